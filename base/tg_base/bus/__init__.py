@@ -1,0 +1,1 @@
+"""The bus: one protocol, chosen by URL."""

@@ -1,0 +1,27 @@
+"""Provider -> LlmService: one piece of an answer."""
+
+import msgspec
+from tg_schema import Token
+
+
+class LlmChunk(msgspec.Struct, frozen=True):
+    """What a provider yields. Text passes through unchanged: no strip, no re-encoding.
+
+    Attributes:
+        text: the new text, possibly empty.
+        in_token: prompt tokens not counted before; None = unknown, 0 = counted zero.
+        out_token: answer tokens not counted before; None = unknown.
+        model: the name that the provider says it ran.
+        finish_reason: set once, where the provider gave its terminal marker: "stop", "length" or "content_filter".
+            A stream that ends without it is incomplete, whatever its socket said.
+        reasoning: new thinking text, where the provider tells it apart.
+        tokens: ids and log-probabilities of the tokens in `text`, where asked for and known.
+    """
+
+    text: str = ""
+    in_token: int | None = None
+    out_token: int | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    reasoning: str | None = None
+    tokens: tuple[Token, ...] = ()

@@ -1,0 +1,143 @@
+"""TextCompletionRequest -> provider -> TextCompletionResponses: what every provider inherits.
+
+Chunk loop, final record, clocks, retries before the first chunk, usage and cancellation are written here, once.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+import msgspec
+import stamina
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema.deltas import added, joined_text
+from tg_schema.errors import BadRequest, NotFound, Timeout
+from typing_extensions import override
+
+from tg_base.llm_chunk import LlmChunk
+from tg_base.service import Service
+from tg_base.stream_guard import Clocks, guarded
+
+LONGEST_RETRY_AFTER = 30.0
+"""Seconds; a provider that asks for more gets its error passed on, with its `retry_after`, in place of a retry."""
+
+
+class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
+    """A provider. Override exactly one of `generate_content` and `generate_content_stream`.
+
+    Attributes:
+        model: the name that this service answers to, and that a request without `model` gets.
+        clocks: how long the provider may take.
+        tries: how often a request is tried as long as not a single chunk of it has been sent.
+    """
+
+    spec = TEXT_COMPLETION
+
+    def __init__(self, model: str, *, clocks: Clocks | None = None, tries: int = 3) -> None:
+        self.model = model
+        self.clocks = clocks or Clocks()
+        self.tries = tries
+
+    def supports_streaming(self) -> bool:
+        """Whether the provider generates piece by piece: true if `generate_content_stream` is overridden."""
+        return type(self).generate_content_stream is not LlmService.generate_content_stream
+
+    async def generate_content(self, request: TextCompletionRequest) -> LlmChunk:
+        """Generate the whole answer, as one chunk with its `finish_reason`. `request.model` is always set.
+
+        Raises:
+            TgError: from the closed set; SDK errors are translated in the provider's own file.
+        """
+        async with aclosing(self.generate_content_stream(request)) as stream:
+            return joined_chunks([chunk async for chunk in stream])
+
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        """Generate the answer in pieces; the chunk with the provider's terminal marker has a `finish_reason`.
+
+        Closing the generator must close the provider's connection. Raises as `generate_content`.
+        """
+        yield await self.generate_content(request)
+
+    @override
+    async def on_request(self, request: TextCompletionRequest) -> AsyncIterator[TextCompletionResponse]:
+        request = self._checked(request)
+        usage: list[LlmChunk] = []
+        texts: list[LlmChunk] = []
+        async with self._started(request) as stream:
+            async for chunk in stream:
+                if chunk.in_token is not None or chunk.out_token is not None or chunk.finish_reason:
+                    usage.append(chunk)
+                if not request.streaming:
+                    texts.append(chunk)
+                elif chunk.text or chunk.reasoning or chunk.tokens:
+                    yield TextCompletionResponse(
+                        response=chunk.text,
+                        reasoning=chunk.reasoning,
+                        tokens=chunk.tokens,
+                        model=chunk.model or request.model,
+                    )
+        yield self._final(request, texts, usage)
+
+    def _checked(self, request: TextCompletionRequest) -> TextCompletionRequest:
+        if not request.prompt:
+            raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) and, optionally, `system`")
+        if request.response_format not in {None, "text", "json"}:
+            raise BadRequest('response_format must be "text" or "json"')
+        if request.model not in {None, "", self.model}:
+            raise NotFound(f"no model of that name is served here; this flow serves {self.model}")
+        return msgspec.structs.replace(request, model=self.model)
+
+    def _final(
+        self, request: TextCompletionRequest, texts: list[LlmChunk], usage: list[LlmChunk]
+    ) -> TextCompletionResponse:
+        whole = joined_chunks(texts) if texts else LlmChunk()
+        counts = joined_chunks(usage)
+        return TextCompletionResponse(
+            response=whole.text,
+            reasoning=whole.reasoning,
+            tokens=whole.tokens,
+            in_token=counts.in_token,
+            out_token=counts.out_token,
+            model=counts.model or whole.model or request.model,
+            finish_reason=counts.finish_reason,
+            end_of_stream=True,
+        )
+
+    @asynccontextmanager
+    async def _started(self, request: TextCompletionRequest) -> AsyncIterator[AsyncIterator[LlmChunk]]:
+        """Enter the provider's stream; retry as long as it has not given its first chunk."""
+        async for attempt in stamina.retry_context(
+            on=_retry, attempts=self.tries, timeout=self.clocks.first_token, wait_initial=0.2, wait_max=5.0
+        ):
+            stream = guarded(self.generate_content_stream(request), self.clocks)
+            with attempt:
+                first = await anext(stream)
+        async with aclosing(stream):
+            yield _chained(first, stream)
+
+
+async def _chained(first: LlmChunk, rest: AsyncIterator[LlmChunk]) -> AsyncIterator[LlmChunk]:
+    yield first
+    async for chunk in rest:
+        yield chunk
+
+
+def joined_chunks(chunks: list[LlmChunk]) -> LlmChunk:
+    """One chunk with the text of all, counts added, and the one `finish_reason` among them."""
+    return LlmChunk(
+        text="".join(chunk.text for chunk in chunks),
+        in_token=added(chunk.in_token for chunk in chunks),
+        out_token=added(chunk.out_token for chunk in chunks),
+        model=next((chunk.model for chunk in reversed(chunks) if chunk.model), None),
+        finish_reason=next((chunk.finish_reason for chunk in chunks if chunk.finish_reason), None),
+        reasoning=joined_text(chunk.reasoning for chunk in chunks),
+        tokens=tuple(token for chunk in chunks for token in chunk.tokens),
+    )
+
+
+def _retry(error: Exception) -> bool | float:
+    """Whether to try again, and after how many seconds where the provider said so."""
+    if not isinstance(error, TgError) or not error.retryable or isinstance(error, Timeout):
+        return False
+    if error.retry_after is None:
+        return True
+    return error.retry_after if error.retry_after <= LONGEST_RETRY_AFTER else False

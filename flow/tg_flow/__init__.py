@@ -1,0 +1,1 @@
+"""Who answers: providers and the prompt service."""

@@ -1,0 +1,1 @@
+"""Templates and the service that renders them."""

@@ -1,0 +1,1 @@
+"""One file a provider; nothing else knows what differs."""

@@ -1,0 +1,1 @@
+"""The door: HTTP and WebSocket onto the bus."""

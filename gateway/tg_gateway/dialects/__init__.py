@@ -1,0 +1,1 @@
+"""One file a protocol: pure functions of values."""

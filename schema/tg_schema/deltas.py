@@ -1,0 +1,15 @@
+"""How the fields of a stream's records add up."""
+
+from collections.abc import Iterable
+
+
+def joined_text(texts: Iterable[str | None]) -> str | None:
+    """Concatenation; None where no record had any text (null is not the same as empty)."""
+    known = [text for text in texts if text is not None]
+    return "".join(known) if known else None
+
+
+def added(counts: Iterable[int | None]) -> int | None:
+    """Sum of deltas; None = unknown, 0 = counted zero."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

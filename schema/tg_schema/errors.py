@@ -1,0 +1,183 @@
+"""What travels when something fails: the wire record `Error`, and the tree of exceptions it is made from.
+
+    TgError                type               HTTP  retry  meaning
+    ├── BadRequest         bad-request        400   no     the request is wrong and names the field
+    ├── Unauthorized       unauthorized       401   no     no token, or one that is not known
+    ├── NotFound           not-found          404   no     unknown flow, service, model or template
+    ├── Timeout            timeout            504   yes    a clock ran out: first token, idle, total or deadline
+    ├── TooLarge           too-large          413   no     a body or record over its limit
+    ├── ContentFilter      content-filter     422   no     the provider refused to answer
+    ├── RateLimited        rate-limited       429   yes    the provider's or our own limit; see retry_after
+    ├── Cancelled          cancelled          499   no     the requestor left
+    ├── Internal           internal           500   no     a defect of ours; details are in the log
+    ├── ProviderAuth       provider-auth      502   no     the provider refused the processor's own credentials
+    ├── ProtocolError      protocol           502   no     the provider's bytes made no sense
+    ├── IncompleteStream   incomplete-stream  502   yes    the provider's stream ended without its terminal marker
+    ├── Unavailable        unavailable        503   yes    nobody serves this now, or the provider is down
+    ├── SlowConsumer       slow-consumer      503   no     the reader did not keep up and its bounded buffer is full
+    ├── BusError           bus                503   yes    the bus lost or refused a message
+    └── PeerError          llm-error          502   no     an error of a plain peer, in its own words
+
+The set is closed: whatever goes wrong reaches a client as one of these. Messages are sentences of ours, never
+`str(exception)` of a foreign library, because those carry URLs, headers and keys.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+
+class Error(msgspec.Struct, frozen=True):
+    """An error on the wire (seed: `Error`). `type` is one of the table above; `retry_after` is in seconds."""
+
+    type: str | None = None
+    message: str | None = None
+    retry_after: float | None = None
+
+
+class TgError(Exception):
+    """Root of every error of ours.
+
+    Attributes:
+        type: the word on the wire.
+        status: the HTTP status of a failure before the first byte.
+        retryable: whether the same request may succeed later.
+        retry_after: seconds to wait before a retry, where somebody said so.
+    """
+
+    type: ClassVar[str] = "internal"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after = retry_after
+
+    @property
+    def record(self) -> Error:
+        """This error as it travels."""
+        return Error(type=self.type, message=self.message, retry_after=self.retry_after)
+
+    @staticmethod
+    def of(error: Error) -> "TgError":
+        """The exception for a record from the wire; a type that is not ours (a plain peer's) becomes `PeerError`."""
+        kind = _BY_TYPE.get(error.type or "", PeerError)
+        return kind(error.message or "no message was given", retry_after=error.retry_after)
+
+
+class BadRequest(TgError):
+    """The request is wrong; the message names the field and what to do."""
+
+    type = "bad-request"
+    status = 400
+
+
+class Unauthorized(TgError):
+    """No bearer token, or one that is not known."""
+
+    type = "unauthorized"
+    status = 401
+
+
+class NotFound(TgError):
+    """An unknown flow, service, model or template."""
+
+    type = "not-found"
+    status = 404
+
+
+class Timeout(TgError):
+    """A clock ran out."""
+
+    type = "timeout"
+    status = 504
+    retryable = True
+
+
+class TooLarge(TgError):
+    """A body or record over its limit."""
+
+    type = "too-large"
+    status = 413
+
+
+class ContentFilter(TgError):
+    """The provider refused to answer."""
+
+    type = "content-filter"
+    status = 422
+
+
+class RateLimited(TgError):
+    """Too many requests; `retry_after` says when to come back, where known."""
+
+    type = "rate-limited"
+    status = 429
+    retryable = True
+
+
+class Cancelled(TgError):
+    """The requestor left before the end."""
+
+    type = "cancelled"
+    status = 499
+
+
+class Internal(TgError):
+    """A defect of ours."""
+
+
+class ProviderAuth(TgError):
+    """The provider refused the processor's own credentials: an operator must act, not the caller."""
+
+    type = "provider-auth"
+    status = 502
+
+
+class ProtocolError(TgError):
+    """The provider's bytes made no sense."""
+
+    type = "protocol"
+    status = 502
+
+
+class IncompleteStream(TgError):
+    """The provider's stream ended without its terminal marker."""
+
+    type = "incomplete-stream"
+    status = 502
+    retryable = True
+
+
+class Unavailable(TgError):
+    """Nobody serves this now, or the provider is down."""
+
+    type = "unavailable"
+    status = 503
+    retryable = True
+
+
+class SlowConsumer(TgError):
+    """The reader of a stream did not keep up and its bounded buffer is full."""
+
+    type = "slow-consumer"
+    status = 503
+
+
+class BusError(TgError):
+    """The bus lost or refused a message."""
+
+    type = "bus"
+    status = 503
+    retryable = True
+
+
+class PeerError(TgError):
+    """An error of a peer that does not speak our closed set, for instance the predecessor's `llm-error`."""
+
+    type = "llm-error"
+    status = 502
+
+
+_BY_TYPE: dict[str, type[TgError]] = {kind.type: kind for kind in TgError.__subclasses__()}

@@ -1,0 +1,59 @@
+"""Prompt: a template by id and its variables in, text or an object out (seed, phase 1)."""
+
+from collections.abc import Sequence
+from typing import Self
+
+import msgspec
+
+from tg_schema.deltas import added, joined_text
+from tg_schema.errors import Error
+
+
+class PromptRequest(msgspec.Struct, frozen=True):
+    """Seed: `id` names the template; `terms` maps a variable's name to its JSON text; `streaming`."""
+
+    id: str | None = None
+    terms: dict[str, str] | None = None
+    streaming: bool | None = False
+
+
+class PromptResponse(msgspec.Struct, frozen=True):
+    """Seed: `error`, `text` or `object` (JSON text), `end_of_stream`. Usage and model as in text completion."""
+
+    error: Error | None = None
+    text: str | None = None
+    object: str | None = None
+    end_of_stream: bool | None = False
+    in_token: int | None = None
+    out_token: int | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+
+    @property
+    def last(self) -> bool:
+        """Whether the stream ends here."""
+        return bool(self.end_of_stream) or self.error is not None
+
+    @classmethod
+    def failed(cls, error: Error) -> Self:
+        """The last record of a failed stream."""
+        return cls(error=error, end_of_stream=True)
+
+    @classmethod
+    def joined(cls, records: Sequence[Self]) -> Sequence[Self]:
+        """One record with the text of all; an object is never split, so the last one that has it keeps it."""
+        if len(records) < 2:
+            return records
+        final = records[-1]
+        return (
+            cls(
+                error=final.error,
+                text=joined_text(record.text for record in records),
+                object=final.object,
+                end_of_stream=final.end_of_stream,
+                in_token=added(record.in_token for record in records),
+                out_token=added(record.out_token for record in records),
+                model=final.model or records[0].model,
+                finish_reason=final.finish_reason,
+            ),
+        )
