@@ -5,6 +5,7 @@ Chunk loop, final record, clocks, retries before the first chunk, usage and canc
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from typing import ClassVar, Self
 
 import msgspec
 import stamina
@@ -21,21 +22,41 @@ LONGEST_RETRY_AFTER = 30.0
 """Seconds; a provider that asks for more gets its error passed on, with its `retry_after`, in place of a retry."""
 
 
+class ProviderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the configuration may say of any provider; a provider's own `Options` derive from it."""
+
+    clocks: Clocks = Clocks()
+    tries: int = 3
+
+
 class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
     """A provider. Override exactly one of `generate_content` and `generate_content_stream`.
 
     Attributes:
         model: the name that this service answers to, and that a request without `model` gets.
+        Options: what the configuration may say of this provider.
         clocks: how long the provider may take.
         tries: how often a request is tried as long as not a single chunk of it has been sent.
     """
 
     spec = TEXT_COMPLETION
 
-    def __init__(self, model: str, *, clocks: Clocks | None = None, tries: int = 3) -> None:
+    Options: ClassVar[type[ProviderOptions]] = ProviderOptions
+
+    def __init__(self, model: str, options: ProviderOptions | None = None) -> None:
+        options = options or ProviderOptions()
         self.model = model
-        self.clocks = clocks or Clocks()
-        self.tries = tries
+        self.clocks = options.clocks
+        self.tries = options.tries
+
+    @classmethod
+    async def open(cls, model: str, options: ProviderOptions) -> Self:
+        """Make the provider ready to serve `model`; override where that takes time (an import, a model to load).
+
+        Raises:
+            TgError: it cannot be made ready; the message says what to do (which variable, which file).
+        """
+        return cls(model, options)
 
     def supports_streaming(self) -> bool:
         """Whether the provider generates piece by piece: true if `generate_content_stream` is overridden."""

@@ -15,6 +15,8 @@ class Service(ABC, Generic[Req, Resp]):
     """
 
     spec: ClassVar[ServiceSpec]  # type: ignore[type-arg]
+    capacity: int = 256
+    """How many requests are worked on side by side; more wait in the bus, for whoever is idle."""
 
     @abstractmethod
     def on_request(self, request: Req) -> AsyncIterator[Resp]:

@@ -18,7 +18,7 @@ encode = _encoder.encode
 
 
 @cache
-def _decoder(kind: type) -> msgspec.json.Decoder[Any]:
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
