@@ -1,0 +1,292 @@
+"""Publisher -> subscriber inside one process: the reference of what a bus does, and the bus of the embedded pipeline.
+
+Differs from a broker where a single process can do better: nothing is lost on a non-persistent topic that has a
+subscriber, and a publish waits (back-pressure) where a broker would drop.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Self
+
+from tg_schema.errors import BusError, TooLarge
+from typing_extensions import override
+
+from tg_base.bus.api import MAX_MESSAGE, Bus, Delivery
+from tg_base.bus.topic_name import is_persistent
+
+PUBLISH_TIMEOUT = 10.0
+"""Seconds that a publish waits for room before it fails."""
+MAX_WAITING = 10_000
+"""Messages that a group holds, unacknowledged ones included, before publishers wait."""
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+"""The same in bytes of body; one message always fits."""
+MAX_UNCLAIMED = 1_000
+"""Messages that a persistent topic keeps while no group has ever subscribed; the oldest go first."""
+
+
+class MemoryBus(Bus):
+    """Topics in a dictionary. One object is one isolated bus; it belongs to the event loop that uses it."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, _Topic] = {}
+        self._closed = False
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        if len(body) > MAX_MESSAGE:
+            raise TooLarge(f"a message holds at most {MAX_MESSAGE} bytes; this one has {len(body)}")
+        self._check_open()
+        message = _Message(body, dict(properties))
+        room = self._topics.get(topic)
+        if room is None:
+            if not is_persistent(topic):
+                return
+            room = self._topics[topic] = _Topic(persistent=True)
+        if room.full or room.publishing.locked():
+            await self._publish_when_room(room, message)
+        else:
+            room.put(message)
+
+    async def _publish_when_room(self, room: "_Topic", message: "_Message") -> None:
+        try:
+            async with asyncio.timeout(PUBLISH_TIMEOUT), room.publishing:
+                while room.full and not self._closed:
+                    room.changed.clear()
+                    await room.changed.wait()
+                self._check_open()
+                room.put(message)
+        except TimeoutError:
+            raise BusError("the topic's readers do not keep up and its queue is full; try again later") from None
+
+    @override
+    @asynccontextmanager
+    async def subscribe(
+        self, topic: str, group: str | None, *, prefetch: int = 1000
+    ) -> AsyncIterator[AsyncIterator[Delivery]]:
+        self._check_open()
+        room = self._topics.get(topic)
+        if room is None:
+            room = self._topics[topic] = _Topic(persistent=is_persistent(topic))
+        queue = room.join(group, prefetch)
+        reader = _Reader(room, queue)
+        queue.readers.add(reader)
+        try:
+            yield reader
+        finally:
+            reader.leave()
+            if room.leave(group, queue) and self._topics.get(topic) is room:
+                del self._topics[topic]
+
+    @override
+    async def ping(self) -> None:
+        self._check_open()
+
+    @override
+    async def aclose(self) -> None:
+        self._closed = True
+        for room in self._topics.values():
+            room.close()
+        self._topics.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BusError("the bus is closed")
+
+
+class _Message:
+    """What was published, shared by all who get it."""
+
+    __slots__ = ("body", "properties", "published")
+
+    def __init__(self, body: bytes, properties: Mapping[str, str]) -> None:
+        self.body = body
+        self.properties = properties
+        self.published = time.monotonic()
+
+
+class _Delivery:
+    """One message in the hands of one reader."""
+
+    __slots__ = ("_message", "_reader")
+
+    def __init__(self, message: _Message, reader: "_Reader") -> None:
+        self._message = message
+        self._reader = reader
+
+    @property
+    def body(self) -> bytes:
+        return self._message.body
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self._message.properties
+
+    @property
+    def age(self) -> float:
+        return time.monotonic() - self._message.published
+
+    def ack(self) -> None:
+        self._reader.ack(self._message)
+
+
+class _Queue:
+    """What waits for one group, or for one reader without a group."""
+
+    def __init__(self, capacity: int, *, redelivers: bool) -> None:
+        self.capacity = capacity
+        self.redelivers = redelivers
+        self.messages: deque[_Message] = deque()
+        self.waiters: deque[asyncio.Future[None]] = deque()
+        self.readers: set[_Reader] = set()
+        self.held = 0
+        self.held_bytes = 0
+
+    @property
+    def full(self) -> bool:
+        return self.held >= self.capacity or self.held_bytes >= MAX_WAITING_BYTES
+
+    def put(self, message: _Message) -> None:
+        self.messages.append(message)
+        self.held += 1
+        self.held_bytes += len(message.body)
+        self.wake()
+
+    def release(self, message: _Message) -> None:
+        self.held -= 1
+        self.held_bytes -= len(message.body)
+
+    def wake(self) -> None:
+        while self.waiters:
+            waiter = self.waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    async def wait(self) -> None:
+        """Return when there may be something; a cancelled waiter hands its wake-up on."""
+        waiter = asyncio.get_running_loop().create_future()
+        self.waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                self.waiters.remove(waiter)
+            else:
+                self.wake()
+            raise
+
+
+class _Topic:
+    """The queues of one topic, and what nobody has claimed yet."""
+
+    def __init__(self, *, persistent: bool) -> None:
+        self._persistent = persistent
+        self._groups: dict[str, _Queue] = {}
+        self._alone: list[_Queue] = []
+        self._unclaimed: deque[_Message] = deque()
+        self._unclaimed_bytes = 0
+        self.publishing = asyncio.Lock()
+        self.changed = asyncio.Event()
+
+    @property
+    def full(self) -> bool:
+        for queue in self._groups.values():
+            if queue.full:
+                return True
+        return any(queue.full for queue in self._alone) if self._alone else False
+
+    def put(self, message: _Message) -> None:
+        for queue in self._groups.values():
+            queue.put(message)
+        for queue in self._alone:
+            queue.put(message)
+        if self._persistent and not self._groups:
+            self._keep(message)
+
+    def _keep(self, message: _Message) -> None:
+        self._unclaimed.append(message)
+        self._unclaimed_bytes += len(message.body)
+        while self._unclaimed_bytes > MAX_WAITING_BYTES or len(self._unclaimed) > MAX_UNCLAIMED:
+            self._unclaimed_bytes -= len(self._unclaimed.popleft().body)
+
+    def join(self, group: str | None, prefetch: int) -> _Queue:
+        """The queue that a new reader reads from."""
+        if group is None:
+            queue = _Queue(max(prefetch, 1), redelivers=False)
+            self._alone.append(queue)
+        elif group in self._groups:
+            queue = self._groups[group]
+        else:
+            queue = self._groups[group] = _Queue(MAX_WAITING, redelivers=self._persistent)
+            for message in self._unclaimed:
+                queue.put(message)
+            self._unclaimed.clear()
+            self._unclaimed_bytes = 0
+        return queue
+
+    def leave(self, group: str | None, queue: _Queue) -> bool:
+        """Forget what its last reader leaves behind; True where nothing of the topic is left."""
+        if group is None:
+            self._alone.remove(queue)
+        elif not self._persistent and not queue.readers:
+            self._groups.pop(group, None)
+        self.changed.set()
+        return not (self._groups or self._alone or self._unclaimed or self.publishing.locked())
+
+    def close(self) -> None:
+        for queue in (*self._groups.values(), *self._alone):
+            for reader in tuple(queue.readers):
+                reader.leave()
+        self.changed.set()
+
+
+class _Reader(AsyncIterator[Delivery]):
+    """One subscription. Several tasks may wait on it; each message goes to one of them."""
+
+    def __init__(self, topic: _Topic, queue: _Queue) -> None:
+        self._topic = topic
+        self._queue = queue
+        self._unacked: dict[int, _Message] = {}
+        self._left = False
+
+    @override
+    def __aiter__(self) -> Self:
+        return self
+
+    @override
+    async def __anext__(self) -> Delivery:
+        queue = self._queue
+        while not queue.messages and not self._left:
+            await queue.wait()
+        if self._left:
+            queue.wake()
+            raise StopAsyncIteration
+        message = queue.messages.popleft()
+        if queue.redelivers:
+            self._unacked[id(message)] = message
+        else:
+            self._free(message)
+        return _Delivery(message, self)
+
+    def ack(self, message: _Message) -> None:
+        if self._unacked.pop(id(message), None) is not None:
+            self._free(message)
+
+    def _free(self, message: _Message) -> None:
+        self._queue.release(message)
+        self._topic.changed.set()
+
+    def leave(self) -> None:
+        """Give back what was not acknowledged, in its order, before everything else; end who still waits here."""
+        if self._left:
+            return
+        self._left = True
+        queue = self._queue
+        queue.readers.discard(self)
+        queue.messages.extendleft(reversed(self._unacked.values()))
+        self._unacked.clear()
+        for _ in range(len(queue.waiters)):
+            queue.wake()

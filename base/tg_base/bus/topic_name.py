@@ -1,0 +1,19 @@
+"""Topic -> what kind of topic it is: the one place that reads a topic's name."""
+
+import re
+
+from tg_schema.errors import BadRequest
+
+_FULL_NAME = re.compile(r"(persistent|non-persistent)://[^/\s]+/[^/\s]+/[^/\s]+")
+
+
+def is_persistent(topic: str) -> bool:
+    """Whether the bus keeps this topic's messages.
+
+    Raises:
+        BadRequest: not a full name, `persistent://tenant/namespace/topic` or `non-persistent://tenant/namespace/topic`.
+    """
+    match = _FULL_NAME.fullmatch(topic)
+    if match is None:
+        raise BadRequest("not a topic: write persistent://tenant/namespace/topic, or non-persistent://...")
+    return match[1] == "persistent"
