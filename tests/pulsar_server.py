@@ -1,0 +1,217 @@
+"""A private Apache Pulsar on free ports: `python -m tests.pulsar_server`, or `with PulsarServer() as server`.
+
+For tests, benchmarks and a developer's own machine; it listens on loopback only and keeps nothing after its end.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.pulsar_distribution import distribution
+
+TENANT = "tg"
+NAMESPACES = ("flow", "request", "response", "notify")
+READY_TIMEOUT = 180.0
+STOP_TIMEOUT = 15.0
+MEMORY = "-Xms256m -Xmx512m -XX:MaxDirectMemorySize=512m"
+
+SETTINGS = {
+    "bindAddress": "127.0.0.1",
+    "advertisedAddress": "127.0.0.1",
+    "managedLedgerNewEntriesCheckDelayInMillis": "0",
+    "numIOThreads": "2",
+    "numHttpServerThreads": "4",
+    "webSocketServiceEnabled": "false",
+    "brokerShutdownTimeoutMs": "5000",
+    "dbStorage_writeCacheMaxSizeMb": "32",
+    "dbStorage_readAheadCacheMaxSizeMb": "32",
+    "managedLedgerCacheSizeMB": "64",
+}
+# The broker dies with whoever started it, even by SIGKILL: the watcher reads a pipe that ends with its writer.
+SHELL = """
+exec 3<&0
+"$@" </dev/null 3<&- &
+broker=$!
+{ cat <&3 >/dev/null; kill -KILL $broker; } 2>/dev/null &
+echo $broker >"$PULSAR_PID_FILE.new"; mv "$PULSAR_PID_FILE.new" "$PULSAR_PID_FILE"
+wait $broker
+"""
+
+
+class PulsarServer:
+    """One broker. `start` after `kill` or `stop` brings the same one back: same ports, same data."""
+
+    def __init__(self, *, settings: dict[str, str] | None = None) -> None:
+        self._home = distribution()
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._data = Path(tempfile.mkdtemp(prefix="tokengrid-pulsar-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port, self._admin_port, self._bookie_port = _free_ports(3)
+
+    @property
+    def service_url(self) -> str:
+        """What a client connects to."""
+        return f"pulsar://127.0.0.1:{self._port}"
+
+    @property
+    def admin_url(self) -> str:
+        """Root of the admin REST API."""
+        return f"http://127.0.0.1:{self._admin_port}"
+
+    @property
+    def pid(self) -> int:
+        """The broker's own process, for instance to read its CPU time."""
+        return int((self._data / "pid").read_text())
+
+    @property
+    def log(self) -> Path:
+        """What the broker said."""
+        return self._data / "broker.log"
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Return once clients are served and the tenant with its namespaces is there."""
+        (self._data / "pid").unlink(missing_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                ["sh", "-c", SHELL, "broker", *self._command()],
+                env=self._environment(),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._wait_ready(self._process)
+        self._create_namespaces()
+
+    def kill(self) -> None:
+        """End the broker at once, as a power switch would."""
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+
+    def stop(self) -> None:
+        """End the broker in good order, or at once where that takes too long."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.kill(self.pid, signal.SIGTERM)
+                self._process.wait(STOP_TIMEOUT)
+        self.kill()
+
+    def close(self) -> None:
+        """End the broker and delete its data."""
+        self.kill()
+        shutil.rmtree(self._data, ignore_errors=True)
+
+    def _command(self) -> list[str]:
+        data = self._data
+        return [
+            str(self._home / "bin" / "pulsar"), "standalone", "--no-functions-worker", "--no-stream-storage",
+            "--metadata-dir", str(data / "metadata"), "--bookkeeper-dir", str(data / "bookkeeper"),
+            "--bookkeeper-port", str(self._bookie_port), "--config", str(self._configuration()),
+        ]  # fmt: skip
+
+    def _configuration(self) -> Path:
+        ports = {"brokerServicePort": str(self._port), "webServicePort": str(self._admin_port)}
+        settings = {**self._settings, **ports}
+        path = self._data / "standalone.conf"
+        lines = (self._home / "conf" / "standalone.conf").read_text("utf-8").splitlines()
+        kept = [line for line in lines if line.partition("=")[0] not in settings]
+        path.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in settings.items()), ""]), "utf-8")
+        return path
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PULSAR_MEM": MEMORY,
+            "PULSAR_GC": "-XX:+UseSerialGC",
+            "PULSAR_GC_LOG": "-Xlog:disable -Xlog:all=error:stderr",
+            "PULSAR_LOG_DIR": str(self._data / "logs"),
+            "PULSAR_STANDALONE_CONF": str(self._data / "standalone.conf"),
+            "PULSAR_PID_FILE": str(self._data / "pid"),
+        }
+
+    def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
+        end = time.monotonic() + READY_TIMEOUT
+        while time.monotonic() < end:
+            if process.poll() is not None:
+                raise RuntimeError(f"the broker ended while it started:\n{self._said()}")
+            if self._admin("GET", "brokers/health") == 200:
+                return
+            time.sleep(0.1)
+        raise RuntimeError(f"the broker is not ready after {READY_TIMEOUT} s:\n{self._said()}")
+
+    def _said(self) -> str:
+        return self.log.read_text("utf-8", errors="replace")[-4000:]
+
+    def _create_namespaces(self) -> None:
+        self._create(f"tenants/{TENANT}", {"adminRoles": [], "allowedClusters": ["standalone"]})
+        for name in NAMESPACES:
+            self._create(f"namespaces/{TENANT}/{name}", {})
+
+    def _create(self, path: str, body: object) -> None:
+        status = self._admin("PUT", path, body)
+        if status not in {200, 204, 409}:
+            raise RuntimeError(f"the broker refused to create {path}: status {status}\n{self._said()}")
+
+    def _admin(self, method: str, path: str, body: object = None) -> int | None:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.admin_url}/admin/v2/{path}", data, method=method)
+        request.add_header("Content-Type", "application/json")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=30) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+        except OSError:
+            return None
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def main() -> None:
+    """Run a broker until Ctrl-C or SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt), PulsarServer() as server:
+        print(server.service_url, flush=True)
+        print(f"admin {server.admin_url}, pid {server.pid}, log {server.log}", file=sys.stderr, flush=True)
+        while True:
+            signal.pause()
+
+
+if __name__ == "__main__":
+    main()
