@@ -1,0 +1,33 @@
+"""Foreign threads -> event loop: items in order, with one wake-up for as many as come together."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Handover(Generic[T]):
+    """`put` from any thread; `arrived` runs in the loop, once for a batch, and takes what it likes from `items`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, arrived: Callable[[], None]) -> None:
+        self.items: deque[T] = deque()
+        self._loop = loop
+        self._arrived = arrived
+        self._waking = False
+
+    def put(self, item: T) -> None:
+        """Append, and wake the loop where nobody has yet. Never raises: a closed loop has nobody left to tell."""
+        self.items.append(item)
+        if not self._waking:
+            self._waking = True
+            try:
+                self._loop.call_soon_threadsafe(self._wake)
+            except RuntimeError:
+                return
+
+    def _wake(self) -> None:
+        # Before `items` is looked at, so that an item which comes now is either seen or wakes the loop again.
+        self._waking = False
+        self._arrived()
