@@ -79,7 +79,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
         yield await self.generate_content(request)
 
     @override
-    async def on_request(self, request: TextCompletionRequest) -> AsyncIterator[TextCompletionResponse]:
+    async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         request = self._checked(request)
         usage: list[LlmChunk] = []
         texts: list[LlmChunk] = []

@@ -1,7 +1,7 @@
 """A service is an async generator of responses; everything about the bus is somebody else's business."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import ClassVar, Generic
 
 from tg_schema.service_spec import Req, Resp, ServiceSpec
@@ -19,7 +19,7 @@ class Service(ABC, Generic[Req, Resp]):
     """How many requests are worked on side by side; more wait in the bus, for whoever is idle."""
 
     @abstractmethod
-    def on_request(self, request: Req) -> AsyncIterator[Resp]:
+    def on_request(self, request: Req) -> AsyncGenerator[Resp, None]:
         """Yield the responses; the last one has `last` set.
 
         Raises:

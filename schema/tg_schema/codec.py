@@ -4,7 +4,6 @@
 truthy one.
 """
 
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,9 +16,14 @@ _encoder = msgspec.json.Encoder()
 encode = _encoder.encode
 
 
-@cache
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
+_decoders: dict[object, msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder
 
 
 def decode(kind: type[T], data: bytes | str) -> T:
@@ -29,7 +33,7 @@ def decode(kind: type[T], data: bytes | str) -> T:
         BadRequest: not JSON, nested too deep, not UTF-8, or a field has the wrong type; the message says which.
     """
     try:
-        record: T = _decoder(kind).decode(data)
+        return _decoder(kind).decode(data)
     except msgspec.ValidationError as error:
         raise BadRequest(f"wrong field: {error}") from None
     except msgspec.DecodeError as error:
@@ -38,4 +42,3 @@ def decode(kind: type[T], data: bytes | str) -> T:
         raise BadRequest("not valid JSON: the text is not UTF-8") from None
     except RecursionError:
         raise BadRequest("not valid JSON: nested too deep") from None
-    return record

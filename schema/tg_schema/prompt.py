@@ -41,13 +41,14 @@ class PromptResponse(msgspec.Struct, frozen=True):
 
     @classmethod
     def joined(cls, records: Sequence[Self]) -> Sequence[Self]:
-        """One record with the text of all; an object is never split, so the last one that has it keeps it."""
+        """One record with the text of all; an object is never split, the last record keeps it; an error stays apart."""
         if len(records) < 2:
             return records
         final = records[-1]
+        if final.error is not None:
+            return (*cls.joined(records[:-1]), final)
         return (
             cls(
-                error=final.error,
                 text=joined_text(record.text for record in records),
                 object=final.object,
                 end_of_stream=final.end_of_stream,

@@ -74,13 +74,14 @@ class TextCompletionResponse(msgspec.Struct, frozen=True):
 
     @classmethod
     def joined(cls, records: Sequence[Self]) -> Sequence[Self]:
-        """One record with the text of all, counts added, everything else from the last one that knows it."""
+        """One record with the text of all, counts added, all else from the last; an error stays apart."""
         if len(records) < 2:
             return records
         final = records[-1]
+        if final.error is not None:
+            return (*cls.joined(records[:-1]), final)
         return (
             cls(
-                error=final.error,
                 response=joined_text(record.response for record in records),
                 in_token=added(record.in_token for record in records),
                 out_token=added(record.out_token for record in records),

@@ -1,0 +1,90 @@
+"""What requestors and processors say to each other beside requests; never needed by a plain peer."""
+
+from typing import cast
+
+import msgspec
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True):
+    """One stream's part of a link message.
+
+    Attributes:
+        stream: the stream's id.
+        attempt: which attempt at it this answers.
+        last: nothing of this attempt follows.
+        record: the response record; JSON null = the processor has accepted the request and works on it.
+    """
+
+    stream: str
+    attempt: int
+    last: bool
+    record: msgspec.Raw = msgspec.Raw(b"null")
+
+    @property
+    def accepted(self) -> bool:
+        """Whether this says only that work has begun."""
+        return bytes(self.record) == b"null"
+
+
+class StreamKey(msgspec.Struct, frozen=True, array_like=True):
+    """One attempt at one stream."""
+
+    stream: str
+    attempt: int
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Requestor -> processor: stop these, now or when you take them from the queue within `ttl` seconds."""
+
+    streams: tuple[StreamKey, ...]
+    ttl: float
+
+
+class Beat(msgspec.Struct, frozen=True, tag="beat"):
+    """Requestor -> processor: I live, I have everything of these links up to these numbers, and I left these."""
+
+    inbox: str
+    acknowledged: dict[str, int]
+    cancelled: tuple[StreamKey, ...] = ()
+
+
+class Resend(msgspec.Struct, frozen=True, tag="resend"):
+    """Requestor -> processor: send this link's messages again, from this number on."""
+
+    inbox: str
+    link: str
+    first: int
+
+
+Control = Cancel | Beat | Resend
+CONTROL = cast("type[Control]", Control)
+"""The union as `decode` takes it."""
+
+
+class LinkState(msgspec.Struct, frozen=True, array_like=True):
+    """How far a processor has sent on one link; -1 = nothing yet."""
+
+    link: str
+    sent: int
+
+
+class Presence(msgspec.Struct, frozen=True):
+    """Processor -> everybody, once a beat: who I am, what I serve, how busy I am.
+
+    Attributes:
+        processor: its id, new at every start.
+        queues: the request topics that it reads.
+        models: the models that it answers to.
+        capacity: requests that it works on side by side.
+        in_flight: requests that it works on now.
+        links: by inbox, how far it has sent there: a lost last message is noticed by this.
+        leaving: it takes no more requests.
+    """
+
+    processor: str
+    queues: tuple[str, ...]
+    capacity: int
+    in_flight: int
+    models: tuple[str, ...] = ()
+    links: dict[str, LinkState] = {}
+    leaving: bool = False

@@ -1,0 +1,49 @@
+"""Who lives: every processor that has announced itself, and when it was last heard."""
+
+from collections.abc import Callable, Iterator
+
+from tg_base.frames import Presence
+from tg_base.liveness import Liveness
+
+
+class PresenceTable:
+    """The processors that a requestor knows.
+
+    Args:
+        liveness: when silence means death.
+        time: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, liveness: Liveness, time: Callable[[], float]) -> None:
+        self._liveness = liveness
+        self._time = time
+        self._since = time()
+        self._heard: dict[str, tuple[float, Presence]] = {}
+
+    def heard(self, presence: Presence) -> None:
+        """A processor has announced itself."""
+        self._heard[presence.processor] = (self._time(), presence)
+
+    def alive(self, processor: str) -> bool:
+        """Whether this processor has been heard lately."""
+        return processor in self._heard
+
+    def serving(self, queue: str) -> list[Presence]:
+        """The live processors that take requests from a queue."""
+        return [presence for presence in self if queue in presence.queues and not presence.leaving]
+
+    def deserted(self, queue: str) -> bool:
+        """Whether nobody serves this queue, and we have listened long enough to know."""
+        warm = self._time() - self._since > self._liveness.dead_after
+        return warm and not self.serving(queue)
+
+    def bury(self) -> dict[str, Presence]:
+        """Forget, and return, the processors that have fallen silent."""
+        limit = self._time() - self._liveness.dead_after
+        dead = {processor: presence for processor, (at, presence) in self._heard.items() if at < limit}
+        for processor in dead:
+            del self._heard[processor]
+        return dead
+
+    def __iter__(self) -> Iterator[Presence]:
+        return (presence for _, presence in self._heard.values())

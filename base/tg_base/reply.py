@@ -1,0 +1,68 @@
+"""Processor -> whoever asked: over a link to its inbox, or plainly on the flow's response topic."""
+
+from typing import Protocol
+
+from tg_schema.codec import encode
+from tg_schema.response import Response
+from typing_extensions import override
+
+from tg_base.bus.api import Bus
+from tg_base.frames import StreamKey
+from tg_base.link import Link
+
+
+class Reply(Protocol):
+    """Where the responses to one request go."""
+
+    def accept(self) -> None:
+        """Say that work has begun."""
+
+    async def send(self, record: Response) -> None:
+        """Pass one response on; waits where the way is full."""
+
+    def close(self) -> None:
+        """Nothing more will be sent."""
+
+
+class LinkReply(Reply):
+    """For a requestor of ours."""
+
+    def __init__(self, link: Link, key: StreamKey) -> None:
+        self._link = link
+        self._key = key
+
+    @override
+    def accept(self) -> None:
+        self._link.accept(self._key)
+
+    @override
+    async def send(self, record: Response) -> None:
+        await self._link.send(self._key, record)
+
+    @override
+    def close(self) -> None:
+        self._link.streams.discard(self._key)
+
+
+class PlainReply(Reply):
+    """For a peer that knows the property `id` and nothing else: a message a record, each sent before the next."""
+
+    def __init__(self, bus: Bus, topic: str, stream: str) -> None:
+        self._bus = bus
+        self._topic = topic
+        self._stream = stream
+        self._seq = 0
+
+    @override
+    def accept(self) -> None:
+        pass
+
+    @override
+    async def send(self, record: Response) -> None:
+        properties = {"id": self._stream, "seq": str(self._seq)}
+        self._seq += 1
+        await self._bus.publish(self._topic, encode(record), properties)
+
+    @override
+    def close(self) -> None:
+        pass

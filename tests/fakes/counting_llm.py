@@ -1,0 +1,35 @@
+"""A model at the edge of the world: generates numbered words on command and counts what it generates."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from tg_base.llm_chunk import LlmChunk
+from tg_base.llm_service import LlmService, ProviderOptions
+from tg_schema import TextCompletionRequest
+from typing_extensions import override
+
+
+class CountingLlm(LlmService):
+    """Answers the prompt "N" with N words, each after `step` allows it."""
+
+    def __init__(self, model: str = "counting", options: ProviderOptions | None = None) -> None:
+        super().__init__(model, options)
+        self.generated = 0
+        self.started = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.step: asyncio.Semaphore | None = None
+        self.requests: list[TextCompletionRequest] = []
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        self.requests.append(request)
+        self.started.set()
+        try:
+            for number in range(int(request.prompt or "0")):
+                if self.step is not None:
+                    await self.step.acquire()
+                self.generated += 1
+                yield LlmChunk(text=f"{number} ", out_token=1)
+            yield LlmChunk(in_token=7, finish_reason="stop")
+        finally:
+            self.stopped.set()
