@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
-from tg_schema.errors import BadRequest
 
 from tg_base.bus.api import Delivery
 from tg_base.metrics import POISON
+from tg_schema.errors import BadRequest
 
 log = structlog.get_logger()
 

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Self
 
-from tg_schema.errors import BadRequest
-
 from tg_base.bus.api import Delivery
 from tg_base.frames import StreamKey
+from tg_schema.errors import BadRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,10 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Generic
 
-from tg_schema.service_spec import Req, Resp
-
 from tg_base.requestor import Requestor
 from tg_base.response_stream import ResponseStream
 from tg_base.route import Route
+from tg_schema.service_spec import Req, Resp
 
 TIMEOUT = 300.0
 """Seconds for a whole answer, unless the caller says otherwise (seed)."""

@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from tg_schema.service_spec import PROMPT, TEXT_COMPLETION, ServiceSpec
-from tg_schema.topics import Topics, resolved
 
 from tg_base.bus.open import BusOptions
 from tg_base.route import Route
+from tg_schema.service_spec import PROMPT, TEXT_COMPLETION, ServiceSpec
+from tg_schema.topics import Topics, resolved
 
 SPECS: dict[str, ServiceSpec[Any, Any]] = {spec.name: spec for spec in (TEXT_COMPLETION, PROMPT)}
 """The services that a flow can bind."""
 
 
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename="kebab"):
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table of the file; a name that is not known is an error, not a silent nothing."""
 
 
-class BusConfig(_Section):
+class BusConfig(_Section, frozen=True):
     """Which bus, and where on it our topics are."""
 
     url: str = "memory://"
@@ -29,14 +29,14 @@ class BusConfig(_Section):
     options: BusOptions = BusOptions()
 
 
-class ApiKey(_Section):
+class ApiKey(_Section, frozen=True):
     """Who may come in: a name for logs, and the SHA-256 (hex) of the bearer token."""
 
     name: str
     sha256: str
 
 
-class GatewayConfig(_Section):
+class GatewayConfig(_Section, frozen=True):
     """The door."""
 
     host: str = "127.0.0.1"
@@ -51,7 +51,7 @@ class GatewayConfig(_Section):
     drain: float = 10.0
 
 
-class ModelConfig(_Section):
+class ModelConfig(_Section, frozen=True):
     """One model: who provides it, and what that provider wants to know."""
 
     provider: str
@@ -59,7 +59,7 @@ class ModelConfig(_Section):
     """Read by the provider itself, into its own typed options."""
 
 
-class ServiceConfig(_Section):
+class ServiceConfig(_Section, frozen=True):
     """One service of a flow. The two topics are the flow's own unless said otherwise (full names or queue ids)."""
 
     model: str | None = None
@@ -70,7 +70,7 @@ class ServiceConfig(_Section):
     """The processors are the predecessor's: no inbox, no presence."""
 
 
-class TemplateConfig(_Section):
+class TemplateConfig(_Section, frozen=True):
     """One prompt template."""
 
     prompt: str
@@ -79,14 +79,14 @@ class TemplateConfig(_Section):
     """JSON schema of the object (json) or of each line's object (jsonl)."""
 
 
-class PromptsConfig(_Section):
+class PromptsConfig(_Section, frozen=True):
     """All templates, by id."""
 
     system: str = ""
     templates: dict[str, TemplateConfig] = {}
 
 
-class Config(_Section):
+class Config(_Section, frozen=True):
     """The whole file."""
 
     bus: BusConfig = BusConfig()

@@ -5,12 +5,12 @@ import contextlib
 from collections.abc import Callable
 
 import structlog
-from tg_schema.codec import encode
-from tg_schema.errors import TgError
-from tg_schema.topics import Topics
 
 from tg_base.bus.api import Bus
 from tg_base.frames import Cancel, Control, StreamKey
+from tg_schema.codec import encode
+from tg_schema.errors import TgError
+from tg_schema.topics import Topics
 
 log = structlog.get_logger()
 

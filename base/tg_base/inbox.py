@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tg_schema.codec import decode
-from tg_schema.errors import BadRequest
-
 from tg_base.bus.api import Delivery
 from tg_base.controls import Controls
 from tg_base.frames import Beat, Frame, LinkState, Resend
 from tg_base.link_reader import LinkReader
 from tg_base.metrics import RESENDS
+from tg_schema.codec import decode
+from tg_schema.errors import BadRequest
 
 ACKNOWLEDGE = 64
 """Messages of a link between acknowledgements, beside those of every beat."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 import structlog
-from tg_schema.codec import encode
-from tg_schema.errors import Error, TgError, TooLarge
-from tg_schema.response import Response
 
 from tg_base.bus.api import MAX_MESSAGE, Bus
 from tg_base.frames import Frame, LinkState, StreamKey
+from tg_schema.codec import encode
+from tg_schema.errors import Error, TgError, TooLarge
+from tg_schema.response import Response
 
 log = structlog.get_logger()
 

@@ -1,6 +1,7 @@
 """Provider -> LlmService: one piece of an answer."""
 
 import msgspec
+
 from tg_schema import Token
 
 

@@ -2,9 +2,8 @@
 
 from collections.abc import AsyncGenerator
 
-from tg_schema import TextCompletionRequest, TextCompletionResponse
-
 from tg_base.client import TIMEOUT, Client
+from tg_schema import TextCompletionRequest, TextCompletionResponse
 
 
 class LlmClient(Client[TextCompletionRequest, TextCompletionResponse]):

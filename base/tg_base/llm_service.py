@@ -9,14 +9,14 @@ from typing import ClassVar, Self
 
 import msgspec
 import stamina
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError
-from tg_schema.deltas import added, joined_text
-from tg_schema.errors import BadRequest, NotFound, Timeout
 from typing_extensions import override
 
 from tg_base.llm_chunk import LlmChunk
 from tg_base.service import Service
 from tg_base.stream_guard import Clocks, guarded
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema.deltas import added, joined_text
+from tg_schema.errors import BadRequest, NotFound, Timeout
 
 LONGEST_RETRY_AFTER = 30.0
 """Seconds; a provider that asks for more gets its error passed on, with its `retry_after`, in place of a retry."""

@@ -13,9 +13,6 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 import structlog
-from tg_schema.codec import decode, encode
-from tg_schema.errors import BadRequest, Internal, TgError, Timeout, Unavailable
-from tg_schema.topics import Topics
 
 from tg_base import trace
 from tg_base.background import each, report, running
@@ -29,6 +26,9 @@ from tg_base.metrics import ACTIVE, POISON, QUEUE_WAIT, STREAMS
 from tg_base.reply import LinkReply, PlainReply, Reply
 from tg_base.route import Route
 from tg_base.service import Service
+from tg_schema.codec import decode, encode
+from tg_schema.errors import BadRequest, Internal, TgError, Timeout, Unavailable
+from tg_schema.topics import Topics
 
 log = structlog.get_logger()
 

@@ -4,10 +4,10 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import msgspec
-from tg_schema import PromptRequest, PromptResponse
-from tg_schema.codec import encode
 
 from tg_base.client import TIMEOUT, Client
+from tg_schema import PromptRequest, PromptResponse
+from tg_schema.codec import encode
 
 
 def prompt_request(template: str, variables: Mapping[str, Any], *, streaming: bool) -> PromptRequest:

@@ -2,13 +2,13 @@
 
 from typing import Protocol
 
-from tg_schema.codec import encode
-from tg_schema.response import Response
 from typing_extensions import override
 
 from tg_base.bus.api import Bus
 from tg_base.frames import StreamKey
 from tg_base.link import Link
+from tg_schema.codec import encode
+from tg_schema.response import Response
 
 
 class Reply(Protocol):

@@ -12,10 +12,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import structlog
-from tg_schema.codec import decode, encode
-from tg_schema.errors import BadRequest, BusError, TgError, Unavailable
-from tg_schema.service_spec import Req, Resp
-from tg_schema.topics import Topics
 
 from tg_base import trace
 from tg_base.background import each, running
@@ -29,6 +25,10 @@ from tg_base.metrics import ATTEMPTS
 from tg_base.presence_table import PresenceTable
 from tg_base.response_stream import ResponseStream
 from tg_base.route import Route
+from tg_schema.codec import decode, encode
+from tg_schema.errors import BadRequest, BusError, TgError, Unavailable
+from tg_schema.service_spec import Req, Resp
+from tg_schema.topics import Topics
 
 log = structlog.get_logger()
 

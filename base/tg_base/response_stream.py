@@ -5,10 +5,11 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Generic, Self
 
+from typing_extensions import override
+
 from tg_schema.codec import decode
 from tg_schema.errors import BadRequest, ProtocolError, SlowConsumer, TgError, Timeout
 from tg_schema.service_spec import Resp
-from typing_extensions import override
 
 BUFFER = 1024 * 1024
 """Bytes of records that may wait for a slow reader; beyond it that stream ends, alone, with SlowConsumer."""

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
-from tg_schema.errors import IncompleteStream, Timeout
 
 from tg_base.llm_chunk import LlmChunk
+from tg_schema.errors import IncompleteStream, Timeout
 
 
 class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

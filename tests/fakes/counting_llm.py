@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
+from typing_extensions import override
+
 from tg_base.llm_chunk import LlmChunk
 from tg_base.llm_service import LlmService, ProviderOptions
 from tg_schema import TextCompletionRequest
-from typing_extensions import override
 
 
 class CountingLlm(LlmService):
