@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tg_base.bus.open import BusOptions
+from tg_base.bus.options import BusOptions
 from tg_base.route import Route
 from tg_schema.service_spec import PROMPT, TEXT_COMPLETION, ServiceSpec
 from tg_schema.topics import Topics, resolved
