@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Self
 
-from tg_schema.errors import BusError, TooLarge
 from typing_extensions import override
 
 from tg_base.bus.api import MAX_MESSAGE, Bus, Delivery
 from tg_base.bus.topic_name import is_persistent
+from tg_base.bus.wait_line import WaitLine
+from tg_schema.errors import BusError, TooLarge
 
 PUBLISH_TIMEOUT = 10.0
 """Seconds that a publish waits for room before it fails."""
@@ -139,7 +140,7 @@ class _Queue:
         self.capacity = capacity
         self.redelivers = redelivers
         self.messages: deque[_Message] = deque()
-        self.waiters: deque[asyncio.Future[None]] = deque()
+        self.waiting = WaitLine()
         self.readers: set[_Reader] = set()
         self.held = 0
         self.held_bytes = 0
@@ -152,31 +153,11 @@ class _Queue:
         self.messages.append(message)
         self.held += 1
         self.held_bytes += len(message.body)
-        self.wake()
+        self.waiting.wake()
 
     def release(self, message: _Message) -> None:
         self.held -= 1
         self.held_bytes -= len(message.body)
-
-    def wake(self) -> None:
-        while self.waiters:
-            waiter = self.waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
-
-    async def wait(self) -> None:
-        """Return when there may be something; a cancelled waiter hands its wake-up on."""
-        waiter = asyncio.get_running_loop().create_future()
-        self.waiters.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.cancelled():
-                self.waiters.remove(waiter)
-            else:
-                self.wake()
-            raise
 
 
 class _Topic:
@@ -260,9 +241,9 @@ class _Reader(AsyncIterator[Delivery]):
     async def __anext__(self) -> Delivery:
         queue = self._queue
         while not queue.messages and not self._left:
-            await queue.wait()
+            await queue.waiting.wait()
         if self._left:
-            queue.wake()
+            queue.waiting.wake()
             raise StopAsyncIteration
         message = queue.messages.popleft()
         if queue.redelivers:
@@ -288,5 +269,4 @@ class _Reader(AsyncIterator[Delivery]):
         queue.readers.discard(self)
         queue.messages.extendleft(reversed(self._unacked.values()))
         self._unacked.clear()
-        for _ in range(len(queue.waiters)):
-            queue.wake()
+        queue.waiting.wake_all()

@@ -4,10 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import SplitResult, urlsplit
 
-from tg_schema.errors import BadRequest
-
 from tg_base.bus.api import Bus
 from tg_base.bus.options import BusOptions
+from tg_schema.errors import BadRequest
 
 _NO_SUCH_BUS = "no such bus: write memory://, pulsar://host:port or pulsar+ssl://host:port"
 

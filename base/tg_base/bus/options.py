@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import msgspec
+
 from tg_schema.errors import BadRequest
 
 

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, Self, TypeVar
 from uuid import uuid4
 
 import pulsar
-from tg_schema.errors import BadRequest, BusError, TooLarge
 from typing_extensions import override
 
 from tg_base.bus.api import MAX_MESSAGE, Bus, Delivery
@@ -30,6 +29,7 @@ from tg_base.bus.options import BusOptions
 from tg_base.bus.send_window import SendWindow
 from tg_base.bus.threaded_reader import Source, ThreadedReader
 from tg_base.bus.topic_name import is_persistent
+from tg_schema.errors import BadRequest, BusError, TooLarge
 
 OPERATION_TIMEOUT = 5
 """Seconds for opening, closing and looking up, and for a send until the broker has it."""
@@ -148,12 +148,13 @@ class PulsarBus(Bus):
         self._readers.add(reader)
         try:
             if self._closing is not None:
-                reader.end(None)
+                reader.end()
             yield reader
         finally:
-            self._readers.discard(reader)
-            reader.end(None)
-            await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT)
+            reader.end()
+            if self._closing is None:
+                self._readers.discard(reader)
+                await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT)
 
     def _connect(self, topic: str, group: str | None, queue: int) -> "_Consumer":
         with _our_errors():
@@ -173,7 +174,7 @@ class PulsarBus(Bus):
         return _Consumer(consumer, consumer.receive, consumer.acknowledge if is_persistent(topic) else None)
 
     def _close_unwanted(self, connecting: "asyncio.Future[_Consumer]") -> None:
-        if not connecting.cancelled() and connecting.exception() is None:
+        if not connecting.cancelled() and connecting.exception() is None and self._closing is None:
             self._pool.submit(connecting.result().close)
 
     @override
@@ -191,8 +192,10 @@ class PulsarBus(Bus):
         if self._closing is None:
             self._sweep.cancel()
             for reader in tuple(self._readers):
-                reader.end(None)
-            self._closing = self._off_loop(self._close)
+                reader.end()
+            closer = ThreadPoolExecutor(1, thread_name_prefix="bus-close")
+            self._closing = self._loop.run_in_executor(closer, self._close)
+            closer.shutdown(wait=False)
             for sender in self._senders.values():
                 sender.window.close(_error("AlreadyClosed"))
             self._senders.clear()

@@ -1,8 +1,6 @@
 """Publisher -> broker's client: how much may be on its way at once, by messages and by bytes."""
 
-import asyncio
-from collections import deque
-
+from tg_base.bus.wait_line import WaitLine
 from tg_schema.errors import TgError
 
 
@@ -12,18 +10,19 @@ class SendWindow:
     def __init__(self, messages: int, size: int) -> None:
         self._messages = messages
         self._bytes = size
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiting = WaitLine()
+        self._error: TgError | None = None
         self.in_flight = 0
 
     @property
     def full(self) -> bool:
-        """Whether `enter` must wait; a window that is empty takes a message of any size."""
+        """Whether the next one must wait; an empty window takes a message of any size."""
         return self.in_flight > 0 and (self._messages <= 0 or self._bytes <= 0)
 
     @property
     def idle(self) -> bool:
         """Nothing is in flight, and nobody waits."""
-        return self.in_flight == 0 and not self._waiters
+        return self.in_flight == 0 and not self._waiting
 
     def enter(self, size: int) -> None:
         """Count a message in."""
@@ -36,33 +35,22 @@ class SendWindow:
         self.in_flight -= 1
         self._messages += 1
         self._bytes += size
-        self._wake()
+        if not self.full:
+            self._waiting.wake()
 
     async def room(self) -> None:
-        """Return when there is room; a waiter that is cancelled lets the next one try."""
-        while self.full:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                if waiter.cancelled():
-                    self._waiters.remove(waiter)
-                else:
-                    self._wake()
-                raise
-        self._wake()
+        """Return when there is room.
+
+        Raises:
+            TgError: what `close` was given.
+        """
+        while self.full and self._error is None:
+            await self._waiting.wait()
+        if self._error is not None:
+            raise self._error
+        self._waiting.wake()
 
     def close(self, error: TgError) -> None:
-        """Fail everybody who waits."""
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_exception(error)
-
-    def _wake(self) -> None:
-        while self._waiters and not self.full:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
+        """Fail everybody who waits, and whoever comes later."""
+        self._error = error
+        self._waiting.wake_all()

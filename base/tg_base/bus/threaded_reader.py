@@ -3,15 +3,15 @@
 import asyncio
 import contextlib
 import threading
-from collections import deque
 from collections.abc import AsyncIterator
 from typing import Protocol, Self
 
-from tg_schema.errors import TgError
 from typing_extensions import override
 
 from tg_base.bus.api import Delivery
 from tg_base.bus.handover import Handover
+from tg_base.bus.wait_line import WaitLine
+from tg_schema.errors import TgError
 
 JOIN_TIMEOUT = 5.0
 
@@ -44,7 +44,8 @@ class ThreadedReader(AsyncIterator[Delivery]):
         self._source = source
         self._ahead = ahead
         self._handover: Handover[Delivery] = Handover(loop, self._on_arrived)
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiting = WaitLine()
+        self._wanted = 0
         self._asked = threading.Event()
         self._parked = False
         self._ended = False
@@ -64,38 +65,26 @@ class ThreadedReader(AsyncIterator[Delivery]):
                 delivery = items.popleft()
                 self._ask()
                 return delivery
-            await self._wait()
+            self._wanted += 1
+            self._ask()
+            try:
+                await self._waiting.wait()
+            finally:
+                self._wanted -= 1
         if self._error is not None:
             raise self._error
         raise StopAsyncIteration
 
-    async def _wait(self) -> None:
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.append(waiter)
-        self._ask()
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.cancelled():
-                self._waiters.remove(waiter)
-            else:
-                self._on_arrived()
-            raise
-
     def _on_arrived(self) -> None:
-        for _ in range(len(self._waiters) if self._ended else len(self._handover.items)):
-            if not self._waiters:
-                return
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+        for _ in range(min(len(self._handover.items), len(self._waiting))):
+            self._waiting.wake()
 
     def end(self, error: TgError | None = None) -> None:
         """Let nobody wait any longer: they get the error, or the end of the iteration. In the loop only."""
         if not self._ended:
             self._ended = True
             self._error = error
-            self._on_arrived()
+            self._waiting.wake_all()
 
     def close(self) -> None:
         """Close the source, which ends the thread. Waits for both; in any thread but that one."""
@@ -125,7 +114,7 @@ class ThreadedReader(AsyncIterator[Delivery]):
 
     @property
     def _enough(self) -> bool:
-        return len(self._handover.items) >= self._ahead + len(self._waiters)
+        return len(self._handover.items) >= self._ahead + self._wanted
 
     def _ask(self) -> None:
         if self._parked:
