@@ -1,0 +1,184 @@
+"""TextCompletionRequest -> any server that speaks OpenAI's chat completions -> LlmChunks."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from urllib.parse import urlsplit
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.llm_chunk import LlmChunk
+from tg_base.llm_service import LlmService, ProviderOptions, joined_chunks
+from tg_flow.providers.openai_wire import Answer, to_wire
+from tg_flow.providers.server_sent_events import ServerSentEvents
+from tg_schema import Sampling, TextCompletionRequest, TgError
+from tg_schema.errors import BadRequest, Internal, ProtocolError, ProviderAuth
+
+if TYPE_CHECKING:
+    from tg_flow.providers.openai_connection import OpenAiConnection
+
+USAGE_PATIENCE = 5.0
+"""Seconds that a finished answer waits for its usage; an answer without usage is whole all the same."""
+
+DRAIN_PATIENCE = 0.1
+"""Seconds that a finished answer waits for its body's end, so that the connection can be used again."""
+
+_PREDECESSORS = {"OPENAI_API_KEY": "OPENAI_TOKEN"}
+_DONE = b"[DONE]"
+_NO_STREAM = {"application/json", "text/html"}
+
+_encode = msgspec.json.Encoder().encode
+
+
+class OpenAiOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the configuration may say of an OpenAI-compatible provider.
+
+    Attributes:
+        base_url: where the API is, up to and without `/chat/completions`.
+        key_variable: the environment variable that holds the key; "" for a server that needs none. Where
+            `OPENAI_API_KEY` is not set, the predecessor's `OPENAI_TOKEN` is taken.
+        upstream_model: the model's name at the provider; ours where absent.
+        temperature: for requests that do not say.
+        max_tokens: the bound on an answer's tokens, for requests that do not say.
+        max_tokens_field: what the provider calls that bound; reasoning models take `max_completion_tokens` only.
+        strict_schema: ask for answers that cannot break the request's schema; such a schema must name all properties as
+            required and allow no others.
+    """
+
+    base_url: str = "https://api.openai.com/v1"
+    key_variable: str | None = "OPENAI_API_KEY"
+    upstream_model: str | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    strict_schema: bool = True
+
+
+class OpenAiCompatible(LlmService):
+    """A provider behind OpenAI's chat completions API, through OpenAI's asynchronous SDK."""
+
+    Options: ClassVar[type[ProviderOptions]] = OpenAiOptions
+
+    def __init__(self, model: str, options: OpenAiOptions, connection: "OpenAiConnection") -> None:
+        super().__init__(model, options)
+        self._options = options
+        self._defaults = Sampling(temperature=options.temperature, max_tokens=options.max_tokens)
+        self._connection = connection
+
+    @classmethod
+    @override
+    async def open(cls, model: str, options: ProviderOptions) -> Self:
+        if not isinstance(options, OpenAiOptions):
+            raise Internal("this provider was opened with the options of another one")
+        _check_url(options.base_url)
+        key = _key(options.key_variable)
+        module = await asyncio.to_thread(import_module, "tg_flow.providers.openai_connection")
+        connection: OpenAiConnection = await module.OpenAiConnection.open(options.base_url, key)
+        return cls(model, options, connection)
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        async with self._connection.post("/chat/completions", self._body(request)) as body:
+            if body.content_type in _NO_STREAM:
+                raise ProtocolError("the provider's answer is not a stream of events; check that base_url is an API's")
+            stream = _Stream()
+            while received := await body.read():
+                chunk = stream.take(received)
+                if chunk is not None:
+                    yield chunk
+                if stream.error is not None:
+                    raise stream.error
+                if stream.finished:
+                    break
+            rest = await _rest(body.read, stream)
+            if rest is not None:
+                yield rest
+
+    @override
+    async def aclose(self) -> None:
+        await self._connection.aclose()
+
+    def _body(self, request: TextCompletionRequest) -> bytes:
+        return _encode(
+            to_wire(
+                request,
+                self._options.upstream_model or self.model,
+                defaults=self._defaults,
+                completion_tokens=self._options.max_tokens_field == "max_completion_tokens",
+                strict=self._options.strict_schema,
+            )
+        )
+
+
+class _Stream:
+    """What arrives in one read becomes one chunk: nobody could have shown its parts any earlier."""
+
+    def __init__(self) -> None:
+        self._events = ServerSentEvents()
+        self._answer = Answer()
+        self.finished = False
+        self.done = False
+        self.error: TgError | None = None
+
+    def take(self, received: bytes) -> LlmChunk | None:
+        """The chunk for the bytes of one read; an error after content is kept for later, in `error`."""
+        chunks: list[LlmChunk] = []
+        try:
+            for data in self._events.feed(received):
+                if data.startswith(_DONE):
+                    self.done = self.finished = True
+                    break
+                chunk = self._answer.chunk(data)
+                if chunk is not None:
+                    chunks.append(chunk)
+                    self.finished = self.finished or chunk.finish_reason is not None
+        except TgError as error:
+            if not chunks:
+                raise
+            self.error = error
+        if len(chunks) < 2:
+            return chunks[0] if chunks else None
+        return joined_chunks(chunks)
+
+
+async def _rest(read: Callable[[], Awaitable[bytes]], stream: _Stream) -> LlmChunk | None:
+    """What follows a finished answer, its usage; whatever goes wrong from here on does not make the answer less."""
+    chunks: list[LlmChunk] = []
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(DRAIN_PATIENCE if stream.done else USAGE_PATIENCE) as clock:
+            while received := await read():
+                if stream.done:
+                    continue
+                chunk = stream.take(received)
+                if chunk is not None:
+                    chunks.append(chunk)
+                if stream.done:
+                    clock.reschedule(loop.time() + DRAIN_PATIENCE)
+    except (TimeoutError, TgError):
+        pass
+    return joined_chunks(chunks) if chunks else None
+
+
+def _check_url(base_url: str) -> None:
+    parts = urlsplit(base_url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query:
+        raise BadRequest(
+            "base_url must be an http:// or https:// URL without user name and query, and usually ends in /v1"
+        )
+
+
+def _key(variable: str | None) -> str | None:
+    """The key from the environment; None where the server needs none."""
+    if not variable:
+        return None
+    key = (os.environ.get(variable) or os.environ.get(_PREDECESSORS.get(variable, ""), "")).strip()
+    if not key:
+        raise ProviderAuth(
+            f"the environment variable {variable} is not set: put the provider's key there, "
+            'or set key_variable = "" for a server that needs none'
+        )
+    return key

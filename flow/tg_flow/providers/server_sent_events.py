@@ -1,0 +1,88 @@
+"""Provider's socket -> provider: the events in a byte stream (WHATWG HTML, "Server-sent events", section 9.2.6)."""
+
+from tg_schema.errors import ProtocolError
+
+LONGEST_EVENT = 1024 * 1024
+"""Bytes of one event; a chunk of an answer has a few hundred."""
+
+_MARK = b"\xef\xbb\xbf"
+
+
+class ServerSentEvents:
+    """Incremental decoder: any split of the same bytes gives the same events.
+
+    Lines end with LF, CR or CRLF and with nothing else: U+2028 and U+0085 are text. Works on bytes, so that a character
+    may be split anywhere. Only the data of an event is kept; comments, `event`, `id` and `retry` are passed over. An
+    event that the stream's end cuts off is no event.
+    """
+
+    def __init__(self, longest: int = LONGEST_EVENT) -> None:
+        self._longest = longest
+        self._begun = False
+        self._after_return = False
+        self._partial: list[bytes] = []
+        self._data: list[bytes] = []
+        self._size = 0
+
+    def feed(self, received: bytes) -> list[bytes]:
+        """The data of the events that `received` completes, in order.
+
+        Raises:
+            ProtocolError: a line, or an event's data, is longer than the limit.
+        """
+        if b"\r" in received or self._after_return:
+            received = self._with_line_feeds(received)
+        elif (
+            not (self._size or self._partial or self._data)
+            and received.startswith(b"data: ")
+            and received.endswith(b"\n\n")
+            and received.count(b"\n") == 2
+            and len(received) <= self._longest
+        ):
+            return [received[6:-2]]
+        first, *rest = received.split(b"\n")
+        self._keep(first)
+        if not rest:
+            return []
+        events: list[bytes] = []
+        self._line(b"".join(self._partial), events)
+        for line in rest[:-1]:
+            self._line(line, events)
+        self._partial.clear()
+        self._size = sum(map(len, self._data))
+        self._keep(rest[-1])
+        return events
+
+    def _with_line_feeds(self, received: bytes) -> bytes:
+        if self._after_return and received.startswith(b"\n"):
+            received = received[1:]
+            self._after_return = False
+        if received:
+            self._after_return = received.endswith(b"\r")
+        return received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _keep(self, part: bytes) -> None:
+        if part:
+            self._size += len(part)
+            self._partial.append(part)
+            self._check(self._size)
+
+    def _check(self, size: int) -> None:
+        if size > self._longest:
+            raise ProtocolError(f"the provider sent an event of more than {self._longest} bytes")
+
+    def _line(self, line: bytes, events: list[bytes]) -> None:
+        if not self._begun:
+            self._begun = True
+            line = line.removeprefix(_MARK)
+        if not line:
+            if self._data:
+                events.append(b"\n".join(self._data))
+                self._data.clear()
+                self._size = 0
+            return
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" "))
+            self._size += len(value)
+            self._check(self._size)
