@@ -44,6 +44,8 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
     Options: ClassVar[type[ProviderOptions]] = ProviderOptions
 
     def __init__(self, model: str, options: ProviderOptions | None = None) -> None:
+        if type(self).generate_content is LlmService.generate_content and not self.supports_streaming():
+            raise TypeError(f"{type(self).__name__} must override generate_content or generate_content_stream")
         options = options or ProviderOptions()
         self.model = model
         self.clocks = options.clocks
@@ -81,14 +83,14 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         request = self._checked(request)
-        usage: list[LlmChunk] = []
-        texts: list[LlmChunk] = []
-        async with self._started(request) as stream:
-            async for chunk in stream:
-                if chunk.in_token is not None or chunk.out_token is not None or chunk.finish_reason:
-                    usage.append(chunk)
+        totals = _Totals()
+        kept: list[LlmChunk] = []
+        async with self._started(request) as (first, rest):
+            chunk: LlmChunk | None = first
+            while chunk is not None:
+                totals.add(chunk)
                 if not request.streaming:
-                    texts.append(chunk)
+                    kept.append(chunk)
                 elif chunk.text or chunk.reasoning or chunk.tokens:
                     yield TextCompletionResponse(
                         response=chunk.text,
@@ -96,7 +98,18 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
                         tokens=chunk.tokens,
                         model=chunk.model or request.model,
                     )
-        yield self._final(request, texts, usage)
+                chunk = await anext(rest, None)
+        whole = joined_chunks(kept)
+        yield TextCompletionResponse(
+            response=whole.text,
+            reasoning=whole.reasoning,
+            tokens=whole.tokens,
+            in_token=totals.in_token,
+            out_token=totals.out_token,
+            model=totals.model or request.model,
+            finish_reason=totals.finish_reason,
+            end_of_stream=True,
+        )
 
     def _checked(self, request: TextCompletionRequest) -> TextCompletionRequest:
         if not request.prompt:
@@ -107,25 +120,11 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
             raise NotFound(f"no model of that name is served here; this flow serves {self.model}")
         return msgspec.structs.replace(request, model=self.model)
 
-    def _final(
-        self, request: TextCompletionRequest, texts: list[LlmChunk], usage: list[LlmChunk]
-    ) -> TextCompletionResponse:
-        whole = joined_chunks(texts) if texts else LlmChunk()
-        counts = joined_chunks(usage)
-        return TextCompletionResponse(
-            response=whole.text,
-            reasoning=whole.reasoning,
-            tokens=whole.tokens,
-            in_token=counts.in_token,
-            out_token=counts.out_token,
-            model=counts.model or whole.model or request.model,
-            finish_reason=counts.finish_reason,
-            end_of_stream=True,
-        )
-
     @asynccontextmanager
-    async def _started(self, request: TextCompletionRequest) -> AsyncIterator[AsyncIterator[LlmChunk]]:
-        """Enter the provider's stream; retry as long as it has not given its first chunk."""
+    async def _started(
+        self, request: TextCompletionRequest
+    ) -> AsyncIterator[tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]]:
+        """Enter the provider's stream, with its first chunk and the rest; retry as long as there is no first one."""
         async for attempt in stamina.retry_context(
             on=_retry, attempts=self.tries, timeout=self.clocks.first_token, wait_initial=0.2, wait_max=5.0
         ):
@@ -133,13 +132,26 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
             with attempt:
                 first = await anext(stream)
         async with aclosing(stream):
-            yield _chained(first, stream)
+            yield first, stream
 
 
-async def _chained(first: LlmChunk, rest: AsyncIterator[LlmChunk]) -> AsyncIterator[LlmChunk]:
-    yield first
-    async for chunk in rest:
-        yield chunk
+class _Totals:
+    """What a stream's chunks add up to, the text apart."""
+
+    def __init__(self) -> None:
+        self.in_token: int | None = None
+        self.out_token: int | None = None
+        self.model: str | None = None
+        self.finish_reason: str | None = None
+
+    def add(self, chunk: LlmChunk) -> None:
+        """Count one more chunk."""
+        if chunk.in_token is not None:
+            self.in_token = (self.in_token or 0) + chunk.in_token
+        if chunk.out_token is not None:
+            self.out_token = (self.out_token or 0) + chunk.out_token
+        self.model = chunk.model or self.model
+        self.finish_reason = self.finish_reason or chunk.finish_reason
 
 
 def joined_chunks(chunks: list[LlmChunk]) -> LlmChunk:

@@ -56,8 +56,8 @@ async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> 
 
 
 def _load(row: Row) -> type[LlmService]:
-    kind = getattr(import_module(row.module), row.name)
-    if not issubclass(kind, LlmService):
+    kind: object = getattr(import_module(row.module), row.name)
+    if not isinstance(kind, type) or not issubclass(kind, LlmService):
         raise TypeError(f"{row.module}.{row.name} is not an LlmService")
     return kind
 
