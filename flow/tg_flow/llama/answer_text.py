@@ -1,0 +1,55 @@
+"""Token bytes -> what a reader may see of them: whole characters, no stop string, each token beside its text."""
+
+import codecs
+from collections import deque
+from collections.abc import Sequence
+
+from tg_flow.llama.stop_strings import StopStrings
+from tg_schema import Token
+
+_Utf8 = codecs.getincrementaldecoder("utf-8")
+
+
+class AnswerText:
+    """The text of one answer.
+
+    A character whose bytes are spread over tokens comes with the last of them; bytes that are no UTF-8 become U+FFFD.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._utf8 = _Utf8("replace")
+        self._stop = StopStrings(stops) if stops else None
+        self._tokens: deque[tuple[int, Token]] = deque()
+        self._read = 0
+        self._shown = 0
+
+    def feed(self, piece: bytes, token: Token | None) -> tuple[str, tuple[Token, ...], bool]:
+        """Take a token's bytes, and its data where they are wanted.
+
+        Returns:
+            The text to show, the tokens that begin in text that was shown, and whether a stop string ended the answer.
+        """
+        text = self._utf8.decode(piece)
+        if self._stop is None:
+            return text, (() if token is None else (token,)), False
+        if token is not None:
+            self._tokens.append((self._read, token))
+        self._read += len(text)
+        text, stopped = self._stop.feed(text)
+        return text, self._beside(text, everything=not stopped and not self._stop.held), stopped
+
+    def flush(self) -> tuple[str, tuple[Token, ...], bool]:
+        """The answer ended by itself: give what was held back. As `feed`."""
+        text = self._utf8.decode(b"", final=True)
+        if self._stop is None:
+            return text, (), False
+        text, stopped = self._stop.feed(text)
+        text += self._stop.flush()
+        return text, self._beside(text, everything=not stopped), stopped
+
+    def _beside(self, text: str, *, everything: bool) -> tuple[Token, ...]:
+        self._shown += len(text)
+        tokens = []
+        while self._tokens and (everything or self._tokens[0][0] < self._shown):
+            tokens.append(self._tokens.popleft()[1])
+        return tuple(tokens)

@@ -1,0 +1,67 @@
+"""Slots -> Batch: which tokens the next step evaluates."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from tg_flow.llama.slot import Slot
+
+
+class Batch:
+    """One step's rows.
+
+    Attributes:
+        tokens, positions, sequences, outputs: the columns; `outputs` is 1 where the row's logits are wanted.
+        slots: whose tokens are in it.
+        sampled: the slots that get their next token from this step, each with its row.
+        prompt_tokens: how many rows are prompt.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.positions: list[int] = []
+        self.sequences: list[int] = []
+        self.outputs: list[int] = []
+        self.slots: list[Slot] = []
+        self.sampled: list[tuple[Slot, int]] = []
+        self.prompt_tokens = 0
+
+    @classmethod
+    def of(cls, slots: Sequence[Slot], most: int, prefill: int) -> Self:
+        """A token of each answer, and `prefill` prompt tokens, in all at most `most` rows.
+
+        The slots' `evaluated` is moved on. Rows are in the order of their sequences, as llama.cpp wants them.
+        """
+        batch = cls()
+        answering = sum(slot.next_token is not None for slot in slots)
+        room = min(prefill, most - answering)
+        for sequence, slot in enumerate(slots):
+            if slot.next_token is not None:
+                batch._answer(sequence, slot, slot.next_token)
+            elif room > 0:
+                room -= batch._prompt(sequence, slot, room)
+        return batch
+
+    def _answer(self, sequence: int, slot: Slot, token: int) -> None:
+        self.sampled.append((slot, len(self.tokens)))
+        self.tokens.append(token)
+        self.positions.append(slot.evaluated)
+        self.sequences.append(sequence)
+        self.outputs.append(1)
+        self.slots.append(slot)
+        slot.evaluated += 1
+
+    def _prompt(self, sequence: int, slot: Slot, room: int) -> int:
+        start = slot.evaluated
+        part = slot.prompt[start : start + room]
+        end = start + len(part)
+        self.tokens.extend(part)
+        self.positions.extend(range(start, end))
+        self.sequences.extend([sequence] * len(part))
+        self.outputs.extend([0] * len(part))
+        self.slots.append(slot)
+        slot.evaluated = end
+        self.prompt_tokens += len(part)
+        if end == len(slot.prompt):
+            self.outputs[-1] = 1
+            self.sampled.append((slot, len(self.tokens) - 1))
+        return len(part)

@@ -1,0 +1,158 @@
+"""A GGUF's own chat template -> where in a prompt the system's and the user's text stand.
+
+A template is a program that came with a file from somewhere. It runs once for each kind of conversation, when the model
+is loaded, in a sandbox, on placeholders; no request's text ever passes through it.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from jinja2 import TemplateError
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing_extensions import override
+
+from tg_schema.errors import Unavailable
+
+RENDER_SECONDS = 5.0
+"""How long a template may take; real ones take a millisecond."""
+
+LONGEST_OPERAND = 10_000
+"""What a template may multiply: a text or a number beyond it is a bomb."""
+
+_EDGE = "\u2003"
+"""White space that no template writes, put around placeholders: if it is gone, the template trims the text."""
+
+_MARKS = {"system": "\ue000system\ue001", "prompt": "\ue000prompt\ue001"}
+
+
+class Hole(NamedTuple):
+    """Where a request's text goes."""
+
+    name: Literal["system", "prompt"]
+    trimmed: bool
+
+
+Layout = tuple[str | Hole, ...]
+
+
+class ChatTemplate:
+    """One model's template, rendered for "a user's text" and "a system's and a user's text".
+
+    Attributes:
+        alone: the layout of a prompt without system text.
+        with_system: the layout of one with it. Where the template knows no system role, the system's text stands
+            before the user's, in the user's turn.
+    """
+
+    def __init__(self, source: str | None, begin_text: str = "", end_text: str = "") -> None:
+        """`source` None: the model has no template and simply continues the text.
+
+        Raises:
+            Unavailable: the template does not work; the message says why.
+        """
+        if source is None:
+            prompt = Hole("prompt", trimmed=False)
+            self.alone: Layout = (prompt,)
+            self.with_system: Layout = (Hole("system", trimmed=False), "\n\n", prompt)
+            return
+        rendering = _Rendering(source, {"bos_token": begin_text, "eos_token": end_text})
+        rendering.start()
+        rendering.join(RENDER_SECONDS)
+        if rendering.is_alive():
+            raise Unavailable("the model file's chat template does not come to an end; use another model file")
+        if rendering.layouts is None:
+            raise Unavailable("the model file's chat template cannot be rendered; use an instruction-tuned model file")
+        self.alone, self.with_system = rendering.layouts
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Without the operators that make much out of little."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    @override
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        for operand in (left, right):
+            if not isinstance(operand, int | float) or abs(operand) > LONGEST_OPERAND:
+                raise TemplateError("only small numbers can be multiplied")
+        if operator == "**":
+            raise TemplateError("there are no powers in a chat template")
+        return super().call_binop(context, operator, left, right)
+
+
+class _Rendering(threading.Thread):
+    """Renders on a thread that can be left behind: Jinja cannot be interrupted."""
+
+    def __init__(self, source: str, names: dict[str, str]) -> None:
+        super().__init__(name="chat-template", daemon=True)
+        self._source = source
+        self._names = names
+        self.layouts: tuple[Layout, Layout] | None = None
+
+    @override
+    def run(self) -> None:
+        try:
+            alone = self._layout([_message("user", "prompt")])
+            if not _has(alone, "prompt"):
+                return
+            self.layouts = alone, self._with_system(alone)
+        except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError, MemoryError):
+            return
+
+    def _with_system(self, alone: Layout) -> Layout:
+        try:
+            layout = self._layout([_message("system", "system"), _message("user", "prompt")])
+        except TemplateError:  # raise_exception("System role not supported")
+            layout = ()
+        if _has(layout, "system") and _has(layout, "prompt"):
+            return layout
+        parts: list[str | Hole] = []
+        for part in alone:
+            parts.extend([part] if isinstance(part, str) else [Hole("system", part.trimmed), "\n\n", part])
+        return tuple(parts)
+
+    def _layout(self, messages: Sequence[dict[str, str]]) -> Layout:
+        environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+        environment.globals["raise_exception"] = _refuse
+        environment.globals["strftime_now"] = _today
+        text = environment.from_string(self._source).render(
+            messages=messages, add_generation_prompt=True, tools=None, documents=None, **self._names
+        )
+        return tuple(_split(text))
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+def _today(form: str) -> str:
+    return time.strftime(form, datetime.now().astimezone().timetuple())
+
+
+def _message(role: str, name: str) -> dict[str, str]:
+    return {"role": role, "content": f"{_EDGE}{_MARKS[name]}{_EDGE}"}
+
+
+def _has(layout: Layout, name: str) -> bool:
+    return any(isinstance(part, Hole) and part.name == name for part in layout)
+
+
+def _split(text: str) -> list[str | Hole]:
+    """Cut a rendered conversation at its placeholders."""
+    parts: list[str | Hole] = []
+    while text:
+        found = [(at, name) for name, mark in _MARKS.items() if (at := text.find(mark)) >= 0]
+        if not found:
+            return [*parts, text]
+        at, name = min(found)
+        before, text = text[:at], text[at + len(_MARKS[name]) :]
+        trimmed = not before.endswith(_EDGE)
+        if before.removesuffix(_EDGE):
+            parts.append(before.removesuffix(_EDGE))
+        parts.append(Hole("prompt" if name == "prompt" else "system", trimmed))
+        text = text.removeprefix(_EDGE)
+    return parts

@@ -1,0 +1,104 @@
+"""Engine -> llama.cpp: one context, whose sequences are numbered 0 to n - 1 without holes."""
+
+import ctypes
+from typing import Any
+
+from tg_flow.llama.library import held, native
+from tg_flow.llama.model import Model
+from tg_schema.errors import Unavailable
+
+_remove = held(native.llama_memory_seq_rm)
+_copy = held(native.llama_memory_seq_cp)
+_logits = held(native.llama_get_logits_ith)
+
+_Sequence = ctypes.POINTER(ctypes.c_int32)
+
+
+class Context:
+    """A `llama_context` with its batch. Every method belongs to the engine's thread.
+
+    Each sequence has a memory of its own (`kv_unified` off), so that a token looks only at its own stream, and a
+    stream's floating point sums do not depend on where its neighbours lie. llama.cpp evaluates such sequences in one
+    go only while their numbers follow each other: `move` closes a hole.
+    """
+
+    def __init__(self, model: Model, *, sequences: int, tokens: int, batch: int, threads: int) -> None:
+        """Make room for `sequences` streams of `tokens` tokens; a step takes at most `batch` tokens.
+
+        Raises:
+            Unavailable: there is not enough memory.
+        """
+        wanted = native.llama_context_default_params()
+        wanted.n_ctx = sequences * tokens
+        wanted.n_seq_max = sequences
+        wanted.n_batch = wanted.n_ubatch = batch
+        wanted.n_threads = wanted.n_threads_batch = threads
+        wanted.n_outputs_max = sequences
+        wanted.kv_unified = False
+        wanted.no_perf = True
+        self.pointer = native.llama_init_from_model(model.pointer, wanted)
+        if not self.pointer:
+            raise Unavailable(
+                f"not enough memory for {sequences} slots of {tokens} tokens: lower `slots` or `context` of llama-cpp"
+            )
+        self._memory = native.llama_get_memory(self.pointer)
+        self._vocabulary = model.vocabulary
+        self._allocate(sequences, batch)
+
+    def _allocate(self, sequences: int, batch: int) -> None:
+        self._token: Any = (ctypes.c_int32 * batch)()
+        self._position: Any = (ctypes.c_int32 * batch)()
+        self._output: Any = (ctypes.c_int8 * batch)()
+        self._sequence: Any = (_Sequence * batch)()
+        self._one = (ctypes.c_int32 * batch)(*[1] * batch)
+        self._pointers = [ctypes.pointer(ctypes.c_int32(number)) for number in range(sequences)]
+        self._batch = native.llama_batch(
+            n_tokens=0,
+            token=self._token,
+            embd=None,
+            pos=self._position,
+            n_seq_id=self._one,
+            seq_id=self._sequence,
+            logits=self._output,
+        )
+
+    def decode(
+        self,
+        tokens: list[int],
+        positions: list[int],
+        sequences: list[int],
+        outputs: list[int],
+    ) -> int:
+        """Evaluate one batch, row by row: token, its position, its sequence, and 1 if its logits are wanted.
+
+        Returns:
+            0, or llama.cpp's error number; then the memory of these sequences is not to be relied on.
+        """
+        count = len(tokens)
+        self._token[:count] = tokens
+        self._position[:count] = positions
+        self._output[:count] = outputs
+        pointers = self._pointers
+        self._sequence[:count] = [pointers[number] for number in sequences]
+        self._batch.n_tokens = count
+        return int(native.llama_decode(self.pointer, self._batch))
+
+    def logits(self, row: int) -> ctypes.Array[ctypes.c_float]:
+        """The logits of batch row `row`, valid until the next `decode`."""
+        pointer = _logits(self.pointer, row)
+        return ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float * self._vocabulary)).contents
+
+    def clear(self, sequence: int) -> None:
+        """Forget a sequence."""
+        _remove(self._memory, sequence, -1, -1)
+
+    def move(self, source: int, target: int) -> None:
+        """Give sequence `source` the number `target`, which must be clear."""
+        _copy(self._memory, source, target, -1, -1)
+        _remove(self._memory, source, -1, -1)
+
+    def close(self) -> None:
+        """Free the memory; nothing may use the context afterwards."""
+        pointer, self.pointer = self.pointer, None
+        if pointer:
+            native.llama_free(pointer)

@@ -1,0 +1,209 @@
+"""Generations -> Engine -> tokens: the one thread that owns the context and evaluates all streams side by side."""
+
+import atexit
+import threading
+import time
+from collections import deque
+from queue import SimpleQueue
+
+import msgspec
+import structlog
+
+from tg_flow.llama.batch import Batch
+from tg_flow.llama.context import Context
+from tg_flow.llama.engine_sizes import EngineSizes
+from tg_flow.llama.generation import Generation
+from tg_flow.llama.mailbox import Mailbox
+from tg_flow.llama.model import Model
+from tg_flow.llama.slot import Slot
+from tg_schema.errors import Internal, RateLimited, TgError, TooLarge, Unavailable
+
+STEP_SECONDS = 0.1
+"""How long a step that reads prompts should take: a cancel, and the other streams, wait for its end."""
+
+LEAST_PREFILL = 32
+"""Prompt tokens that a step may always read, however slow the model."""
+
+log = structlog.get_logger()
+
+
+class EngineStats(msgspec.Struct, frozen=True):
+    """What the engine has done since it was started, and what it is doing now."""
+
+    steps: int
+    prompt_tokens: int
+    generated_tokens: int
+    running: int
+    waiting: int
+
+
+class Engine:
+    """Any thread may call `submit`, `stats` and `close`; everything else happens on the engine's own thread.
+
+    One step: drop what was cancelled, take in what waits while slots are free, evaluate one batch (a token of every
+    answer, then as much prompt as fits), choose the next tokens, wake each event loop once.
+    """
+
+    def __init__(self, model: Model, sizes: EngineSizes) -> None:
+        """Make room, and start; the model is closed with the engine.
+
+        Raises:
+            Unavailable: there is not enough memory.
+        """
+        self.model = model
+        self.context_length = sizes.context
+        self._sizes = sizes
+        self._batch = max(sizes.batch, sizes.slots)
+        self._prefill = self._batch
+        self._context = Context(
+            model,
+            sequences=sizes.slots,
+            tokens=sizes.context,
+            batch=self._batch,
+            threads=sizes.threads,
+        )
+        self._slots: list[Slot] = []
+        self._waiting: deque[Generation] = deque()
+        self._inbox: SimpleQueue[Generation | None] = SimpleQueue()
+        self._mailboxes: set[Mailbox] = set()
+        self._steps = self._prompt_tokens = self._generated_tokens = 0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="llama-engine", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)  # the thread must be gone before the native library is taken down
+
+    def submit(self, generation: Generation) -> None:
+        """Let `generation` be worked on as soon as a slot is free; its pieces are read from itself.
+
+        Raises:
+            TooLarge: its prompt leaves no room for an answer.
+            RateLimited: too many are waiting already.
+            Unavailable: the engine is closed.
+        """
+        length = len(generation.job.prompt)
+        if length >= self.context_length:
+            raise TooLarge(
+                f"the prompt has {length} tokens, but prompt and answer together may have {self.context_length}: "
+                "shorten the prompt"
+            )
+        if len(self._waiting) + self._inbox.qsize() >= self._sizes.waiting + self._sizes.slots:
+            raise RateLimited("all slots of the model are busy and too many requests wait: ask again", retry_after=1.0)
+        self._inbox.put(generation)
+        if self._closing:
+            raise Unavailable("the model is being shut down")
+
+    def stats(self) -> EngineStats:
+        """What has been done so far; the numbers are of slightly different moments."""
+        return EngineStats(
+            steps=self._steps,
+            prompt_tokens=self._prompt_tokens,
+            generated_tokens=self._generated_tokens,
+            running=len(self._slots),
+            waiting=len(self._waiting) + self._inbox.qsize(),
+        )
+
+    def close(self) -> None:
+        """End what runs with an error, join the thread and free the memory; may be called more than once."""
+        atexit.unregister(self.close)
+        self._closing = True
+        self._inbox.put(None)
+        self._thread.join()
+        self.model.close()
+
+    def _run(self) -> None:
+        error: TgError = Unavailable("the model is being shut down")
+        try:
+            while self._collect():
+                self._rearrange()
+                if self._slots:
+                    self._step()
+                for mailbox in self._mailboxes:
+                    mailbox.flush()
+        except Exception:
+            log.exception("llama.defect")
+            error = Internal("the model's engine failed; the service must be restarted")
+        finally:
+            self._closing = True
+            self._abandon(error)
+            self._context.close()
+
+    def _collect(self) -> bool:
+        """Take in what was submitted, and sleep while there is nothing to do; False once the engine is to close."""
+        if not self._slots and not self._waiting:
+            self._mailboxes.clear()
+            self._take(self._inbox.get())
+        while not self._inbox.empty():
+            self._take(self._inbox.get())
+        if any(generation.cancelled for generation in self._waiting):
+            self._waiting = deque(generation for generation in self._waiting if not generation.cancelled)
+        return not self._closing
+
+    def _take(self, generation: Generation | None) -> None:
+        if generation is not None:
+            self._waiting.append(generation)
+            self._mailboxes.add(generation.mailbox)
+
+    def _rearrange(self) -> None:
+        """Give the slots of what has ended to what waits, or close the holes: sequences stay numbered 0, 1, 2."""
+        slots = self._slots
+        for number in range(len(slots) - 1, -1, -1):
+            if not (slots[number].done or slots[number].generation.cancelled):
+                continue
+            slots[number].close()
+            self._context.clear(number)
+            successor = self._next()
+            if successor is not None:
+                slots[number] = successor
+                continue
+            last = slots.pop()
+            if number < len(slots):
+                self._context.move(len(slots), number)
+                slots[number] = last
+        while len(slots) < self._sizes.slots and (successor := self._next()) is not None:
+            slots.append(successor)
+
+    def _next(self) -> Slot | None:
+        while self._waiting:
+            generation = self._waiting.popleft()
+            try:
+                return Slot(self.model, generation, self.context_length)
+            except TgError as error:
+                generation.put(error)
+        return None
+
+    def _step(self) -> None:
+        batch = Batch.of(self._slots, self._batch, self._prefill)
+        started = time.monotonic()
+        failure = self._context.decode(batch.tokens, batch.positions, batch.sequences, batch.outputs)
+        self._steps += 1
+        if failure:
+            log.error("llama.batch_failed", number=failure, tokens=len(batch.tokens))
+            for slot in batch.slots:
+                slot.fail(Unavailable("the model could not evaluate this request; ask again"))
+            return
+        if batch.prompt_tokens >= LEAST_PREFILL:
+            self._adapt(len(batch.tokens) / (time.monotonic() - started))
+        self._prompt_tokens += batch.prompt_tokens
+        self._generated_tokens += len(batch.sampled)
+        for slot, row in batch.sampled:
+            try:
+                slot.step(self._context, row)
+            except TgError as error:
+                slot.fail(error)
+
+    def _adapt(self, tokens_a_second: float) -> None:
+        self._prefill = max(LEAST_PREFILL, min(self._batch, int(tokens_a_second * STEP_SECONDS)))
+
+    def _abandon(self, error: TgError) -> None:
+        """End everything with `error`."""
+        for slot in self._slots:
+            slot.close()
+            if not slot.done:
+                slot.fail(error)
+        while not self._inbox.empty():
+            self._take(self._inbox.get())
+        for generation in self._waiting:
+            generation.put(error)
+        for mailbox in self._mailboxes:
+            mailbox.flush()
+        self._slots, self._waiting = [], deque()

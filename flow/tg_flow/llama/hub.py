@@ -1,0 +1,55 @@
+"""Repository and file of the Hugging Face hub -> the file in this machine's cache."""
+
+from pathlib import Path
+
+import structlog
+from httpx2 import HTTPError
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+)
+
+from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
+
+log = structlog.get_logger()
+
+
+def hub_file(repository: str, file: str, cache: Path | None = None) -> Path:
+    """The file's place in the cache, fetched if it is not there; a cached file needs no network.
+
+    Raises:
+        BadRequest: `repository` is no name of a repository.
+        NotFound: the hub has no such repository or file.
+        ProviderAuth: the hub wants a token.
+        Unavailable: the hub cannot be reached, or the file not be stored.
+    """
+    try:
+        return Path(hf_hub_download(repository, file, cache_dir=cache, local_files_only=True))
+    except LocalEntryNotFoundError:
+        return _download(repository, file, cache)
+    except HFValidationError as error:
+        raise BadRequest(f"{repository} is not a name that the Hugging Face hub allows") from error
+
+
+def _download(repository: str, file: str, cache: Path | None) -> Path:
+    """Fetch a file, with a progress bar if standard error is a terminal; goes on where a broken download ended."""
+    log.info("model.download", repository=repository, file=file)
+    try:
+        return Path(hf_hub_download(repository, file, cache_dir=cache))
+    except GatedRepoError as error:
+        raise ProviderAuth(
+            f"{repository} is only for those who accepted its terms: do so on the hub, and set HF_TOKEN"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise NotFound(f"the hub has no repository {repository}, or HF_TOKEN does not allow it") from error
+    except RemoteEntryNotFoundError as error:
+        raise NotFound(f"the repository {repository} has no file {file}") from error
+    except (HTTPError, OSError) as error:
+        raise Unavailable(
+            f"{file} of {repository} is not in the cache and cannot be downloaded now: "
+            "check the network and the disk, or give the path of a GGUF file"
+        ) from error

@@ -1,0 +1,45 @@
+"""llama.cpp -> Python: its log, and the way its short functions are called.
+
+Importing this module loads the native library.
+"""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from tg_schema.errors import Unavailable
+
+try:
+    import llama_cpp
+except (OSError, RuntimeError) as error:
+    raise Unavailable("llama.cpp cannot be loaded: install libgomp1 and libstdc++6, which it needs") from error
+
+ERROR_LEVEL = 3
+"""GGML_LOG_LEVEL_ERROR in ggml.h."""
+
+log = structlog.get_logger()
+
+native: Any = llama_cpp
+"""The binding; it has no types worth the name."""
+
+
+def _on_log(level: int, text: bytes, _data: object) -> None:
+    if level == ERROR_LEVEL:
+        log.error("llama.error", text=text.decode("utf-8", "replace").strip())
+
+
+_callback = native.llama_log_callback(_on_log)
+native.llama_log_set(_callback, None)
+native.llama_backend_init()
+
+
+def held(function: Any) -> Callable[..., Any]:
+    """The same native function, called without letting go of the interpreter lock.
+
+    A call of a few microseconds must not offer the lock to the event loop's thread: getting it back may take five
+    milliseconds (`sys.getswitchinterval`), once for every token.
+    """
+    address = ctypes.cast(function, ctypes.c_void_p).value or 0
+    return ctypes.PYFUNCTYPE(function.restype, *function.argtypes)(address)

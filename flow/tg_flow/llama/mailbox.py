@@ -1,0 +1,66 @@
+"""Engine thread -> one event loop: whatever a step has for the loop's streams arrives with one wake-up."""
+
+import asyncio
+from collections import deque
+from typing import Protocol
+from weakref import WeakKeyDictionary, ref
+
+
+class Sleeper(Protocol):
+    """What waits in a loop for the engine."""
+
+    def wake(self) -> None:
+        """Something arrived; called in the loop."""
+
+    def cancel(self) -> None:
+        """Nobody will read any more."""
+
+
+class Mailbox:
+    """One for each event loop that has streams on the engine."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = ref(loop)
+        self._ready: deque[Sleeper] = deque()
+        self._called = False
+
+    @classmethod
+    def here(cls) -> "Mailbox":
+        """The mailbox of the running loop."""
+        loop = asyncio.get_running_loop()
+        mailbox = _mailboxes.get(loop)
+        if mailbox is None:
+            mailbox = _mailboxes[loop] = cls(loop)
+        return mailbox
+
+    def put(self, sleeper: Sleeper) -> None:
+        """Engine thread: wake `sleeper` at the next `flush`."""
+        self._ready.append(sleeper)
+
+    def flush(self) -> None:
+        """Engine thread, at the end of a step: call the loop, unless a call is already on its way."""
+        if self._called or not self._ready:
+            return
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            self._abandon()
+            return
+        self._called = True
+        try:
+            loop.call_soon_threadsafe(self._deliver)
+        except RuntimeError:  # closed in this moment
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """The loop is gone, and the readers with it."""
+        while self._ready:
+            self._ready.popleft().cancel()
+
+    def _deliver(self) -> None:
+        self._called = False  # before the first pop: what is put from here on gets a call of its own
+        ready = self._ready
+        while ready:
+            ready.popleft().wake()
+
+
+_mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()

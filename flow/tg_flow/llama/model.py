@@ -1,0 +1,96 @@
+"""GGUF file -> Model: the weights, and what the file says of its vocabulary and chat template."""
+
+import ctypes
+from pathlib import Path
+
+from tg_flow.llama.library import held, native
+from tg_schema.errors import BadRequest, Unavailable
+
+_tokenize = held(native.llama_tokenize)
+_piece = held(native.llama_token_to_piece)
+
+LONGEST_PIECE = 1024
+"""Bytes of one token's text that are read; no vocabulary comes near."""
+
+
+class Model:
+    """A loaded GGUF model. Everything but `close` may be called from any thread.
+
+    Attributes:
+        context_length: tokens that the model was trained to see at once.
+        size: bytes of its weights.
+        vocabulary: how many tokens it knows.
+        pieces: the bytes of each token, b"" for control tokens.
+        end_tokens: the tokens that end an answer.
+        chat_template: the file's own Jinja template, None if it has none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Load `path`; blocks, for large models for seconds.
+
+        Raises:
+            Unavailable: the file cannot be read, or is not a model that llama.cpp can run.
+        """
+        self.pointer = native.llama_model_load_from_file(str(path).encode(), native.llama_model_default_params())
+        if not self.pointer:
+            raise Unavailable(f"llama.cpp cannot load {path.name}: it must be a complete GGUF file of a text model")
+        self.vocab = native.llama_model_get_vocab(self.pointer)
+        self.context_length: int = native.llama_model_n_ctx_train(self.pointer)
+        self.size: int = native.llama_model_size(self.pointer)
+        self.vocabulary: int = native.llama_vocab_n_tokens(self.vocab)
+        buffer = ctypes.create_string_buffer(LONGEST_PIECE)
+        self.pieces = [self._read_piece(token, buffer) for token in range(self.vocabulary)]
+        self.longest_piece = max(map(len, self.pieces))
+        is_end = held(native.llama_vocab_is_eog)
+        self.end_tokens = frozenset(token for token in range(self.vocabulary) if is_end(self.vocab, token))
+        template = native.llama_model_chat_template(self.pointer, None)
+        self.chat_template: str | None = template.decode("utf-8", "replace") if template else None
+
+    def _read_piece(self, token: int, buffer: ctypes.Array[ctypes.c_char]) -> bytes:
+        length: int = _piece(self.vocab, token, buffer, LONGEST_PIECE, 0, False)
+        return buffer.raw[: max(length, 0)]
+
+    @property
+    def begin(self) -> int | None:
+        """The token that every prompt begins with, None where the model wants none."""
+        wanted = native.llama_vocab_get_add_bos(self.vocab)
+        return int(native.llama_vocab_bos(self.vocab)) if wanted else None
+
+    def special_text(self, token: int) -> str:
+        """How a template writes `token`; "" for -1, which is how llama.cpp says that there is none."""
+        return "" if token < 0 else native.llama_vocab_get_text(self.vocab, token).decode("utf-8", "replace")
+
+    @property
+    def begin_text(self) -> str:
+        """What a template calls `bos_token`."""
+        return self.special_text(native.llama_vocab_bos(self.vocab))
+
+    @property
+    def end_text(self) -> str:
+        """What a template calls `eos_token`."""
+        return self.special_text(native.llama_vocab_eos(self.vocab))
+
+    def attributes(self, token: int) -> int:
+        """The flags `LLAMA_TOKEN_ATTR_*` of `token`."""
+        return int(native.llama_vocab_get_attr(self.vocab, token))
+
+    def tokenize(self, text: str, *, special: bool) -> list[int]:
+        """The tokens of `text`, without a begin or end token.
+
+        Args:
+            text: what to cut; lone surrogates become question marks.
+            special: read control tokens by their names; False takes such names for the text that they are.
+        """
+        raw = text.encode("utf-8", "replace")
+        room = len(raw) + 8
+        tokens = (native.llama_token * room)()
+        count = _tokenize(self.vocab, raw, len(raw), tokens, room, False, special)
+        if count < 0:
+            raise BadRequest("the prompt cannot be cut into this model's tokens")
+        return list(tokens[:count])
+
+    def close(self) -> None:
+        """Free the weights; nothing may use the model afterwards."""
+        pointer, self.pointer = self.pointer, None
+        if pointer:
+            native.llama_model_free(pointer)

@@ -1,0 +1,98 @@
+"""System and prompt text -> the tokens of a chat, whose only control tokens are the template's own."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from tg_flow.llama.chat_template import ChatTemplate, Hole, Layout
+from tg_flow.llama.model import Model
+from tg_schema.errors import TooLarge
+
+_UNKNOWN, _CONTROL, _STRIP_LEFT, _STRIP_RIGHT = 1, 8, 128, 256
+"""Flags `LLAMA_TOKEN_ATTR_*` in llama.h."""
+
+_Part = int | str | Hole
+
+
+class PromptTokenizer:
+    """Cuts a template's layouts at their control tokens once; then cuts each request's text between them.
+
+    Between two control tokens the template's and the request's text are cut as one text, as the model saw it in
+    training; a control token's name in a request stays a text of several tokens.
+    """
+
+    def __init__(self, model: Model) -> None:
+        """Raises: Unavailable, if the model's chat template does not work."""
+        template = ChatTemplate(model.chat_template, model.begin_text, model.end_text)
+        self._model = model
+        self._alone = self._compiled(template.alone)
+        self._with_system = self._compiled(template.with_system)
+
+    def tokens(self, system: str | None, prompt: str, limit: int) -> tuple[int, ...]:
+        """The prompt's tokens; takes milliseconds for a text of 10,000 characters.
+
+        Raises:
+            TooLarge: the text cannot fit into `limit` tokens; most that do not fit are seen later.
+        """
+        size = len(system or "") + len(prompt)
+        if size > limit * self._model.longest_piece:
+            raise TooLarge(
+                f"the prompt has {size} characters, but prompt and answer together may have {limit} tokens: "
+                "shorten the prompt"
+            )
+        tokens: list[int] = []
+        text = ""
+        for part in self._with_system if system else self._alone:
+            if isinstance(part, int):
+                tokens.extend(self._cut(text))
+                tokens.append(part)
+                text = ""
+            elif isinstance(part, str):
+                text += part
+            else:
+                filling = prompt if part.name == "prompt" else system or ""
+                text += filling.strip() if part.trimmed else filling
+        tokens.extend(self._cut(text))
+        return tuple(tokens)
+
+    def _cut(self, text: str) -> list[int]:
+        return self._model.tokenize(text, special=False) if text else []
+
+    def _compiled(self, layout: Layout) -> tuple[_Part, ...]:
+        parts: list[_Part] = []
+        for part in layout:
+            parts.extend([part] if isinstance(part, Hole) else self._split(part))
+        begin = self._model.begin
+        if begin is not None and parts[:1] != [begin]:
+            parts.insert(0, begin)
+        return tuple(self._cut_ahead(parts))
+
+    def _split(self, text: str) -> Iterator[int | str]:
+        """The control tokens in a template's text, and the text between them."""
+        strip = False
+        for token in self._model.tokenize(text, special=True):
+            flags = self._model.attributes(token)
+            if not flags & (_UNKNOWN | _CONTROL):
+                continue
+            before, name, text = text.partition(self._model.special_text(token))
+            if not name:  # the tokenizer changed the text on its way, so that the token stands for something else
+                text = before
+                continue
+            before = before.lstrip() if strip else before
+            before = before.rstrip() if flags & _STRIP_LEFT else before
+            strip = bool(flags & _STRIP_RIGHT)
+            if before:
+                yield before
+            yield token
+        text = text.lstrip() if strip else text
+        if text:
+            yield text
+
+    def _cut_ahead(self, parts: list[_Part]) -> Iterator[_Part]:
+        """Texts that stand between two control tokens, without a hole beside them, become tokens now."""
+        for is_token, run in groupby(parts, lambda part: isinstance(part, int)):
+            group = list(run)
+            texts = [part for part in group if isinstance(part, str)]
+            if is_token or len(texts) < len(group):
+                yield from group
+            else:
+                yield from self._cut("".join(texts))

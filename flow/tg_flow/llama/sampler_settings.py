@@ -1,0 +1,48 @@
+"""Request + options -> SamplerSettings: how the next token is chosen, every default filled in, every value checked."""
+
+import math
+import secrets
+
+import msgspec
+
+from tg_schema import Sampling
+from tg_schema.errors import BadRequest
+
+SEEDS = 0xFFFFFFFF
+"""llama.cpp takes 32 bits and reads the highest value as "any"."""
+
+
+class SamplerSettings(msgspec.Struct, frozen=True):
+    """`temperature` 0 = always the likeliest token; `top_k` 0 = all tokens; `top_p` 1 = all probability."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    seed: int
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+
+    @classmethod
+    def of(cls, sampling: Sampling, *, temperature: float, top_k: int, top_p: float) -> "SamplerSettings":
+        """What `sampling` says, and the given values where it is silent; without a seed, any seed.
+
+        Raises:
+            BadRequest: a value is out of its range; the message names it.
+        """
+        seed = secrets.randbelow(SEEDS) if sampling.seed is None else sampling.seed % SEEDS
+        return cls(
+            temperature=_within("temperature", sampling.temperature, temperature, 0, 100),
+            top_k=int(_within("top_k", sampling.top_k, top_k, 0, 2**31 - 1)),
+            top_p=_within("top_p", sampling.top_p, top_p, 0, 1),
+            seed=seed,
+            presence_penalty=_within("presence_penalty", sampling.presence_penalty, 0.0, -2, 2),
+            frequency_penalty=_within("frequency_penalty", sampling.frequency_penalty, 0.0, -2, 2),
+        )
+
+
+def _within(name: str, value: float | None, default: float, low: float, high: float) -> float:
+    if value is None:
+        return default
+    if not math.isfinite(value) or not low <= value <= high:
+        raise BadRequest(f"sampling.{name} must be a number from {low} to {high}")
+    return value

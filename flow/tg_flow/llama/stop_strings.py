@@ -1,0 +1,42 @@
+"""Model text -> text up to a stop string: what may be the start of one is held back."""
+
+from collections.abc import Sequence
+
+
+class StopStrings:
+    """Watches one answer. The outcome does not depend on how the text is cut: the stop string that ends first wins."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._held = ""
+
+    def feed(self, text: str) -> tuple[str, bool]:
+        """Take the next text; give the text that may be shown, and whether a stop string ended the answer."""
+        text = self._held + text
+        found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
+        if found:
+            self._held = ""
+            return text[: min(found)[1]], True
+        cut = len(text) - self._overlap(text)
+        self._held = text[cut:]
+        return text[:cut], False
+
+    def _overlap(self, text: str) -> int:
+        """Length of the longest end of `text` that begins a stop string."""
+        longest = 0
+        for stop in self._stops:
+            for length in range(min(len(stop) - 1, len(text)), longest, -1):
+                if text.endswith(stop[:length]):
+                    longest = length
+                    break
+        return longest
+
+    def flush(self) -> str:
+        """The answer ended otherwise: give what is held back."""
+        text, self._held = self._held, ""
+        return text
+
+    @property
+    def held(self) -> int:
+        """How many characters are held back."""
+        return len(self._held)

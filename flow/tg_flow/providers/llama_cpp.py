@@ -1,0 +1,174 @@
+"""TextCompletionRequest -> llama.cpp in this process: many streams side by side on one model."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from functools import lru_cache
+from typing import Annotated, ClassVar, Self
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.llm_chunk import LlmChunk
+from tg_base.llm_service import LlmService, ProviderOptions
+from tg_flow.llama.engine import Engine
+from tg_flow.llama.engine_sizes import EngineSizes
+from tg_flow.llama.generation import Generation, Job
+from tg_flow.llama.json_grammar import ANY_STRUCTURE, json_grammar
+from tg_flow.llama.mailbox import Mailbox
+from tg_flow.llama.model_file import model_file
+from tg_flow.llama.prompt_tokenizer import PromptTokenizer
+from tg_flow.llama.sampler_settings import SamplerSettings
+from tg_schema import Sampling, TextCompletionRequest
+from tg_schema.errors import BadRequest, TgError
+
+SMALL_MODEL = 64_000_000
+"""Bytes of weights up to which one thread computes a step faster than several that wait for each other."""
+
+LONGEST_DEFAULT_CONTEXT = 4096
+"""Tokens for each slot, unless the configuration wants more or the model can do less: memory grows with it."""
+
+LONG_TEXT = 8_000
+"""Characters from which a prompt is cut into tokens on another thread: below, it takes less than a millisecond."""
+
+MOST_STOPS = 16
+LONGEST_STOP = 256
+"""Characters."""
+
+MOST_LOGPROBS = 20
+
+
+class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
+    """What the configuration may say of a llama-cpp model.
+
+    Attributes:
+        path: "" for the packaged demo model, `PATH.gguf`, or `hf:OWNER/NAME/FILE`.
+        slots: streams that are generated side by side.
+        context: tokens of prompt and answer for each slot; None = what the model was trained for, at most 4096.
+        threads: threads that compute one step; None = 1 for a model below 64 MB, else one for each CPU.
+        batch: tokens evaluated in one step at most.
+        waiting: requests that may wait for a slot; more are refused as rate-limited.
+        temperature: used, like `top_k` and `top_p`, where a request does not say.
+    """
+
+    path: str = ""
+    slots: Annotated[int, msgspec.Meta(ge=1, le=256)] = 16
+    context: Annotated[int, msgspec.Meta(ge=16)] | None = None
+    threads: Annotated[int, msgspec.Meta(ge=1, le=256)] | None = None
+    batch: Annotated[int, msgspec.Meta(ge=1, le=8192)] = 512
+    waiting: Annotated[int, msgspec.Meta(ge=0)] = 256
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.8
+    top_k: Annotated[int, msgspec.Meta(ge=0)] = 40
+    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.95
+
+    def sizes(self, trained: int, size: int) -> EngineSizes:
+        """For a model of `size` bytes that was trained to see `trained` tokens."""
+        return EngineSizes(
+            slots=self.slots,
+            context=self.context or min(trained, LONGEST_DEFAULT_CONTEXT),
+            threads=self.threads or (1 if size <= SMALL_MODEL else os.cpu_count() or 1),
+            batch=self.batch,
+            waiting=self.waiting,
+        )
+
+
+class LlamaCpp(LlmService):
+    """The `llama-cpp` provider. Made by `open`, because a model must be loaded.
+
+    Attributes:
+        engine: what evaluates the model; its `stats()` tell what it is doing.
+    """
+
+    Options: ClassVar[type[ProviderOptions]] = LlamaCppOptions
+
+    def __init__(self, model: str, options: LlamaCppOptions, engine: Engine, tokenizer: PromptTokenizer) -> None:
+        super().__init__(model, options)
+        self.capacity = options.slots
+        self.engine = engine
+        self._options = options
+        self._tokenizer = tokenizer
+
+    @classmethod
+    @override
+    async def open(cls, model: str, options: ProviderOptions) -> Self:
+        if not isinstance(options, LlamaCppOptions):
+            raise TypeError("llama-cpp is opened with LlamaCppOptions")
+        engine, tokenizer = await asyncio.to_thread(_loaded, options)
+        return cls(model, options, engine, tokenizer)
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        generation = Generation(await self._job(request), Mailbox.here())
+        self.engine.submit(generation)
+        try:
+            while True:
+                chunk = await generation.read()
+                yield chunk
+                if chunk.finish_reason is not None:
+                    return
+        finally:
+            generation.cancel()
+
+    async def _job(self, request: TextCompletionRequest) -> Job:
+        sampling = request.sampling or Sampling()
+        _check(sampling)
+        settings = SamplerSettings.of(
+            sampling, temperature=self._options.temperature, top_k=self._options.top_k, top_p=self._options.top_p
+        )
+        return Job(
+            prompt=await self._prompt(request),
+            settings=settings,
+            max_tokens=self.engine.context_length if sampling.max_tokens is None else sampling.max_tokens,
+            stop=sampling.stop,
+            logprobs=sampling.logprobs,
+            grammar=await _grammar(request),
+        )
+
+    async def _prompt(self, request: TextCompletionRequest) -> tuple[int, ...]:
+        system, prompt = request.system, request.prompt or ""
+        limit = self.engine.context_length
+        if len(system or "") + len(prompt) < LONG_TEXT:
+            return self._tokenizer.tokens(system, prompt, limit)
+        return await asyncio.to_thread(self._tokenizer.tokens, system, prompt, limit)
+
+    @override
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.engine.close)
+
+
+def _loaded(options: LlamaCppOptions) -> tuple[Engine, PromptTokenizer]:
+    """The engine for `options`; blocks while files are fetched and read."""
+    path = model_file(options.path)
+    model = Model(path)
+    try:
+        tokenizer = PromptTokenizer(model)
+        return Engine(model, options.sizes(model.context_length, model.size)), tokenizer
+    except TgError:
+        model.close()
+        raise
+
+
+def _check(sampling: Sampling) -> None:
+    if sampling.max_tokens is not None and sampling.max_tokens < 1:
+        raise BadRequest("sampling.max_tokens must be at least 1")
+    if sampling.logprobs is not None and not 0 <= sampling.logprobs <= MOST_LOGPROBS:
+        raise BadRequest(f"sampling.logprobs must be from 0 to {MOST_LOGPROBS}")
+    if len(sampling.stop) > MOST_STOPS or not all(0 < len(stop) <= LONGEST_STOP for stop in sampling.stop):
+        raise BadRequest(f"sampling.stop may have {MOST_STOPS} texts of 1 to {LONGEST_STOP} characters")
+
+
+async def _grammar(request: TextCompletionRequest) -> str | None:
+    if request.schema is None:
+        return _ANY_STRUCTURE if request.response_format == "json" else None
+    try:
+        return await asyncio.to_thread(_cached_grammar, msgspec.json.encode(request.schema))
+    except RecursionError as error:
+        raise BadRequest("schema: it is nested too deep") from error
+
+
+@lru_cache(maxsize=64)
+def _cached_grammar(schema: bytes) -> str:
+    return json_grammar(msgspec.json.decode(schema))
+
+
+_ANY_STRUCTURE = json_grammar(ANY_STRUCTURE)
