@@ -16,6 +16,7 @@ from tg_flow.llama.engine_sizes import EngineSizes
 from tg_flow.llama.generation import Generation, Job
 from tg_flow.llama.json_grammar import ANY_STRUCTURE, json_grammar
 from tg_flow.llama.mailbox import Mailbox
+from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import model_file
 from tg_flow.llama.prompt_tokenizer import PromptTokenizer
 from tg_flow.llama.sampler_settings import SamplerSettings
