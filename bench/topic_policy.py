@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import uvloop
-from tg_base.bus.api import Delivery
-from tg_base.bus.open import open_bus
 
 from bench.child import Child, cpu_of, listen, own_cpu, say, spent
 from bench.stamped import WARM_UP, Arrivals, Figures, medians, stamped
 from tests.pulsar_server import PulsarServer
+from tg_base.bus.api import Delivery
+from tg_base.bus.open import open_bus
 
 WARM_UP_MESSAGES = 2000
 SILENCE = 1.0
@@ -126,12 +126,12 @@ def one_run(options: argparse.Namespace, near: Child, far: Child) -> dict[str, f
 
 def measure(options: argparse.Namespace) -> None:
     """Print the table."""
-    print("| topic | streams × messages, gap | p50 / p99, ms | messages/s | lost | CPU ms per 1,000: r / b / s |")
+    print("| topic | streams x messages, gap | p50 / p99, ms | messages/s | lost | CPU ms per 1,000: r / b / s |")
     print("|---|---|---|---|---|---|")
     for load in LOADS:
         for kind in KINDS:
             it = row(options, kind, load)
-            shape = f"{load[0]} × {load[1]}, {f'{load[2]:g} ms' if load[2] else 'flat out'}"
+            shape = f"{load[0]} x {load[1]}, {f'{load[2]:g} ms' if load[2] else 'flat out'}"
             cpu = f"{it['receiver_cpu']:.0f} / {it['broker_cpu']:.0f} / {it['sender_cpu']:.0f}"
             late = f"{it['p50_ms']:.2f} / {it['p99_ms']:.1f}"
             print(f"| {kind.use} | {shape} | {late} | {it['rate']:,.0f} | {it['lost']:.0f} | {cpu} |", flush=True)
