@@ -21,8 +21,9 @@ class ServerSentEvents:
         self._begun = False
         self._after_return = False
         self._partial: list[bytes] = []
+        self._partial_size = 0
         self._data: list[bytes] = []
-        self._size = 0
+        self._data_size = 0
 
     def feed(self, received: bytes) -> list[bytes]:
         """The data of the events that `received` completes, in order.
@@ -33,24 +34,25 @@ class ServerSentEvents:
         if b"\r" in received or self._after_return:
             received = self._with_line_feeds(received)
         elif (
-            not (self._size or self._partial or self._data)
+            not (self._partial or self._data)
             and received.startswith(b"data: ")
             and received.endswith(b"\n\n")
             and received.count(b"\n") == 2
             and len(received) <= self._longest
         ):
+            self._begun = True
             return [received[6:-2]]
         first, *rest = received.split(b"\n")
         self._keep(first)
         if not rest:
             return []
-        events: list[bytes] = []
-        self._line(b"".join(self._partial), events)
-        for line in rest[:-1]:
-            self._line(line, events)
+        rest.insert(0, b"".join(self._partial))
         self._partial.clear()
-        self._size = sum(map(len, self._data))
-        self._keep(rest[-1])
+        self._partial_size = 0
+        self._keep(rest.pop())
+        events: list[bytes] = []
+        for line in rest:
+            self._line(line, events)
         return events
 
     def _with_line_feeds(self, received: bytes) -> bytes:
@@ -62,10 +64,11 @@ class ServerSentEvents:
         return received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _keep(self, part: bytes) -> None:
+        """Keep the beginning of a line until its end comes."""
         if part:
-            self._size += len(part)
             self._partial.append(part)
-            self._check(self._size)
+            self._partial_size += len(part)
+            self._check(self._partial_size)
 
     def _check(self, size: int) -> None:
         if size > self._longest:
@@ -79,10 +82,10 @@ class ServerSentEvents:
             if self._data:
                 events.append(b"\n".join(self._data))
                 self._data.clear()
-                self._size = 0
+                self._data_size = 0
             return
         name, _, value = line.partition(b":")
         if name == b"data":
             self._data.append(value.removeprefix(b" "))
-            self._size += len(value)
-            self._check(self._size)
+            self._data_size += len(line) + 1
+            self._check(self._data_size)

@@ -1,0 +1,142 @@
+"""The bytes of OpenAI's chat completions, written by hand after the public API reference."""
+
+import json
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+ID = "chatcmpl-123"
+CREATED = 1694268190
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str
+
+
+class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    include_usage: bool = False
+
+
+class JsonSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    schema: dict[str, Any]
+    strict: bool | None = None
+
+
+class ResponseFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class ChatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the reference allows in a request; anything else is refused with 400."""
+
+    model: str
+    messages: Annotated[tuple[Message, ...], Meta(min_length=1)]
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    stop: Annotated[tuple[str, ...], Meta(max_length=4)] | None = None
+    seed: int | None = None
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    response_format: ResponseFormat | None = None
+
+    @classmethod
+    def checked(cls, body: bytes) -> "ChatBody":
+        """Read a request, or say what is wrong with it."""
+        read = msgspec.json.decode(body, type=cls)
+        if read.stream_options is not None and not read.stream:
+            raise msgspec.ValidationError("The 'stream_options' parameter is only allowed when 'stream' is enabled.")
+        if read.top_logprobs is not None and not read.logprobs:
+            raise msgspec.ValidationError("The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.")
+        shape = read.response_format and read.response_format.json_schema
+        if shape and shape.strict and shape.schema.get("additionalProperties") is not False:
+            raise msgspec.ValidationError("In context=(), 'additionalProperties' is required to be false.")
+        return read
+
+
+def event(model: str, delta: dict[str, Any], finish_reason: str | None = None, **choice: Any) -> bytes:
+    """One piece of an answer."""
+    return _event(
+        model, [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason, **choice}], None
+    )
+
+
+def first_event(model: str) -> bytes:
+    """The role, and no text yet."""
+    return event(model, {"role": "assistant", "content": "", "refusal": None})
+
+
+def finish_event(model: str, reason: str) -> bytes:
+    """The terminal marker."""
+    return event(model, {}, reason)
+
+
+def usage_event(model: str, prompt_tokens: int, completion_tokens: int) -> bytes:
+    """The usage, with empty choices."""
+    return _event(model, [], _usage(prompt_tokens, completion_tokens))
+
+
+def done() -> bytes:
+    """The end of the stream."""
+    return b"data: [DONE]\n\n"
+
+
+def error_event(code: str | int | None, kind: str | None, message: str = "no") -> bytes:
+    """An error in a stream that began with status 200."""
+    fault = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    return b"data: " + json.dumps(fault).encode() + b"\n\n"
+
+
+def refusal(message: str, code: str | None, kind: str = "invalid_request_error") -> bytes:
+    """The body of an error."""
+    return json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}}).encode()
+
+
+def whole(model: str, text: str, reason: str, usage: tuple[int, int] | None) -> bytes:
+    """An answer that is not streamed."""
+    message = {"role": "assistant", "content": text, "refusal": None}
+    return json.dumps(
+        {
+            "id": ID,
+            "object": "chat.completion",
+            "created": CREATED,
+            "model": _dated(model),
+            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": reason}],
+            "usage": _usage(*usage) if usage else None,
+        }
+    ).encode()
+
+
+def _event(model: str, choices: list[dict[str, Any]], usage: dict[str, int] | None) -> bytes:
+    chunk = {
+        "id": ID,
+        "object": "chat.completion.chunk",
+        "created": CREATED,
+        "model": _dated(model),
+        "service_tier": "default",
+        "system_fingerprint": "fp_44709d6fcb",
+        "choices": choices,
+        "usage": usage,
+    }
+    return b"data: " + json.dumps(chunk, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
+
+
+def _usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
+
+
+def _dated(model: str) -> str:
+    return f"{model}-2026-01-01"
