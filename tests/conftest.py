@@ -1,12 +1,14 @@
 """What every test may ask for: the real broker, started once and only when somebody wants it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from tests.pulsar_distribution import PulsarMissing
 from tests.pulsar_server import PulsarServer
+from tg_base.bus.api import Bus
+from tg_base.bus.open import open_bus
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +25,17 @@ def pulsar() -> Iterator[PulsarServer]:
         pytest.skip(str(missing))
     with server:
         yield server
+
+
+@pytest.fixture(params=["memory", pytest.param("pulsar", marks=pytest.mark.connected)])
+def bus_url(request: pytest.FixtureRequest) -> str:
+    """The URL of the bus under test, for a test that opens buses by itself."""
+    url: str = "memory://" if request.param == "memory" else request.getfixturevalue("pulsar").service_url
+    return url
+
+
+@pytest.fixture
+async def bus(bus_url: str) -> AsyncIterator[Bus]:
+    """An open bus of every kind."""
+    async with open_bus(bus_url) as opened:
+        yield opened

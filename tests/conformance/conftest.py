@@ -1,25 +1,8 @@
-"""The buses that the suite runs on, and topics that no other test uses."""
+"""Topics that no other test uses."""
 
-from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import pytest
-from tg_base.bus.api import Bus
-from tg_base.bus.open import open_bus
-
-
-@pytest.fixture(params=["memory", pytest.param("pulsar", marks=pytest.mark.connected)])
-def bus_url(request: pytest.FixtureRequest) -> str:
-    """The URL of the bus under test, for a test that opens buses by itself."""
-    url: str = "memory://" if request.param == "memory" else request.getfixturevalue("pulsar").service_url
-    return url
-
-
-@pytest.fixture
-async def bus(bus_url: str) -> AsyncIterator[Bus]:
-    """An open bus of every kind."""
-    async with open_bus(bus_url) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,0 +1,56 @@
+"""A bus that loses, repeats and reorders what it delivers on chosen topics: what a non-persistent topic may do."""
+
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from typing_extensions import override
+
+from tg_base.bus.api import Bus, Delivery
+
+
+class FaultyBus(Bus):
+    """Passes everything to a real bus, and is unkind to deliveries on topics that `victim` picks."""
+
+    def __init__(self, bus: Bus, victim: Callable[[str], bool], *, seed: int, share: float) -> None:
+        self._bus = bus
+        self._victim = victim
+        self._random = random.Random(seed)
+        self._share = share
+        self.faults = 0
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        await self._bus.publish(topic, body, properties)
+
+    @override
+    @asynccontextmanager
+    async def subscribe(
+        self, topic: str, group: str | None, *, prefetch: int = 1000
+    ) -> AsyncIterator[AsyncIterator[Delivery]]:
+        async with self._bus.subscribe(topic, group, prefetch=prefetch) as deliveries:
+            yield self._unkind(deliveries) if self._victim(topic) else deliveries
+
+    async def _unkind(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
+        held: Delivery | None = None
+        async for delivery in deliveries:
+            fault = self._random.choice(("lose", "repeat", "hold")) if self._random.random() < self._share else None
+            self.faults += fault is not None
+            if fault == "hold" and held is None:
+                held = delivery
+                continue
+            if fault != "lose":
+                yield delivery
+            if fault == "repeat":
+                yield delivery
+            if held is not None:
+                yield held
+                held = None
+
+    @override
+    async def ping(self) -> None:
+        await self._bus.ping()
+
+    @override
+    async def aclose(self) -> None:
+        await self._bus.aclose()

@@ -1,0 +1,36 @@
+"""The receiving end of a link: any order, any repetition, any loss that is resent gives the same messages."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tg_base.link_reader import FAR, LinkReader
+
+
+@given(st.lists(st.integers(0, 30), max_size=120))
+def test_each_message_once_and_in_order(order: list[int]) -> None:
+    reader = LinkReader()
+    arrivals = [*order, *range(31)]
+    bodies = [body for seq in arrivals for body in reader.take(seq, b"%d" % seq)]
+    assert bodies == [b"%d" % seq for seq in range(31)]
+    assert not reader.gap
+
+
+def test_a_hole_is_known_at_once_and_by_announcement() -> None:
+    reader = LinkReader()
+    assert list(reader.take(0, b"a")) == [b"a"]
+    assert not reader.gap
+    assert list(reader.take(2, b"c")) == []
+    assert reader.gap
+    assert reader.expected == 1
+    assert list(reader.take(1, b"b")) == [b"b", b"c"]
+    assert not reader.gap
+    reader.announced(3)
+    assert reader.gap
+
+
+def test_a_number_out_of_all_reason_is_not_kept() -> None:
+    reader = LinkReader()
+    assert list(reader.take(FAR + 1, b"x")) == []
+    assert list(reader.take(-1, b"x")) == []
+    assert [body for seq in range(FAR + 1) for body in reader.take(seq, b"m")] == [b"m"] * (FAR + 1)
+    assert reader.expected == FAR + 1
