@@ -8,7 +8,7 @@ from tg_flow.providers.server_sent_events import ServerSentEvents
 from tg_schema.errors import ProtocolError
 
 LINE_ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
-TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r\n"))
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"))
 OTHER_LINES = st.sampled_from(
     [b": keep-alive", b":", b"event: message", b"id: 7", b"retry: 10", b"nonsense", b"datum: x"]
 )

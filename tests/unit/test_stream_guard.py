@@ -47,7 +47,7 @@ class LeapingLoop(asyncio.SelectorEventLoop):
 
     @override
     def call_at(
-        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: Context | None = None
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         self.armed.append(super().call_at(when, callback, *args, context=context))
         return self.armed[-1]
