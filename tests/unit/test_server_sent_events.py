@@ -25,12 +25,8 @@ def streams(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
     stream, expected = draw(st.sampled_from([b"", b"\xef\xbb\xbf"])), []
     for lines in draw(st.lists(st.lists(TEXT, max_size=3), max_size=5)):
         for line in lines:
-            stream += (
-                draw(st.sampled_from([b"data: ", b"data:"]))
-                + b""
-                + (line.encode() if line[:1] != " " else b" " + line.encode())
-            )
-            stream += draw(LINE_ENDS)
+            colon = b"data: " if line.startswith(" ") else draw(st.sampled_from([b"data: ", b"data:"]))
+            stream += colon + line.encode() + draw(LINE_ENDS)
             if draw(st.booleans()):
                 stream += draw(OTHER_LINES) + draw(LINE_ENDS)
         stream += b"\n" if not stream.endswith(b"\r") else b"\n\n"
