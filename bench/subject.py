@@ -1,0 +1,77 @@
+"""A process under measurement: started, watched from outside, stopped by its pid."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.child import cpu_of
+
+PATIENCE = 60.0
+"""Seconds until a process must be ready."""
+
+
+class Subject:
+    """One process; its output goes to a file."""
+
+    def __init__(self, name: str, command: list[str], log: Path, environment: dict[str, str] | None = None) -> None:
+        self.name = name
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=output, env={**os.environ, **(environment or {})}
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU so far."""
+        return cpu_of(self.pid) or 0.0
+
+    @property
+    def resident(self) -> float:
+        """MiB of memory."""
+        status = Path(f"/proc/{self.pid}/status").read_text("utf-8")
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+        return int(line.split()[1]) / 1024
+
+    def first_line(self) -> str:
+        """What it says first on its standard output."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().decode().strip()
+
+
+def wait_ready(url: str) -> None:
+    """Return once a gateway says that it can answer."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with contextlib.suppress(urllib.error.URLError, ConnectionError):
+            urllib.request.urlopen(f"{url}/ready", timeout=2)
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"{url} is not ready; see the log of the process")
+
+
+def tokengrid(*arguments: str) -> list[str]:
+    """The command line of a Tokengrid process."""
+    return [str(Path(sys.executable).parent / "tg-serve"), *arguments]
