@@ -4,17 +4,22 @@ One TOML file holds it all. Secrets are never in it: it names environment variab
 """
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from tg_base.bus.api import MAX_MESSAGE
 from tg_base.bus.options import BusOptions
 from tg_base.route import Route
+from tg_base.toml_places import Keys, Place
 from tg_schema.service_spec import PROMPT, TEXT_COMPLETION, ServiceSpec
 from tg_schema.topics import Topics, resolved
 
 SPECS: dict[str, ServiceSpec[Any, Any]] = {spec.name: spec for spec in (TEXT_COMPLETION, PROMPT)}
 """The services that a flow can bind."""
+
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,22 +38,24 @@ class ApiKey(_Section, frozen=True):
     """Who may come in: a name for logs, and the SHA-256 (hex) of the bearer token."""
 
     name: str
-    sha256: str
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class GatewayConfig(_Section, frozen=True):
     """The door."""
 
     host: str = "127.0.0.1"
-    port: int = 8888
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8888
     auth: Literal["auto", "on", "off"] = "auto"
     """auto: off on a loopback address without keys, on otherwise. off on another address must be said here."""
     keys: tuple[ApiKey, ...] = ()
-    body_limit: int = 1024 * 1024
-    request_timeout: float = 300.0
-    keep_alive: float = 15.0
+    body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_MESSAGE)] = 1024 * 1024
+    """Bytes of a request; what the bus can carry is the highest."""
+    request_timeout: Seconds = 300.0
+    keep_alive: Seconds = 15.0
     """Seconds of silence after which an SSE comment or a WebSocket ping is sent."""
-    drain: float = 10.0
+    drain: Annotated[float, msgspec.Meta(ge=0)] = 10.0
+    """Seconds that running streams get when the process is told to stop."""
 
 
 class ModelConfig(_Section, frozen=True):
@@ -74,6 +81,8 @@ class TemplateConfig(_Section, frozen=True):
     """One prompt template."""
 
     prompt: str
+    system: str | None = None
+    """In place of the system template of all."""
     response_type: Literal["text", "json", "jsonl"] = "text"
     schema: dict[str, Any] | None = None
     """JSON schema of the object (json) or of each line's object (jsonl)."""
@@ -86,6 +95,22 @@ class PromptsConfig(_Section, frozen=True):
     templates: dict[str, TemplateConfig] = {}
 
 
+class Source(msgspec.Struct, frozen=True):
+    """The file that a configuration was read from, and where in it each key stands."""
+
+    file: Path
+    places: dict[Keys, Place] = {}
+
+    def where(self, *keys: str, line: int = 0) -> str:
+        """`FILE, line N` of a value, or of one line (from 1) of a text of several lines."""
+        while keys and keys not in self.places:
+            keys, line = keys[:-1], 0
+        place = self.places.get(keys)
+        if place is None:
+            return str(self.file)
+        return f"{self.file}, line {place.text + line - 1 if line and place.text else place.line}"
+
+
 class Config(_Section, frozen=True):
     """The whole file."""
 
@@ -94,8 +119,12 @@ class Config(_Section, frozen=True):
     models: dict[str, ModelConfig] = {}
     flows: dict[str, dict[str, ServiceConfig]] = {}
     prompts: PromptsConfig = PromptsConfig()
-    source: Path | None = None
+    source: Source | None = None
     """The file it was read from; set by the reader, never in the file."""
+
+    def where(self, *keys: str, line: int = 0) -> str:
+        """How an error names the place of a value: `FILE, line N`, or its keys where there is no file."""
+        return ".".join(keys) if self.source is None else self.source.where(*keys, line=line)
 
     @property
     def topics(self) -> Topics:

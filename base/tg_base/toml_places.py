@@ -1,0 +1,135 @@
+"""TOML text -> where each of its keys stands, for errors that name a line; the values are `tomllib`'s business."""
+
+import re
+import tomllib
+from bisect import bisect_right
+from typing import NamedTuple
+
+_SPACE = re.compile(r"[ \t]*")
+_BETWEEN = re.compile(r"(?:[ \t\r\n,]|#[^\n]*)*")
+_KEY = re.compile(r'[A-Za-z0-9_-]+|"(?:\\.|[^"\\])*"|\'[^\']*\'')
+_LONG_TEXT = re.compile(r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}', re.DOTALL)
+_TEXT = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'')
+_PLAIN = re.compile(r"[^,\]}\n#]*")
+
+Keys = tuple[str, ...]
+"""The way to a value: keys of tables, and indexes of lists as text."""
+
+
+class Place(NamedTuple):
+    """Lines, counted from 1: of a key, and where a text of several lines begins (0 = it is no such text)."""
+
+    line: int
+    text: int = 0
+
+
+def places_of(text: str) -> dict[Keys, Place]:
+    """Where each key, table and list element stands in a valid TOML text."""
+    return _Reader(text).read()
+
+
+class _Reader:
+    """Reads statements; whatever is inside a value is skipped, except for keys of inline tables."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        self._places: dict[Keys, Place] = {}
+        self._lists: dict[Keys, int] = {}
+
+    def read(self) -> dict[Keys, Place]:
+        table: Keys = ()
+        self._skip(_BETWEEN)
+        while self._at < len(self._text):
+            if self._text[self._at] == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+            self._skip(_BETWEEN)
+        return self._places
+
+    def _header(self) -> Keys:
+        line, is_list = self._line(), self._text.startswith("[[", self._at)
+        self._at += 2 if is_list else 1
+        keys = self._inside(self._keys())
+        self._at += 2 if is_list else 1
+        if is_list:
+            index = self._lists[keys] = self._lists.get(keys, -1) + 1
+            keys = (*keys, str(index))
+        self._places.setdefault(keys, Place(line))
+        return keys
+
+    def _inside(self, keys: Keys) -> Keys:
+        """The same way, with the index of the current element after each list of tables on it."""
+        full: Keys = ()
+        for key in keys[:-1]:
+            full = (*full, key)
+            if full in self._lists:
+                full = (*full, str(self._lists[full]))
+        return (*full, keys[-1])
+
+    def _keys(self) -> Keys:
+        keys: list[str] = []
+        while True:
+            self._skip(_SPACE)
+            keys.append(self._key())
+            self._skip(_SPACE)
+            if self._text[self._at] != ".":
+                return tuple(keys)
+            self._at += 1
+
+    def _key(self) -> str:
+        raw = self._skip(_KEY)
+        return str(tomllib.loads(f"key = {raw}")["key"]) if raw[:1] in {'"', "'"} else raw
+
+    def _pair(self, table: Keys) -> None:
+        line = self._line()
+        keys = (*table, *self._keys())
+        self._at += 1
+        self._skip(_SPACE)
+        self._places[keys] = Place(line)
+        self._value(keys, line)
+
+    def _value(self, keys: Keys, line: int) -> None:
+        if long := _LONG_TEXT.match(self._text, self._at):
+            first = self._line() + (self._text[self._at + 3 : self._at + 5].lstrip("\r")[:1] == "\n")
+            self._places[keys] = Place(line, first)
+            self._at = long.end()
+        elif self._text[self._at] in "\"'":
+            self._skip(_TEXT)
+        elif self._text[self._at] == "[":
+            self._elements(keys)
+        elif self._text[self._at] == "{":
+            self._inline_table(keys)
+        else:
+            self._skip(_PLAIN)
+
+    def _elements(self, keys: Keys) -> None:
+        self._at += 1
+        index = 0
+        self._skip(_BETWEEN)
+        while self._text[self._at] != "]":
+            self._places[*keys, str(index)] = Place(self._line())
+            self._value((*keys, str(index)), self._line())
+            index += 1
+            self._skip(_BETWEEN)
+        self._at += 1
+
+    def _inline_table(self, keys: Keys) -> None:
+        self._at += 1
+        self._skip(_BETWEEN)
+        while self._text[self._at] != "}":
+            self._pair(keys)
+            self._skip(_BETWEEN)
+        self._at += 1
+
+    def _line(self) -> int:
+        return bisect_right(self._starts, self._at)
+
+    def _skip(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            return ""
+        self._at = match.end()
+        return match.group()
