@@ -95,6 +95,14 @@ class Requestor:
         await self._controls.flush(1.0)
         await self._exit.aclose()
 
+    async def ping(self) -> None:
+        """Return once the bus has answered.
+
+        Raises:
+            BusError: it did not, within a few seconds.
+        """
+        await self._bus.ping()
+
     @asynccontextmanager
     async def stream(
         self, route: Route[Req, Resp], request: Req, *, timeout: float

@@ -22,6 +22,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         id: the stream's id, everywhere.
         relayed: whether a record has come, so that no other attempt may answer.
         complete: whether the last record has come.
+        came: loop time at which the oldest of the records that were read last had come.
 
     Raises (while iterating):
         TgError: the stream failed. Nothing follows.
@@ -31,6 +32,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self.id = stream
         self.relayed = False
         self.complete = False
+        self.came = 0.0
         self._record = record
         self._frames: deque[bytes] = deque()
         self._size = 0
@@ -56,6 +58,8 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         if self.complete or self.failed:
             return
         self.relayed = True
+        if not self._frames:
+            self.came = self._loop.time()
         self._size += len(body)
         if self._size > BUFFER and len(self._frames) > 1:
             self.fail(SlowConsumer("the reader did not keep up with the stream"))

@@ -1,0 +1,123 @@
+"""HTTP request -> handler -> answer: who may come in, one JSON shape for every error, one log line."""
+
+import asyncio
+import math
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+from aiohttp import web
+
+from tg_base import trace
+from tg_gateway.access_line import AccessLine
+from tg_gateway.auth import Authenticator, bearer
+from tg_gateway.dialects.native import refusal
+from tg_gateway.limits import Limits
+from tg_schema.errors import BadRequest, Cancelled, Internal, NotFound, TgError, TooLarge, Unauthorized
+
+log = structlog.get_logger()
+
+LINE: Final = web.RequestKey("line", AccessLine)
+"""Where a handler finds the request's line in the log."""
+OPEN: Final = frozenset({"/health", "/ready", "/api/v1/socket"})
+"""Paths without a token: what an orchestrator asks, and the socket, which has its own frame for it."""
+
+_REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_KINDS: Final[dict[int, type[TgError]]] = {403: Unauthorized, 404: NotFound, 413: TooLarge, 500: Internal}
+_MESSAGES: Final = {404: "no such path", 405: "this path does not take the method {method}"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Entrance:
+    """The outermost middleware.
+
+    Args:
+        authenticator: the check.
+        limits: how long a client may take to read its answer.
+    """
+
+    def __init__(self, authenticator: Authenticator, limits: Limits) -> None:
+        self._authenticator = authenticator
+        self._limits = limits
+
+    @web.middleware
+    async def admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check, handle, answer, log."""
+        line = request[LINE] = AccessLine("http", _request_id(request.headers.get("X-Request-Id")))
+        trace.enter(line.request, _traceparent(request.headers.get("traceparent")))
+        outcome = Cancelled.type
+        status = Cancelled.status
+        try:
+            response, outcome = await self._answered(request, handler, line)
+            status = response.status
+            await self._send(request, response, line)
+        finally:
+            line.write(status, outcome)
+        return response
+
+    async def _answered(
+        self, request: web.Request, handler: Handler, line: AccessLine
+    ) -> tuple[web.StreamResponse, str]:
+        try:
+            self._check(request, line)
+            return await handler(request), line.outcome
+        except TgError as error:
+            return refused(error), error.type
+        except web.HTTPException as error:
+            return _spoken(error, request.method), f"http-{error.status}"
+        except Exception:
+            log.exception("gateway.defect")
+            return refused(Internal("the gateway failed; its log says why, under the request's id")), Internal.type
+
+    def _check(self, request: web.Request, line: AccessLine) -> None:
+        if not self._authenticator.admits(request.headers.get("Origin"), request.host):
+            raise web.HTTPForbidden(text="pages of another origin may not use this gateway")
+        if request.path not in OPEN:
+            token = bearer(request.headers.get("Authorization"))
+            line.key = self._authenticator.check(token, request.remote or "")
+
+    async def _send(self, request: web.Request, response: web.StreamResponse, line: AccessLine) -> None:
+        """Write a plain answer here, so that a client which does not read it is cut off in time."""
+        if not isinstance(response, web.Response):
+            return
+        response.headers["X-Request-Id"] = line.request
+        try:
+            async with asyncio.timeout(self._limits.write):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+
+
+def refused(error: TgError) -> web.Response:
+    """The answer with the error's own status."""
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    if error.status == Unauthorized.status:
+        headers["WWW-Authenticate"] = "Bearer"
+    return web.Response(status=error.status, body=refusal(error), content_type="application/json", headers=headers)
+
+
+def _spoken(error: web.HTTPException, method: str) -> web.Response:
+    """The server's own refusals (no such path, method not allowed) in our shape."""
+    message = _MESSAGES.get(error.status, error.text or error.reason).format(method=method)
+    kind = _KINDS.get(error.status, BadRequest)
+    response = web.Response(status=error.status, body=refusal(kind(message)), content_type="application/json")
+    if "Allow" in error.headers:
+        response.headers["Allow"] = error.headers["Allow"]
+    return response
+
+
+def _request_id(given: str | None) -> str:
+    return given if given and _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _traceparent(given: str | None) -> str | None:
+    """The caller's W3C trace context (Trace Context, section 3.2), or None where it is none."""
+    return given if given and _TRACEPARENT.fullmatch(given) else None

@@ -1,0 +1,103 @@
+"""People and programs -> gateway -> bus: the door, as one object."""
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Final, Self
+
+import structlog
+from aiohttp import web
+
+from tg_base.config import GatewayConfig
+from tg_base.requestor import Requestor
+from tg_base.route import Route
+from tg_gateway.auth import Authenticator
+from tg_gateway.directory import Directory
+from tg_gateway.entrance import Entrance
+from tg_gateway.health import Health
+from tg_gateway.http import HttpDoor
+from tg_gateway.limits import Limits
+from tg_gateway.metrics import show_metrics
+from tg_gateway.relay import Relay
+
+log = structlog.get_logger()
+
+LINGER = 2.0
+"""Seconds for which the rest of a refused body is read, so that its sender sees our answer and not a reset."""
+_SERVER_LOG: Final = logging.getLogger("tg_gateway.server")
+# The HTTP server logs a traceback for every malformed request, which anybody can send as fast as they like; defects
+# of handlers never reach it, the entrance logs them.
+_SERVER_LOG.setLevel(logging.CRITICAL)
+
+
+class Gateway:
+    """Enter it to listen; leave it to drain: running streams may finish within `config.drain` seconds.
+
+    Args:
+        config: address, keys, limits. Port 0 = any free one.
+        requestor: this process's end of the bus, entered by whoever made it.
+        routes: every service of every flow.
+        limits: what one client may take.
+
+    Attributes:
+        url: where it listens, with a slash at its end; set once it is entered.
+
+    Raises:
+        BadRequest: the configuration's `auth` and address do not go together.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        requestor: Requestor,
+        routes: tuple[Route[Any, Any], ...],
+        *,
+        limits: Limits | None = None,
+    ) -> None:
+        self.url = ""
+        self._config = config
+        self._requestor = requestor
+        self._routes = routes
+        self._limits = limits or Limits()
+        self._authenticator = Authenticator(config, self._limits, asyncio.get_running_loop().time)
+
+    async def __aenter__(self) -> Self:
+        self._relay = Relay(self._requestor, self._config.request_timeout)
+        async with AsyncExitStack() as stack:
+            runner = web.AppRunner(
+                self._application(),
+                handler_cancellation=True,
+                keepalive_timeout=self._limits.head,
+                lingering_time=LINGER,
+                access_log=None,
+                logger=_SERVER_LOG,
+                shutdown_timeout=LINGER,
+            )
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            site = web.TCPSite(runner, self._config.host, self._config.port, backlog=1024)
+            await site.start()
+            self.url = _url(self._config.host, runner.addresses[0][1])
+            log.info("gateway.listening", url=self.url, auth=self._authenticator.required)
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        async with self._exit:
+            await self._relay.drain(self._config.drain)
+
+    def _application(self) -> web.Application:
+        directory = Directory(self._routes)
+        entrance = Entrance(self._authenticator, self._limits)
+        application = web.Application(middlewares=[entrance.admit], client_max_size=self._config.body_limit)
+        application.add_routes(HttpDoor(directory, self._relay, self._config, self._limits).routes())
+        application.add_routes(Health(self._requestor, directory, self._relay, self._limits).routes())
+        application.add_routes([web.get("/metrics", show_metrics)])
+        return application
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

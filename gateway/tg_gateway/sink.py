@@ -1,0 +1,21 @@
+"""A running request -> its client: where events go, whatever the door."""
+
+from typing import Protocol
+
+
+class Sink(Protocol):
+    """One client's end of one stream. Writing never waits; a slow client is waited for explicitly, with a bound."""
+
+    def send(self, event_json: bytes, *, last: bool) -> None:
+        """Write the JSON of one event; nothing follows the last one."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the client does not keep up."""
+
+    async def drain(self) -> None:
+        """Return once the client has caught up.
+
+        Raises:
+            SlowConsumer: it did not, for too long; its connection is cut.
+        """

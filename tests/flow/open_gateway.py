@@ -1,0 +1,57 @@
+"""A gateway that really listens, on the memory bus, with a model and a prompt service behind it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import ClientSession
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.echo_prompt import EchoPrompt
+from tg_base.bus.memory import MemoryBus
+from tg_base.config import Config, GatewayConfig, ServiceConfig
+from tg_base.liveness import Liveness
+from tg_base.processor import Processor
+from tg_base.requestor import Requestor
+from tg_gateway.gateway import Gateway
+from tg_gateway.limits import Limits
+
+FLOWS = {"default": {"text-completion": ServiceConfig(), "prompt": ServiceConfig()}}
+CONFIG = Config(flows=FLOWS)
+TEXTS = CONFIG.routes("text-completion")
+PROMPTS = CONFIG.routes("prompt")
+QUICK = Liveness(beat=0.05)
+ON_ANY_PORT = GatewayConfig(port=0, drain=0.05)
+
+
+@dataclass
+class Opened:
+    """What a test needs of it."""
+
+    gateway: Gateway
+    llm: CountingLlm
+    bus: MemoryBus
+    http: ClientSession
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port, for raw connections."""
+        return "127.0.0.1", int(self.gateway.url.rsplit(":", 1)[1].strip("/"))
+
+
+@asynccontextmanager
+async def open_gateway(
+    config: GatewayConfig = ON_ANY_PORT, *, limits: Limits | None = None, llm: CountingLlm | None = None
+) -> AsyncIterator[Opened]:
+    """Everything in one process; the client's base URL is the gateway's."""
+    llm = llm or CountingLlm()
+    bus = MemoryBus()
+    async with (
+        Processor(bus, CONFIG.topics, llm, TEXTS, liveness=QUICK, grace=0.05),
+        Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, liveness=QUICK, grace=0.05),
+        Requestor(bus, CONFIG.topics, liveness=QUICK) as requestor,
+        Gateway(config, requestor, TEXTS + PROMPTS, limits=limits) as gateway,
+        ClientSession(gateway.url) as http,
+    ):
+        yield Opened(gateway, llm, bus, http)
+    await bus.aclose()

@@ -1,0 +1,36 @@
+"""Bytes to and from a listening server, for what no well-behaved client would send or show."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class RawConnection:
+    """A connection that says exactly what it is told."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    def post(self, path: str, body: bytes, version: str = "1.1", headers: str = "") -> None:
+        head = f"POST {path} HTTP/{version}\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
+        self.writer.write(head.encode() + body)
+
+    async def until(self, end: bytes) -> bytes:
+        return await asyncio.wait_for(self.reader.readuntil(end), 5)
+
+    async def rest(self) -> bytes:
+        """Everything until the server closes."""
+        return await asyncio.wait_for(self.reader.read(), 5)
+
+
+@asynccontextmanager
+async def raw_connection(address: tuple[str, int]) -> AsyncIterator[RawConnection]:
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        yield RawConnection(reader, writer)
+    finally:
+        writer.transport.abort()

@@ -1,0 +1,179 @@
+"""The native REST paths: every status and every shape, as a client sees them."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
+from tg_base.config import GatewayConfig
+
+COMPLETION = "api/v1/text-completion"
+PROMPT = "api/v1/prompt"
+FLOW_COMPLETION = "api/v1/flow/default/service/text-completion"
+WHOLE = {"response": "0 1 ", "in_token": 7, "out_token": 2, "model": "counting", "end_of_stream": True}
+
+
+@pytest.fixture
+async def it() -> AsyncIterator[Opened]:
+    async with open_gateway() as opened:
+        yield opened
+
+
+async def post(it: Opened, path: str, body: object) -> tuple[int, Any]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with it.http.post(path, data=data) as response:
+        assert response.content_type == "application/json"
+        return response.status, json.loads(await response.read())
+
+
+@pytest.mark.parametrize("path", [COMPLETION, FLOW_COMPLETION])
+async def test_a_whole_completion(it: Opened, path: str) -> None:
+    status, body = await post(it, path, {"system": "s", "prompt": "2", "workspace": "default"})
+    assert status == 200
+    assert body == WHOLE | {"finish_reason": "stop"}
+    assert it.llm.requests[0].system == "s"
+
+
+async def test_sampling_and_the_like_reach_the_model(it: Opened) -> None:
+    body = {"prompt": "1", "model": "counting", "sampling": {"temperature": 0.5, "stop": ["x"]}, "schema": {"a": 1}}
+    assert (await post(it, COMPLETION, body | {"response_format": "json"}))[0] == 200
+    request = it.llm.requests[0]
+    assert request.sampling is not None
+    assert (request.sampling.temperature, request.sampling.stop) == (0.5, ("x",))
+    assert (request.response_format, request.schema) == ("json", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        ({"id": "text", "variables": {"a": [1, None], "b": "é"}}, {"text": 'a=[1, null] b="\\u00e9" '}),
+        ({"id": "text", "terms": {"a": "[1]"}}, {"text": "a=[1] "}),
+        ({"id": "text"}, {"text": ""}),
+    ],
+)
+async def test_a_whole_prompt(it: Opened, body: dict[str, Any], answer: dict[str, Any]) -> None:
+    status, got = await post(it, PROMPT, body)
+    terms = len(body.get("variables") or body.get("terms") or {})
+    assert status == 200
+    assert got == answer | {"end_of_stream": True, "in_token": 2, "out_token": terms, "model": "echo"}
+
+
+async def test_an_object_stands_alone(it: Opened) -> None:
+    status, got = await post(it, PROMPT, {"id": "object", "variables": {"a": 1}})
+    assert (status, got) == (200, {"object": '{"a":"1"}', "end_of_stream": True, "model": "echo"})
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "says"),
+    [
+        (COMPLETION, b"", 400, "JSON"),
+        (COMPLETION, b"{", 400, "JSON"),
+        (COMPLETION, b"[]", 400, "object"),
+        (COMPLETION, b"null", 400, "object"),
+        (COMPLETION, {}, 400, "prompt"),
+        (COMPLETION, {"prompt": None}, 400, "prompt"),
+        (COMPLETION, {"prompt": 7}, 400, "$.prompt"),
+        (COMPLETION, {"prompt": "1", "streaming": "yes"}, 400, "$.streaming"),
+        (COMPLETION, {"prompt": "1", "sampling": {"temprature": 1}}, 400, "temprature"),
+        (COMPLETION, {"prompt": "1", "response_format": "xml"}, 400, "response_format"),
+        (COMPLETION, {"prompt": "1", "model": "other"}, 404, "model"),
+        (COMPLETION, {"prompt": "1", "model": "other", "streaming": True}, 404, "model"),
+        (COMPLETION, b'{"prompt": "\xff"}', 400, "UTF-8"),
+        (COMPLETION, b'{"prompt": "1", "sampling": {"temperature": NaN}}', 400, "JSON"),
+        (COMPLETION, b'{"prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", 400, "$.prompt"),
+        (COMPLETION, b'{"prompt": "1", "schema": ' + b'{"a":' * 100_000, 400, "nested too deep"),
+        (COMPLETION, b'{"prompt": "1", "x": ' + b"[" * 100_000, 400, "nested too deep"),
+        (COMPLETION, b'{"prompt": "1", "sampling": {"seed": ' + b"9" * 5000 + b"}}", 400, "$.sampling"),
+        (PROMPT, {}, 400, "id is missing"),
+        (PROMPT, {"id": "text", "variables": []}, 400, "$.variables"),
+        (PROMPT, {"id": "text", "terms": {"a": 1}}, 400, "$.terms"),
+        (PROMPT, {"id": "text", "terms": {"a": "1"}, "variables": {"a": 1}}, 400, "not both"),
+        (PROMPT, b'{"id": "text", "variables": {"a": "\xff"}}', 400, "UTF-8"),
+        (PROMPT, b'{"id": "text", "variables": {"a": ' + b"[" * 100_000, 400, "nested too deep"),
+        (PROMPT, {"id": "none"}, 404, "no template has this id"),
+        (PROMPT, {"id": "none", "streaming": True}, 404, "no template has this id"),
+        ("api/v1/flow/nope/service/prompt", {"id": "text"}, 404, "there are: default"),
+        ("api/v1/flow/default/service/agent", {"id": "text"}, 404, "text-completion, prompt"),
+        ("api/v1/nope", {}, 404, "no such path"),
+        ("", {}, 404, "no such path"),
+    ],
+)
+async def test_what_is_refused(it: Opened, path: str, body: object, status: int, says: str) -> None:
+    kind = {400: "bad-request", 404: "not-found"}[status]
+    got, answer = await post(it, path, body)
+    assert (got, list(answer), answer["error"]["type"]) == (status, ["error"], kind)
+    assert says in answer["error"]["message"]
+    assert (await post(it, COMPLETION, {"prompt": "2"}))[0] == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
+async def test_another_method(it: Opened, method: str) -> None:
+    async with it.http.request(method, COMPLETION) as response:
+        assert (response.status, response.headers["Allow"]) == (405, "POST")
+        assert method in (await response.json())["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=x"])
+async def test_the_content_type_does_not_matter(it: Opened, kind: str) -> None:
+    async with it.http.post(COMPLETION, data=b'{"prompt":"2"}', headers={"Content-Type": kind}) as response:
+        assert response.status == 200
+
+
+async def test_a_body_over_the_limit() -> None:
+    async with open_gateway(GatewayConfig(port=0, body_limit=1000)) as it:
+        for body in (b'{"prompt":"' + b"1" * 2000, b'{"prompt":"' + b"1" * 1_000_000):
+            status, answer = await post(it, COMPLETION, body)
+            assert (status, answer["error"]["type"]) == (413, "too-large")
+        assert (await post(it, COMPLETION, {"prompt": "2"}))[0] == 200
+
+
+async def test_a_body_without_a_length_over_the_limit() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b" " * 100
+
+    async with open_gateway(GatewayConfig(port=0, body_limit=1000)) as it:
+        async with it.http.post(COMPLETION, data=pieces()) as response:
+            assert response.status == 413
+        async with it.http.post(COMPLETION, data=b"0" * 1500, compress="gzip") as response:
+            assert response.status == 413
+
+
+async def test_an_encoding_that_is_none(it: Opened) -> None:
+    headers = {"Content-Encoding": "gzip"}
+    async with it.http.post(COMPLETION, data=b'{"prompt":"2"}', headers=headers) as response:
+        assert response.status == 400
+        assert (await response.json())["error"]["type"] == "bad-request"
+
+
+async def test_ids_in_the_answer(it: Opened) -> None:
+    async with it.http.post(COMPLETION, json={"prompt": "1"}, headers={"X-Request-Id": "mine-1"}) as response:
+        assert response.headers["X-Request-Id"] == "mine-1"
+        assert len(response.headers["X-Stream-Id"]) == 32
+    async with it.http.post(COMPLETION, json={}, headers={"X-Request-Id": "not mine"}) as response:
+        assert len(response.headers["X-Request-Id"]) == 32
+
+
+async def test_a_client_that_leaves_stops_the_model(it: Opened) -> None:
+    it.llm.step = asyncio.Semaphore(0)
+    asked = asyncio.create_task(post(it, COMPLETION, {"prompt": "1000"}))
+    await it.llm.started.wait()
+    asked.cancel()
+    await asyncio.wait_for(it.llm.stopped.wait(), 1)
+    assert it.llm.generated == 0
+
+
+async def test_the_request_timeout() -> None:
+    async with open_gateway(GatewayConfig(port=0, request_timeout=0.05)) as it:
+        it.llm.step = asyncio.Semaphore(0)
+        status, answer = await post(it, COMPLETION, {"prompt": "1"})
+        assert (status, answer["error"]["type"]) == (504, "timeout")
+        await asyncio.wait_for(it.llm.stopped.wait(), 1)
+
+
+def test_the_default_is_loopback() -> None:
+    assert (GatewayConfig().host, GatewayConfig().port) == ("127.0.0.1", 8888)
+    assert ON_ANY_PORT.auth == "auto"
