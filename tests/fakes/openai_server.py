@@ -79,6 +79,7 @@ class Exchange:
     """One request as the server saw it.
 
     Attributes:
+        client: the port at the client's end of the connection.
         path: the target as the client wrote it.
         headers: the request's.
         body: the request's, checked; None if it was refused.
@@ -88,6 +89,7 @@ class Exchange:
         began: set when the answer's first bytes are written, or when the script stalls before them.
     """
 
+    client: int
     path: str
     headers: dict[str, str]
     body: ChatBody | None = None
@@ -143,8 +145,9 @@ class OpenAiServer:
         return self.exchanges[number]
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        exchange = Exchange(request.raw_path if request.url.host == "127.0.0.1" else str(request.url), {})
-        exchange.headers.update((name.lower(), value) for name, value in request.headers.items())
+        client = request.get_extra_info("peername")[1]
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        exchange = Exchange(client, request.raw_path, headers)
         body = await request.read()
         script = self._scripts.popleft() if len(self._scripts) > 1 else self._scripts[0]
         async with self._arrived:

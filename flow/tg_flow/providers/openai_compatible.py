@@ -20,9 +20,6 @@ from tg_schema.errors import BadRequest, Internal, ProtocolError, ProviderAuth
 if TYPE_CHECKING:
     from tg_flow.providers.openai_connection import OpenAiConnection
 
-USAGE_PATIENCE = 5.0
-"""Seconds that a finished answer waits for its usage; an answer without usage is whole all the same."""
-
 DRAIN_PATIENCE = 0.1
 """Seconds that a finished answer waits for its body's end, so that the connection can be used again."""
 
@@ -46,6 +43,7 @@ class OpenAiOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw
         max_tokens_field: what the provider calls that bound; reasoning models take `max_completion_tokens` only.
         strict_schema: ask for answers that cannot break the request's schema; such a schema must name all properties as
             required and allow no others.
+        usage_patience: seconds that a finished answer waits for its usage; without usage it is whole all the same.
     """
 
     base_url: str = "https://api.openai.com/v1"
@@ -55,6 +53,7 @@ class OpenAiOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     strict_schema: bool = True
+    usage_patience: Annotated[float, msgspec.Meta(ge=0.0)] = 5.0
 
 
 class OpenAiCompatible(LlmService):
@@ -93,7 +92,7 @@ class OpenAiCompatible(LlmService):
                     raise stream.error
                 if stream.finished:
                     break
-            rest = await _rest(body.read, stream)
+            rest = await _rest(body.read, stream, self._options.usage_patience)
             if rest is not None:
                 yield rest
 
@@ -144,12 +143,12 @@ class _Stream:
         return joined_chunks(chunks)
 
 
-async def _rest(read: Callable[[], Awaitable[bytes]], stream: _Stream) -> LlmChunk | None:
+async def _rest(read: Callable[[], Awaitable[bytes]], stream: _Stream, patience: float) -> LlmChunk | None:
     """What follows a finished answer, its usage; whatever goes wrong from here on does not make the answer less."""
     chunks: list[LlmChunk] = []
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(DRAIN_PATIENCE if stream.done else USAGE_PATIENCE) as clock:
+        async with asyncio.timeout(DRAIN_PATIENCE if stream.done else patience) as clock:
             while received := await read():
                 if stream.done:
                     continue
