@@ -489,4 +489,4 @@ async def test_the_environments_proxy_is_used(
     monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
     monkeypatch.setenv("no_proxy", "")
     await chunks(await open_(base_url="http://provider.invalid/v1"))
-    assert (await server.exchange(0)).path == "http://provider.invalid/v1/chat/completions"
+    assert [exchange.path for exchange in server.exchanges] == ["http://provider.invalid/v1/chat/completions"]
