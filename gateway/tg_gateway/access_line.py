@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from tg_gateway.metrics import REQUESTS
+from tg_schema.errors import Cancelled
 
 log = structlog.get_logger()
 
@@ -21,7 +22,8 @@ class AccessLine:
         stream: the stream's id, which every hop behind the gateway logs as well.
         records: how many were relayed.
         first: seconds to the first of them.
-        outcome: "ok", or the type of the error that ended a stream whose status had already been sent.
+        status: HTTP's, or what it would have been.
+        outcome: "ok", or the type of the error that ended it; as long as nobody says, the client has left.
     """
 
     door: str
@@ -32,12 +34,18 @@ class AccessLine:
     stream: str | None = None
     records: int = 0
     first: float | None = None
-    outcome: str = "ok"
+    status: int = Cancelled.status
+    outcome: str = ""
     started: float = field(default_factory=time.monotonic)
 
-    def write(self, status: int, outcome: str) -> None:
-        """The request is over. `status` is HTTP's, or would have been; `outcome` is "ok" or an error type."""
-        REQUESTS.labels(self.door, self.service or "none", outcome).inc()
+    def ended(self, status: int, outcome: str) -> None:
+        """Say how the request ended."""
+        self.status, self.outcome = status, outcome
+
+    def write(self) -> None:
+        """The request is over."""
+        self.outcome = self.outcome or Cancelled.type
+        REQUESTS.labels(self.door, self.service or "none", self.outcome).inc()
         log.info(
             "gateway.request",
             door=self.door,
@@ -46,8 +54,8 @@ class AccessLine:
             flow=self.flow,
             service=self.service,
             stream=self.stream,
-            status=status,
-            outcome=outcome,
+            status=self.status,
+            outcome=self.outcome,
             records=self.records,
             first=None if self.first is None else round(self.first, 6),
             seconds=round(time.monotonic() - self.started, 6),

@@ -15,7 +15,7 @@ from tg_gateway.access_line import AccessLine
 from tg_gateway.auth import Authenticator, bearer
 from tg_gateway.dialects.native import refusal
 from tg_gateway.limits import Limits
-from tg_schema.errors import BadRequest, Cancelled, Internal, NotFound, TgError, TooLarge, Unauthorized
+from tg_schema.errors import BadRequest, Internal, NotFound, TgError, TooLarge, Unauthorized
 
 log = structlog.get_logger()
 
@@ -49,29 +49,31 @@ class Entrance:
         """Check, handle, answer, log."""
         line = request[LINE] = AccessLine("http", _request_id(request.headers.get("X-Request-Id")))
         trace.enter(line.request, _traceparent(request.headers.get("traceparent")))
-        outcome = Cancelled.type
-        status = Cancelled.status
         try:
-            response, outcome = await self._answered(request, handler, line)
-            status = response.status
+            response = await self._answered(request, handler, line)
             await self._send(request, response, line)
         finally:
-            line.write(status, outcome)
+            line.write()
         return response
 
-    async def _answered(
-        self, request: web.Request, handler: Handler, line: AccessLine
-    ) -> tuple[web.StreamResponse, str]:
+    async def _answered(self, request: web.Request, handler: Handler, line: AccessLine) -> web.StreamResponse:
         try:
             self._check(request, line)
-            return await handler(request), line.outcome
+            response = await handler(request)
         except TgError as error:
-            return refused(error), error.type
+            response = refused(error)
+            line.ended(error.status, error.type)
         except web.HTTPException as error:
-            return _spoken(error, request.method), f"http-{error.status}"
+            response = _spoken(error, request.method)
+            line.ended(error.status, "http")
         except Exception:
             log.exception("gateway.defect")
-            return refused(Internal("the gateway failed; its log says why, under the request's id")), Internal.type
+            response = refused(Internal("the gateway failed; its log says why, under the request's id"))
+            line.ended(Internal.status, Internal.type)
+        else:
+            if not line.outcome:
+                line.ended(response.status, "ok")
+        return response
 
     def _check(self, request: web.Request, line: AccessLine) -> None:
         if not self._authenticator.admits(request.headers.get("Origin"), request.host):

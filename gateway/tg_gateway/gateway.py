@@ -15,11 +15,14 @@ from tg_base.route import Route
 from tg_gateway.auth import Authenticator
 from tg_gateway.directory import Directory
 from tg_gateway.entrance import Entrance
+from tg_gateway.flow_service import FlowService
 from tg_gateway.health import Health
 from tg_gateway.http import HttpDoor
 from tg_gateway.limits import Limits
 from tg_gateway.metrics import show_metrics
 from tg_gateway.relay import Relay
+from tg_gateway.session import Backend
+from tg_gateway.websocket import WebSocketDoor
 
 log = structlog.get_logger()
 
@@ -88,13 +91,18 @@ class Gateway:
     ) -> None:
         async with self._exit:
             await self._relay.drain(self._config.drain)
+            await self._sockets.close()
 
     def _application(self) -> web.Application:
+        config, limits, relay = self._config, self._limits, self._relay
         directory = Directory(self._routes)
-        entrance = Entrance(self._authenticator, self._limits)
-        application = web.Application(middlewares=[entrance.admit], client_max_size=self._config.body_limit)
-        application.add_routes(HttpDoor(directory, self._relay, self._config, self._limits).routes())
-        application.add_routes(Health(self._requestor, directory, self._relay, self._limits).routes())
+        backend = Backend(self._authenticator, directory, relay, FlowService(directory), limits, config.body_limit)
+        self._sockets = WebSocketDoor(backend, config)
+        entrance = Entrance(self._authenticator, limits)
+        application = web.Application(middlewares=[entrance.admit], client_max_size=config.body_limit)
+        application.add_routes(HttpDoor(directory, relay, config, limits).routes())
+        application.add_routes(self._sockets.routes())
+        application.add_routes(Health(self._requestor, directory, relay, limits).routes())
         application.add_routes([web.get("/metrics", show_metrics)])
         return application
 

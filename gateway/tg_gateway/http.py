@@ -59,7 +59,7 @@ class HttpDoor:
             except TgError as error:
                 if not events.started:
                     raise
-                line.outcome = error.type
+                line.ended(200, error.type)
                 events.send(exchange.endpoint.dialect.failure(error), last=True)
         return events
 

@@ -11,6 +11,8 @@ class Limits:
         head: until a connection has delivered a request's whole head, and how long it may stay idle between two.
         body: until the whole body has come.
         write: how long a client may read nothing of what waits for it, before its connection is cut.
+        sockets: WebSockets open at the same time.
+        auth: until a WebSocket has sent a right token, where one is asked for.
         socket_streams: requests that run side by side on one WebSocket.
         socket_id: characters of a WebSocket request's id.
         failures: wrong tokens from one address, within `forget`, before it is told to wait.
@@ -21,6 +23,8 @@ class Limits:
     head: float = 15.0
     body: float = 30.0
     write: float = 30.0
+    sockets: int = 10_000
+    auth: float = 60.0
     socket_streams: int = 1000
     socket_id: int = 256
     failures: int = 20

@@ -1,6 +1,7 @@
 """Bytes to and from a listening server, for what no well-behaved client would send or show."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -29,7 +30,11 @@ class RawConnection:
 
 @asynccontextmanager
 async def raw_connection(address: tuple[str, int]) -> AsyncIterator[RawConnection]:
-    reader, writer = await asyncio.open_connection(*address)
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, address)
+    reader, writer = await asyncio.open_connection(sock=sock)
     try:
         yield RawConnection(reader, writer)
     finally:
