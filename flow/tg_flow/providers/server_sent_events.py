@@ -33,15 +33,11 @@ class ServerSentEvents:
         """
         if b"\r" in received or self._after_return:
             received = self._with_line_feeds(received)
-        elif (
-            not (self._partial or self._data)
-            and received.startswith(b"data: ")
-            and received.endswith(b"\n\n")
-            and received.count(b"\n") == 2
-            and len(received) <= self._longest
-        ):
-            self._begun = True
-            return [received[6:-2]]
+        elif not (self._partial or self._data) and len(received) <= self._longest:
+            events = _whole_events(received)
+            if events:
+                self._begun = True
+                return events
         first, *rest = received.split(b"\n")
         self._keep(first)
         if not rest:
@@ -50,7 +46,7 @@ class ServerSentEvents:
         self._partial.clear()
         self._partial_size = 0
         self._keep(rest.pop())
-        events: list[bytes] = []
+        events = []
         for line in rest:
             self._line(line, events)
         return events
@@ -89,3 +85,11 @@ class ServerSentEvents:
             self._data.append(value.removeprefix(b" "))
             self._data_size += len(line) + 1
             self._check(self._data_size)
+
+
+def _whole_events(received: bytes) -> list[bytes]:
+    """The quick way for what nearly every read has: whole events of one `data` line each; nothing if it is not that."""
+    if not received.startswith(b"data: ") or not received.endswith(b"\n\n"):
+        return []
+    events = received[6:-2].split(b"\n\ndata: ")
+    return events if received.count(b"\n") == 2 * len(events) else []
