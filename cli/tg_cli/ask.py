@@ -1,0 +1,61 @@
+"""Command line -> ask: what the two invoking commands have in common."""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("-u", "--url", help="The gateway. [default: TOKENGRID_URL, or http://localhost:8888/]"),
+    click.option("-f", "--flow-id", default="default", show_default=True, help="The flow to ask."),
+    click.option(
+        "-t", "--timeout", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True,
+        help="Seconds for the whole answer.",
+    ),
+    click.option("--no-streaming", is_flag=True, help="Print the answer when it is complete."),
+    click.option("--json", "as_json", is_flag=True, help="Print each chunk as one line of JSON."),
+    click.option("--show-usage", is_flag=True, help="Print tokens and model on stderr at the end."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Where to ask, and how to show the answer. `url` None = nobody has said where."""
+
+    url: str | None
+    flow: str
+    timeout: float
+    json: bool
+    show_usage: bool
+
+
+def ask_options(command: F) -> F:
+    """Give a command the options of `Ask`: url, flow_id, timeout, no_streaming, as_json, show_usage."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def wanted_url(option: str | None) -> str | None:
+    """The gateway that was asked for, by option or by environment."""
+    return option or os.environ.get("TOKENGRID_URL") or None
+
+
+def piped() -> str:
+    """All of stdin as text, without the line end that every pipe has at its end."""
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed: give the text as an argument")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError:
+        raise click.UsageError("standard input is not UTF-8 text") from None
+
+
+def is_piped() -> bool:
+    """Whether stdin is something else than a person's terminal."""
+    return sys.stdin is not None and not sys.stdin.isatty()

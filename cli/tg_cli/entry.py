@@ -1,0 +1,75 @@
+"""Shell -> command: runs a command and makes its outcome an exit code and, where it failed, one sentence on stderr.
+
+0    done
+1    failed: the sentence says why and what to do
+2    wrong usage
+130  interrupted by Ctrl-C, the model stopped
+141  whoever read the output has left (as for any program that is ended by SIGPIPE)
+"""
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+FAILED = 1
+INTERRUPTED = 130
+READER_LEFT = 141
+
+
+class Failure(click.ClickException):
+    """Ends a command with one sentence."""
+
+    exit_code = FAILED
+
+
+class ReaderLeft(Exception):
+    """Nobody reads the output any more."""
+
+
+def run(command: click.Command) -> NoReturn:
+    """Run a command with the arguments of this process, and exit."""
+    sys.exit(_outcome(command))
+
+
+def say(sentence: str) -> None:
+    """Tell the user something beside the answer, on stderr; nobody listening is no failure."""
+    try:
+        if sys.stderr is not None:
+            sys.stderr.write(f"{sentence}\n")
+            sys.stderr.flush()
+    except OSError:
+        _mute(2)
+
+
+def _outcome(command: click.Command) -> int:
+    try:
+        code = command.main(standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except click.UsageError as error:
+        say(_usage(error))
+        return error.exit_code
+    except click.ClickException as error:
+        say(f"{command.name}: {error.format_message()}")
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except (ReaderLeft, BrokenPipeError):
+        _mute(1)
+        return READER_LEFT
+    return int(code or 0)
+
+
+def _usage(error: click.UsageError) -> str:
+    hint = f"\nTry '{error.ctx.command_path} --help' for help." if error.ctx is not None else ""
+    usage = f"{error.ctx.get_usage()}\n" if error.ctx is not None else ""
+    return f"{usage}Error: {error.format_message()}{hint}"
+
+
+def _mute(descriptor: int) -> None:
+    """What the interpreter still flushes on its way out goes nowhere, instead of failing once more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)

@@ -1,0 +1,46 @@
+"""Which gateway a command asks: the one that was named, the one at the default URL, or one in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+from tg_cli.entry import say
+from tg_client.address import DEFAULT_URL
+from tg_schema.errors import Unavailable
+
+_PROBE = 1.0
+"""Seconds in which a gateway on this machine takes a connection."""
+
+
+@asynccontextmanager
+async def chosen_gateway(url: str | None) -> AsyncIterator[str]:
+    """The URL to ask, for as long as the block is entered.
+
+    Args:
+        url: the gateway that was asked for, which is taken as it is; None = nobody has asked for one.
+
+    Raises:
+        Unavailable: there is none at the default URL, and the embedded pipeline is not installed.
+    """
+    if url is not None or await _listens(DEFAULT_URL):
+        yield url or DEFAULT_URL
+        return
+    try:
+        from tg_cli.embedded import DEMO_MODEL, embedded_gateway
+    except ModuleNotFoundError:
+        raise Unavailable(f"no gateway at {DEFAULT_URL}: start one with tg-serve, or name one with -u") from None
+    say(f"no gateway at {DEFAULT_URL}; running {DEMO_MODEL} in this process (see tg-serve for others)")
+    async with embedded_gateway() as embedded:
+        yield embedded
+
+
+async def _listens(url: str) -> bool:
+    parts = urlsplit(url)
+    try:
+        async with asyncio.timeout(_PROBE):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True

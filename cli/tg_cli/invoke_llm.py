@@ -1,0 +1,55 @@
+"""`tg-invoke-llm`: one prompt to a model, its answer to stdout as it comes."""
+
+import click
+
+from tg_cli.ask import Ask, ask_options, is_piped, piped, wanted_url
+from tg_cli.entry import run
+
+
+@click.command("tg-invoke-llm", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("system", required=False)
+@click.argument("prompt", required=False)
+@ask_options
+def command(
+    *,
+    system: str | None,
+    prompt: str | None,
+    url: str | None,
+    flow_id: str,
+    timeout: float,
+    no_streaming: bool,
+    as_json: bool,
+    show_usage: bool,
+) -> None:
+    """Ask a model: SYSTEM says how to answer, PROMPT what.
+
+    Either may be "-", and PROMPT may be missing: then it is read from standard input. The bearer token is taken from
+    TOKENGRID_TOKEN. Ctrl-C stops the model.
+
+    Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
+    """
+    system, prompt = _texts(system, prompt)
+    # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    from tg_cli.invocation import Invocation
+    from tg_schema.service_spec import TEXT_COMPLETION
+    from tg_schema.text_completion import TextCompletionRequest
+
+    request = TextCompletionRequest(system, prompt, streaming=not no_streaming)
+    ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)
+    Invocation(ask, TEXT_COMPLETION, request, lambda record: record.response).run()
+
+
+def _texts(system: str | None, prompt: str | None) -> tuple[str, str]:
+    """System and prompt; the one that is not given comes from a pipe."""
+    if system == "-" and prompt == "-":
+        raise click.UsageError('only one of SYSTEM and PROMPT can be "-"')
+    if prompt is None and (not is_piped() or system == "-"):
+        raise click.UsageError("PROMPT is missing: give it as an argument, or pipe it in")
+    if prompt is None or prompt == "-":
+        return system or "", piped()
+    return piped() if system == "-" else system or "", prompt
+
+
+def main() -> None:
+    """Run the command and exit."""
+    run(command)

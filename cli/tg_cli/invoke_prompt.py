@@ -1,0 +1,70 @@
+"""`tg-invoke-prompt`: a template of the configuration, filled and answered, to stdout as it comes."""
+
+import json
+from typing import Any
+
+import click
+
+from tg_cli.ask import Ask, ask_options, piped, wanted_url
+from tg_cli.entry import run
+
+
+@click.command("tg-invoke-prompt", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("template_id")
+@click.argument("variables", nargs=-1, metavar="[VAR=VALUE]...")
+@ask_options
+def command(
+    *,
+    template_id: str,
+    variables: tuple[str, ...],
+    url: str | None,
+    flow_id: str,
+    timeout: float,
+    no_streaming: bool,
+    as_json: bool,
+    show_usage: bool,
+) -> None:
+    """Fill the template TEMPLATE_ID with variables and have a model answer it.
+
+    VAR=VALUE is text, VAR:=VALUE is JSON, and VAR=- is read from standard input. The bearer token is taken from
+    TOKENGRID_TOKEN. Ctrl-C stops the model.
+
+    Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
+    """
+    values = _values(variables)
+    # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    from tg_cli.invocation import Invocation
+    from tg_client.flow import prompt_request
+    from tg_schema.service_spec import PROMPT
+
+    request = prompt_request(template_id, values, streaming=not no_streaming)
+    ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)
+    Invocation(ask, PROMPT, request, lambda record: record.text if record.object is None else record.object).run()
+
+
+def _values(variables: tuple[str, ...]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for variable in variables:
+        name, equals, value = variable.partition("=")
+        as_json = name.endswith(":")
+        name = name.removesuffix(":")
+        if not name or not equals:
+            raise click.UsageError(f"{variable!r} is no variable: write NAME=TEXT or NAME:=JSON")
+        if name in values:
+            raise click.UsageError(f"the variable {name} is given twice")
+        values[name] = _parsed(name, value) if as_json else value
+    if list(values.values()).count("-") > 1:
+        raise click.UsageError("only one variable can be read from standard input")
+    return {name: piped() if value == "-" else value for name, value in values.items()}
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise click.UsageError(f"the value of {name} is not JSON; for text write {name}=TEXT") from None
+
+
+def main() -> None:
+    """Run the command and exit."""
+    run(command)

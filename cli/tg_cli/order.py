@@ -1,0 +1,35 @@
+"""Command line -> launcher: what a process shall run, in plain values that cost no import."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Part = Literal["text-completion", "prompt", "gateway"]
+PARTS: tuple[Part, ...] = ("text-completion", "prompt", "gateway")
+LogForm = Literal["auto", "json", "text"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """None = as the configuration says.
+
+    Attributes:
+        file: the configuration; None = the built-in one.
+        parts: what of it this process runs.
+        options: the provider's, for `model`.
+        drain: seconds that running streams get on leaving.
+    """
+
+    file: Path | None = None
+    parts: tuple[Part, ...] = PARTS
+    bus: str | None = None
+    host: str | None = None
+    port: int | None = None
+    drain: float | None = None
+    model: str | None = None
+    provider: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    log_form: LogForm = "auto"
+    log_level: LogLevel = "info"

@@ -1,0 +1,119 @@
+"""Caller -> door: the services of one flow, typed; the same through REST and through a socket."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+
+from tg_client.door import Door
+from tg_client.result import PromptResult, TextCompletionResult
+from tg_schema.codec import encode
+from tg_schema.errors import BadRequest
+from tg_schema.prompt import PromptRequest, PromptResponse
+from tg_schema.service_spec import PROMPT, TEXT_COMPLETION, Req, Resp, ServiceSpec
+from tg_schema.text_completion import Sampling, TextCompletionRequest, TextCompletionResponse
+
+TIMEOUT = 300.0
+"""Seconds for a whole answer, unless the caller says otherwise."""
+
+
+class Flow:
+    """What can be asked of one flow. Every call raises `TgError`, and nothing else, when the answer cannot be had."""
+
+    def __init__(self, door: Door, flow: str, timeout: float) -> None:
+        self._door = door
+        self._flow = flow
+        self._timeout = timeout
+
+    async def text_completion(
+        self,
+        system: str,
+        prompt: str,
+        *,
+        model: str | None = None,
+        sampling: Sampling | None = None,
+        schema: dict[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> TextCompletionResult:
+        """The whole answer, when it is complete.
+
+        Args:
+            system: how to answer.
+            prompt: what to answer.
+            model: a model's name; None = the flow's.
+            sampling: temperature, max_tokens, stop ...; None = the provider's defaults.
+            schema: JSON schema that the answer must satisfy.
+            timeout: seconds until the whole answer must have come; None = the client's.
+
+        Raises:
+            TgError: one of the closed set, with `retryable` and `retry_after`.
+        """
+        request = _completion(system, prompt, model, sampling, schema)
+        return TextCompletionResult.of(await self._all(TEXT_COMPLETION, request, timeout))
+
+    def text_completion_stream(
+        self,
+        system: str,
+        prompt: str,
+        *,
+        model: str | None = None,
+        sampling: Sampling | None = None,
+        schema: dict[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIterator[TextCompletionResponse]]:
+        """The answer as it comes: enter it, iterate it, leave it at any time to stop the model.
+
+        The last record has `end_of_stream`, the usage of the whole stream and `finish_reason`. Arguments and errors as
+        for `text_completion`; an answer that breaks off raises `IncompleteStream`.
+        """
+        request = _completion(system, prompt, model, sampling, schema)
+        return self.records(TEXT_COMPLETION, msgspec.structs.replace(request, streaming=True), timeout=timeout)
+
+    async def prompt(
+        self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> PromptResult:
+        """The whole answer to a template of the configuration, filled with any JSON values. Raises `TgError`."""
+        return PromptResult.of(await self._all(PROMPT, prompt_request(template, variables), timeout))
+
+    def prompt_stream(
+        self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[PromptResponse]]:
+        """The answer to a template as it comes, like `text_completion_stream`; a JSON answer comes in one record."""
+        return self.records(PROMPT, prompt_request(template, variables, streaming=True), timeout=timeout)
+
+    def records(
+        self, spec: ServiceSpec[Req, Resp], request: Req, *, timeout: float | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
+        """Ask any service with a record of one's own, and read the records of its answer; all else stands on this."""
+        return self._door.stream(self._flow, spec, request, self._timeout if timeout is None else timeout)
+
+    async def _all(self, spec: ServiceSpec[Req, Resp], request: Req, timeout: float | None) -> list[Resp]:
+        async with self.records(spec, request, timeout=timeout) as records:
+            return [record async for record in records]
+
+
+def _completion(
+    system: str, prompt: str, model: str | None, sampling: Sampling | None, schema: dict[str, Any] | None
+) -> TextCompletionRequest:
+    form = None if schema is None else "json"
+    return TextCompletionRequest(system, prompt, False, model, sampling, response_format=form, schema=schema)
+
+
+def prompt_request(
+    template: str, variables: Mapping[str, Any] | None = None, *, streaming: bool = False
+) -> PromptRequest:
+    """The record for a template and its variables, each of which travels as JSON text.
+
+    Raises:
+        BadRequest: a variable has a value that JSON cannot say.
+    """
+    terms = {name: _json(name, value) for name, value in (variables or {}).items()}
+    return PromptRequest(id=template, terms=terms, streaming=streaming)
+
+
+def _json(name: str, value: object) -> str:
+    try:
+        return encode(value).decode()
+    except (TypeError, ValueError, RecursionError):
+        raise BadRequest(f"the variable {name} has a value that JSON cannot say") from None

@@ -1,0 +1,112 @@
+"""Flow -> gateway: one HTTP request for each stream, answered with JSON or with server-sent events."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+import aiohttp
+
+from tg_client.address import Address
+from tg_client.clock import Clock
+from tg_client.faults import broken_off, connecting, reading, refusal
+from tg_client.received import record_of
+from tg_client.server_sent_events import ServerSentEvents
+from tg_schema.codec import encode
+from tg_schema.errors import ProtocolError, TgError
+from tg_schema.service_spec import Req, Resp, ServiceSpec
+
+LARGEST_BODY = 16 * 1024 * 1024
+"""Bytes of an answer that comes as one JSON body."""
+_TO_THE_END = 1.0
+"""Seconds that the body's end may take after the last record, so that the connection can be used again."""
+
+
+class RestDoor:
+    """The HTTP way in. Leaving a stream early closes its connection, which is how HTTP says stop.
+
+    Args:
+        address: the gateway.
+        session: with the token in its headers.
+        idle: seconds of silence, without even a keep-alive comment, after which an event stream is given up.
+    """
+
+    def __init__(self, address: Address, session: aiohttp.ClientSession, idle: float) -> None:
+        self._address = address
+        self._base = address.base
+        self._session = session
+        self._idle = idle
+
+    @asynccontextmanager
+    async def stream(
+        self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
+    ) -> AsyncIterator[AsyncIterator[Resp]]:
+        """See `Door`."""
+        clock = Clock(timeout, self._idle)
+        url = self._address.service(flow, spec.name)
+        with connecting(self._base):
+            response = await clock.within(self._post(url, encode(request)))
+        try:
+            if response.status != 200:
+                raise await self._refusal(response, clock)
+            streamed = response.content_type == "text/event-stream"
+            records = self._events(response, spec, clock) if streamed else self._whole(response, spec, clock)
+            async with aclosing(records):
+                yield records
+        finally:
+            response.close()
+
+    async def _post(self, url: str, body: bytes) -> aiohttp.ClientResponse:
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+        return await self._session.post(url, data=body, headers=headers, allow_redirects=False)
+
+    async def _refusal(self, response: aiohttp.ClientResponse, clock: Clock) -> TgError:
+        with connecting(self._base):
+            body = await clock.within(_body(response))
+        return refusal(self._base, response.status, response.headers.get("Retry-After"), body)
+
+    async def _whole(
+        self, response: aiohttp.ClientResponse, spec: ServiceSpec[Req, Resp], clock: Clock
+    ) -> AsyncGenerator[Resp, None]:
+        with reading(self._base):
+            body = await clock.within(_body(response))
+        record = record_of(spec.response, body)
+        yield record
+        if not record.last:
+            raise broken_off(self._base)
+
+    async def _events(
+        self, response: aiohttp.ClientResponse, spec: ServiceSpec[Req, Resp], clock: Clock
+    ) -> AsyncGenerator[Resp, None]:
+        events = ServerSentEvents()
+        while True:
+            with reading(self._base):
+                received = await clock.soon(response.content.readany())
+            if not received:
+                raise broken_off(self._base)
+            for data in events.feed(received):
+                record = record_of(spec.response, data)
+                yield record
+                if record.last:
+                    await _finish(response)
+                    return
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    parts: list[bytes] = []
+    left = LARGEST_BODY
+    while part := await response.content.readany():
+        parts.append(part)
+        left -= len(part)
+        if left < 0:
+            raise ProtocolError(f"the gateway's answer is larger than {LARGEST_BODY} bytes")
+    return b"".join(parts)
+
+
+async def _finish(response: aiohttp.ClientResponse) -> None:
+    """Read the body's end; a gateway that does not send it loses the connection, and nothing else."""
+    try:
+        async with asyncio.timeout(_TO_THE_END):
+            while await response.content.readany():
+                pass
+    except (TimeoutError, aiohttp.ClientError):
+        response.close()

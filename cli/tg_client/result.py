@@ -1,0 +1,59 @@
+"""What a whole answer is, for people who do not want records."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import msgspec
+
+from tg_schema.errors import ProtocolError
+from tg_schema.prompt import PromptResponse
+from tg_schema.text_completion import TextCompletionResponse
+
+
+@dataclass(frozen=True, slots=True)
+class TextCompletionResult:
+    """A whole completion. Token counts are None where the provider did not say."""
+
+    text: str
+    in_token: int | None = None
+    out_token: int | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    """"stop", "length" (the answer is cut) or "content_filter"."""
+
+    @classmethod
+    def of(cls, records: Sequence[TextCompletionResponse]) -> Self:
+        """The records of a stream, added up."""
+        (whole,) = TextCompletionResponse.joined(records)
+        return cls(whole.response or "", whole.in_token, whole.out_token, whole.model, whole.finish_reason)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptResult:
+    """A whole answer to a prompt: `text`, or `object` (decoded JSON) where the template's response is JSON."""
+
+    text: str | None = None
+    object: Any = None
+    in_token: int | None = None
+    out_token: int | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+
+    @classmethod
+    def of(cls, records: Sequence[PromptResponse]) -> Self:
+        """The records of a stream, added up.
+
+        Raises:
+            ProtocolError: the object is not JSON.
+        """
+        (whole,) = PromptResponse.joined(records)
+        value = None if whole.object is None else _decoded(whole.object)
+        return cls(whole.text, value, whole.in_token, whole.out_token, whole.model, whole.finish_reason)
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        raise ProtocolError("the gateway sent an object that is not JSON") from None

@@ -1,0 +1,136 @@
+"""Blocking caller -> the asynchronous client: the same calls, written once over it."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tg_client.flow import TIMEOUT, Flow
+from tg_client.loop_thread import LoopThread
+from tg_client.result import PromptResult, TextCompletionResult
+from tg_client.tg_client import Socket, TgClient
+from tg_schema.prompt import PromptResponse
+from tg_schema.text_completion import Sampling, TextCompletionResponse
+
+T = TypeVar("T")
+
+
+class SyncFlow:
+    """`Flow` for blocking code: streams are entered with `with`. Calls may come from any thread."""
+
+    def __init__(self, loop: LoopThread, flow: Flow) -> None:
+        self._loop = loop
+        self._flow = flow
+
+    def text_completion(
+        self,
+        system: str,
+        prompt: str,
+        *,
+        model: str | None = None,
+        sampling: Sampling | None = None,
+        schema: dict[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> TextCompletionResult:
+        """See `Flow.text_completion`."""
+        return self._loop.run(
+            self._flow.text_completion(system, prompt, model=model, sampling=sampling, schema=schema, timeout=timeout)
+        )
+
+    def text_completion_stream(
+        self,
+        system: str,
+        prompt: str,
+        *,
+        model: str | None = None,
+        sampling: Sampling | None = None,
+        schema: dict[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> AbstractContextManager[Iterator[TextCompletionResponse]]:
+        """See `Flow.text_completion_stream`."""
+        stream = self._flow.text_completion_stream(
+            system, prompt, model=model, sampling=sampling, schema=schema, timeout=timeout
+        )
+        return _iterated(self._loop, stream)
+
+    def prompt(
+        self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> PromptResult:
+        """See `Flow.prompt`."""
+        return self._loop.run(self._flow.prompt(template, variables, timeout=timeout))
+
+    def prompt_stream(
+        self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> AbstractContextManager[Iterator[PromptResponse]]:
+        """See `Flow.prompt_stream`."""
+        return _iterated(self._loop, self._flow.prompt_stream(template, variables, timeout=timeout))
+
+
+class SyncSocket:
+    """One WebSocket for blocking code; any number of threads share it."""
+
+    def __init__(self, loop: LoopThread, socket: Socket) -> None:
+        self._loop = loop
+        self._socket = socket
+
+    def flow(self, flow: str = "default") -> SyncFlow:
+        """The services of one flow, through this socket."""
+        return SyncFlow(self._loop, self._socket.flow(flow))
+
+
+class SyncTgClient:
+    """`TgClient` for blocking code: enter it with `with`. Arguments and errors are the same."""
+
+    def __init__(
+        self, url: str | None = None, *, token: str | None = None, timeout: float = TIMEOUT, idle: float = 60.0
+    ) -> None:
+        self._client = TgClient(url, token=token, timeout=timeout, idle=idle)
+        self._exit = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._loop = stack.enter_context(LoopThread())
+            stack.enter_context(_entered(self._loop, self._client))
+            self._exit = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._exit.close()
+
+    def flow(self, flow: str = "default") -> SyncFlow:
+        """The services of one flow, each call through a request of its own."""
+        return SyncFlow(self._loop, self._client.flow(flow))
+
+    @contextmanager
+    def socket(self) -> Iterator[SyncSocket]:
+        """See `TgClient.socket`."""
+        with _entered(self._loop, self._client.socket()) as socket:
+            yield SyncSocket(self._loop, socket)
+
+
+@contextmanager
+def _entered(loop: LoopThread, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    async def enter() -> T:
+        return await context.__aenter__()
+
+    async def leave() -> None:
+        await context.__aexit__(None, None, None)
+
+    value = loop.run(enter())
+    try:
+        yield value
+    finally:
+        loop.run(leave())
+
+
+@contextmanager
+def _iterated(loop: LoopThread, context: AbstractAsyncContextManager[AsyncIterator[T]]) -> Iterator[Iterator[T]]:
+    async def following(records: AsyncIterator[T]) -> T | None:
+        return await anext(records, None)
+
+    def each(records: AsyncIterator[T]) -> Iterator[T]:
+        while (record := loop.run(following(records))) is not None:
+            yield record
+
+    with _entered(loop, context) as records:
+        yield each(records)

@@ -1,0 +1,81 @@
+"""Caller -> gateway: the asynchronous client."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+
+from tg_client.address import Address, bearer_token
+from tg_client.flow import TIMEOUT, Flow
+from tg_client.rest_door import RestDoor
+from tg_client.socket_door import SocketDoor, open_socket
+
+CONNECT = 10.0
+"""Seconds for a connection."""
+
+
+class Socket:
+    """One WebSocket; any number of streams share it."""
+
+    def __init__(self, door: SocketDoor, timeout: float) -> None:
+        self._door = door
+        self._timeout = timeout
+
+    def flow(self, flow: str = "default") -> Flow:
+        """The services of one flow, through this socket."""
+        return Flow(self._door, flow, self._timeout)
+
+
+class TgClient:
+    """A gateway's client. Enter it with `async with`; one client serves any number of streams side by side.
+
+    Args:
+        url: the gateway; None = TOKENGRID_URL, or `http://localhost:8888/`.
+        token: the bearer token; None = TOKENGRID_TOKEN, or none at all.
+        timeout: seconds for a whole answer, where a call does not say.
+        idle: seconds of silence, without even a keep-alive comment, after which an event stream is given up.
+
+    Raises:
+        BadRequest: the URL or the token cannot be one.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, token: str | None = None, timeout: float = TIMEOUT, idle: float = 60.0
+    ) -> None:
+        self._address = Address.of(url)
+        self._token = bearer_token(token)
+        self._timeout = timeout
+        self._idle = idle
+        self._exit = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=headers,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT),
+        )
+        self._session = await self._exit.enter_async_context(session)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._exit.aclose()
+
+    def flow(self, flow: str = "default") -> Flow:
+        """The services of one flow, each call through a request of its own."""
+        return Flow(RestDoor(self._address, self._session, self._idle), flow, self._timeout)
+
+    @asynccontextmanager
+    async def socket(self) -> AsyncIterator[Socket]:
+        """Open a WebSocket; leaving it ends what still runs on it.
+
+        Raises:
+            TgError: no gateway, no socket there, or the token is refused.
+        """
+        async with open_socket(self._address, self._session, self._token) as door:
+            yield Socket(door, self._timeout)
