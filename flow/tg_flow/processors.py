@@ -1,0 +1,103 @@
+"""Configuration -> running processors: the one place that knows which service a table of the file becomes."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from tg_base.bus.api import Bus
+from tg_base.client import Client
+from tg_base.config import Config
+from tg_base.config_file import ConfigFile
+from tg_base.liveness import Liveness
+from tg_base.llm_service import LlmService
+from tg_base.processor import Processor
+from tg_base.requestor import Requestor
+from tg_base.route import Route
+from tg_flow.prompt.prompt_service import PromptService
+from tg_flow.prompt.templates import Templates
+from tg_flow.providers.registry import open_provider
+from tg_schema.errors import TgError
+from tg_schema.service_spec import PROMPT, TEXT_COMPLETION
+
+
+@asynccontextmanager
+async def text_completion(
+    config: Config, bus: Bus, *, liveness: Liveness | None = None
+) -> AsyncIterator[tuple[Processor, ...]]:
+    """Serve text completion while the block runs: one processor for each model that a flow binds.
+
+    Raises:
+        TgError: a model cannot be made ready; the message has its place in the file.
+    """
+    async with AsyncExitStack() as stack:
+        processors = []
+        for model in _bound_models(config):
+            service = await _opened(config, model)
+            try:
+                routes = _routes_of(config, model)
+                processor = Processor(bus, config.topics, service, routes, models=(model,), liveness=liveness)
+                processors.append(await stack.enter_async_context(processor))
+            except BaseException:
+                await service.aclose()
+                raise
+        yield tuple(processors)
+
+
+@asynccontextmanager
+async def prompt(
+    file: ConfigFile, bus: Bus, *, liveness: Liveness | None = None
+) -> AsyncIterator[tuple[Processor, ...]]:
+    """Serve prompts while the block runs: one processor for each flow that has them. Follows edits of the templates.
+
+    Raises:
+        BadRequest: a template is wrong; the message has file and line.
+    """
+    config = file.config
+    templates = Templates.of(config)
+    async with AsyncExitStack() as stack:
+        completions = {route.flow: route for route in config.routes(TEXT_COMPLETION.name)}
+        plain = tuple({route.response for route in completions.values() if route.plain})
+        requestor = Requestor(bus, config.topics, plain=plain, liveness=liveness)
+        routes = tuple(route for route in config.routes(PROMPT.name) if not route.plain)
+        services = [PromptService(Client(requestor, completions[route.flow]), templates) for route in routes]
+        stack.enter_context(file.follow(_prepare(services)))
+        await stack.enter_async_context(requestor)
+        processors = [
+            await stack.enter_async_context(Processor(bus, config.topics, service, (route,), liveness=liveness))
+            for service, route in zip(services, routes, strict=True)
+        ]
+        yield tuple(processors)
+
+
+def _prepare(services: list[PromptService]) -> Callable[[Config], Callable[[], None]]:
+    def prepare(config: Config) -> Callable[[], None]:
+        templates = Templates.of(config)
+
+        def commit() -> None:
+            for service in services:
+                service.templates = templates
+
+        return commit
+
+    return prepare
+
+
+def _bound_models(config: Config) -> list[str]:
+    bound = [services[TEXT_COMPLETION.name] for services in config.flows.values() if TEXT_COMPLETION.name in services]
+    return list(dict.fromkeys(service.model for service in bound if service.model is not None and not service.plain))
+
+
+def _routes_of(config: Config, model: str) -> tuple[Route[Any, Any], ...]:
+    routes = config.routes(TEXT_COMPLETION.name)
+    flows = config.flows
+    return tuple(
+        route for route in routes if not route.plain and flows[route.flow][TEXT_COMPLETION.name].model == model
+    )
+
+
+async def _opened(config: Config, model: str) -> LlmService:
+    table = config.models[model]
+    try:
+        return await open_provider(table.provider, model, table.options)
+    except TgError as error:
+        raise type(error)(f"{config.where('models', model)}: {error.message}") from None

@@ -1,0 +1,229 @@
+"""What a template can do to a value: the filters and tests, each of bounded work.
+
+Jinja's own where their result is no larger than what they are given; ours where a number or a second value could make
+it larger. All that is missing here (`center`, `format`, `batch`, `attr` ...) is missing on purpose.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any
+
+import msgspec
+from jinja2 import Undefined
+from jinja2.filters import FILTERS as JINJAS_FILTERS
+from jinja2.tests import TESTS as JINJAS_TESTS
+
+from tg_flow.prompt.meter import NODE, charge, each, made, read
+
+_Function = Callable[..., Any]
+
+_encode = msgspec.json.Encoder().encode
+
+DEEPEST_INDENT = 8
+MOST_DIGITS = 15
+
+
+def text_of(value: Any) -> str:
+    """A value as it is written into a prompt: text as it is, everything else as JSON.
+
+    Raises:
+        UndefinedError: it is missing.
+        TypeError: it is no value but a function or an iterator.
+    """
+    if type(value) is str:
+        return value
+    if isinstance(value, Undefined):
+        return str(value)
+    read(value)
+    return str(made(_encode(value).decode()))
+
+
+def _join(values: Iterable[Any], separator: str = "", attribute: str | None = None) -> str:
+    if attribute is not None:
+        values = (value[attribute] for value in values)
+    texts = []
+    for value in each(values):
+        texts.append(text_of(value))
+        charge(len(texts[-1]) + len(separator))
+    return separator.join(texts)
+
+
+def _replace(value: Any, old: str, new: str) -> str:
+    text = text_of(value)
+    charge(len(text) + text.count(old) * len(new))
+    return text.replace(old, new)
+
+
+def _indent(value: Any, width: int = 4, first: bool = False) -> str:
+    text = text_of(value)
+    if not 0 <= width <= 100:
+        raise ValueError
+    lines = text.split("\n")
+    charge(len(text) + len(lines) * (NODE + width))
+    padding = " " * width
+    return "\n".join(padding + line if line and (first or number) else line for number, line in enumerate(lines))
+
+
+def _sum(values: Iterable[Any], attribute: str | None = None) -> float:
+    total: float = 0
+    for value in each(values):
+        total += _number(value if attribute is None else value[attribute])
+    return total
+
+
+def _number(value: Any) -> float:
+    if type(value) not in {int, float}:
+        raise TypeError
+    number: float = value
+    return number
+
+
+def _round(value: Any, precision: int = 0) -> float:
+    if not 0 <= precision <= MOST_DIGITS:
+        raise ValueError
+    return round(_number(value), precision) if precision else float(round(_number(value)))
+
+
+def _tojson(value: Any, indent: int | None = None) -> str:
+    if isinstance(value, Undefined):
+        return str(value)
+    read(value)
+    text = _encode(value)
+    if indent is not None:
+        if not 0 < indent <= DEEPEST_INDENT:
+            raise ValueError
+        charge(len(text) * (2 + indent))
+        text = msgspec.json.format(text, indent=indent)
+    return str(made(text.decode()))
+
+
+def _items(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    return list(each(value.items()))
+
+
+def _listed(values: Iterable[Any]) -> list[Any]:
+    return list(each(values))
+
+
+def _title(value: Any) -> str:
+    words = text_of(value).split(" ")
+    return str(made(" ".join(word[:1].upper() + word[1:].lower() for word in each(words))))
+
+
+def _wordcount(value: Any) -> int:
+    return len(made(text_of(read(value)).split()))
+
+
+def _weighed(function: Any) -> _Function:
+    """Charge for what goes in and what comes out; `wraps` keeps Jinja's mark for those that want the environment."""
+
+    @wraps(function)
+    def weighed(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            read(value)
+        return made(function(*args, **kwargs))
+
+    return weighed
+
+
+def _sorting(function: Any) -> _Function:
+    """As `_weighed`, and for the comparisons, which nothing can interrupt."""
+    weighed = _weighed(function)
+
+    @wraps(function)
+    def sorting(environment: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
+        values = _listed(values)
+        _charge_sorting(values)
+        return weighed(environment, values, *args, **kwargs)
+
+    return sorting
+
+
+def _dictsort(value: Mapping[Any, Any], reverse: bool = False) -> list[tuple[Any, Any]]:
+    items = _items(value)
+    _charge_sorting(items)
+    return sorted(items, key=lambda item: str(item[0]).lower(), reverse=reverse)
+
+
+def _charge_sorting(values: list[Any]) -> None:
+    charge(NODE * len(values) * len(values).bit_length())
+
+
+_OWN: dict[str, _Function] = {
+    "dictsort": _dictsort,
+    "indent": _indent,
+    "items": _items,
+    "join": _join,
+    "list": _listed,
+    "replace": _replace,
+    "round": _round,
+    "sort": _sorting(JINJAS_FILTERS["sort"]),
+    "string": text_of,
+    "sum": _sum,
+    "title": _title,
+    "tojson": _tojson,
+    "wordcount": _wordcount,
+}
+_FILTERS = [
+    "capitalize",
+    "count",
+    "d",
+    "default",
+    "first",
+    "float",
+    "int",
+    "last",
+    "length",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "reject",
+    "rejectattr",
+    "reverse",
+    "select",
+    "selectattr",
+    "trim",
+    "truncate",
+    "unique",
+    "upper",
+]
+_TESTS = [
+    "boolean",
+    "defined",
+    "divisibleby",
+    "even",
+    "false",
+    "float",
+    "in",
+    "integer",
+    "iterable",
+    "lower",
+    "mapping",
+    "none",
+    "number",
+    "odd",
+    "sequence",
+    "string",
+    "true",
+    "undefined",
+    "upper",
+    "eq",
+    "equalto",
+    "==",
+    "ne",
+    "!=",
+    "gt",
+    "greaterthan",
+    ">",
+    "ge",
+    ">=",
+    "lt",
+    "lessthan",
+    "<",
+    "le",
+    "<=",
+]
+
+FILTERS: dict[str, _Function] = {name: _weighed(JINJAS_FILTERS[name]) for name in _FILTERS} | _OWN
+TESTS: dict[str, _Function] = {name: _weighed(JINJAS_TESTS[name]) for name in _TESTS}

@@ -1,0 +1,85 @@
+"""Template operation -> meter: a template may do only so much work, however it is written.
+
+Every operation that can repeat or enlarge anything charges the meter of the render that runs on this thread.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from time import monotonic
+from typing import Any
+
+NODE = 16
+"""What one element of a list or table costs; a character costs 1 where text is made, 1/16 where it is only read."""
+
+
+class TooMuchWork(Exception):
+    """The render has used up its budget."""
+
+
+class Meter:
+    """A budget.
+
+    Args:
+        work: how much may be made, in characters.
+        seconds: how long it may take.
+    """
+
+    def __init__(self, work: int, seconds: float) -> None:
+        self._left = work
+        self._end = monotonic() + seconds
+
+    def charge(self, amount: int) -> None:
+        """Take from the budget.
+
+        Raises:
+            TooMuchWork: nothing is left of it.
+        """
+        self._left -= amount
+        if self._left < 0 or monotonic() > self._end:
+            raise TooMuchWork
+
+
+METER: ContextVar[Meter] = ContextVar("METER")
+"""The meter of the running render."""
+
+
+def charge(amount: int) -> None:
+    """Charge the running render."""
+    METER.get().charge(amount)
+
+
+def read(value: Any) -> Any:
+    """Charge for looking at all of a value, and give it back. A part that occurs twice counts twice."""
+    meter = METER.get()
+    if isinstance(value, str):
+        meter.charge(NODE + len(value) // NODE)
+        return value
+    pending = [value]
+    while pending:
+        match pending.pop():
+            case str() as text:
+                meter.charge(NODE + len(text) // NODE)
+            case dict() as table:
+                meter.charge(NODE * (1 + len(table)))
+                pending.extend(table)
+                pending.extend(table.values())
+            case list() | tuple() as elements:
+                meter.charge(NODE * (1 + len(elements)))
+                pending.extend(elements)
+            case _:
+                meter.charge(NODE)
+    return value
+
+
+def made(value: Any) -> Any:
+    """Charge for a value that was made just now, and give it back."""
+    charge(NODE + (len(value) if isinstance(value, str) else NODE * len(value) if isinstance(value, list) else 0))
+    return value
+
+
+def each(values: Iterable[Any]) -> Iterator[Any]:
+    """The elements, each charged as it is taken."""
+    charge_one = METER.get().charge
+    for value in values:
+        charge_one(NODE)
+        yield value

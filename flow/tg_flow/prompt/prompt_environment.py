@@ -1,0 +1,157 @@
+"""Jinja, immutable and sandboxed, in the part that `template_syntax` allows, with metered operators and calls."""
+
+from typing import Any
+
+from jinja2 import StrictUndefined, Undefined, pass_context
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import Context, LoopContext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import missing
+from typing_extensions import override
+
+from tg_flow.prompt.filters import FILTERS, TESTS, text_of
+from tg_flow.prompt.meter import charge, each, made, read
+from tg_flow.prompt.template_syntax import CUT, EACH, READ, TEXT
+
+LONGEST_RANGE = 10_000
+LARGEST_NUMBER = 1024
+"""Bits of a number that a template may compute."""
+
+_METHODS: dict[type, frozenset[str]] = {
+    str: frozenset(
+        {
+            "upper",
+            "lower",
+            "strip",
+            "lstrip",
+            "rstrip",
+            "title",
+            "capitalize",
+            "startswith",
+            "endswith",
+            "split",
+            "rsplit",
+            "splitlines",
+            "find",
+            "count",
+            "isdigit",
+            "isalpha",
+        }
+    ),
+    dict: frozenset({"get", "items", "keys", "values"}),
+    list: frozenset({"index", "count"}),
+    LoopContext: frozenset({"cycle"}),
+}
+
+
+class Missing(StrictUndefined):
+    """A variable or field that is not there: every use of it fails, in our own words."""
+
+    __slots__ = ()
+
+    @property
+    @override
+    def _undefined_message(self) -> str:
+        if self._undefined_hint:
+            return f'"{self._undefined_name}" cannot be used in prompt templates'
+        if self._undefined_obj is missing:
+            return f'the variable "{self._undefined_name}" is missing'
+        return f'a value has no field "{self._undefined_name}"'
+
+
+class PromptEnvironment(ImmutableSandboxedEnvironment):
+    """What all templates share. Nothing in it changes, so that any thread may render."""
+
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+
+    def __init__(self) -> None:
+        super().__init__(
+            undefined=Missing,
+            autoescape=False,
+            finalize=_finalize,
+            optimized=False,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self.filters = FILTERS | {EACH: each, READ: read, TEXT: text_of, CUT: _cut}
+        self.tests = dict(TESTS)
+        self.globals = {"range": _range}
+
+    @override
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """A field of a value; what the value says wins over its methods, so that `order.items` is the order's."""
+        if type(obj) is dict and attribute in obj:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+    @override
+    def is_safe_callable(self, obj: Any) -> bool:
+        owner = getattr(obj, "__self__", None)
+        return obj is _range or getattr(obj, "__name__", None) in _METHODS.get(type(owner), ())
+
+    @override
+    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(obj, Undefined):
+            str(obj)
+        if not self.is_safe_callable(obj):
+            raise SecurityError("only range and some methods of values can be called in prompt templates")
+        read(getattr(obj, "__self__", None))
+        return made(context.call(obj, *args, **kwargs))
+
+    @override
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if isinstance(left, str) or isinstance(right, str):
+            return _text_operation(operator, left, right)
+        if _is_number(left) and _is_number(right):
+            _check_numbers(operator, left, right)
+        elif not isinstance(left, Undefined) and not isinstance(right, Undefined):
+            raise TypeError
+        charge(1)
+        return self.binop_table[operator](left, right)
+
+
+@pass_context
+def _finalize(_: Context, value: Any) -> str:
+    """What `{{ ... }}` writes. It takes the context only so that Jinja does not call it at compile time."""
+    text = text_of(value)
+    charge(1 + len(text))
+    return text
+
+
+def _range(*args: int) -> range:
+    numbers = range(*args)
+    if len(numbers) > LONGEST_RANGE:
+        raise ValueError
+    return numbers
+
+
+def _cut(value: Any, start: int | None, stop: int | None, step: int | None) -> Any:
+    if isinstance(value, Undefined):
+        str(value)
+    return made(value[start:stop:step])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _check_numbers(operator: str, left: Any, right: Any) -> None:
+    if not isinstance(left, int) or not isinstance(right, int):
+        return
+    size = {"*": left.bit_length() + right.bit_length(), "**": left.bit_length() * max(right, 1)}.get(operator, 0)
+    if size > LARGEST_NUMBER:
+        raise OverflowError
+
+
+def _text_operation(operator: str, left: Any, right: Any) -> str:
+    if operator == "+" and isinstance(left, str) and isinstance(right, str):
+        charge(len(left) + len(right))
+        return left + right
+    text, times = (left, right) if isinstance(left, str) else (right, left)
+    if operator == "*" and isinstance(times, int):
+        charge(len(text) * max(times, 0))
+        return str(text * times)
+    for value in (left, right):
+        if isinstance(value, Undefined):
+            str(value)
+    raise TypeError

@@ -1,0 +1,86 @@
+"""PromptRequest -> rendered template -> text completion -> PromptResponses."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Literal
+
+from typing_extensions import override
+
+from tg_base.client import Client
+from tg_base.service import Service
+from tg_flow.prompt.answer import json_lines, json_object
+from tg_flow.prompt.object_schema import ObjectSchema
+from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
+from tg_flow.prompt.rendering import Rendering
+from tg_flow.prompt.templates import Templates
+from tg_flow.prompt.variables import variables_of
+from tg_schema import PROMPT, PromptRequest, PromptResponse, TextCompletionRequest, TextCompletionResponse
+
+LONGEST = 1800.0
+"""Seconds for the model's whole answer; the request's own deadline ends it earlier, and stops the model."""
+
+_Read = Callable[[str, ObjectSchema | None, str | None], str]
+_READERS: dict[Literal["json", "jsonl"], _Read] = {"json": json_object, "jsonl": json_lines}
+
+
+class PromptService(Service[PromptRequest, PromptResponse]):
+    """Prompts of one flow. A text template streams; an object comes whole, in one response (seed, decision 4).
+
+    Attributes:
+        templates: what it answers to; replaced as a whole, and used from the next request on.
+    """
+
+    spec = PROMPT
+
+    def __init__(self, llm: Client[TextCompletionRequest, TextCompletionResponse], templates: Templates) -> None:
+        self.templates = templates
+        self._llm = llm
+        self._rendering = Rendering()
+
+    @override
+    async def on_request(self, request: PromptRequest) -> AsyncGenerator[PromptResponse, None]:
+        template = self.templates.get(request.id)
+        rendered = await self._rendering.render(template, variables_of(request.terms))
+        if template.response_type != "text":
+            answer = await self._llm.call(_completion(template, rendered), timeout=LONGEST)
+            yield _object(template, answer, _READERS[template.response_type])
+        elif not request.streaming:
+            yield _text(await self._llm.call(_completion(template, rendered), timeout=LONGEST))
+        else:
+            completion = TextCompletionRequest(system=rendered.system, prompt=rendered.prompt, streaming=True)
+            async with self._llm.stream(completion, timeout=LONGEST) as answers:
+                async for answer in answers:
+                    if answer.response or answer.last:
+                        yield _text(answer)
+
+
+def _completion(template: PromptTemplate, rendered: Rendered) -> TextCompletionRequest:
+    """The question for a whole answer. Only one object can be asked for as JSON: a list of lines is no JSON text."""
+    is_json = template.response_type == "json"
+    return TextCompletionRequest(
+        system=rendered.system,
+        prompt=rendered.prompt,
+        response_format="json" if is_json else None,
+        schema=template.schema if is_json else None,
+    )
+
+
+def _text(answer: TextCompletionResponse) -> PromptResponse:
+    return PromptResponse(
+        text=answer.response or "",
+        end_of_stream=answer.end_of_stream,
+        in_token=answer.in_token,
+        out_token=answer.out_token,
+        model=answer.model,
+        finish_reason=answer.finish_reason,
+    )
+
+
+def _object(template: PromptTemplate, answer: TextCompletionResponse, read: _Read) -> PromptResponse:
+    return PromptResponse(
+        object=read(answer.response or "", template.checked, answer.finish_reason),
+        end_of_stream=True,
+        in_token=answer.in_token,
+        out_token=answer.out_token,
+        model=answer.model,
+        finish_reason=answer.finish_reason,
+    )

@@ -1,0 +1,90 @@
+"""One template of the configuration, ready to render: its two texts, its response type and its schema."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tg_base.config import Config
+from tg_flow.prompt.meter import Meter
+from tg_flow.prompt.object_schema import BadSchema, ObjectSchema
+from tg_flow.prompt.template_syntax import Refused
+from tg_flow.prompt.template_text import TemplateText
+from tg_schema.errors import BadRequest
+
+MOST_NAMES = 20
+"""How many names an error lists."""
+
+
+class Rendered(NamedTuple):
+    """What the model is asked."""
+
+    system: str
+    prompt: str
+
+
+class PromptTemplate:
+    """A template; nothing in it changes, so that any thread may render.
+
+    Args:
+        config: the whole configuration.
+        name: the template's id in it.
+
+    Raises:
+        BadRequest: a text or the schema is wrong; with file and line.
+    """
+
+    def __init__(self, config: Config, name: str) -> None:
+        table = config.prompts.templates[name]
+        keys = ("prompts", "templates", name)
+        own_system = table.system is not None
+        self.name = name
+        self.response_type = table.response_type
+        self.schema = table.schema
+        self._prompt = _text(config, (*keys, "prompt"), f'template "{name}"', table.prompt)
+        self._system = _text(
+            config,
+            (*keys, "system") if own_system else ("prompts", "system"),
+            f'system template of "{name}"' if own_system else "system template",
+            config.prompts.system if table.system is None else table.system,
+        )
+        self.checked = _schema(config, (*keys, "schema"), table.schema)
+        if table.schema is not None and table.response_type == "text":
+            raise BadRequest(
+                f'{config.where(*keys, "schema")}: a schema needs response_type = "json" or "jsonl"; add it'
+            )
+        self.variables = self._prompt.variables | self._system.variables
+
+    def render(self, variables: Mapping[str, Any], meter: Meter) -> Rendered:
+        """Both texts.
+
+        Raises:
+            BadRequest: a variable is unknown or missing, or the template cannot use it.
+            TooMuchWork: the budget is used up.
+        """
+        for name in variables.keys() - self.variables:
+            known = listed(self.variables) or "none"
+            raise BadRequest(f'template "{self.name}" has no variable "{name[:100]}"; it has {known}')
+        rendered = Rendered(self._system.render(variables, meter), self._prompt.render(variables, meter))
+        if not rendered.prompt.strip():
+            raise BadRequest(f'template "{self.name}" makes an empty prompt of these variables; fill them')
+        return rendered
+
+
+def listed(names: frozenset[str]) -> str:
+    """Names for an error, sorted and not too many."""
+    some = ", ".join(sorted(names)[:MOST_NAMES])
+    return some if len(names) <= MOST_NAMES else f"{some} and {len(names) - MOST_NAMES} more"
+
+
+def _text(config: Config, keys: tuple[str, ...], name: str, source: str) -> TemplateText:
+    try:
+        return TemplateText(name, source)
+    except Refused as refused:
+        where = config.where(*keys, line=refused.line)
+        raise BadRequest(f"{where}: {name}, its line {refused.line}: {refused.message}") from None
+
+
+def _schema(config: Config, keys: tuple[str, ...], schema: dict[str, Any] | None) -> ObjectSchema | None:
+    try:
+        return None if schema is None else ObjectSchema(schema)
+    except BadSchema as bad:
+        raise BadRequest(f"{config.where(*keys)}: {bad}") from None

@@ -1,0 +1,48 @@
+"""Template and variables -> prompt, without ever holding up the loop.
+
+Nearly all templates are rendered in microseconds, where they are asked for. One that has not come to its end after a
+few milliseconds is begun anew on a thread, with a larger budget, and a few at a time.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from tg_flow.prompt.meter import Meter, TooMuchWork
+from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
+from tg_schema.errors import BadRequest
+
+QUICK_WORK, QUICK_SECONDS = 500_000, 0.005
+MOST_WORK, MOST_SECONDS = 16_000_000, 0.4
+"""The budget of a render: characters made or elements visited (16 each), and seconds."""
+
+SIDE_BY_SIDE = 2
+"""Long renders at once; the others wait for their turn."""
+
+
+class Rendering:
+    """Renders for one service."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(SIDE_BY_SIDE)
+
+    async def render(self, template: PromptTemplate, variables: Mapping[str, Any]) -> Rendered:
+        """The texts for the model.
+
+        Raises:
+            BadRequest: the variables do not fit, or the template does too much work.
+        """
+        try:
+            return template.render(variables, Meter(QUICK_WORK, QUICK_SECONDS))
+        except TooMuchWork:
+            async with self._turns:
+                return await asyncio.to_thread(_render_long, template, variables)
+
+
+def _render_long(template: PromptTemplate, variables: Mapping[str, Any]) -> Rendered:
+    try:
+        return template.render(variables, Meter(MOST_WORK, MOST_SECONDS))
+    except TooMuchWork:
+        raise BadRequest(
+            f'template "{template.name}" does too much work with these variables: it may take {MOST_SECONDS:g} s'
+        ) from None

@@ -1,0 +1,141 @@
+"""Parsed template -> the part of Jinja that is allowed, rewritten so that every operation charges its meter.
+
+Left out is what makes text grow without an operation of its own (macros, captured blocks, recursive loops) or reaches
+outside (include, import, extends). Lists and tables are written of constants only, so that no value contains itself.
+"""
+
+from jinja2 import nodes
+from jinja2.visitor import NodeTransformer
+
+from tg_flow.prompt.filters import FILTERS, TESTS
+
+EACH, READ, TEXT, CUT = " each", " read", " text", " cut"
+"""Filters that only this file can put in: no template can write a name with a space in it."""
+
+MOST_NODES = 5000
+"""Operations, names and constants in one template: more takes too long to compile."""
+
+_ALLOWED: tuple[type[nodes.Node], ...] = (
+    nodes.Template,
+    nodes.Output,
+    nodes.TemplateData,
+    nodes.If,
+    nodes.CondExpr,
+    nodes.For,
+    nodes.Assign,
+    nodes.With,
+    nodes.Name,
+    nodes.Const,
+    nodes.List,
+    nodes.Tuple,
+    nodes.Dict,
+    nodes.Pair,
+    nodes.Keyword,
+    nodes.Getattr,
+    nodes.Getitem,
+    nodes.Slice,
+    nodes.Filter,
+    nodes.Test,
+    nodes.Call,
+    nodes.Compare,
+    nodes.Operand,
+    nodes.Concat,
+    nodes.BinExpr,
+    nodes.UnaryExpr,
+)
+_CONSTANT = (nodes.Const, nodes.List, nodes.Tuple, nodes.Dict, nodes.Pair)
+_WORDS = {
+    "AssignBlock": "set without =",
+    "CallBlock": "call",
+    "FilterBlock": "filter as a block",
+    "FromImport": "from",
+    "NSRef": "set of a field",
+    "ScopedEvalContextModifier": "autoescape",
+}
+
+
+class Refused(Exception):
+    """The template uses something that is not allowed; `message` says what and, where possible, what to use."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+def check_syntax(template: nodes.Template) -> None:
+    """Refuse what a template may not use.
+
+    Raises:
+        Refused: with the line.
+    """
+    pending: list[nodes.Node] = [template]
+    count = 0
+    while pending:
+        node = pending.pop()
+        count += 1
+        if count > MOST_NODES:
+            raise Refused(f"a template has at most {MOST_NODES} operations; make it simpler", node.lineno)
+        _check(node)
+        pending.extend(node.iter_child_nodes())
+
+
+def _check(node: nodes.Node) -> None:
+    if not isinstance(node, _ALLOWED):
+        kind = type(node).__name__
+        raise Refused(f'"{_WORDS.get(kind, kind.lower())}" is not available in prompt templates', node.lineno)
+    match node:
+        case nodes.For(recursive=True):
+            raise Refused("a loop cannot be recursive in prompt templates", node.lineno)
+        case nodes.Filter(name=name) if name not in FILTERS:
+            raise Refused(f'there is no filter "{name}"; known are {", ".join(sorted(FILTERS))}', node.lineno)
+        case nodes.Test(name=name) if name not in TESTS:
+            raise Refused(f'there is no test "{name}"; known are {", ".join(sorted(TESTS))}', node.lineno)
+        case nodes.Name(name="self" | "super" | "caller"):
+            raise Refused(f'"{node.name}" cannot be the name of a variable', node.lineno)
+        case nodes.Call(node=called) if not _callable(called):
+            raise Refused("only range and the methods of values can be called in prompt templates", node.lineno)
+        case nodes.List() | nodes.Dict() | nodes.Tuple(ctx="load"):
+            if any(not isinstance(child, _CONSTANT) for child in node.iter_child_nodes()):
+                raise Refused("lists and tables are written of constants only; pass others as variables", node.lineno)
+
+
+def _callable(called: nodes.Node) -> bool:
+    return isinstance(called, nodes.Getattr) or (isinstance(called, nodes.Name) and called.name == "range")
+
+
+class _Rewriter(NodeTransformer):
+    """Puts a charging filter wherever Jinja's compiler would otherwise repeat, compare, cut or join by itself."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - Jinja finds its visitors by these names
+        self.generic_visit(node)
+        node.iter = _filtered(node.iter, EACH)
+        return node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.expr = _filtered(node.expr, READ)
+        for operand in node.ops:
+            operand.expr = _filtered(operand.expr, READ)
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(nodes.List([_filtered(part, TEXT) for part in node.nodes]), "join", node.lineno)
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        if not isinstance(node.arg, nodes.Slice):
+            return node
+        ends = [end or nodes.Const(None) for end in (node.arg.start, node.arg.stop, node.arg.step)]
+        return nodes.Filter(node.node, CUT, ends, [], None, None, lineno=node.lineno)
+
+
+def metered(template: nodes.Template) -> nodes.Template:
+    """The same template, with every operation charged. Changes what it is given."""
+    _Rewriter().visit(template)
+    return template
+
+
+def _filtered(node: nodes.Node, name: str, line: int | None = None) -> nodes.Filter:
+    return nodes.Filter(node, name, [], [], None, None, lineno=line or node.lineno)

@@ -1,0 +1,99 @@
+"""Template source -> text: one text, compiled once and rendered within a budget."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, NoReturn
+
+from jinja2 import Template, TemplateError, TemplateSyntaxError, UndefinedError, meta
+from jinja2.exceptions import SecurityError
+
+from tg_flow.prompt.meter import METER, Meter
+from tg_flow.prompt.prompt_environment import PromptEnvironment
+from tg_flow.prompt.template_syntax import Refused, check_syntax, metered
+from tg_schema.errors import BadRequest
+
+LONGEST_SOURCE = 100_000
+"""Characters of a template."""
+
+LONGEST_PROMPT = 2_000_000
+"""Characters of a rendered text; the bus carries a little more."""
+
+_ENVIRONMENT = PromptEnvironment()
+_FAILURES = (
+    TemplateError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+)
+
+
+class TemplateText:
+    """A template that can be rendered, from any thread.
+
+    Args:
+        name: how errors call it.
+        source: the template.
+
+    Attributes:
+        variables: the names that it mentions.
+
+    Raises:
+        Refused: it is not a template, or uses what is not allowed; with the line.
+    """
+
+    def __init__(self, name: str, source: str) -> None:
+        self._name = name
+        if len(source) > LONGEST_SOURCE:
+            raise Refused(f"a template has at most {LONGEST_SOURCE} characters; pass long text as a variable", 1)
+        try:
+            tree = _ENVIRONMENT.parse(source)
+            check_syntax(tree)
+            self.variables = frozenset(meta.find_undeclared_variables(tree)) - {"range"}
+            code = _ENVIRONMENT.compile(metered(tree), filename=name)
+            self._template = Template.from_code(_ENVIRONMENT, code, _ENVIRONMENT.globals)
+        except TemplateSyntaxError as error:
+            raise Refused(error.message or "not a template", error.lineno) from None
+        except (RecursionError, SyntaxError, ValueError, MemoryError):
+            raise Refused("nested too deep, or a number is too long", 1) from None
+
+    def render(self, variables: Mapping[str, Any], meter: Meter) -> str:
+        """The text. Values are never rendered themselves.
+
+        Raises:
+            BadRequest: a variable is missing or of a type that the template cannot use; with the template's line.
+            TooMuchWork: the budget is used up.
+        """
+        METER.set(meter)
+        pieces, length = [], 0
+        try:
+            for piece in self._template.root_render_func(self._template.new_context(dict(variables))):
+                meter.charge(1)
+                pieces.append(piece)
+                length += len(piece)
+                if length > LONGEST_PROMPT:
+                    raise BadRequest(f"{self._name}: the text grows over {LONGEST_PROMPT} characters; send less")
+        except _FAILURES as error:
+            self._fail(error)
+        return "".join(pieces)
+
+    def _fail(self, error: Exception) -> NoReturn:
+        match error:
+            case UndefinedError(message=str(reason)) | SecurityError(message=str(reason)):
+                pass
+            case RecursionError():
+                reason = "a value is nested too deep"
+            case _:
+                reason = "a value has a type, or a number a size, that the template cannot use here"
+        raise BadRequest(f"{self._name}, line {self._line(error.__traceback__)}: {reason}") from None
+
+    def _line(self, trace: TracebackType | None) -> int:
+        """The template's line that was running: the deepest frame of its code."""
+        line = 0
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == self._name:
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        return self._template.get_corresponding_lineno(line)
