@@ -32,18 +32,32 @@ class Batch:
         The slots' `evaluated` is moved on. Rows are in the order of their sequences, as llama.cpp wants them.
         """
         batch = cls()
-        answering = sum(slot.next_token is not None for slot in slots)
+        answering = sum([slot.answering for slot in slots])
+        if answering == len(slots):
+            batch._answer_all(slots)
+            return batch
         room = min(prefill, most - answering)
         for sequence, slot in enumerate(slots):
-            if slot.next_token is not None:
-                batch._answer(sequence, slot, slot.next_token)
+            if slot.answering:
+                batch._answer(sequence, slot)
             elif room > 0:
                 room -= batch._prompt(sequence, slot, room)
         return batch
 
-    def _answer(self, sequence: int, slot: Slot, token: int) -> None:
+    def _answer_all(self, slots: Sequence[Slot]) -> None:
+        """The common case, for which a step has no time to lose."""
+        self.tokens = [slot.tokens[-1] for slot in slots]
+        self.positions = [slot.evaluated for slot in slots]
+        self.sequences = list(range(len(slots)))
+        self.outputs = [1] * len(slots)
+        self.slots = list(slots)
+        self.sampled = list(zip(slots, self.sequences, strict=True))
+        for slot in slots:
+            slot.evaluated += 1
+
+    def _answer(self, sequence: int, slot: Slot) -> None:
         self.sampled.append((slot, len(self.tokens)))
-        self.tokens.append(token)
+        self.tokens.append(slot.tokens[-1])
         self.positions.append(slot.evaluated)
         self.sequences.append(sequence)
         self.outputs.append(1)
@@ -52,7 +66,7 @@ class Batch:
 
     def _prompt(self, sequence: int, slot: Slot, room: int) -> int:
         start = slot.evaluated
-        part = slot.prompt[start : start + room]
+        part = slot.tokens[start : start + room]
         end = start + len(part)
         self.tokens.extend(part)
         self.positions.extend(range(start, end))
@@ -61,7 +75,7 @@ class Batch:
         self.slots.append(slot)
         slot.evaluated = end
         self.prompt_tokens += len(part)
-        if end == len(slot.prompt):
+        if end == len(slot.tokens):
             self.outputs[-1] = 1
             self.sampled.append((slot, len(self.tokens) - 1))
         return len(part)

@@ -19,7 +19,7 @@ class Context:
 
     Each sequence has a memory of its own (`kv_unified` off), so that a token looks only at its own stream, and a
     stream's floating point sums do not depend on where its neighbours lie. llama.cpp evaluates such sequences in one
-    go only while their numbers follow each other: `move` closes a hole.
+    go only while their numbers follow each other: `copy` closes a hole.
     """
 
     def __init__(self, model: Model, *, sequences: int, tokens: int, batch: int, threads: int) -> None:
@@ -43,6 +43,7 @@ class Context:
             )
         self._memory = native.llama_get_memory(self.pointer)
         self._vocabulary = model.vocabulary
+        self._divisible = model.divisible
         self._allocate(sequences, batch)
 
     def _allocate(self, sequences: int, batch: int) -> None:
@@ -88,14 +89,17 @@ class Context:
         pointer = _logits(self.pointer, row)
         return ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float * self._vocabulary)).contents
 
-    def clear(self, sequence: int) -> None:
-        """Forget a sequence."""
+    def keep(self, sequence: int, tokens: int) -> int:
+        """Forget a sequence from its token number `tokens` on; gives how many it still has, `tokens` or 0."""
+        if tokens and self._divisible and _remove(self._memory, sequence, tokens, -1):
+            return tokens
         _remove(self._memory, sequence, -1, -1)
+        return 0
 
-    def move(self, source: int, target: int) -> None:
-        """Give sequence `source` the number `target`, which must be clear."""
+    def copy(self, source: int, target: int) -> None:
+        """Let sequence `target` be what `source` is."""
+        _remove(self._memory, target, -1, -1)
         _copy(self._memory, source, target, -1, -1)
-        _remove(self._memory, source, -1, -1)
 
     def close(self) -> None:
         """Free the memory; nothing may use the context afterwards."""

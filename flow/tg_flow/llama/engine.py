@@ -1,10 +1,13 @@
 """Generations -> Engine -> tokens: the one thread that owns the context and evaluates all streams side by side."""
 
 import atexit
+import math
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from queue import SimpleQueue
+from typing import Self
 
 import msgspec
 import structlog
@@ -36,6 +39,11 @@ class EngineStats(msgspec.Struct, frozen=True):
     running: int
     waiting: int
 
+    @classmethod
+    def total(cls, several: Sequence[Self]) -> Self:
+        """The sum of all."""
+        return cls(*[sum(column) for column in zip(*[msgspec.structs.astuple(each) for each in several], strict=True)])
+
 
 class Engine:
     """Any thread may call `submit`, `stats` and `close`; everything else happens on the engine's own thread.
@@ -45,24 +53,26 @@ class Engine:
     """
 
     def __init__(self, model: Model, sizes: EngineSizes) -> None:
-        """Make room, and start; the model is closed with the engine.
+        """Make room, and start. Several engines may share a model, which outlives them.
 
         Raises:
             Unavailable: there is not enough memory.
         """
         self.model = model
         self.context_length = sizes.context
-        self._sizes = sizes
-        self._batch = max(sizes.batch, sizes.slots)
+        self._most = math.ceil(sizes.slots / sizes.engines)
+        self._room = self._most + sizes.waiting
+        self._batch = max(sizes.batch, self._most)
         self._prefill = self._batch
         self._context = Context(
             model,
-            sequences=sizes.slots,
+            sequences=self._most,
             tokens=sizes.context,
             batch=self._batch,
             threads=sizes.threads,
         )
         self._slots: list[Slot] = []
+        self._remembered: list[list[int]] = [[] for _ in range(self._most)]
         self._waiting: deque[Generation] = deque()
         self._inbox: SimpleQueue[Generation | None] = SimpleQueue()
         self._mailboxes: set[Mailbox] = set()
@@ -86,11 +96,15 @@ class Engine:
                 f"the prompt has {length} tokens, but prompt and answer together may have {self.context_length}: "
                 "shorten the prompt"
             )
-        if len(self._waiting) + self._inbox.qsize() >= self._sizes.waiting + self._sizes.slots:
+        if self.load() >= self._room:
             raise RateLimited("all slots of the model are busy and too many requests wait: ask again", retry_after=1.0)
         self._inbox.put(generation)
         if self._closing:
             raise Unavailable("the model is being shut down")
+
+    def load(self) -> int:
+        """How many generations it has, running and waiting."""
+        return len(self._slots) + len(self._waiting) + self._inbox.qsize()
 
     def stats(self) -> EngineStats:
         """What has been done so far; the numbers are of slightly different moments."""
@@ -108,7 +122,6 @@ class Engine:
         self._closing = True
         self._inbox.put(None)
         self._thread.join()
-        self.model.close()
 
     def _run(self) -> None:
         error: TgError = Unavailable("the model is being shut down")
@@ -149,26 +162,37 @@ class Engine:
         for number in range(len(slots) - 1, -1, -1):
             if not (slots[number].done or slots[number].generation.cancelled):
                 continue
-            slots[number].close()
-            self._context.clear(number)
-            successor = self._next()
+            self._end(number)
+            successor = self._next(number)
             if successor is not None:
                 slots[number] = successor
                 continue
             last = slots.pop()
             if number < len(slots):
-                self._context.move(len(slots), number)
+                self._context.copy(len(slots), number)
+                self._remembered[len(slots)] = last.tokens[: last.evaluated]
                 slots[number] = last
-        while len(slots) < self._sizes.slots and (successor := self._next()) is not None:
+        while len(slots) < self._most and (successor := self._next(len(slots))) is not None:
             slots.append(successor)
 
-    def _next(self) -> Slot | None:
+    def _end(self, number: int) -> None:
+        slot = self._slots[number]
+        slot.close()
+        self._remembered[number] = slot.tokens[: slot.evaluated]
+
+    def _next(self, number: int) -> Slot | None:
+        """Start what waits longest in sequence `number`, after what that sequence and its prompt have in common."""
         while self._waiting:
             generation = self._waiting.popleft()
             try:
-                return Slot(self.model, generation, self.context_length)
+                slot = Slot(self.model, generation, self.context_length)
             except TgError as error:
-                generation.put(error)
+                generation.finish(error)
+                continue
+            prompt = generation.job.prompt
+            same = min(common_beginning(self._remembered[number], prompt), len(prompt) - 1)
+            slot.evaluated = self._context.keep(number, same)
+            return slot
         return None
 
     def _step(self) -> None:
@@ -179,7 +203,8 @@ class Engine:
         if failure:
             log.error("llama.batch_failed", number=failure, tokens=len(batch.tokens))
             for slot in batch.slots:
-                slot.fail(Unavailable("the model could not evaluate this request; ask again"))
+                slot.evaluated = 0
+                slot.finish(Unavailable("the model could not evaluate this request; ask again"))
             return
         if batch.prompt_tokens >= LEAST_PREFILL:
             self._adapt(len(batch.tokens) / (time.monotonic() - started))
@@ -189,7 +214,7 @@ class Engine:
             try:
                 slot.step(self._context, row)
             except TgError as error:
-                slot.fail(error)
+                slot.finish(error)
 
     def _adapt(self, tokens_a_second: float) -> None:
         self._prefill = max(LEAST_PREFILL, min(self._batch, int(tokens_a_second * STEP_SECONDS)))
@@ -199,11 +224,17 @@ class Engine:
         for slot in self._slots:
             slot.close()
             if not slot.done:
-                slot.fail(error)
+                slot.finish(error)
         while not self._inbox.empty():
             self._take(self._inbox.get())
         for generation in self._waiting:
-            generation.put(error)
+            generation.finish(error)
         for mailbox in self._mailboxes:
             mailbox.flush()
         self._slots, self._waiting = [], deque()
+
+
+def common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two texts have in common, from the start."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (left, right) in pairs if left != right), min(len(one), len(other)))

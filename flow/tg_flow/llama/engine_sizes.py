@@ -7,15 +7,17 @@ class EngineSizes(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine makes room for.
 
     Attributes:
-        slots: streams that are generated side by side.
+        slots: streams that are generated side by side, by all engines together.
+        engines: contexts with a thread of their own, over which the slots are spread evenly.
         context: tokens of prompt and answer for each slot.
-        threads: threads that compute one step.
+        threads: threads that compute one step of one engine.
         batch: tokens evaluated in one step at most; raised to `slots` if below.
-        waiting: requests that may wait while all slots are busy.
+        waiting: requests that may wait for each engine while all its slots are busy.
     """
 
     slots: int
     context: int
+    engines: int = 1
     threads: int = 1
     batch: int = 512
     waiting: int = 256

@@ -1,13 +1,16 @@
-"""Provider -> Generation -> engine: what is asked for, and the pieces that come back."""
+"""Provider -> Generation -> engine: what is asked for; and back: tokens become the text that is read."""
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
 from tg_base.llm_chunk import LlmChunk
+from tg_flow.llama.answer_text import AnswerText
 from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.sampler_settings import SamplerSettings
+from tg_schema import Token
 from tg_schema.errors import TgError
 
 
@@ -32,54 +35,85 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Generation:
-    """One job on the engine: read by one task of one loop, filled by the engine's thread."""
+    """One job on the engine: filled by the engine's thread, read by one task of one loop.
 
-    def __init__(self, job: Job, mailbox: Mailbox) -> None:
+    The engine gives bare tokens; text is made of them in the loop, while the engine computes the next ones. So the
+    engine may be a token or two further when a stop string is found; they are dropped and not counted.
+    """
+
+    def __init__(self, job: Job, pieces: Sequence[bytes], mailbox: Mailbox) -> None:
+        """`pieces` are the bytes of each of the model's tokens."""
         self.job = job
         self.mailbox = mailbox
         self.cancelled = False
-        self._arrived: deque[LlmChunk | TgError] = deque()
+        self._pieces = pieces
+        self._arrived: deque[int | Token | str | TgError] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._answer = AnswerText(job.stop)
+        self._text = ""
+        self._tokens: tuple[Token, ...] = ()
+        self._count = 0
+        self._end: str | TgError | None = None
 
-    def put(self, piece: LlmChunk | TgError) -> None:
-        """Engine thread: the next piece; a chunk with a `finish_reason`, or an error, is the last."""
-        self._arrived.append(piece)
+    def put(self, token: int | Token) -> None:
+        """Engine thread: the next token."""
+        self._arrived.append(token)
         self.mailbox.put(self)
 
+    def finish(self, end: str | TgError) -> None:
+        """Engine thread: the answer's `finish_reason`, or why there is none; nothing comes after it."""
+        self._arrived.append(end)
+        self.mailbox.put(self)
+
+    def wake(self) -> None:
+        """Loop: take what the engine has put, and let the reader go on if there is something to read."""
+        arrived = self._arrived
+        while arrived:
+            self._take(arrived.popleft())
+        waiter = self._waiter
+        if waiter is not None and (self._text or self._tokens or self._end) and not waiter.done():
+            waiter.set_result(None)
+
+    def _take(self, item: int | Token | str | TgError) -> None:
+        if self._end is not None:
+            return
+        if isinstance(item, int):
+            self._add(*self._answer.feed(self._pieces[item], None))
+            self._count += 1
+        elif isinstance(item, Token):
+            self._add(*self._answer.feed(self._pieces[item.id], item))
+            self._count += 1
+        else:
+            if isinstance(item, str):
+                self._add(*self._answer.flush())
+            self._end = self._end or item
+
+    def _add(self, text: str, tokens: tuple[Token, ...], stopped: bool) -> None:
+        self._text += text
+        self._tokens += tokens
+        if stopped:
+            self._end = "stop"
+            self.cancelled = True
+
     async def read(self) -> LlmChunk:
-        """Everything that has arrived since the last call, in one chunk; waits until there is something.
+        """Everything that came since the last call, in one chunk; waits until there is something.
+
+        The last chunk has `finish_reason` and the whole usage.
 
         Raises:
             TgError: the generation failed; what had been generated was given before.
         """
-        arrived = self._arrived
-        while not arrived:
+        if not (self._text or self._tokens or self._end):
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
-        first = arrived.popleft()
-        if isinstance(first, TgError):
-            raise first
-        return self._merged(first) if arrived else first
-
-    def _merged(self, first: LlmChunk) -> LlmChunk:
-        chunks = [first]
-        while self._arrived and isinstance(piece := self._arrived[0], LlmChunk):
-            chunks.append(piece)
-            self._arrived.popleft()
-        last = chunks[-1]
-        return LlmChunk(
-            text="".join([chunk.text for chunk in chunks]),
-            in_token=last.in_token,
-            out_token=last.out_token,
-            finish_reason=last.finish_reason,
-            tokens=tuple(token for chunk in chunks for token in chunk.tokens),
-        )
-
-    def wake(self) -> None:
-        """Loop: let the reader go on."""
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+            self._waiter = None
+        text, tokens, end = self._text, self._tokens, self._end
+        self._text, self._tokens = "", ()
+        if isinstance(end, str):
+            return LlmChunk(text, len(self.job.prompt), self._count, finish_reason=end, tokens=tokens)
+        if end is not None and not text and not tokens:
+            raise end
+        return LlmChunk(text, tokens=tokens)
 
     def cancel(self) -> None:
         """Nobody reads any more: the engine's next step works without it. May be called from any thread."""

@@ -21,11 +21,19 @@ DEEPEST = 32
 LONGEST_REPETITION = 1000
 """For minItems, maxItems, minLength and maxLength: llama.cpp makes a rule for each repetition."""
 
+MOST_REPETITIONS = 20_000
+"""Of all these together: a stream that starts must not hold up those that run."""
+
+LONGEST_GRAMMAR = 200_000
+"""Characters."""
+
 MOST_READINGS = 64
 """In how many ways at once the grammar may understand a text so far: each costs time at each token."""
 
 ANY_STRUCTURE: dict[str, Any] = {"anyOf": [{"type": "object"}, {"type": "array"}]}
 """What "JSON" alone stands for."""
+
+LEADS_TO_ITSELF = "schema: a $ref leads to nothing but itself"
 
 _HEX = "[0-9a-fA-F]"
 
@@ -74,7 +82,7 @@ class _Grammar:
         self._references: dict[str, _Rule] = {}
         self._open: set[str] = set()
         self._recursive = False
-        self._nodes = 0
+        self._nodes = self._repetitions = 0
 
     def text(self) -> str:
         root = self._rule(self._schema, 0)
@@ -83,7 +91,10 @@ class _Grammar:
                 "schema: alternatives that begin alike are nested too deep for this model; tell them apart by type"
             )
         rules = {"root": root.text} | self._rules | _BUILT_IN
-        return "\n".join(f"{name} ::= {body}" for name, body in rules.items())
+        text = "\n".join(f"{name} ::= {body}" for name, body in rules.items())
+        if len(text) > LONGEST_GRAMMAR:
+            raise BadRequest("schema: it is too long for this provider; name fewer properties and values")
+        return text
 
     def _named(self, body: str, *within: _Rule) -> _Rule:
         name = f"r{len(self._rules)}"
@@ -96,10 +107,12 @@ class _Grammar:
             return _Rule("value")
         if not isinstance(schema, dict):
             raise BadRequest("schema: every sub-schema must be an object or true")
-        self._count(schema, depth)
         if "$ref" in schema:
-            return self._reference(_pointer(schema), depth)
-        alternatives = list(self._alternatives(schema, set()))
+            self._count(schema, depth)
+            return self._reference(self._resolved(_pointer(schema)), depth)
+        alternatives = list(self._alternatives(schema, set(), depth))
+        if not alternatives:
+            raise BadRequest(LEADS_TO_ITSELF)
         if len(alternatives) == 1:
             return self._single(alternatives[0], depth)
         rules = [self._single(alternative, depth) for alternative in alternatives]
@@ -114,7 +127,7 @@ class _Grammar:
         if unknown is not None:
             raise BadRequest(f"schema: this provider cannot hold a model to {json.dumps(unknown)[:100]}; leave it out")
 
-    def _alternatives(self, schema: object, seen: set[str], depth: int = 0) -> Iterator[dict[str, Any]]:
+    def _alternatives(self, schema: object, seen: set[str], depth: int) -> Iterator[dict[str, Any]]:
         """The schema's alternatives, those of nested unions among them; a reference comes once."""
         if schema is True or schema == {}:
             schema = {"type": list(KINDS)}
@@ -126,13 +139,16 @@ class _Grammar:
         if choices is not None:
             for choice in choices:
                 yield from self._alternatives(choice, seen, depth + 1)
-        elif "$ref" in plain:
-            pointer = _pointer(plain)
-            if pointer not in seen:
-                seen.add(pointer)
-                yield from self._behind(pointer, plain, seen, depth)
-        else:
+        elif "$ref" not in plain:
             yield plain
+        elif (pointer := self._resolved(_pointer(plain))) not in seen:
+            seen.add(pointer)
+            target = self._target(pointer)
+            union = isinstance(target, dict) and _choices(without(target, ANNOTATIONS)) is not None
+            if union:
+                yield from self._alternatives(target, seen, depth + 1)
+            else:
+                yield {"$ref": pointer}
 
     def _behind(self, pointer: str, reference: dict[str, Any], seen: set[str], depth: int) -> Iterator[dict[str, Any]]:
         """A reference to a union counts as its alternatives, one to anything else as itself."""
@@ -150,6 +166,16 @@ class _Grammar:
         if target is None:
             raise BadRequest("schema: a $ref points to nothing")
         return target
+
+    def _resolved(self, pointer: str) -> str:
+        """Where a chain of references ends."""
+        seen: set[str] = set()
+        while isinstance(target := self._target(pointer), dict) and "$ref" in target:
+            if pointer in seen:
+                raise BadRequest(LEADS_TO_ITSELF)
+            seen.add(pointer)
+            pointer = _pointer(target)
+        return pointer
 
     def _alike(self, alternatives: list[dict[str, Any]]) -> int:
         """How many alternatives may begin with the same bracket."""
@@ -202,11 +228,11 @@ class _Grammar:
         properties = schema.get("properties", {})
         required = schema.get("required", [])
         more = schema.get("additionalProperties", True)
-        if not isinstance(properties, dict) or not isinstance(required, list):
-            raise BadRequest("schema: properties must be an object, required a list")
+        if not isinstance(properties, dict) or not _is_names(required):
+            raise BadRequest("schema: properties must be an object, required a list of names")
         for name in required:
             if name not in properties:
-                if more is False or not isinstance(name, str):
+                if more is False:
                     raise BadRequest("schema: required names a property that properties does not have")
                 properties = properties | {name: more}
         if properties:
@@ -231,7 +257,7 @@ class _Grammar:
         return self._named(f'"{{" {first} "}}"', *values.values())
 
     def _array(self, schema: dict[str, Any], depth: int) -> _Rule:
-        least, most = _bounds(schema, "minItems", "maxItems")
+        least, most = self._bounds(schema, "minItems", "maxItems")
         if "prefixItems" in schema:
             return self._tuple(schema, least, most, depth)
         item = self._rule(schema.get("items", True), depth + 1)
@@ -251,11 +277,23 @@ class _Grammar:
         return self._named('"[" ' + ' "," ws '.join([rule.text for rule in rules]) + ' "]"', *rules)
 
     def _string(self, schema: dict[str, Any]) -> _Rule:
-        least, most = _bounds(schema, "minLength", "maxLength")
+        least, most = self._bounds(schema, "minLength", "maxLength")
         if least or most is not None:
             return self._named(rf'"\"" char{{{least},{"" if most is None else most}}} "\""')
         form = schema.get("format")
         return _Rule(f"format-{form}" if isinstance(form, str) and f"format-{form}" in _BUILT_IN else "string")
+
+    def _bounds(self, schema: dict[str, Any], low: str, high: str) -> tuple[int, int | None]:
+        least, most = schema.get(low, 0), schema.get(high)
+        for name, value in ((low, least), (high, most)):
+            if value is not None and not (fits(value, "integer") and 0 <= value <= LONGEST_REPETITION):
+                raise BadRequest(f"schema: {name} must be a whole number from 0 to {LONGEST_REPETITION}")
+        if most is not None and most < least:
+            raise BadRequest(f"schema: {high} must not be below {low}")
+        self._repetitions += most or least
+        if self._repetitions > MOST_REPETITIONS:
+            raise BadRequest(f"schema: its lengths may be {MOST_REPETITIONS} altogether")
+        return least, most
 
 
 def _choices(plain: dict[str, Any]) -> list[Any] | None:
@@ -282,14 +320,8 @@ def _pointer(schema: dict[str, Any]) -> str:
     return pointer
 
 
-def _bounds(schema: dict[str, Any], low: str, high: str) -> tuple[int, int | None]:
-    least, most = schema.get(low, 0), schema.get(high)
-    for name, value in ((low, least), (high, most)):
-        if value is not None and (not isinstance(value, int) or not 0 <= value <= LONGEST_REPETITION):
-            raise BadRequest(f"schema: {name} must be a whole number from 0 to {LONGEST_REPETITION}")
-    if most is not None and most < least:
-        raise BadRequest(f"schema: {high} must not be below {low}")
-    return least, most
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _literal(value: object) -> str:

@@ -22,6 +22,7 @@ class Model:
         vocabulary: how many tokens it knows.
         pieces: the bytes of each token, b"" for control tokens.
         end_tokens: the tokens that end an answer.
+        divisible: whether the memory of a text's beginning can be told from the rest, to go on from there.
         chat_template: the file's own Jinja template, None if it has none.
     """
 
@@ -43,6 +44,11 @@ class Model:
         self.longest_piece = max(map(len, self.pieces))
         is_end = held(native.llama_vocab_is_eog)
         self.end_tokens = frozenset(token for token in range(self.vocabulary) if is_end(self.vocab, token))
+        self.divisible: bool = not (
+            native.llama_model_n_swa(self.pointer)
+            or native.llama_model_is_recurrent(self.pointer)
+            or native.llama_model_is_hybrid(self.pointer)
+        )
         template = native.llama_model_chat_template(self.pointer, None)
         self.chat_template: str | None = template.decode("utf-8", "replace") if template else None
 

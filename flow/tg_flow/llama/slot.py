@@ -1,7 +1,5 @@
 """Engine -> Slot: one running generation, token by token."""
 
-from tg_base.llm_chunk import LlmChunk
-from tg_flow.llama.answer_text import AnswerText
 from tg_flow.llama.context import Context
 from tg_flow.llama.generation import Generation
 from tg_flow.llama.grammar_sampler import GrammarSampler
@@ -17,66 +15,50 @@ class Slot:
 
     Attributes:
         generation: whose tokens these are.
-        prompt: the tokens to begin with.
-        evaluated: how many tokens of prompt and answer the context has seen, which is the next one's position.
-        next_token: the token to evaluate next; None while the prompt is not yet evaluated.
-        done: the generation got its last piece.
+        tokens: prompt and answer.
+        evaluated: how many of them the context has seen, which is the next one's position.
+        answering: the prompt is evaluated, and the last of `tokens` is the next to be.
+        done: the generation got its end.
     """
 
     def __init__(self, model: Model, generation: Generation, context_length: int) -> None:
         """Raises: BadRequest, if the job's grammar cannot be read."""
         job = generation.job
         self.generation = generation
-        self.prompt = job.prompt
+        self.tokens = list(job.prompt)
         self.evaluated = 0
-        self.next_token: int | None = None
+        self.answering = False
         self.done = False
         self._pieces = model.pieces
         self._ends = model.end_tokens
-        self._text = AnswerText(job.stop)
         self._logprobs = job.logprobs
-        self._count = 0
-        self._limit = min(job.max_tokens, context_length - len(job.prompt))
+        self._longest = min(len(job.prompt) + job.max_tokens, context_length)
         grammar = job.grammar
         self._sampler = GrammarSampler(model, job.settings, grammar) if grammar else Sampler(model, job.settings)
 
     def step(self, context: Context, row: int) -> None:
-        """Choose the token that follows batch row `row`, and give its text to the reader.
+        """Choose the token that follows batch row `row`, and give it to the reader.
 
         Raises:
             ProtocolError: no token fits the job's grammar.
         """
         token = self._sampler.sample(context, row)
         if token in self._ends:
-            self._finish("stop")
+            self.finish("stop")
             return
-        self.next_token = token
-        self._count += 1
-        piece = self._pieces[token]
-        data = None if self._logprobs is None else self._data(context, row, token, self._logprobs)
-        text, tokens, stopped = self._text.feed(piece, data)
-        if stopped:
-            self._end("stop", text, tokens)
-        elif self._count >= self._limit:
-            self._finish("length", text, tokens)
-        elif text or tokens:
-            self.generation.put(LlmChunk(text, tokens=tokens))
+        self.tokens.append(token)
+        self.answering = True
+        self.generation.put(token if self._logprobs is None else self._data(context, row, token, self._logprobs))
+        if len(self.tokens) >= self._longest:
+            self.finish("length")
 
     def _data(self, context: Context, row: int, token: int, alternatives: int) -> Token:
         own, top = logprobs(context.logits(row), token, alternatives)
         return Token(id=token, text=self._pieces[token].decode("utf-8", "replace"), logprob=own, top=top)
 
-    def _finish(self, reason: str, text: str = "", tokens: tuple[Token, ...] = ()) -> None:
-        rest, more, stopped = self._text.flush()
-        self._end("stop" if stopped else reason, text + rest, tokens + more)
-
-    def _end(self, reason: str, text: str, tokens: tuple[Token, ...]) -> None:
-        self.generation.put(LlmChunk(text, len(self.prompt), self._count, finish_reason=reason, tokens=tokens))
-        self.done = True
-
-    def fail(self, error: TgError) -> None:
-        """End with an error."""
-        self.generation.put(error)
+    def finish(self, end: str | TgError) -> None:
+        """End with a `finish_reason` or an error."""
+        self.generation.finish(end)
         self.done = True
 
     def close(self) -> None:

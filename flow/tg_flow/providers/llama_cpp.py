@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from tg_base.llm_chunk import LlmChunk
 from tg_base.llm_service import LlmService, ProviderOptions
-from tg_flow.llama.engine import Engine
+from tg_flow.llama.engine_pool import EnginePool
 from tg_flow.llama.engine_sizes import EngineSizes
 from tg_flow.llama.generation import Generation, Job
 from tg_flow.llama.json_grammar import ANY_STRUCTURE, json_grammar
@@ -46,7 +46,9 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
         path: "" for the packaged demo model, `PATH.gguf`, or `hf:OWNER/NAME/FILE`.
         slots: streams that are generated side by side.
         context: tokens of prompt and answer for each slot; None = what the model was trained for, at most 4096.
-        threads: threads that compute one step; None = 1 for a model below 64 MB, else one for each CPU.
+        engines: groups that the slots are spread over, each computed by its own thread; None = 2 for a model below
+            64 MB, else 1.
+        threads: threads that compute one step of one engine; None = 1 for a model below 64 MB, else one for each CPU.
         batch: tokens evaluated in one step at most.
         waiting: requests that may wait for a slot; more are refused as rate-limited.
         temperature: used, like `top_k` and `top_p`, where a request does not say.
@@ -55,6 +57,7 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
     path: str = ""
     slots: Annotated[int, msgspec.Meta(ge=1, le=256)] = 16
     context: Annotated[int, msgspec.Meta(ge=16)] | None = None
+    engines: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
     threads: Annotated[int, msgspec.Meta(ge=1, le=256)] | None = None
     batch: Annotated[int, msgspec.Meta(ge=1, le=8192)] = 512
     waiting: Annotated[int, msgspec.Meta(ge=0)] = 256
@@ -64,10 +67,13 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
 
     def sizes(self, trained: int, size: int) -> EngineSizes:
         """For a model of `size` bytes that was trained to see `trained` tokens."""
+        small = size <= SMALL_MODEL
+        cores = os.cpu_count() or 1
         return EngineSizes(
             slots=self.slots,
+            engines=min(self.engines or (2 if small else 1), self.slots),
             context=self.context or min(trained, LONGEST_DEFAULT_CONTEXT),
-            threads=self.threads or (1 if size <= SMALL_MODEL else os.cpu_count() or 1),
+            threads=self.threads or (1 if small else cores),
             batch=self.batch,
             waiting=self.waiting,
         )
@@ -82,7 +88,7 @@ class LlamaCpp(LlmService):
 
     Options: ClassVar[type[ProviderOptions]] = LlamaCppOptions
 
-    def __init__(self, model: str, options: LlamaCppOptions, engine: Engine, tokenizer: PromptTokenizer) -> None:
+    def __init__(self, model: str, options: LlamaCppOptions, engine: EnginePool, tokenizer: PromptTokenizer) -> None:
         super().__init__(model, options)
         self.capacity = options.slots
         self.engine = engine
@@ -99,7 +105,7 @@ class LlamaCpp(LlmService):
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        generation = Generation(await self._job(request), Mailbox.here())
+        generation = Generation(await self._job(request), self.engine.model.pieces, Mailbox.here())
         self.engine.submit(generation)
         try:
             while True:
@@ -137,13 +143,13 @@ class LlamaCpp(LlmService):
         await asyncio.to_thread(self.engine.close)
 
 
-def _loaded(options: LlamaCppOptions) -> tuple[Engine, PromptTokenizer]:
+def _loaded(options: LlamaCppOptions) -> tuple[EnginePool, PromptTokenizer]:
     """The engine for `options`; blocks while files are fetched and read."""
     path = model_file(options.path)
     model = Model(path)
     try:
         tokenizer = PromptTokenizer(model)
-        return Engine(model, options.sizes(model.context_length, model.size)), tokenizer
+        return EnginePool(model, options.sizes(model.context_length, model.size)), tokenizer
     except TgError:
         model.close()
         raise
@@ -163,8 +169,8 @@ async def _grammar(request: TextCompletionRequest) -> str | None:
         return _ANY_STRUCTURE if request.response_format == "json" else None
     try:
         return await asyncio.to_thread(_cached_grammar, msgspec.json.encode(request.schema))
-    except RecursionError as error:
-        raise BadRequest("schema: it is nested too deep") from error
+    except (RecursionError, UnicodeEncodeError) as error:
+        raise BadRequest("schema: it is nested too deep, or has a text that is not Unicode") from error
 
 
 @lru_cache(maxsize=64)

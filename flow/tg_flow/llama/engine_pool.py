@@ -1,0 +1,45 @@
+"""Generations -> EnginePool -> engines: several contexts of one model, so that small steps fill more than one core."""
+
+from tg_flow.llama.engine import Engine, EngineStats
+from tg_flow.llama.engine_sizes import EngineSizes
+from tg_flow.llama.generation import Generation
+from tg_flow.llama.model import Model
+from tg_schema.errors import TgError
+
+
+class EnginePool:
+    """One model and its engines.
+
+    A small model's step is too short to be shared by threads that wait for each other: two engines of one thread each
+    do nearly twice the work of one engine with two threads, and keep it up when other programs take a core.
+    """
+
+    def __init__(self, model: Model, sizes: EngineSizes) -> None:
+        """Make room for `sizes.slots` streams, spread over `sizes.engines`; the model is closed with the pool.
+
+        Raises:
+            Unavailable: there is not enough memory.
+        """
+        self.model = model
+        self.context_length = sizes.context
+        self._engines: list[Engine] = []
+        try:
+            for _ in range(sizes.engines):
+                self._engines.append(Engine(model, sizes))
+        except TgError:
+            self.close()
+            raise
+
+    def submit(self, generation: Generation) -> None:
+        """Give `generation` to the engine with the least to do. Raises as `Engine.submit`."""
+        min(self._engines, key=Engine.load).submit(generation)
+
+    def stats(self) -> EngineStats:
+        """What all engines have done, and are doing."""
+        return EngineStats.total([engine.stats() for engine in self._engines])
+
+    def close(self) -> None:
+        """End what runs, and free everything; may be called more than once."""
+        for engine in self._engines:
+            engine.close()
+        self.model.close()
