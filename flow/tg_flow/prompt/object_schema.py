@@ -9,7 +9,17 @@ _PATH = 200
 
 
 class BadSchema(Exception):
-    """The schema itself is wrong; the message says where."""
+    """The schema itself is wrong.
+
+    Attributes:
+        message: how.
+        path: the keys of the wrong value in the schema, where known.
+    """
+
+    def __init__(self, message: str, path: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
 
 
 class ObjectSchema:
@@ -23,9 +33,11 @@ class ObjectSchema:
         try:
             self._validator = jsonschema_rs.validator_for(schema, offline=True)
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-            path = "/".join(map(str, getattr(error, "instance_path", ())))[:_PATH]
-            place = f"at {path}" if path else "or it refers to another document (only #... is followed)"
-            raise BadSchema(f"not a valid JSON schema, {place}") from None
+            path = tuple(map(str, getattr(error, "instance_path", ())))
+            place = (
+                f"at {'.'.join(path)[:_PATH]}" if path else "or it refers to another document (only #... is followed)"
+            )
+            raise BadSchema(f"not a valid JSON schema, {place}", path) from None
 
     def fault(self, value: Any) -> str | None:
         """What is wrong with a value, in our words and without its content; None = nothing."""

@@ -87,4 +87,4 @@ def _schema(config: Config, keys: tuple[str, ...], schema: dict[str, Any] | None
     try:
         return None if schema is None else ObjectSchema(schema)
     except BadSchema as bad:
-        raise BadRequest(f"{config.where(*keys)}: {bad}") from None
+        raise BadRequest(f"{config.where(*keys, *bad.path)}: {bad.message}") from None

@@ -1,0 +1,422 @@
+"""The prompt service on a real bus, over a scripted model: text, objects, mistakes, edits, cancels."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.scripted_llm import ScriptedLlm
+from tg_base.bus.api import Bus
+from tg_base.bus.memory import MemoryBus
+from tg_base.config_file import ConfigFile
+from tg_base.llm_service import LlmService
+from tg_base.processor import Processor
+from tg_base.prompt_client import PromptClient, prompt_request
+from tg_base.requestor import Requestor
+from tg_flow.processors import prompt, text_completion
+from tg_schema import PromptRequest, PromptResponse
+from tg_schema.errors import BadRequest, NotFound, ProtocolError, TgError
+from tg_schema.topics import Topics
+
+TOPICS = Topics()
+CONFIG = """
+[models.m]
+provider = "openai"
+
+[flows.default]
+text-completion = { model = "m" }
+prompt = {}
+
+[prompts]
+system = "Be {{ manner | default('brief') }}."
+
+[prompts.templates.count]
+prompt = "{{ n }}"
+
+[prompts.templates.person]
+prompt = "Who is {{ who }}?"
+response_type = "json"
+
+[prompts.templates.person.schema]
+type = "object"
+required = ["name"]
+properties.name.type = "string"
+
+[prompts.templates.anything]
+prompt = "Anything."
+response_type = "json"
+
+[prompts.templates.people]
+prompt = "Who?"
+response_type = "jsonl"
+schema = { type = "object", required = ["name"] }
+"""
+
+
+@dataclass
+class Pipeline:
+    bus: Bus
+    file: Path
+    client: PromptClient
+
+    async def responses(self, template: str, variables: dict[str, Any], *, streaming: bool) -> list[PromptResponse]:
+        async with self.client.stream(prompt_request(template, variables, streaming=streaming)) as responses:
+            return [response async for response in responses]
+
+
+@pytest.fixture
+async def bus() -> AsyncIterator[Bus]:
+    bus = MemoryBus()
+    yield bus
+    await bus.aclose()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "tg.toml"
+    file.write_text(CONFIG)
+    return file
+
+
+@asynccontextmanager
+async def pipeline(bus: Bus, file: Path, llm: LlmService, *, poll: float = 0.01) -> AsyncIterator[Pipeline]:
+    async with AsyncExitStack() as stack:
+        config_file = await stack.enter_async_context(ConfigFile(file, poll=poll))
+        routes = config_file.config.routes("text-completion")
+        await stack.enter_async_context(Processor(bus, TOPICS, llm, routes, grace=0.1))
+        await stack.enter_async_context(prompt(config_file, bus))
+        requestor = await stack.enter_async_context(Requestor(bus, TOPICS))
+        yield Pipeline(bus, file, PromptClient(requestor, config_file.config.routes("prompt")[0]))
+
+
+async def test_a_text_template_streams(bus: Bus, file: Path) -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with pipeline(bus, file, llm) as it:
+        async with it.client.stream(prompt_request("count", {"n": 3}, streaming=True)) as responses:
+            for number in range(2):
+                llm.step.release()
+                response = await anext(responses)
+                assert response == PromptResponse(text=f"{number} ", model="counting")
+                assert llm.generated == number + 1
+            llm.step.release()
+            rest = [response async for response in responses]
+        assert "".join(response.text or "" for response in rest) == "2 "
+        last = rest[-1]
+        assert (last.end_of_stream, last.in_token, last.out_token) == (True, 7, 3)
+        assert (last.model, last.finish_reason) == ("counting", "stop")
+        assert (llm.requests[0].system, llm.requests[0].prompt) == ("Be brief.", "3")
+        assert llm.requests[0].streaming is True
+
+
+async def test_a_text_template_comes_whole(bus: Bus, file: Path) -> None:
+    async with pipeline(bus, file, ScriptedLlm("a ", "b")) as it:
+        assert await it.responses("count", {"n": 3}, streaming=False) == [
+            PromptResponse(
+                text="a b", end_of_stream=True, in_token=11, out_token=2, model="scripted", finish_reason="stop"
+            )
+        ]
+
+
+async def test_variables_reach_both_texts_as_they_are(bus: Bus, file: Path) -> None:
+    llm = ScriptedLlm("ok")
+    async with pipeline(bus, file, llm) as it:
+        await it.client.request("count", {"n": "{{ 7 * 7 }}\n\u00e9", "manner": ["a", 1]})
+        assert (llm.requests[0].system, llm.requests[0].prompt) == ('Be ["a",1].', "{{ 7 * 7 }}\n\u00e9")
+        assert llm.requests[0].response_format is None
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ('{"name": ', '"Ann", "n": 1.5}'),
+        ('```json\n{"name": "Ann", "n": 1.5}\n```',),
+        ('Here it is:\n```\n{"name": "Ann",\n "n": 1.5}\n```\nAnything else?',),
+        ('\n  {"name": "Bob", "name": "Ann", "n": 1.5} \n',),
+    ],
+)
+async def test_a_json_template_gives_one_object_in_one_response(
+    bus: Bus, file: Path, pieces: tuple[str, ...], streaming: bool
+) -> None:
+    llm = ScriptedLlm(*pieces)
+    async with pipeline(bus, file, llm) as it:
+        (response,) = await it.responses("person", {"who": "she"}, streaming=streaming)
+        assert response.object == '{"name":"Ann","n":1.5}'
+        assert response.text is None
+        assert response.end_of_stream is True
+        assert (response.in_token, response.out_token, response.model) == (11, len(pieces), "scripted")
+        asked = llm.requests[0]
+        assert (asked.response_format, asked.streaming, asked.prompt) == ("json", False, "Who is she?")
+        assert asked.schema == {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "finish_reason", "words"),
+    [
+        ("I do not know.", "stop", "the model's answer is not valid JSON; ask again"),
+        ("", "stop", "is not valid JSON"),
+        ('{"name": "An', "length", "is not valid JSON; it was cut at the most tokens allowed"),
+        ("[" * 100_000, "stop", "is not valid JSON"),
+        ('{"name": NaN}', "stop", "is not valid JSON"),
+        ('{"name": "Ann"} {}', "stop", "is not valid JSON"),
+        ('{"name": 1}', "stop", 'does not satisfy the template\'s schema: name breaks the rule "type"'),
+        ('{"secret": 1}', "stop", 'the object breaks the rule "required"'),
+        ("[]", "stop", 'the object breaks the rule "type"'),
+    ],
+)
+async def test_an_invalid_object_is_one_typed_error(
+    bus: Bus, file: Path, pieces: str, finish_reason: str, words: str
+) -> None:
+    async with pipeline(bus, file, ScriptedLlm(pieces, finish_reason=finish_reason)) as it:
+        for streaming in (True, False):
+            with pytest.raises(ProtocolError) as failed:
+                await it.responses("person", {"who": "she"}, streaming=streaming)
+            assert words in failed.value.message
+            assert "secret" not in failed.value.message
+
+
+@pytest.mark.parametrize("text", ["3", '"a"', "null", "[1]", '{"a": {}}'])
+async def test_without_a_schema_any_json_will_do(bus: Bus, file: Path, text: str) -> None:
+    async with pipeline(bus, file, ScriptedLlm(text)) as it:
+        assert await it.client.request("anything", {}) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"name":"a"}\n\n {"name": "b"}\r\n', '```jsonl\n{"name":"a"}\n{"name":"b"}\n```', '{"name":"a"}\n{"name":"b"}'],
+)
+async def test_a_jsonl_template_gives_a_list_of_objects(bus: Bus, file: Path, text: str) -> None:
+    llm = ScriptedLlm(text)
+    async with pipeline(bus, file, llm) as it:
+        (response,) = await it.responses("people", {}, streaming=True)
+        assert response.object == '[{"name":"a"},{"name":"b"}]'
+        assert response.end_of_stream is True
+        assert llm.requests[0].response_format is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"name":"a"}\nand\n{"name":"b"}', "line 2 of the model's answer is not valid JSON"),
+        ('{"name":"a"}\n{"nam":"b"}', "line 2 of the model's answer does not satisfy the template's schema"),
+        ('["name"]', "line 1 of the model's answer does not satisfy|is not a JSON object"),
+        ('{"name":"a"}\n{"na', "line 2"),
+    ],
+)
+async def test_a_bad_line_is_an_error_and_never_left_out(bus: Bus, file: Path, text: str, words: str) -> None:
+    async with pipeline(bus, file, ScriptedLlm(text)) as it:
+        with pytest.raises(ProtocolError, match=words):
+            await it.client.request("people", {})
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "words"),
+    [
+        (PromptRequest(), BadRequest, "id is missing"),
+        (PromptRequest(id="nope"), NotFound, 'no template "nope"; known are anything, count, people, person'),
+        (PromptRequest(id="count"), BadRequest, 'template "count", line 1: the variable "n" is missing'),
+        (PromptRequest(id="count", terms={"n": "x"}), BadRequest, 'the variable "n" is not JSON text'),
+        (PromptRequest(id="count", terms={"n": "1", "m": "1"}), BadRequest, 'no variable "m"; it has manner, n'),
+        (PromptRequest(id="count", terms={"n": '""'}), BadRequest, "makes an empty prompt"),
+    ],
+)
+async def test_a_wrong_request_never_reaches_the_model(
+    bus: Bus, file: Path, request_: PromptRequest, kind: type[TgError], words: str
+) -> None:
+    llm = ScriptedLlm("x")
+    async with pipeline(bus, file, llm) as it:
+        for streaming in (True, False):
+            with pytest.raises(kind, match=words):
+                await it.client.call(PromptRequest(id=request_.id, terms=request_.terms, streaming=streaming))
+        assert llm.requests == []
+
+
+async def test_an_error_of_the_model_passes_through(bus: Bus, file: Path) -> None:
+    async with pipeline(bus, file, ScriptedLlm("x", finish_reason=None)) as it:
+        with pytest.raises(TgError) as failed:
+            await it.responses("count", {"n": 1}, streaming=True)
+        assert failed.value.type == "incomplete-stream"
+
+
+async def test_leaving_a_prompt_stream_stops_the_model(bus: Bus, file: Path) -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(5)
+    async with pipeline(bus, file, llm) as it:
+        async with it.client.stream(prompt_request("count", {"n": 1000}, streaming=True)) as responses:
+            await anext(responses)
+        await asyncio.wait_for(llm.stopped.wait(), 1)
+        llm.step.release()
+        assert llm.generated <= 5
+
+
+@pytest.mark.parametrize("template", ["count", "anything"])
+async def test_leaving_before_a_whole_answer_stops_the_model(bus: Bus, file: Path, template: str) -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    edit(file, '"Anything."', '"1000"')
+    async with pipeline(bus, file, llm) as it:
+        variables = {"n": 1000} if template == "count" else {}
+        async with it.client.stream(prompt_request(template, variables, streaming=False)):
+            await llm.started.wait()
+        await asyncio.wait_for(llm.stopped.wait(), 1)
+        assert llm.generated == 0
+
+
+async def test_many_prompts_side_by_side_keep_their_words(bus: Bus, file: Path) -> None:
+    async with pipeline(bus, file, CountingLlm()) as it:
+        answers = await asyncio.gather(
+            *(it.client.request("count", {"n": number % 10 + 1}, streaming=True) for number in range(300))
+        )
+        assert answers == ["".join(f"{word} " for word in range(number % 10 + 1)) for number in range(300)]
+
+
+async def until(true: Callable[[], object]) -> None:
+    """As soon as it is true."""
+    async with asyncio.timeout(5):
+        while True:
+            if true():
+                return
+            await asyncio.sleep(0.005)
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    """The configuration of all these tests, with one thing changed."""
+    assert old in CONFIG
+    file.write_text(CONFIG.replace(old, new))
+
+
+def reasons(logs: list[MutableMapping[str, Any]], event: str) -> list[str]:
+    return [str(entry.get("reason")) for entry in logs if entry["event"] == event]
+
+
+async def prompts_until(llm: ScriptedLlm, client: PromptClient, text: str, seconds: float) -> None:
+    """Ask until the model is asked exactly that."""
+    async with asyncio.timeout(seconds):
+        while not llm.requests or llm.requests[-1].prompt != text:
+            await client.request("count", {"n": 1})
+
+
+async def test_an_edited_template_is_used_within_a_second(bus: Bus, file: Path) -> None:
+    llm = ScriptedLlm("x")
+    async with pipeline(bus, file, llm, poll=0.2) as it:
+        await it.client.request("count", {"n": 1})
+        assert llm.requests[-1].prompt == "1"
+        edit(file, '"{{ n }}"', '"{{ n }}, edited"')
+        await prompts_until(llm, it.client, "1, edited", 1)
+
+
+async def test_a_broken_edit_is_refused_and_the_old_template_stays(bus: Bus, file: Path) -> None:
+    llm = ScriptedLlm("x")
+    with structlog.testing.capture_logs() as logs:
+        async with pipeline(bus, file, llm) as it:
+            edit(file, '"{{ n }}"', '"""\n{{ n }}\n{% if n %}"""')
+            await until(lambda: reasons(logs, "config.refused"))
+            assert reasons(logs, "config.refused")[0].startswith(f'{file}, line 15: template "count", its line 2: ')
+            await it.client.request("count", {"n": 1})
+            assert llm.requests[-1].prompt == "1"
+            edit(file, '"{{ n }}"', '"{{ n }}, mended"')
+            await prompts_until(llm, it.client, "1, mended", 5)
+
+
+async def test_a_running_stream_outlives_an_edit(bus: Bus, file: Path) -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(1)
+    with structlog.testing.capture_logs() as logs:
+        async with pipeline(bus, file, llm) as it:
+            async with it.client.stream(prompt_request("count", {"n": 3}, streaming=True)) as responses:
+                await anext(responses)
+                edit(file, "templates.count", "templates.renamed")
+                await until(lambda: reasons(logs, "config.changed"))
+                for _ in range(3):
+                    llm.step.release()
+                assert "".join([response.text or "" async for response in responses]) == "1 2 "
+            with pytest.raises(NotFound, match="known are anything, people, person, renamed"):
+                await it.client.request("count", {"n": 3})
+
+
+async def test_a_reference_to_another_document_is_never_followed(file: Path, bus: Bus) -> None:
+    visits = 0
+
+    async def visited(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal visits
+        visits += 1
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
+        await writer.drain()
+        writer.close()
+
+    canary = await asyncio.start_server(visited, "127.0.0.1", 0)
+    async with canary:
+        port = canary.sockets[0].getsockname()[1]
+        for schema in (
+            f'{{ "$ref" = "http://127.0.0.1:{port}/person.json" }}',
+            f'{{ "$schema" = "http://127.0.0.1:{port}/meta.json" }}',
+            f'{{ type = "object", properties.a."$dynamicRef" = "http://127.0.0.1:{port}/a.json" }}',
+            f'{{ "$id" = "http://127.0.0.1:{port}/root.json", properties.a."$ref" = "other.json" }}',
+            '{ "$ref" = "file:///etc/hostname" }',
+        ):
+            edit(file, '{ type = "object", required = ["name"] }', schema)
+            with pytest.raises(BadRequest, match=r"tg\.toml, line 31: not a valid JSON schema"):
+                await asyncio.to_thread(lambda: asyncio.run(enter(file)))
+        assert visits == 0
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        await writer.wait_closed()
+        await until(lambda: visits)
+
+
+async def enter(file: Path) -> None:
+    """Start and stop the prompt service, on a loop of its own."""
+    bus = MemoryBus()
+    async with prompt(ConfigFile(file), bus):
+        pass
+    await bus.aclose()
+
+
+def written(folder: Path, text: str) -> ConfigFile:
+    file = folder / "tg.toml"
+    file.write_text(text)
+    return ConfigFile(file)
+
+
+async def test_one_processor_for_each_model_that_a_flow_binds(bus: Bus, tmp_path: Path) -> None:
+    config_file = written(
+        tmp_path,
+        """
+[models.a]
+provider = "openai"
+options = { base_url = "http://127.0.0.1:1/v1", key_variable = "" }
+[models.b]
+provider = "openai"
+options = { base_url = "http://127.0.0.1:1/v1", key_variable = "" }
+[models.unbound]
+provider = "none"
+[flows]
+one.text-completion.model = "a"
+two.text-completion.model = "b"
+three.text-completion.model = "a"
+theirs.text-completion = { plain = true, request = "request:tg:x", response = "response:tg:x" }
+one.prompt = {}
+theirs.prompt = {}
+""",
+    )
+    async with Requestor(bus, TOPICS) as requestor, text_completion(config_file.config, bus) as models:
+        assert len(models) == 2
+        async with prompt(config_file, bus) as prompts:
+            assert len(prompts) == 2
+            await until(lambda: len(list(requestor.presence)) == 4)
+            served = {presence.models: len(presence.queues) for presence in requestor.presence}
+            assert served == {("a",): 2, ("b",): 1, (): 1}
+
+
+async def test_a_model_that_cannot_be_opened_is_named_with_its_line(bus: Bus, tmp_path: Path) -> None:
+    config_file = written(tmp_path, '\n[models.a]\nprovider = "nope"\n[flows.f]\ntext-completion.model = "a"\n')
+    with pytest.raises(NotFound, match=r'tg\.toml, line 2: there is no provider "nope"'):
+        await text_completion(config_file.config, bus).__aenter__()

@@ -1,0 +1,264 @@
+"""The configuration file: what it may say, how a mistake is named, and how an edit comes into force."""
+
+import asyncio
+import os
+from collections.abc import Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from tg_base.config import Config
+from tg_base.config_file import ConfigFile
+from tg_base.config_reader import DEFAULT, LARGEST, parse_config, read_config
+from tg_base.toml_places import Place, places_of
+from tg_schema.errors import BadRequest
+
+FILE = Path("tg.toml")
+GOOD = '[models.m]\nprovider = "openai"\n[flows.f]\ntext-completion = { model = "m" }\n'
+
+
+def test_the_default_serves_the_demo_model_and_prompts() -> None:
+    config = read_config(DEFAULT)
+    assert config.bus.url == "memory://"
+    assert (config.gateway.host, config.gateway.port) == ("127.0.0.1", 8888)
+    assert {name: model.provider for name, model in config.models.items()} == {"tinydemo": "llama-cpp"}
+    assert [route.flow for route in config.routes("text-completion")] == ["default"]
+    assert [route.flow for route in config.routes("prompt")] == ["default"]
+    assert set(config.prompts.templates) == {"question", "translate", "extract", "list"}
+    assert ConfigFile().config == config
+
+
+def test_an_empty_file_is_a_configuration() -> None:
+    config = parse_config("", FILE)
+    assert config.flows == {}
+    assert config.source is not None
+    assert config.source.file == FILE
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("[gateway]\nprot = 1", 2, 'unknown field "prot" in gateway; did you mean "port"?'),
+        ("[gateway]\nzzz = 1", 2, 'unknown field "zzz" in gateway; known are host, port'),
+        ("nothing = 1", 1, 'unknown field "nothing" in the file; known are bus, gateway, models, flows, prompts'),
+        ('source = "x"', 1, 'unknown field "source" in the file'),
+        ("gateway = 3", 1, "gateway must be a table, not a whole number"),
+        ('\n\n[gateway]\n\nport = "a"', 5, "gateway.port must be a whole number, not text"),
+        ("[gateway]\nport = 99999", 2, "gateway.port must be a whole number <= 65535"),
+        ('[gateway]\nauth = "x"', 2, 'gateway.auth must be one of "auto", "on", "off"'),
+        ("[gateway]\nrequest_timeout = 0", 2, "gateway.request_timeout must be a number > 0"),
+        ('[[gateway.keys]]\nname = "a"\n', 1, "gateway.keys.0 needs the field sha256"),
+        ('[gateway]\nkeys = [\n  { name = "a", sha256 = "x" },\n]', 3, "gateway.keys.0.sha256 must be text matching"),
+        ("[models.a]\noptions = {}", 1, "models.a needs the field provider"),
+        ('[models.a]\nprovider = "x"\n[models."b.c"]\nprovider = 1', 4, "models.b.c.provider must be text"),
+        ('[flows.a]\ntext-completion = { modle = "x" }', 2, 'unknown field "modle" in flows.a.text-completion'),
+        ('[prompts.templates.q]\nprompt = """\n[x]\ny = 1\n"""\nresponse_type = "xml"', 6, "must be one of"),
+        ("[prompts.templates.q]\nprompt = 1", 2, "prompts.templates.q.prompt must be text"),
+        ("[bus.options]\nfoo = 1", 2, 'unknown field "foo" in bus.options'),
+        ("[flows.f]\ntext-completion = {}", 2, "text-completion needs a model"),
+        ('[flows.f]\ntext-completion = { model = "m" }', 2, 'there is no model "m"; known are none'),
+        (GOOD + "agent = {}", 5, 'there is no service "agent"; known are prompt, text-completion'),
+        (GOOD + 'prompt.model = "m"', 5, "only text-completion has a model"),
+        ("[flows.f]\nprompt = {}", 2, 'flow "f" has prompts but no text-completion'),
+        ('[flows.f]\nprompt = { plain = true, request = "x" }', 2, "write a topic"),
+        ('[flows."a/b"]\n', 1, "a flow's name may have letters"),
+        ("a =", 1, "not valid TOML: invalid value"),
+        ("[a]\nb = 1\nb = 2\n\n", 3, "not valid TOML: cannot overwrite a value"),
+        ("ok = 1\n[a\n", 2, "not valid TOML"),
+        ('x = "\x00"', 1, "not valid TOML"),
+    ],
+)
+def test_a_mistake_is_named_with_file_and_line(text: str, line: int, words: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        parse_config(text, FILE)
+    assert refused.value.message.startswith(f"tg.toml, line {line}: ")
+    assert words in refused.value.message
+
+
+def test_a_plain_flow_needs_no_model() -> None:
+    config = parse_config('[flows.f]\ntext-completion = { plain = true, request = "request:tg:tc:d:d" }', FILE)
+    assert config.routes("text-completion")[0].request == "non-persistent://tg/request/tc:d:d"
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    wrong = tmp_path / "latin.toml"
+    wrong.write_bytes(b'a = "ok"\nb = "\xe9"\n')
+    large = tmp_path / "large.toml"
+    large.write_bytes(b"#" * (LARGEST + 1))
+    with pytest.raises(BadRequest, match=r"none\.toml is not there; name an existing"):
+        read_config(tmp_path / "none.toml")
+    with pytest.raises(BadRequest, match="is a directory"):
+        read_config(tmp_path)
+    with pytest.raises(BadRequest, match=r"latin\.toml, line 2: a byte that is not UTF-8"):
+        read_config(wrong)
+    with pytest.raises(BadRequest, match="is larger than"):
+        read_config(large)
+    with pytest.raises(BadRequest, match=r"t\.toml: tables or lists are nested too deep"):
+        parse_config("a = " + "[" * 100_000, Path("t.toml"))
+
+
+def test_every_key_is_found_where_it_stands() -> None:
+    text = """top = 1  # [not.a.table]
+[a]
+b.c = "x # y = 1"
+"d.e" = '''
+first = 1
+[second]
+'''
+f = \"\"\"one line\"\"\"
+list = [
+  1,
+  { g = 1, h = [2, 3] },
+]
+[[t.u]]
+v = 1
+[[t.u]]
+v = 2
+[t.u.w]
+x = 2020-01-01
+"""
+    assert places_of(text) == {
+        ("top",): Place(1),
+        ("a",): Place(2),
+        ("a", "b"): Place(3),
+        ("a", "b", "c"): Place(3),
+        ("a", "d.e"): Place(4, 5),
+        ("a", "f"): Place(8, 8),
+        ("a", "list"): Place(9),
+        ("a", "list", "0"): Place(10),
+        ("a", "list", "1"): Place(11),
+        ("a", "list", "1", "g"): Place(11),
+        ("a", "list", "1", "h"): Place(11),
+        ("a", "list", "1", "h", "0"): Place(11),
+        ("a", "list", "1", "h", "1"): Place(11),
+        ("t",): Place(13),
+        ("t", "u"): Place(13),
+        ("t", "u", "0"): Place(13),
+        ("t", "u", "0", "v"): Place(14),
+        ("t", "u", "1"): Place(15),
+        ("t", "u", "1", "v"): Place(16),
+        ("t", "u", "1", "w"): Place(17),
+        ("t", "u", "1", "w", "x"): Place(18),
+    }
+
+
+def test_a_line_inside_a_text_is_found() -> None:
+    config = parse_config('[prompts]\nsystem = """\none\ntwo\n"""\n[prompts.templates]\nq.prompt = "a\\nb"\n', FILE)
+    assert config.where("prompts", "system", line=2) == "tg.toml, line 4"
+    assert config.where("prompts", "templates", "q", "prompt", line=2) == "tg.toml, line 7"
+    assert config.where("prompts", "templates", "q", "schema", "type") == "tg.toml, line 7"
+    assert config.where("bus") == "tg.toml"
+    assert Config().where("bus", "url") == "bus.url"
+
+
+class Heard:
+    """A follower that keeps what it was told, and may refuse."""
+
+    def __init__(self) -> None:
+        self.configs: list[Config] = []
+        self.told = asyncio.Event()
+        self.refuse = False
+
+    def prepare(self, config: Config) -> Callable[[], None]:
+        if self.refuse:
+            raise BadRequest(f"{config.where('bus', 'url')}: not today")
+
+        def commit() -> None:
+            self.configs.append(config)
+            self.told.set()
+
+        return commit
+
+
+async def seen(logs: list[MutableMapping[str, Any]], event: str) -> MutableMapping[str, Any]:
+    """The first log line of that event, as soon as it is written; it is taken away."""
+    async with asyncio.timeout(5):
+        while True:
+            for entry in list(logs):
+                if entry["event"] == event:
+                    logs.clear()
+                    return entry
+            await asyncio.sleep(0.005)
+
+
+def replace(file: Path, text: str) -> None:
+    """As editors do it: a new file in place of the old one."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
+
+
+async def test_an_edit_is_in_force_within_half_a_second(tmp_path: Path) -> None:
+    file, heard = tmp_path / "tg.toml", Heard()
+    file.write_text("[gateway]\nport = 1\n")
+    async with ConfigFile(file) as config_file:
+        with config_file.follow(heard.prepare):
+            replace(file, "[gateway]\nport = 2\n")
+            await asyncio.wait_for(heard.told.wait(), 1)
+            assert heard.configs[0].gateway.port == config_file.config.gateway.port == 2
+
+
+async def test_a_broken_edit_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
+    file, heard = tmp_path / "tg.toml", Heard()
+    file.write_text('[bus]\nurl = "memory://"\n')
+    with structlog.testing.capture_logs() as logs:
+        async with ConfigFile(file, poll=0.01) as config_file:
+            with config_file.follow(heard.prepare):
+                before = config_file.config
+                file.write_text('[bus]\nurl = "memory://"\nnamespcae = "x"\n')
+                refused = await seen(logs, "config.refused")
+                assert refused["reason"] == (
+                    f'{file}, line 3: unknown field "namespcae" in bus; did you mean "namespace"?'
+                )
+                file.unlink()
+                assert "is not there" in str((await seen(logs, "config.refused"))["reason"])
+                assert config_file.config is before
+                assert heard.configs == []
+                replace(file, '[bus]\nurl = "memory://"\nnamespace = "a/b"\n')
+                recovered = await seen(logs, "config.recovered")
+                assert recovered["sections"] == ["bus"]
+                assert heard.configs[0].bus.namespace == "a/b"
+
+
+async def test_a_follower_can_refuse_for_all(tmp_path: Path) -> None:
+    file, first, second = tmp_path / "tg.toml", Heard(), Heard()
+    file.write_text("")
+    with structlog.testing.capture_logs() as logs:
+        async with ConfigFile(file, poll=0.01) as config_file:
+            with config_file.follow(first.prepare), config_file.follow(second.prepare):
+                second.refuse = True
+                file.write_text('[bus]\nurl = "x://"\n')
+                assert (await seen(logs, "config.refused"))["reason"] == f"{file}, line 2: not today"
+                assert first.configs == []
+                second.refuse = False
+                file.write_text('[bus]\nurl = "y://"\n')
+                await seen(logs, "config.recovered")
+                assert [config.bus.url for config in first.configs] == ["y://"]
+
+
+async def test_an_edit_of_the_same_size_and_time_is_noticed_by_its_new_file(tmp_path: Path) -> None:
+    file, heard = tmp_path / "tg.toml", Heard()
+    file.write_text("gateway.port = 1\n")
+    times = (file.stat().st_atime_ns, file.stat().st_mtime_ns)
+    async with ConfigFile(file, poll=0.01) as config_file:
+        with config_file.follow(heard.prepare):
+            new = tmp_path / "new"
+            new.write_text("gateway.port = 2\n")
+            os.utime(new, ns=times)
+            new.replace(file)
+            await asyncio.wait_for(heard.told.wait(), 5)
+            assert config_file.config.gateway.port == 2
+
+
+async def test_nobody_is_told_after_leaving(tmp_path: Path) -> None:
+    file, left, stays = tmp_path / "tg.toml", Heard(), Heard()
+    file.write_text("")
+    async with ConfigFile(file, poll=0.01) as config_file:
+        with config_file.follow(left.prepare):
+            pass
+        with config_file.follow(stays.prepare):
+            file.write_text("gateway.port = 2\n")
+            await asyncio.wait_for(stays.told.wait(), 5)
+    assert left.configs == []
