@@ -120,7 +120,7 @@ class Config(_Section, frozen=True):
     flows: dict[str, dict[str, ServiceConfig]] = {}
     prompts: PromptsConfig = PromptsConfig()
     source: Source | None = None
-    """The file it was read from; set by the reader, never in the file."""
+    """The file it was read from; set by the reader, never in the file. None = the built-in default."""
 
     def where(self, *keys: str, line: int = 0) -> str:
         """How an error names the place of a value: `FILE, line N`, or its keys where there is no file."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
 import structlog
 
 from tg_base.background import running
@@ -49,7 +50,7 @@ class ConfigFile:
         self._file = file
         self._poll = poll
         self._signature = _signature(file) if file else None
-        self.config = read_config(file or DEFAULT)
+        self.config = read_config(file) if file else msgspec.structs.replace(read_config(DEFAULT), source=None)
         self._followers: list[Prepare] = []
         self._refused = False
         self._exit = AsyncExitStack()

@@ -191,7 +191,7 @@ async def test_without_a_schema_any_json_will_do(bus: Bus, file: Path, text: str
 
 @pytest.mark.parametrize(
     "text",
-    ['{"name":"a"}\n\n {"name": "b"}\r\n', '```jsonl\n{"name":"a"}\n{"name":"b"}\n```', '{"name":"a"}\n{"name":"b"}'],
+    ['{"name":"a"}\n\n {"name": "b"}\r\n', '```jsonl\n{"name":"a"}\n{"name":"b"}\n```', '[{"name":"a"}, {"name":"b"}]'],
 )
 async def test_a_jsonl_template_gives_a_list_of_objects(bus: Bus, file: Path, text: str) -> None:
     llm = ScriptedLlm(text)
@@ -207,7 +207,10 @@ async def test_a_jsonl_template_gives_a_list_of_objects(bus: Bus, file: Path, te
     [
         ('{"name":"a"}\nand\n{"name":"b"}', "line 2 of the model's answer is not valid JSON"),
         ('{"name":"a"}\n{"nam":"b"}', "line 2 of the model's answer does not satisfy the template's schema"),
-        ('["name"]', "line 1 of the model's answer does not satisfy|is not a JSON object"),
+        ('["name"]', "element 1 of the model's answer is not a JSON object"),
+        ('{"name":"a"}\n["name"]', "line 2 of the model's answer is not a JSON object"),
+        ('[{"name":"a"}, {"nam":"b"}]', "element 2 of the model's answer does not satisfy"),
+        ('[{"name":"a"}', "the model's answer is not valid JSON"),
         ('{"name":"a"}\n{"na', "line 2"),
     ],
 )

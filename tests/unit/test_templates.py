@@ -209,7 +209,7 @@ async def test_bombs_fail_within_a_second_and_the_loop_runs_on(source: str) -> N
     took = time.perf_counter() - started
     watching.cancel()
     assert took < 1.0
-    assert held_up < 0.25
+    assert held_up < 0.5
 
 
 async def test_a_long_render_ends_well_on_a_thread() -> None:

@@ -16,40 +16,52 @@ def json_object(text: str, schema: ObjectSchema | None, finish_reason: str | Non
     Raises:
         ProtocolError: the answer is no JSON or breaks the schema.
     """
-    return _encoded(_checked(_unfenced(text), schema, "the model's answer", finish_reason))
+    what = "the model's answer"
+    value = _parsed(_unfenced(text), what, finish_reason)
+    _check(value, schema, what)
+    return _encoded(value)
 
 
 def json_lines(text: str, schema: ObjectSchema | None, finish_reason: str | None) -> str:
-    """The objects of a jsonl template, as the JSON text of a list; empty lines are passed over.
+    """The objects of a jsonl template, as the JSON text of a list. A model may write them as one list as well.
+
+    Empty lines are passed over; nothing else is left out.
 
     Raises:
-        ProtocolError: a line is no JSON object or breaks the schema. None is left out in silence.
+        ProtocolError: a line is no JSON object or breaks the schema.
     """
-    lines = [(number, line) for number, line in enumerate(_unfenced(text).splitlines(), 1) if line.strip()]
-    values = []
-    for number, line in lines:
-        what = f"line {number} of the model's answer"
-        value = _checked(line, schema, what, finish_reason)
+    text = _unfenced(text)
+    if text.startswith("["):
+        values = _parsed(text, "the model's answer", finish_reason)
+        names = (f"element {number} of the model's answer" for number in range(1, len(values) + 1))
+        found = list(zip(names, values, strict=True))
+    else:
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        named = [(f"line {number} of the model's answer", line) for number, line in lines]
+        found = [(what, _parsed(line, what, finish_reason)) for what, line in named]
+    for what, value in found:
         if not isinstance(value, dict):
             raise ProtocolError(f"{what} is not a JSON object; ask again, or change the template")
-        values.append(value)
-    return _encoded(values)
+        _check(value, schema, what)
+    return _encoded([value for _, value in found])
 
 
 def _encoded(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _checked(text: str, schema: ObjectSchema | None, what: str, finish_reason: str | None) -> Any:
+def _parsed(text: str, what: str, finish_reason: str | None) -> Any:
     try:
-        value = msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         cut = "; it was cut at the most tokens allowed" if finish_reason == "length" else ""
         raise ProtocolError(f"{what} is not valid JSON{cut}; ask again, or change the template") from None
+
+
+def _check(value: Any, schema: ObjectSchema | None, what: str) -> None:
     fault = schema.fault(value) if schema is not None else None
     if fault is not None:
         raise ProtocolError(f"{what} does not satisfy the template's schema: {fault}")
-    return value
 
 
 def _unfenced(text: str) -> str:

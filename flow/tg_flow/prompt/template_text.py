@@ -15,6 +15,9 @@ from tg_schema.errors import BadRequest
 LONGEST_SOURCE = 100_000
 """Characters of a template."""
 
+MOST_TOKENS = 15_000
+"""Words and signs in a template, spaces included: more takes too long to parse."""
+
 LONGEST_PROMPT = 2_000_000
 """Characters of a rendered text; the bus carries a little more."""
 
@@ -49,6 +52,8 @@ class TemplateText:
         if len(source) > LONGEST_SOURCE:
             raise Refused(f"a template has at most {LONGEST_SOURCE} characters; pass long text as a variable", 1)
         try:
+            if any(count >= MOST_TOKENS for count, _ in enumerate(_ENVIRONMENT.lex(source))):
+                raise Refused("a template has at most a few thousand operations; make it simpler", 1)
             tree = _ENVIRONMENT.parse(source)
             check_syntax(tree)
             self.variables = frozenset(meta.find_undeclared_variables(tree)) - {"range"}
