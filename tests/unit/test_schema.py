@@ -1,0 +1,138 @@
+"""Records and codec without a broker: what is written, what is read, and what is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tg_schema.agent import AgentRequest, AgentResponse, AgentStep
+from tg_schema.codec import decode, encode
+from tg_schema.errors import BadRequest, Error
+from tg_schema.prompt import PromptRequest, PromptResponse
+from tg_schema.text_completion import Sampling, TextCompletionRequest, TextCompletionResponse, Token
+
+TEXT = 'a "quoted"\n\u2028 \U0001f600 ä \\ \x7f\x00'
+ERROR = Error("rate-limited", TEXT, 1.5)
+SAMPLING = Sampling(0.5, 0.9, 40, 100, ("x", TEXT), 7, 0.1, -0.1, 0)
+TOKEN = Token(1, TEXT, -0.5, ((2, -1.0), (3, -2.0)))
+STEP = AgentStep(TEXT, "search", {"q": TEXT, "": ""}, "", "u")
+
+FULL: list[Any] = [
+    ERROR,
+    SAMPLING,
+    TOKEN,
+    STEP,
+    TextCompletionRequest(TEXT, "p", True, "m", SAMPLING, "json", {"type": "object", "n": [1, None, 1.5]}),
+    TextCompletionResponse(ERROR, TEXT, 0, 7, "m", True, "stop", "why", (TOKEN, TOKEN)),
+    PromptRequest("template", {"a": '"json"', "b": TEXT}, True),
+    PromptResponse(ERROR, TEXT, '{"a": [1]}', True, 1, 2, "m", "stop"),
+    AgentRequest(TEXT, "state", ("a", "b"), (STEP, AgentStep()), "u", True),
+    AgentResponse("thought", TEXT, True, True, ERROR),
+]
+SEED_DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
+    (TextCompletionRequest, {"system": None, "prompt": None, "streaming": False}),
+    (
+        TextCompletionResponse,
+        dict.fromkeys(("error", "response", "in_token", "out_token", "model")) | {"end_of_stream": False},
+    ),
+    (PromptRequest, {"id": None, "terms": None, "streaming": False}),
+    (PromptResponse, {"error": None, "text": None, "object": None, "end_of_stream": False}),
+    (AgentStep, dict.fromkeys(("thought", "action", "arguments", "observation", "user"))),
+    (AgentRequest, dict.fromkeys(("question", "state", "group", "history", "user")) | {"streaming": False}),
+    (AgentResponse, {"chunk_type": None, "content": None, "end_of_message": False, "end_of_dialog": False}),
+    (Error, {"type": None, "message": None}),
+]
+BAD_BYTES = [
+    b"",
+    b"{",
+    b"nonsense",
+    b"[]",
+    b"null",
+    b'"text"',
+    b"\xff\xfe",
+    b'{"prompt": "\xff"}',
+    b'{"prompt": "\xed\xa0\x80"}',
+    b'{"prompt": "\\ud800"}',
+    b'{"prompt": 1}',
+    b'{"prompt": ["a"]}',
+    b'{"streaming": "yes"}',
+    b'{"streaming": 1}',
+    b'{"sampling": {"temperature": NaN}}',
+    b'{"sampling": {"temperature": Infinity}}',
+    b'{"sampling": {"temperature": "0.5"}}',
+    b'{"sampling": {"max_tokens": 1.5}}',
+    b'{"sampling": {"max_tokens": 1' + b"0" * 5000 + b"}}",
+    b'{"sampling": {"unknown": 1}}',
+    b'{"prompt": "a"} {"prompt": "b"}',
+    b"[" * 100_000,
+    b'{"schema": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001,
+    b'{"unknown": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+]
+
+
+def short(data: bytes) -> str:
+    """A test's name."""
+    return repr(data[:40])
+
+
+@pytest.mark.parametrize("record", FULL, ids=lambda record: type(record).__name__)
+def test_every_field_round_trips(record: Any) -> None:
+    assert all(getattr(record, name) is not None for name in record.__struct_fields__)
+    assert decode(type(record), encode(record)) == record
+
+
+@pytest.mark.parametrize("record", FULL, ids=lambda record: type(record).__name__)
+def test_each_field_round_trips_alone(record: Any) -> None:
+    written = json.loads(encode(record))
+    for name in record.__struct_fields__:
+        required = {"id": 1, "text": ""} if type(record) is Token else {}
+        alone = decode(type(record), json.dumps(required | {name: written[name]}))
+        assert getattr(alone, name) == getattr(record, name)
+
+
+@pytest.mark.parametrize(("kind", "defaults"), SEED_DEFAULTS, ids=lambda value: getattr(value, "__name__", ""))
+def test_missing_fields_take_the_specifications_defaults(kind: Any, defaults: dict[str, Any]) -> None:
+    empty = decode(kind, b"{}")
+    assert {name: getattr(empty, name) for name in defaults} == defaults
+
+
+@pytest.mark.parametrize(("kind", "_"), SEED_DEFAULTS, ids=lambda value: getattr(value, "__name__", ""))
+def test_every_field_is_written_null_included(kind: Any, _: object) -> None:
+    assert set(json.loads(encode(kind()))) == set(kind.__struct_fields__)
+
+
+@pytest.mark.parametrize(("kind", "defaults"), SEED_DEFAULTS, ids=lambda value: getattr(value, "__name__", ""))
+def test_null_is_read_wherever_the_specification_has_a_field(kind: Any, defaults: dict[str, Any]) -> None:
+    record = decode(kind, json.dumps(dict.fromkeys(defaults)))
+    assert all(getattr(record, name) is None for name in defaults)
+
+
+@pytest.mark.parametrize("kind", [TextCompletionResponse, PromptResponse, AgentResponse])
+def test_a_record_without_an_error_says_so(kind: Any) -> None:
+    assert b'"error":null' in encode(kind())
+    assert not decode(kind, b'{"error": null}').last
+    assert decode(kind, b'{"error": {}}').last
+
+
+@pytest.mark.parametrize("record", FULL, ids=lambda record: type(record).__name__)
+def test_unknown_fields_are_ignored(record: Any) -> None:
+    if type(record) is Sampling:
+        return
+    more = json.loads(encode(record)) | {"unknown": {"a": [1, {"b": None}]}, "": 0}
+    assert decode(type(record), json.dumps(more)) == record
+
+
+def test_what_a_plain_peer_of_the_predecessor_writes_is_read() -> None:
+    body = b'{"operation":"completion","system":"s","prompt":"p","streaming":true,"response_format":null,"schema":null}'
+    assert decode(TextCompletionRequest, body) == TextCompletionRequest("s", "p", True)
+
+
+@pytest.mark.parametrize("data", BAD_BYTES, ids=short)
+def test_bad_bytes_are_a_bad_request_with_a_short_sentence(data: bytes) -> None:
+    with pytest.raises(BadRequest) as refused:
+        decode(TextCompletionRequest, data)
+    assert 0 < len(refused.value.message) < 300
+
+
+def test_a_repeated_field_counts_once_and_the_last_time() -> None:
+    assert decode(TextCompletionRequest, b'{"prompt": "a", "prompt": "b"}').prompt == "b"
