@@ -73,7 +73,7 @@ class Authenticator:
         """
         if origin is None:
             return True
-        if urlsplit(origin).netloc.lower() != host.lower():
+        if origin.partition("://")[2].lower() != host.lower():
             return False
         return self.required or is_loopback(_hostname(host))
 

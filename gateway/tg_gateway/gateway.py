@@ -26,8 +26,8 @@ from tg_gateway.websocket import WebSocketDoor
 
 log = structlog.get_logger()
 
-LINGER = 2.0
-"""Seconds for which the rest of a refused body is read, so that its sender sees our answer and not a reset."""
+LAST_WORDS = 2.0
+"""Seconds that handlers get to write what they have, when everything else is over."""
 _SERVER_LOG: Final = logging.getLogger("tg_gateway.server")
 # The HTTP server logs a traceback for every malformed request, which anybody can send as fast as they like; defects
 # of handlers never reach it, the entrance logs them.
@@ -72,10 +72,10 @@ class Gateway:
                 self._application(),
                 handler_cancellation=True,
                 keepalive_timeout=self._limits.head,
-                lingering_time=LINGER,
+                lingering_time=self._limits.linger,
                 access_log=None,
                 logger=_SERVER_LOG,
-                shutdown_timeout=LINGER,
+                shutdown_timeout=LAST_WORDS,
             )
             await runner.setup()
             stack.push_async_callback(runner.cleanup)

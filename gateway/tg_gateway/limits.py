@@ -10,6 +10,7 @@ class Limits:
     Attributes:
         head: until a connection has delivered a request's whole head, and how long it may stay idle between two.
         body: until the whole body has come.
+        linger: for how long the rest of a refused body is read, so that its sender sees our answer and not a reset.
         write: how long a client may read nothing of what waits for it, before its connection is cut.
         sockets: WebSockets open at the same time.
         auth: until a WebSocket has sent a right token, where one is asked for.
@@ -22,6 +23,7 @@ class Limits:
 
     head: float = 15.0
     body: float = 30.0
+    linger: float = 2.0
     write: float = 30.0
     sockets: int = 10_000
     auth: float = 60.0

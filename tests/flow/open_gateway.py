@@ -20,7 +20,7 @@ FLOWS = {"default": {"text-completion": ServiceConfig(), "prompt": ServiceConfig
 CONFIG = Config(flows=FLOWS)
 TEXTS = CONFIG.routes("text-completion")
 PROMPTS = CONFIG.routes("prompt")
-QUICK = Liveness(beat=0.05)
+QUICK = Liveness(beat=0.2)
 ON_ANY_PORT = GatewayConfig(port=0, drain=0.05)
 
 
@@ -41,15 +41,19 @@ class Opened:
 
 @asynccontextmanager
 async def open_gateway(
-    config: GatewayConfig = ON_ANY_PORT, *, limits: Limits | None = None, llm: CountingLlm | None = None
+    config: GatewayConfig = ON_ANY_PORT,
+    *,
+    limits: Limits | None = None,
+    llm: CountingLlm | None = None,
+    liveness: Liveness | None = None,
 ) -> AsyncIterator[Opened]:
     """Everything in one process; the client's base URL is the gateway's."""
     llm = llm or CountingLlm()
     bus = MemoryBus()
     async with (
-        Processor(bus, CONFIG.topics, llm, TEXTS, liveness=QUICK, grace=0.05),
-        Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, liveness=QUICK, grace=0.05),
-        Requestor(bus, CONFIG.topics, liveness=QUICK) as requestor,
+        Processor(bus, CONFIG.topics, llm, TEXTS, liveness=liveness, grace=0.05),
+        Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, liveness=liveness, grace=0.05),
+        Requestor(bus, CONFIG.topics, liveness=liveness) as requestor,
         Gateway(config, requestor, TEXTS + PROMPTS, limits=limits) as gateway,
         ClientSession(gateway.url) as http,
     ):

@@ -3,31 +3,19 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import ClientPayloadError
-from typing_extensions import override
 
-from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.failing_llm import FailingLlm
+from tests.fakes.wordy_llm import WordyLlm
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import RawConnection, raw_connection
 from tg_base.config import GatewayConfig
-from tg_base.llm_chunk import LlmChunk
 from tg_gateway.limits import Limits
-from tg_schema import TextCompletionRequest
 
 PATH = "/api/v1/text-completion"
-
-
-class FailingLlm(CountingLlm):
-    """Generates as many words as its prompt says, then breaks."""
-
-    @override
-    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        async for chunk in super().generate_content_stream(request):
-            if chunk.finish_reason is None:
-                yield chunk
 
 
 @pytest.fixture
@@ -153,7 +141,7 @@ async def test_a_client_that_leaves_stops_the_model(it: Opened, raw: RawConnecti
 
 
 async def test_a_client_that_does_not_read_is_cut_off_alone() -> None:
-    async with open_gateway(limits=Limits(write=0.2)) as it, raw_connection(it.address) as raw:
+    async with open_gateway(limits=Limits(write=0.2), llm=WordyLlm()) as it, raw_connection(it.address) as raw:
         raw.post(PATH, body(10_000_000))
         await asyncio.wait_for(it.llm.stopped.wait(), 10)
         generated = it.llm.generated

@@ -1,0 +1,232 @@
+"""Who may come in: tokens on every door, wrong ones slowed down, pages of other origins, addresses without keys."""
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, WSServerHandshakeError
+from structlog.testing import capture_logs
+
+from tests.flow.open_gateway import Opened, open_gateway
+from tests.flow.raw_http import raw_connection
+from tests.flow.test_gateway_socket import PATH, answer, ask, upgrade
+from tg_base.config import ApiKey, GatewayConfig
+from tg_gateway.auth import Authenticator, is_loopback
+from tg_gateway.limits import Limits
+from tg_gateway.throttle import Throttle
+from tg_schema.errors import BadRequest, RateLimited, Unauthorized
+
+TOKEN = "tg_0123456789-canary"
+KEYS = (
+    ApiKey(name="somebody else", sha256=hashlib.sha256(b"other").hexdigest()),
+    ApiKey(name="tester", sha256=hashlib.sha256(TOKEN.encode()).hexdigest()),
+)
+LOCKED = GatewayConfig(port=0, keys=KEYS, drain=0.05)
+COMPLETION = "api/v1/text-completion"
+RIGHT = {"Authorization": f"Bearer {TOKEN}"}
+WRONG = {"Authorization": "Bearer wrong"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "open_to_all"),
+    [
+        ("POST", COMPLETION, False),
+        ("POST", "api/v1/prompt", False),
+        ("POST", "api/v1/flow/default/service/prompt", False),
+        ("POST", "api/v1/nope", False),
+        ("GET", COMPLETION, False),
+        ("GET", "metrics", False),
+        ("GET", "nope", False),
+        ("GET", "health", True),
+        ("GET", "ready", True),
+    ],
+)
+async def test_the_same_check_on_every_path(method: str, path: str, open_to_all: bool) -> None:
+    async with open_gateway(LOCKED) as it:
+        for headers in ({}, WRONG, {"Authorization": "Basic eDp5"}, {"Authorization": "Bearer"}):
+            async with it.http.request(method, path, headers=headers, data=b"{}") as response:
+                assert (response.status == 401) is not open_to_all
+                if not open_to_all:
+                    assert response.headers["WWW-Authenticate"] == "Bearer"
+                    assert (await response.json())["error"]["type"] == "unauthorized"
+        async with it.http.request(method, path, headers=RIGHT, data=b"{}") as response:
+            assert response.status != 401
+
+
+async def test_the_right_token_streams() -> None:
+    async with open_gateway(LOCKED) as it:
+        body = {"prompt": "1", "streaming": True}
+        async with it.http.post(COMPLETION, headers={"authorization": f"bearer {TOKEN}"}, json=body) as response:
+            assert response.status == 200
+            assert b'"end_of_stream":true' in await response.read()
+
+
+async def test_the_socket_asks_for_the_auth_frame() -> None:
+    async with open_gateway(LOCKED) as it, it.http.ws_connect(PATH) as socket:
+        refused = {"id": "a", "error": {"message": "auth failure", "type": "auth-required"}, "complete": True}
+        assert await answer(socket, ask("a", 1)) == refused
+        for token in ("", "wrong", None):
+            failed = await answer(socket, {"type": "auth", "token": token})
+            assert (failed["type"], set(failed)) == ("auth-failed", {"type", "error"})
+            assert await answer(socket, ask("a", 1)) == refused
+        assert (await answer(socket, {"type": "auth", "token": TOKEN}))["type"] == "auth-ok"
+        assert (await answer(socket, ask("a", 1)))["complete"] is True
+        assert (await answer(socket, {"type": "auth", "token": "wrong"}))["type"] == "auth-failed"
+        assert await answer(socket, ask("a", 1)) == refused
+
+
+async def test_the_socket_takes_the_header_too() -> None:
+    async with open_gateway(LOCKED) as it:
+        async with it.http.ws_connect(PATH, headers=RIGHT) as socket:
+            assert (await answer(socket, ask("a", 1)))["complete"] is True
+        with pytest.raises(WSServerHandshakeError) as refused:
+            await it.http.ws_connect(PATH, headers=WRONG)
+        assert refused.value.status == 401
+
+
+async def test_a_socket_without_a_token_is_closed_in_time() -> None:
+    async with open_gateway(LOCKED, limits=Limits(auth=0.05)) as it, it.http.ws_connect(PATH) as socket:
+        await socket.receive(timeout=5)
+        assert socket.close_code == 1008
+
+
+async def test_wrong_tokens_are_slowed_down_but_not_the_right_one() -> None:
+    async with open_gateway(LOCKED, limits=Limits(failures=3, forget=1000)) as it:
+        await status(it, RIGHT)
+        assert [await status(it, WRONG) for _ in range(4)] == [401, 401, 401, 429]
+        async with it.http.post(COMPLETION, headers={"Authorization": "Bearer other"}, json={}) as response:
+            assert response.status == 429
+            assert 990 < int(response.headers["Retry-After"]) <= 1000
+        assert await status(it, RIGHT) == 200
+        async with it.http.ws_connect(PATH) as socket:
+            assert (await answer(socket, {"type": "auth", "token": "wrong"}))["type"] == "auth-failed"
+
+
+async def status(it: Opened, headers: dict[str, str]) -> int:
+    async with it.http.post(COMPLETION, headers=headers, json={"prompt": "1"}) as response:
+        return response.status
+
+
+def test_the_throttle_forgets_and_stays_small() -> None:
+    now = [0.0]
+    throttle = Throttle(2, 10, lambda: now[0])
+    for _ in range(2):
+        throttle.failed("1.2.3.4")
+    assert (throttle.wait("1.2.3.4", "x"), throttle.wait("1.2.3.5", "x")) == (10, 0)
+    now[0] = 4.0
+    assert throttle.wait("1.2.3.4", "x") == 6
+    now[0] = 10.0
+    assert throttle.wait("1.2.3.4", "x") == 0
+    for number in range(3):
+        throttle.failed(f"2001:db8:0:1::{number}")
+    assert throttle.wait("2001:db8:0:1:ffff::", "x") == 10
+    for number in range(20_000):
+        throttle.failed(f"10.0.{number // 256}.{number % 256}")
+    assert throttle.wait("2001:db8:0:1::", "x") == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "required"),
+    [
+        (GatewayConfig(), False),
+        (GatewayConfig(host="::1"), False),
+        (GatewayConfig(host="localhost"), False),
+        (GatewayConfig(keys=KEYS), True),
+        (GatewayConfig(keys=KEYS, auth="off"), False),
+        (GatewayConfig(host="0.0.0.0", keys=KEYS), True),
+        (GatewayConfig(host="0.0.0.0", auth="off"), False),
+    ],
+)
+def test_when_a_token_is_asked_for(config: GatewayConfig, required: bool) -> None:
+    assert Authenticator(config, Limits(), lambda: 0.0).required is required
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        GatewayConfig(host="0.0.0.0"),
+        GatewayConfig(host="::"),
+        GatewayConfig(host=""),
+        GatewayConfig(host="gateway.example"),
+        GatewayConfig(auth="on"),
+        GatewayConfig(keys=(ApiKey(name="x", sha256="plain token"),)),
+    ],
+)
+def test_what_does_not_start(config: GatewayConfig) -> None:
+    with pytest.raises(BadRequest):
+        Authenticator(config, Limits(), lambda: 0.0)
+
+
+def test_any_token_is_only_right_or_wrong() -> None:
+    authenticator = Authenticator(LOCKED, Limits(failures=2), lambda: 0.0)
+    assert authenticator.check(TOKEN, "a") == "tester"
+    with pytest.raises(Unauthorized):
+        authenticator.check("\udcff\x00é", "a")
+    with pytest.raises(Unauthorized):
+        authenticator.check("", "a")
+    with pytest.raises(Unauthorized):
+        authenticator.check("x" * 100_000, "a")
+    with pytest.raises(RateLimited):
+        authenticator.check("x", "a")
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "open_door", "locked"),
+    [
+        (None, "gateway:8888", True, True),
+        ("http://localhost:8888", "localhost:8888", True, True),
+        ("http://127.0.0.1:8888", "127.0.0.1:8888", True, True),
+        ("http://evil.example", "localhost:8888", False, False),
+        ("http://localhost:3000", "localhost:8888", False, False),
+        ("null", "localhost:8888", False, False),
+        ("http://evil.example:8888", "evil.example:8888", False, True),
+        ("http://[::1", "localhost", False, False),
+        ("", "localhost", False, False),
+    ],
+)
+def test_origins(origin: str | None, host: str, open_door: bool, locked: bool) -> None:
+    assert Authenticator(GatewayConfig(), Limits(), lambda: 0.0).admits(origin, host) is open_door
+    assert Authenticator(LOCKED, Limits(), lambda: 0.0).admits(origin, host) is locked
+
+
+@pytest.mark.parametrize("path", [PATH, "/" + COMPLETION])
+async def test_a_page_of_another_origin(path: str) -> None:
+    async with open_gateway() as it, raw_connection(it.address) as raw:
+        if path == PATH:
+            head = await upgrade(raw, "Origin: http://evil.example\r\n")
+        else:
+            raw.post(path, b'{"prompt":"1"}', headers="Origin: http://evil.example\r\n")
+            head = await raw.until(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 403")
+        assert it.llm.requests == []
+
+
+def test_loopback() -> None:
+    assert [is_loopback(host) for host in ("127.0.0.1", "127.9.9.9", "::1", "LOCALHOST")] == [True] * 4
+    assert [is_loopback(host) for host in ("0.0.0.0", "::", "", "10.0.0.1", "localhost.evil.example")] == [False] * 5
+
+
+async def test_no_secret_is_told() -> None:
+    """Neither tokens nor prompts nor answers stand in a log line, a metric or an error."""
+    told: list[Any] = []
+    with capture_logs() as logs:
+        async with open_gateway(LOCKED) as it, it.http.ws_connect(PATH) as socket:
+            prompt = "canary-prompt"
+            for headers in (RIGHT, {"Authorization": f"Bearer {TOKEN}x"}):
+                async with it.http.post(COMPLETION, headers=headers, json={"prompt": prompt}) as response:
+                    told.append(await response.text())
+            told.append(await answer(socket, {"type": "auth", "token": TOKEN + "x"}))
+            told.append(await answer(socket, {"type": "auth", "token": TOKEN}))
+            told.append(await answer(socket, ask("a", prompt)))
+            async with it.http.get("metrics", headers=RIGHT) as response:
+                told.append(await response.text())
+    assert any(line.get("key") == "tester" for line in logs)
+    assert "canary" not in json.dumps([told, logs], default=str)
+
+
+async def test_the_session_is_reusable_after_a_refusal() -> None:
+    async with open_gateway(LOCKED) as it, ClientSession(it.gateway.url) as http:
+        for headers, expected in ((WRONG, 401), (RIGHT, 200)):
+            async with http.post(COMPLETION, headers=headers, json={"prompt": "1"}) as response:
+                assert response.status == expected

@@ -1,0 +1,200 @@
+"""Health, readiness, metrics, traces, and connections that never deliver a request."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import ClientSession
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, PROMPTS, QUICK, TEXTS, Opened, open_gateway
+from tests.flow.raw_http import raw_connection
+from tg_base.bus.memory import MemoryBus
+from tg_base.processor import Processor
+from tg_base.requestor import Requestor
+from tg_gateway.gateway import Gateway
+from tg_gateway.limits import Limits
+
+COMPLETION = "/api/v1/text-completion"
+
+
+@pytest.fixture
+async def it() -> AsyncIterator[Opened]:
+    async with open_gateway(liveness=QUICK) as opened:
+        yield opened
+
+
+async def test_health_and_ready(it: Opened) -> None:
+    async with it.http.get("/health") as response:
+        assert (response.status, await response.json()) == (200, {"status": "ok"})
+    assert await ready(it.http, 200) == {"ready": True, "missing": []}
+
+
+async def ready(http: ClientSession, status: int) -> object:
+    """What `/ready` says, as soon as it has the status."""
+    async with asyncio.timeout(5):
+        while True:
+            async with http.get("/ready") as response:
+                if response.status == status:
+                    return await response.json()
+
+
+async def test_ready_says_what_is_missing() -> None:
+    bus = MemoryBus()
+    async with (
+        Requestor(bus, CONFIG.topics, liveness=QUICK) as requestor,
+        Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as gateway,
+        ClientSession(gateway.url) as http,
+    ):
+        nobody = "no live processor serves text-completion of flow default"
+        assert await ready(http, 503) == {"ready": False, "missing": [nobody]}
+        async with http.post(COMPLETION, json={"prompt": "1"}) as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+        async with Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, liveness=QUICK):
+            await ready(http, 200)
+        await ready(http, 503)
+        await bus.aclose()
+        async with http.get("/health") as response:
+            assert response.status == 200
+        async with http.post(COMPLETION, json={"prompt": "1"}) as response:
+            assert response.status == 503
+
+
+async def test_ready_without_a_bus() -> None:
+    bus = MemoryBus()
+    async with Requestor(bus, CONFIG.topics, liveness=QUICK) as requestor:
+        await bus.aclose()
+        async with (
+            Gateway(ON_ANY_PORT, requestor, TEXTS) as gateway,
+            ClientSession(gateway.url) as http,
+            http.get("/ready") as response,
+        ):
+            assert response.status == 503
+            assert "the bus does not answer" in (await response.json())["missing"]
+
+
+async def test_metrics(it: Opened) -> None:
+    async def metrics() -> dict[str, float]:
+        async with it.http.get("/metrics") as response:
+            assert response.content_type == "text/plain"
+            lines = [line.rsplit(" ", 1) for line in (await response.text()).splitlines() if line[0] != "#"]
+            return {name: float(value) for name, value in lines}
+
+    it.llm.step = asyncio.Semaphore(1)
+    before = await metrics()
+    async with it.http.post(COMPLETION, json={"prompt": "2", "streaming": True}) as response:
+        await response.content.readline()
+        it.llm.step.release()
+        await response.read()
+    after = await metrics()
+
+    def grown(name: str) -> float:
+        return after[name] - before.get(name, 0)
+
+    service = '{service="text-completion"}'
+    assert grown(f"tg_first_token_seconds_count{service}") == 1
+    assert grown(f"tg_chunk_gap_seconds_count{service}") >= 1
+    assert grown(f"tg_overhead_seconds_count{service}") >= 2
+    assert grown(f"tg_overhead_seconds_sum{service}") < 1
+    assert grown('tg_gateway_requests_total{door="sse",outcome="ok",service="text-completion"}') == 1
+    assert after["tg_gateway_streams"] == before["tg_gateway_streams"]
+
+
+@pytest.mark.parametrize("given_trace", [True, False])
+async def test_the_trace_goes_through(it: Opened, given_trace: bool) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01" if given_trace else "00-\xff-x-y"}
+    async with it.bus.subscribe(TEXTS[0].request, "watcher") as requests:
+        async with it.http.post(COMPLETION, json={"prompt": "1"}, headers=headers) as response:
+            assert response.status == 200
+        carried = (await anext(requests)).properties["traceparent"]
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01", carried)
+    assert (carried.split("-")[1] == trace) is given_trace
+    assert "00f067aa0ba902b7" not in carried
+
+
+async def test_one_line_in_the_log_for_each_request() -> None:
+    with capture_logs() as logs:
+        async with open_gateway() as it:
+            for body in ({"prompt": "1"}, {"prompt": "1", "streaming": True}, {}):
+                async with it.http.post(COMPLETION, json=body, headers={"X-Request-Id": "r-1"}) as response:
+                    await response.read()
+    lines = [line for line in logs if line["event"] == "gateway.request"]
+    assert [(line["door"], line["status"], line["outcome"]) for line in lines] == [
+        ("http", 200, "ok"),
+        ("sse", 200, "ok"),
+        ("http", 400, "bad-request"),
+    ]
+    assert {line["request"] for line in lines} == {"r-1"}
+    assert [line["records"] for line in lines] == [1, lines[1]["records"], 0]
+    assert lines[0]["stream"] != lines[1]["stream"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"POST /api/v1/text-completion HTTP/1.1\r\nHost: localhost\r\nX-Drip: ",
+        b"POST /api/v1/text-completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+        b"POST /api/v1/text-completion HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+    ],
+)
+async def test_a_request_that_never_comes_whole_is_cut(said: bytes) -> None:
+    async with open_gateway(limits=Limits(head=0.1, body=0.1, linger=0.05)) as it, raw_connection(it.address) as raw:
+
+        async def drip() -> None:
+            while said:
+                await asyncio.sleep(0.02)
+                raw.send(b"1\r\n1\r\n" if b"chunked" in said else b"1")
+
+        raw.send(said)
+        dripping = asyncio.create_task(drip())
+        answer = await raw.rest()
+        dripping.cancel()
+        assert answer.startswith(b"HTTP/1.1 408") if b"\r\n\r\n" in said else answer == b""
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    async with open_gateway(limits=Limits(head=0.1)) as it, raw_connection(it.address) as raw:
+        raw.post(COMPLETION, b'{"prompt":"1"}')
+        assert (await raw.rest()).endswith(b"}")
+
+
+async def test_any_bytes_on_a_connection_disturb_nobody(it: Opened) -> None:
+    sent: list[bytes] = []
+    line = st.sampled_from([b"POST /api/v1/text-completion HTTP/1.1", b"GET /api/v1/socket HTTP/1.1", b"GET / HTTP/9"])
+    header = st.sampled_from(
+        [
+            b"Host: x",
+            b"Content-Length: 5",
+            b"Content-Length: -1",
+            b"Content-Length: 99999999999999999999",
+            b"Transfer-Encoding: chunked",
+            b"Content-Encoding: gzip",
+            b"Upgrade: websocket",
+            b"Connection: upgrade",
+            b"Expect: 100-continue",
+            b"Sec-WebSocket-Version: 13",
+            b"Authorization: Bearer \xff",
+            b"Origin: \xff",
+            b"X: " + b"x" * 9000,
+        ]
+    )
+    request = st.tuples(line | st.binary(max_size=30), st.lists(header, max_size=6), st.binary(max_size=60))
+
+    @settings(max_examples=150, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(request)
+    def collect(parts: tuple[bytes, list[bytes], bytes]) -> None:
+        sent.append(parts[0] + b"\r\n" + b"".join(header + b"\r\n" for header in parts[1]) + b"\r\n" + parts[2])
+
+    await asyncio.get_running_loop().run_in_executor(None, collect)
+    for data in sent:
+        async with raw_connection(it.address) as raw:
+            raw.send(data)
+            raw.writer.write_eof()
+    async with it.http.post(COMPLETION, json={"prompt": "2"}) as response:
+        assert response.status == 200
