@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,24 @@ import msgspec
 import pytest
 import structlog
 
-from tg_base.config import Config
+from tg_base.bus.options import BusOptions
+from tg_base.config import (
+    ApiKey,
+    BusConfig,
+    Config,
+    GatewayConfig,
+    ModelConfig,
+    PromptsConfig,
+    ServiceConfig,
+    TemplateConfig,
+)
 from tg_base.config_file import ConfigFile
 from tg_base.config_reader import DEFAULT, LARGEST, parse_config, read_config
+from tg_base.llm_service import ProviderOptions
+from tg_base.stream_guard import Clocks
 from tg_base.toml_places import Place, places_of
+from tg_flow.providers.llama_cpp import LlamaCppOptions
+from tg_flow.providers.openai_compatible import OpenAiOptions
 from tg_schema.errors import BadRequest
 
 FILE = Path("tg.toml")
@@ -263,3 +278,14 @@ async def test_nobody_is_told_after_leaving(tmp_path: Path) -> None:
             file.write_text("gateway.port = 2\n")
             await asyncio.wait_for(stays.told.wait(), 5)
     assert left.configs == []
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+TABLES = [BusConfig, BusOptions, GatewayConfig, ApiKey, ModelConfig, ServiceConfig, PromptsConfig, TemplateConfig]
+
+
+@pytest.mark.parametrize("table", [*TABLES, Clocks, ProviderOptions, LlamaCppOptions, OpenAiOptions])
+def test_every_field_is_documented(table: type[msgspec.Struct]) -> None:
+    named = {name.rpartition(".")[2] for name in re.findall(r"`\[*([A-Za-z0-9_.]+)\]*", DOCUMENT)}
+    nested = {"options", "templates", "clocks", "keys"}
+    assert set(table.__struct_fields__) - nested <= named

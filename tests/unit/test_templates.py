@@ -9,6 +9,7 @@ import pytest
 
 from tg_base.config import Config, PromptsConfig, TemplateConfig
 from tg_base.config_reader import parse_config
+from tg_flow.prompt.filters import FILTERS
 from tg_flow.prompt.meter import Meter
 from tg_flow.prompt.prompt_template import PromptTemplate
 from tg_flow.prompt.rendering import Rendering
@@ -313,3 +314,10 @@ def test_a_value_nested_as_deep_as_json_goes_is_refused_or_written() -> None:
         nested = [nested]
     with pytest.raises(BadRequest, match="nested too deep"):
         rendered("{{ a }}", a=nested)
+
+
+def test_every_filter_is_documented() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "prompts.md").read_text()
+    aliases = {"count", "d"}
+    filters = document.partition("**Filters**: `")[2].partition("`")[0].split()
+    assert set(filters) - aliases == FILTERS.keys() - aliases
