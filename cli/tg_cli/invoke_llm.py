@@ -10,7 +10,7 @@ from tg_cli.entry import run
 @click.argument("system", required=False)
 @click.argument("prompt", required=False)
 @ask_options
-def command(
+def invoke_llm(
     *,
     system: str | None,
     prompt: str | None,
@@ -52,4 +52,4 @@ def _texts(system: str | None, prompt: str | None) -> tuple[str, str]:
 
 def main() -> None:
     """Run the command and exit."""
-    run(command)
+    run(invoke_llm)

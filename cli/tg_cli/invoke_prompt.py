@@ -13,7 +13,7 @@ from tg_cli.entry import run
 @click.argument("template_id")
 @click.argument("variables", nargs=-1, metavar="[VAR=VALUE]...")
 @ask_options
-def command(
+def invoke_prompt(
     *,
     template_id: str,
     variables: tuple[str, ...],
@@ -67,4 +67,4 @@ def _parsed(name: str, text: str) -> Any:
 
 def main() -> None:
     """Run the command and exit."""
-    run(command)
+    run(invoke_prompt)

@@ -9,6 +9,7 @@ from tg_base.bus.open import open_bus
 from tg_base.config import SPECS, Config
 from tg_base.config_file import ConfigFile
 from tg_base.log import configure_log
+from tg_base.metrics_page import metrics_page
 from tg_base.overrides import Overrides
 from tg_base.process import serve_process
 from tg_cli.order import PARTS, Order, Part
@@ -74,7 +75,10 @@ async def launched(order: Order) -> AsyncIterator[tuple[Config, str | None]]:
 
 @asynccontextmanager
 async def _announced(order: Order) -> AsyncIterator[str]:
-    async with launched(order) as (config, url):
+    async with AsyncExitStack() as stack:
+        if order.metrics_port is not None:
+            await stack.enter_async_context(metrics_page(order.host or "127.0.0.1", order.metrics_port))
+        config, url = await stack.enter_async_context(launched(order))
         yield _ready_line(config, order.parts, url)
 
 

@@ -19,7 +19,9 @@ class Order:
         file: the configuration; None = the built-in one.
         parts: what of it this process runs.
         options: the provider's, for `model`.
+        host: what the gateway listens on, and the metrics.
         drain: seconds that running streams get on leaving.
+        metrics_port: where to show metrics, for a process without a gateway.
     """
 
     file: Path | None = None
@@ -28,6 +30,7 @@ class Order:
     host: str | None = None
     port: int | None = None
     drain: float | None = None
+    metrics_port: int | None = None
     model: str | None = None
     provider: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)

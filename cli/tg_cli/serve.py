@@ -19,8 +19,9 @@ from tg_cli.order import PARTS, LogForm, LogLevel, Order, Part
     help="Run this part only; may be repeated.",
 )
 @click.option("--bus", help="memory:// or pulsar://HOST:PORT. [default: as configured]")
-@click.option("--host", help="Address the gateway listens on.")
+@click.option("--host", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port the gateway listens on; 0 = any free one.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Port for /metrics, for a process without gateway.")
 @click.option("--model", help="PATH.gguf, hf:OWNER/NAME/FILE, a configured model, or the provider's name of one.")
 @click.option("--provider", help="Who provides the model, for instance openai.")
 @click.option("--base-url", help="Where the provider's API is.")
@@ -28,13 +29,14 @@ from tg_cli.order import PARTS, LogForm, LogLevel, Order, Part
 @click.option("--check", "check_only", is_flag=True, help="Say what would run, try the bus, and exit.")
 @click.option("--log-format", type=click.Choice(get_args(LogForm)), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(get_args(LogLevel)), default="info", show_default=True)
-def command(
+def serve(
     *,
     config: Path | None,
     only: tuple[Part, ...],
     bus: str | None,
     host: str | None,
     port: int | None,
+    metrics_port: int | None,
     model: str | None,
     provider: str | None,
     base_url: str | None,
@@ -58,6 +60,7 @@ def command(
         bus=bus,
         host=host,
         port=port,
+        metrics_port=metrics_port,
         model=model,
         provider=provider,
         options=_provider_options(base_url, option),
@@ -69,14 +72,14 @@ def command(
 
 def _run(order: Order, *, check_only: bool) -> None:
     # What only a server needs is imported when the arguments are known to be right: --help stays quick.
-    from tg_cli.launcher import check, serve
+    from tg_cli import launcher
     from tg_schema.errors import TgError
 
     try:
         if check_only:
-            click.echo(check(order))
+            click.echo(launcher.check(order))
         else:
-            serve(order, click.echo)
+            launcher.serve(order, click.echo)
     except TgError as error:
         raise Failure(error.message) from None
 
@@ -97,4 +100,4 @@ def _provider_options(base_url: str | None, pairs: tuple[str, ...]) -> dict[str,
 
 def main() -> None:
     """Run the command and exit."""
-    run(command)
+    run(serve)

@@ -40,43 +40,30 @@ class RestDoor:
     async def stream(
         self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
     ) -> AsyncIterator[AsyncIterator[Resp]]:
-        """See `Door`."""
+        """See `Door`. The request leaves at once; the answer's head is waited for with its first record."""
         clock = Clock(timeout, self._idle)
         url = self._address.service(flow, spec.name)
-        with connecting(self._base):
-            response = await clock.within(self._post(url, encode(request)))
+        posting = asyncio.create_task(self._post(url, encode(request)), name="post")
         try:
-            if response.status != 200:
-                raise await self._refusal(response, clock)
-            streamed = response.content_type == "text/event-stream"
-            records = self._events(response, spec, clock) if streamed else self._whole(response, spec, clock)
-            async with aclosing(records):
+            async with aclosing(self._records(posting, spec, clock)) as records:
                 yield records
         finally:
-            response.close()
+            await _close(posting)
 
     async def _post(self, url: str, body: bytes) -> aiohttp.ClientResponse:
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
-        return await self._session.post(url, data=body, headers=headers, allow_redirects=False)
-
-    async def _refusal(self, response: aiohttp.ClientResponse, clock: Clock) -> TgError:
         with connecting(self._base):
-            body = await clock.within(_body(response))
-        return refusal(self._base, response.status, response.headers.get("Retry-After"), body)
+            return await self._session.post(url, data=body, headers=headers, allow_redirects=False)
 
-    async def _whole(
-        self, response: aiohttp.ClientResponse, spec: ServiceSpec[Req, Resp], clock: Clock
+    async def _records(
+        self, posting: asyncio.Task[aiohttp.ClientResponse], spec: ServiceSpec[Req, Resp], clock: Clock
     ) -> AsyncGenerator[Resp, None]:
-        with reading(self._base):
-            body = await clock.within(_body(response))
-        record = record_of(spec.response, body)
-        yield record
-        if not record.last:
-            raise broken_off(self._base)
-
-    async def _events(
-        self, response: aiohttp.ClientResponse, spec: ServiceSpec[Req, Resp], clock: Clock
-    ) -> AsyncGenerator[Resp, None]:
+        response = await clock.within(posting)
+        if response.status != 200:
+            raise await self._refusal(response, clock)
+        if response.content_type != "text/event-stream":
+            yield await self._whole(response, spec, clock)
+            return
         events = ServerSentEvents()
         while True:
             with reading(self._base):
@@ -89,6 +76,18 @@ class RestDoor:
                 if record.last:
                     await _finish(response)
                     return
+
+    async def _refusal(self, response: aiohttp.ClientResponse, clock: Clock) -> TgError:
+        with connecting(self._base):
+            body = await clock.within(_body(response))
+        return refusal(self._base, response.status, response.headers.get("Retry-After"), body)
+
+    async def _whole(self, response: aiohttp.ClientResponse, spec: ServiceSpec[Req, Resp], clock: Clock) -> Resp:
+        with reading(self._base):
+            record = record_of(spec.response, await clock.within(_body(response)))
+        if not record.last:
+            raise broken_off(self._base)
+        return record
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
@@ -110,3 +109,11 @@ async def _finish(response: aiohttp.ClientResponse) -> None:
                 pass
     except (TimeoutError, aiohttp.ClientError):
         response.close()
+
+
+async def _close(posting: asyncio.Task[aiohttp.ClientResponse]) -> None:
+    """Give up what is not finished: closing the connection tells the gateway to stop."""
+    posting.cancel()
+    await asyncio.wait([posting])
+    if not posting.cancelled() and posting.exception() is None:
+        posting.result().close()

@@ -12,8 +12,9 @@ class ServerSentEvents:
     def __init__(self, longest: int = LONGEST) -> None:
         self._longest = longest
         self._line: list[bytes] = []
+        self._line_size = 0
         self._data: list[bytes] = []
-        self._held = 0
+        self._data_size = 0
         self._after_cr = False
         self._first = True
 
@@ -25,45 +26,41 @@ class ServerSentEvents:
         """
         if not received:
             return []
-        received = self._with_line_feeds(received)
-        self._held += len(received)
-        end = received.find(b"\n")
-        if end < 0:
-            self._line.append(received)
-            self._check()
-            return []
-        lines = received.split(b"\n")
-        lines[0] = b"".join((*self._line, lines[0]))
+        lines = self._with_line_feeds(received).split(b"\n")
         rest = lines.pop()
-        events = [data for line in lines if (data := self._take(line)) is not None]
-        self._line = [rest]
-        self._held = len(rest) + sum(map(len, self._data))
-        self._check()
+        events: list[bytes] = []
+        if lines:
+            lines[0] = b"".join((*self._line, lines[0]))
+            self._line.clear()
+            self._line_size = 0
+            for line in lines:
+                self._take(line, events)
+        if rest:
+            self._line.append(rest)
+            self._line_size += len(rest)
+        if self._line_size + self._data_size > self._longest:
+            raise ProtocolError(f"the gateway sent an event of more than {self._longest} bytes")
         return events
 
     def _with_line_feeds(self, received: bytes) -> bytes:
         """CR and CR LF are line ends too; the LF of a pair may come with the next bytes."""
-        skipped = self._after_cr and received[0] == 0x0A
+        second_half = self._after_cr and received[0] == 0x0A
         self._after_cr = received[-1] == 0x0D
-        if skipped:
+        if second_half:
             received = received[1:]
         return received.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in received else received
 
-    def _take(self, line: bytes) -> bytes | None:
+    def _take(self, line: bytes, events: list[bytes]) -> None:
         if self._first:
             self._first = False
             line = line.removeprefix(b"\xef\xbb\xbf")
-        if line:
-            field, _, value = line.partition(b":")
-            if field == b"data":
-                self._data.append(value.removeprefix(b" "))
-            return None
-        if not self._data:
-            return None
-        data = b"\n".join(self._data)
-        self._data.clear()
-        return data
-
-    def _check(self) -> None:
-        if self._held > self._longest:
-            raise ProtocolError(f"the gateway sent an event of more than {self._longest} bytes")
+        if not line:
+            if self._data:
+                events.append(b"\n".join(self._data))
+                self._data.clear()
+                self._data_size = 0
+            return
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            self._data.append(value.removeprefix(b" "))
+            self._data_size += len(value) + 1

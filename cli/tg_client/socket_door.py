@@ -62,14 +62,15 @@ class SocketDoor:
         self._socket = socket
         self._streams: dict[str, SocketStream[Any]] = {}
         self._ids = count(1)
-        self._lost: TgError | None = None
+        self._lost: TgError = broken_off(address.base)
+        self._closed = False
 
     @asynccontextmanager
     async def stream(
         self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
     ) -> AsyncIterator[AsyncIterator[Resp]]:
         """See `Door`."""
-        if self._lost is not None:
+        if self._closed:
             raise self._lost
         clock = Clock(timeout, timeout)
         stream = SocketStream(spec.response, clock)
@@ -98,16 +99,17 @@ class SocketDoor:
             raise Unauthorized(f"{self._base} refuses the token; check TOKENGRID_TOKEN")
 
     async def read(self) -> None:
-        """Hand out what comes, until the socket is closed; then every stream that is still open fails."""
+        """Hand out what comes until the socket, or this task, ends; then every stream that is still open fails."""
         try:
             async for message in self._socket:
                 self._take(_frame_of(message.data))
-            self._lost = broken_off(self._base)
         except TgError as error:
             self._lost = error
-        for stream in self._streams.values():
-            stream.over = True
-            stream.fail(self._lost)
+        finally:
+            self._closed = True
+            for stream in self._streams.values():
+                stream.over = True
+                stream.fail(self._lost)
 
     def _take(self, frame: _Frame) -> None:
         stream = self._streams.get(frame.id or "")

@@ -14,6 +14,8 @@ from tg_client.socket_door import SocketDoor, open_socket
 
 CONNECT = 10.0
 """Seconds for a connection."""
+IDLE_CONNECTION = 5.0
+"""Seconds that a connection is kept for the next request: less than a gateway keeps it, so that none is half dead."""
 
 
 class Socket:
@@ -53,7 +55,7 @@ class TgClient:
     async def __aenter__(self) -> Self:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT),
