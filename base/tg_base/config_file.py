@@ -13,7 +13,7 @@ import structlog
 from tg_base.background import running
 from tg_base.config import Config
 from tg_base.config_reader import DEFAULT, read_config
-from tg_schema.errors import BadRequest
+from tg_schema.errors import TgError
 
 log = structlog.get_logger()
 
@@ -23,7 +23,7 @@ POLL = 0.2
 Prepare = Callable[[Config], Callable[[], None]]
 """Makes ready what an edited configuration needs, and returns what puts it in place.
 
-The first part runs on another thread and may raise BadRequest, which refuses the whole edit; the second runs on the
+The first part runs on another thread and may raise a TgError, which refuses the whole edit; the second runs on the
 loop, must not fail, and only after everybody's first part went well.
 """
 
@@ -87,7 +87,7 @@ class ConfigFile:
         try:
             config = await asyncio.to_thread(read_config, file)
             commits = [await asyncio.to_thread(prepare, config) for prepare in self._followers]
-        except BadRequest as error:
+        except TgError as error:
             self._refused = True
             log.error("config.refused", reason=error.message)
             return

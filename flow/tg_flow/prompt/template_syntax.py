@@ -4,6 +4,8 @@ Left out is what makes text grow without an operation of its own (macros, captur
 outside (include, import, extends). Lists and tables are written of constants only, so that no value contains itself.
 """
 
+from math import isfinite
+
 from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
@@ -93,6 +95,8 @@ def _check(node: nodes.Node) -> None:
             raise Refused(f'there is no test "{name}"; known are {", ".join(sorted(TESTS))}', node.lineno)
         case nodes.Name(name="self" | "super" | "caller"):
             raise Refused(f'"{node.name}" cannot be the name of a variable', node.lineno)
+        case nodes.Const(value=float() as number) if not isfinite(number):
+            raise Refused("a number is too large", node.lineno)
         case nodes.Call(node=called) if not _callable(called):
             raise Refused("only range and the methods of values can be called in prompt templates", node.lineno)
         case nodes.List() | nodes.Dict() | nodes.Tuple(ctx="load"):

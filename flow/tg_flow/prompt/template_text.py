@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NoReturn
 
-from jinja2 import Template, TemplateError, TemplateSyntaxError, UndefinedError, meta
+from jinja2 import Template, TemplateError, TemplateSyntaxError, UndefinedError, meta, nodes
 from jinja2.exceptions import SecurityError
 
 from tg_flow.prompt.meter import METER, Meter
@@ -28,6 +28,7 @@ _FAILURES = (
     ValueError,
     ArithmeticError,
     LookupError,
+    AssertionError,
     AttributeError,
     RecursionError,
 )
@@ -56,7 +57,7 @@ class TemplateText:
                 raise Refused("a template has at most a few thousand operations; make it simpler", 1)
             tree = _ENVIRONMENT.parse(source)
             check_syntax(tree)
-            self.variables = frozenset(meta.find_undeclared_variables(tree)) - {"range"}
+            self.variables = _variables(tree)
             code = _ENVIRONMENT.compile(metered(tree), filename=name)
             self._template = Template.from_code(_ENVIRONMENT, code, _ENVIRONMENT.globals)
         except TemplateSyntaxError as error:
@@ -102,3 +103,11 @@ class TemplateText:
                 line = trace.tb_lineno
             trace = trace.tb_next
         return self._template.get_corresponding_lineno(line)
+
+
+def _variables(tree: nodes.Template) -> frozenset[str]:
+    """As `meta.find_undeclared_variables`, which would compute constants on the way, unmetered."""
+    names = meta.TrackingCodeGenerator(_ENVIRONMENT)
+    names.optimizer = None
+    names.visit(tree)
+    return frozenset(names.undeclared_identifiers) - {"range"}
