@@ -44,7 +44,8 @@ def _post(host: str, path: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-def _handshake(host: str) -> bytes:
+def handshake(host: str) -> bytes:
+    """The request that opens a WebSocket (RFC 6455, 4.1)."""
     key = base64.b64encode(os.urandom(16)).decode()
     return (
         f"GET /api/v1/socket HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -52,7 +53,7 @@ def _handshake(host: str) -> bytes:
     ).encode()
 
 
-def _masked(text: bytes) -> bytes:
+def masked(text: bytes) -> bytes:
     """A client's text frame (RFC 6455, 5.2), with the zero mask, which leaves the payload as it is."""
     size = len(text)
     length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
@@ -95,8 +96,8 @@ class Connection(asyncio.Protocol):
         path, body = _body(door, prompt)
         if door == "websocket":
             envelope = {"id": "1", "service": "text-completion", "flow": "default", "request": body}
-            self._now = _handshake(host)
-            self._later = _masked(b'{"type":"auth","token":""}') + _masked(json.dumps(envelope).encode())
+            self._now = handshake(host)
+            self._later = masked(b'{"type":"auth","token":""}') + masked(json.dumps(envelope).encode())
         else:
             self._now = _post(host, path, json.dumps(body).encode())
 
