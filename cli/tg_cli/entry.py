@@ -24,6 +24,10 @@ class Failure(click.ClickException):
     exit_code = FAILED
 
 
+class Interrupted(Exception):
+    """Ctrl-C, after everything was closed in order."""
+
+
 class ReaderLeft(Exception):
     """Nobody reads the output any more."""
 
@@ -45,7 +49,7 @@ def say(sentence: str) -> None:
 
 def _outcome(command: click.Command) -> int:
     try:
-        code = command.main(standalone_mode=False)
+        code = command.main(prog_name=command.name, standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.UsageError as error:
@@ -54,7 +58,7 @@ def _outcome(command: click.Command) -> int:
     except click.ClickException as error:
         say(f"{command.name}: {error.format_message()}")
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
+    except (Interrupted, click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (ReaderLeft, BrokenPipeError):
         _mute(1)

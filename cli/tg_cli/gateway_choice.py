@@ -14,23 +14,24 @@ _PROBE = 1.0
 
 
 @asynccontextmanager
-async def chosen_gateway(url: str | None) -> AsyncIterator[str]:
+async def chosen_gateway(url: str | None, default: str = DEFAULT_URL) -> AsyncIterator[str]:
     """The URL to ask, for as long as the block is entered.
 
     Args:
         url: the gateway that was asked for, which is taken as it is; None = nobody has asked for one.
+        default: where one may be all the same.
 
     Raises:
         Unavailable: there is none at the default URL, and the embedded pipeline is not installed.
     """
-    if url is not None or await _listens(DEFAULT_URL):
-        yield url or DEFAULT_URL
+    if url is not None or await _listens(default):
+        yield url or default
         return
     try:
         from tg_cli.embedded import DEMO_MODEL, embedded_gateway
     except ModuleNotFoundError:
-        raise Unavailable(f"no gateway at {DEFAULT_URL}: start one with tg-serve, or name one with -u") from None
-    say(f"no gateway at {DEFAULT_URL}; running {DEMO_MODEL} in this process (see tg-serve for others)")
+        raise Unavailable(f"no gateway at {default}: start one with tg-serve, or name one with -u") from None
+    say(f"no gateway at {default}; running {DEMO_MODEL} in this process (see tg-serve for others)")
     async with embedded_gateway() as embedded:
         yield embedded
 

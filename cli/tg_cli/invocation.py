@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
 from tg_cli.ask import Ask
-from tg_cli.entry import Failure, say
+from tg_cli.entry import Failure, Interrupted, say
 from tg_cli.gateway_choice import chosen_gateway
 from tg_cli.output import Output
 from tg_client.tg_client import TgClient
@@ -47,6 +47,7 @@ class Invocation(Generic[Req, Told]):
 
         Raises:
             Failure: with the sentence to show.
+            Interrupted: by Ctrl-C.
             ReaderLeft: nobody reads the output.
         """
         try:
@@ -54,6 +55,8 @@ class Invocation(Generic[Req, Told]):
         except TgError as error:
             again = f" (try again in {error.retry_after:g} s)" if error.retry_after else ""
             raise Failure(error.message + again) from None
+        except KeyboardInterrupt:
+            raise Interrupted from None
 
     async def _run(self) -> None:
         async with (

@@ -1,0 +1,56 @@
+"""A command of ours as a process of its own."""
+
+import asyncio
+import os
+import sysconfig
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+def environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """This process's environment, without what a developer may have set for the commands."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TOKENGRID_")}
+    return inherited | {"PYTHONWARNINGS": "error"} | dict(extra)
+
+
+@asynccontextmanager
+async def started(
+    program: str, *arguments: str, stdin: int = PIPE, stdout: int = PIPE, **extra: str
+) -> AsyncIterator[Process]:
+    """Start a command of ours, or another program; `extra` goes to its environment. It is killed here at the latest."""
+    own = SCRIPTS / program
+    process = await asyncio.create_subprocess_exec(
+        own if own.exists() else program, *arguments, stdin=stdin, stdout=stdout, stderr=PIPE, env=environment(extra)
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await asyncio.wait_for(process.communicate(), 10)
+
+
+async def ended(process: Process, stdin: bytes = b"", within: float = 30.0) -> Ended:
+    """Write, close stdin, and wait for the end."""
+    out, err = await asyncio.wait_for(process.communicate(stdin if process.stdin else None), within)
+    return Ended(process.returncode, (out or b"").decode(), (err or b"").decode())
+
+
+async def ran(program: str, *arguments: str, data: bytes = b"", **extra: str) -> Ended:
+    """Run a command to its end, with `data` on its standard input."""
+    async with started(program, *arguments, **extra) as process:
+        return await ended(process, data)

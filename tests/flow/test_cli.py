@@ -1,0 +1,297 @@
+"""The commands as processes, against a gateway that really listens."""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import sys
+import termios
+from array import array
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from tests.fakes.scripted_llm import ScriptedLlm
+from tests.flow.command import SCRIPTS, Ended, ended, ran, started
+from tests.flow.open_gateway import Opened, open_gateway
+from tests.flow.test_tg_client import LOCKED, TOKEN
+
+LLM = "tg-invoke-llm"
+PROMPT = "tg-invoke-prompt"
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Opened]:
+    async with open_gateway() as opened:
+        yield opened
+
+
+async def test_it_streams_and_flushes_each_chunk(opened: Opened) -> None:
+    opened.llm.step = asyncio.Semaphore(0)
+    async with started(LLM, "be brief", "3", "-u", opened.gateway.url) as process:
+        assert process.stdout is not None
+        for number in range(3):
+            opened.llm.step.release()
+            assert await asyncio.wait_for(process.stdout.readexactly(2), 20) == f"{number} ".encode()
+        done = await ended(process)
+    assert (done.code, done.out, done.err) == (0, "\n", "")
+    assert (opened.llm.requests[0].system, opened.llm.requests[0].streaming) == ("be brief", True)
+
+
+async def test_no_streaming(opened: Opened) -> None:
+    done = await ran(LLM, "", "3", "--no-streaming", "-u", opened.gateway.url)
+    assert (done.code, done.out, done.err) == (0, "0 1 2 \n", "")
+    assert not opened.llm.requests[0].streaming
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "system"),
+    [
+        (["sys", "-"], b"3\n", "sys"),
+        (["sys"], b"3", "sys"),
+        ([], b"3\n", ""),
+        (["-", "3"], "Sei kürz\n".encode(), "Sei kürz"),
+    ],
+)
+async def test_a_pipe(opened: Opened, arguments: list[str], stdin: bytes, system: str) -> None:
+    done = await ran(LLM, *arguments, data=stdin, TOKENGRID_URL=opened.gateway.url)
+    assert (done.code, done.out, done.err) == (0, "0 1 2 \n", "")
+    assert (opened.llm.requests[0].system, opened.llm.requests[0].prompt) == (system, "3")
+
+
+async def test_json_lines(opened: Opened) -> None:
+    done = await ran(LLM, "", "3", "--json", "-u", opened.gateway.url)
+    records = [json.loads(line) for line in done.out.splitlines()]
+    assert "".join(record["response"] for record in records) == "0 1 2 "
+    assert [record["end_of_stream"] for record in records][-1] is True
+    assert (records[-1]["in_token"], records[-1]["out_token"]) == (7, 3)
+    done = await ran(LLM, "", "3", "--json", "--no-streaming", "-u", opened.gateway.url)
+    assert json.loads(done.out)["response"] == "0 1 2 "
+
+
+async def test_usage_goes_to_stderr(opened: Opened) -> None:
+    done = await ran(LLM, "", "3", "--show-usage", "-u", opened.gateway.url)
+    assert (done.out, done.err) == ("0 1 2 \n", "Input tokens: 7  Output tokens: 3  Model: counting\n")
+
+
+async def test_prompts(opened: Opened) -> None:
+    url = opened.gateway.url
+    done = await ran(PROMPT, "text", "a=b=c", "n:=[1, null]", "p=-", "-u", url, data=b"piped\n")
+    assert (done.code, done.out, done.err) == (0, 'a="b=c" n=[1,null] p="piped" \n', "")
+    done = await ran(PROMPT, "object", "a=1", "-u", url)
+    assert json.loads(done.out) == {"a": '"1"'}
+    done = await ran(PROMPT, "text", "a=1", "--json", "--no-streaming", "--show-usage", "-u", url)
+    assert json.loads(done.out)["text"] == 'a="1" '
+    assert done.err == "Input tokens: 2  Output tokens: 1  Model: echo\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "stdin", "sentence"),
+    [
+        (LLM, ["-", "-"], b"x", "only one of SYSTEM and PROMPT"),
+        (LLM, ["s", "-"], b"\xff", "standard input is not UTF-8 text"),
+        (LLM, ["s", "p", "more"], b"", "unexpected extra argument"),
+        (LLM, ["s", "p", "-t", "0"], b"", "-t"),
+        (LLM, ["s", "p", "--token", "canary"], b"", "No such option"),
+        (PROMPT, [], b"", "TEMPLATE_ID"),
+        (PROMPT, ["t", "novalue"], b"", "write NAME=TEXT or NAME:=JSON"),
+        (PROMPT, ["t", "=x"], b"", "write NAME=TEXT or NAME:=JSON"),
+        (PROMPT, ["t", "a=1", "a=2"], b"", "the variable a is given twice"),
+        (PROMPT, ["t", "a:=nope"], b"", "the value of a is not JSON"),
+        (PROMPT, ["t", "a=-", "b=-"], b"", "only one variable"),
+    ],
+)
+async def test_wrong_usage(name: str, arguments: list[str], stdin: bytes, sentence: str) -> None:
+    done = await ran(name, *arguments, data=stdin)
+    assert (done.code, done.out) == (2, "")
+    assert sentence in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "sentence"),
+    [
+        (LLM, ["", "3", "-f", "nope"], "no flow has this id; there are: default"),
+        (LLM, ["s", ""], "prompt is missing"),
+        (LLM, ["s", "3", "--no-streaming", "-f", "nope"], "no flow has this id"),
+        (PROMPT, ["nope"], "no template has this id; there are: object, text"),
+    ],
+)
+async def test_an_error_is_one_sentence(opened: Opened, name: str, arguments: list[str], sentence: str) -> None:
+    done = await ran(name, *arguments, "-u", opened.gateway.url)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"{name}: ")
+    assert sentence in done.err
+    assert done.err.count("\n") == 1
+
+
+async def test_an_error_in_mid_stream_keeps_what_came(opened: Opened) -> None:
+    opened.llm.step = asyncio.Semaphore(0)
+    async with started(LLM, "", "3", "-t", "2", "-u", opened.gateway.url) as process:
+        await opened.llm.started.wait()
+        opened.llm.step.release()
+        done = await ended(process)
+    assert (done.code, done.out) == (1, "0 \n")
+    assert done.err == f"{LLM}: no complete answer within 2 s\n"
+
+
+async def test_a_named_gateway_that_is_not_there() -> None:
+    for done in (
+        await ran(LLM, "s", "p", "-u", "http://127.0.0.1:9"),
+        await ran(LLM, "s", "p", TOKENGRID_URL="http://127.0.0.1:9"),
+    ):
+        assert (done.code, done.out) == (1, "")
+        assert done.err == (
+            f"{LLM}: no gateway answers at http://127.0.0.1:9/: start one with tg-serve, or give the URL of one\n"
+        )
+
+
+async def test_the_token_comes_from_the_environment() -> None:
+    async with open_gateway(LOCKED) as opened:
+        url = opened.gateway.url
+        assert (await ran(LLM, "", "1", "-u", url, TOKENGRID_TOKEN=TOKEN)).out == "0 \n"
+        done = await ran(LLM, "", "1", "-u", url, TOKENGRID_TOKEN="canary-123")
+        assert done.code == 1
+        assert "canary" not in done.err
+
+
+async def test_an_answer_that_is_cut_says_so() -> None:
+    async with open_gateway(llm=ScriptedLlm("a", finish_reason="length")) as opened:
+        done = await ran(LLM, "", "x", "-u", opened.gateway.url)
+        assert (done.code, done.out) == (0, "a\n")
+        assert "the answer is cut" in done.err
+
+
+@pytest.mark.parametrize("read", [0, 3])
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_an_interrupt_stops_the_model(opened: Opened, read: int, streaming: bool) -> None:
+    opened.llm.step = asyncio.Semaphore(read)
+    options = [] if streaming else ["--no-streaming"]
+    async with started(LLM, "", "1000", *options, "-u", opened.gateway.url) as process:
+        await asyncio.wait_for(opened.llm.started.wait(), 20)
+        assert process.stdout is not None
+        shown = await process.stdout.readexactly(2 * read) if streaming else b""
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(opened.llm.stopped.wait(), 1)
+        done = await ended(process, within=5)
+    assert (done.code, done.err) == (130, "")
+    assert shown == b"0 1 2 "[: len(shown)]
+    assert opened.llm.generated == read
+
+
+async def test_an_interrupt_while_stdin_is_read() -> None:
+    theirs, ours = os.pipe()
+    os.write(ours, b"half a prom")
+    async with started(LLM, "system", "-", "-u", "http://127.0.0.1:9", stdin=theirs) as process:
+        os.close(theirs)
+        await until(lambda: waiting(ours) == 0)
+        process.send_signal(signal.SIGINT)
+        done = await ended(process)
+    os.close(ours)
+    assert done.code == 130
+    assert "Traceback" not in done.err
+
+
+def waiting(pipe: int) -> int:
+    """Bytes in a pipe that nobody has read."""
+    buffer = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, buffer)
+    return buffer[0]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another process does, of which nothing tells."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_reader_that_leaves_stops_the_model(opened: Opened) -> None:
+    opened.llm.step = asyncio.Semaphore(0)
+    command = f"{SCRIPTS / LLM} '' 1000 -u {opened.gateway.url} | head -c 2; echo ${{PIPESTATUS[0]}}"
+    async with started("bash", "-c", command) as shell:
+        await asyncio.wait_for(opened.llm.started.wait(), 20)
+        assert shell.stdout is not None
+        opened.llm.step.release()
+        assert await shell.stdout.readexactly(2) == b"0 "
+        while not opened.llm.stopped.is_set():
+            opened.llm.step.release()
+            await asyncio.sleep(0.01)
+        done = await ended(shell)
+    assert (done.out, done.err) == ("141\n", "")
+    assert opened.llm.generated < 1000
+
+
+USAGE = "Input tokens: 7  Output tokens: 3  Model: counting\n"
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "err"),
+    [
+        (">&-", 141, ""),
+        (">/dev/null", 0, USAGE),
+        ("2>&- >/dev/null", 0, ""),
+        ("2>/dev/full >/dev/null", 0, ""),
+        (">/dev/full", 1, f"{LLM}: the output cannot be written: No space left on device\n"),
+    ],
+)
+async def test_streams_that_are_closed_or_full(opened: Opened, redirection: str, code: int, err: str) -> None:
+    command = f"{SCRIPTS / LLM} '' 3 --show-usage -u {opened.gateway.url} {redirection}"
+    done = await ran("bash", "-c", command)
+    assert (done.code, done.out, done.err) == (code, "", err)
+
+
+async def test_an_interrupt_while_nobody_reads_the_output() -> None:
+    ours, theirs = os.pipe()
+    async with (
+        open_gateway(llm=ScriptedLlm(*["x" * 10_000] * 100)) as opened,
+        started(LLM, "", "go", "-u", opened.gateway.url, stdout=theirs) as process,
+    ):
+        os.close(theirs)
+        await until(lambda: waiting(ours) > 60_000)
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.wait_for(process.wait(), 10) == 130
+    os.close(ours)
+
+
+async def test_a_terminal_gets_no_control_characters() -> None:
+    ours, theirs = os.openpty()
+    async with (
+        open_gateway(llm=ScriptedLlm("a\x1b[2J", "\x07\x9bb", "\tc\n", "d")) as opened,
+        started(LLM, "", "go", "-u", opened.gateway.url, stdin=theirs, stdout=theirs) as process,
+    ):
+        assert (await ended(process)).code == 0
+    assert os.read(ours, 1000).decode() == "a[2Jb\tc\r\nd\r\n"
+    os.close(ours)
+    os.close(theirs)
+
+
+HEAVY = {"openai", "pulsar", "_pulsar", "llama_cpp", "jinja2", "tg_base", "tg_flow", "tg_gateway", "structlog"}
+SHOW = """
+import atexit, sys
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+from tg_cli.{module} import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["invoke_llm", "invoke_prompt", "serve"])
+async def test_help_imports_almost_nothing(module: str) -> None:
+    done = await shown(module, "--help")
+    assert "Usage: tg-" in done.out
+    loaded = set(done.err.split())
+    assert not loaded & (HEAVY | {"aiohttp", "msgspec", "asyncio"})
+
+
+@pytest.mark.parametrize("module", ["invoke_llm", "invoke_prompt"])
+async def test_a_call_imports_the_client_only(opened: Opened, module: str) -> None:
+    done = await shown(module, "text", "3" if module == "invoke_llm" else "a=1", "-u", opened.gateway.url)
+    assert done.out in {"0 1 2 \n", 'a="1" \n'}
+    loaded = set(done.err.split())
+    assert "tg_client.tg_client" in loaded
+    assert not loaded & HEAVY
+
+
+async def shown(module: str, *arguments: str) -> Ended:
+    """Run a command, and have the modules that it has loaded on stderr."""
+    return await ran(sys.executable, "-c", SHOW.format(module=module), *arguments)

@@ -1,0 +1,74 @@
+"""The faces: what programs may import, and nothing else."""
+
+import inspect
+from types import ModuleType
+
+import pytest
+
+import tg_client
+import tg_schema
+from tg_schema.errors import TgError
+
+FACES: dict[ModuleType, set[str]] = {
+    tg_schema: {
+        "AGENT",
+        "PROMPT",
+        "TEXT_COMPLETION",
+        "AgentRequest",
+        "AgentResponse",
+        "AgentStep",
+        "Error",
+        "PromptRequest",
+        "PromptResponse",
+        "Sampling",
+        "ServiceSpec",
+        "TextCompletionRequest",
+        "TextCompletionResponse",
+        "TgError",
+        "Token",
+        "decode",
+        "encode",
+    },
+    tg_client: {
+        "Flow",
+        "PromptResponse",
+        "PromptResult",
+        "Sampling",
+        "Socket",
+        "SyncFlow",
+        "SyncSocket",
+        "SyncTgClient",
+        "TextCompletionResponse",
+        "TextCompletionResult",
+        "TgClient",
+        "TgError",
+    },
+}
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_a_face_is_what_it_promises(face: ModuleType) -> None:
+    assert set(face.__all__) == FACES[face]
+    assert list(face.__all__) == sorted(face.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
+    assert all(inspect.getdoc(getattr(face, name)) for name in face.__all__)
+    assert len(inspect.getsource(face).splitlines()) <= 40
+
+
+def test_the_sync_twin_has_every_call_of_the_async_one() -> None:
+    for twin, original in (
+        (tg_client.SyncFlow, tg_client.Flow),
+        (tg_client.SyncSocket, tg_client.Socket),
+        (tg_client.SyncTgClient, tg_client.TgClient),
+    ):
+        calls = {name: call for name, call in vars(original).items() if not name.startswith("_") and name != "records"}
+        for name, call in calls.items():
+            ours = inspect.signature(getattr(twin, name)).parameters
+            assert {key: value.default for key, value in ours.items()} == {
+                key: value.default for key, value in inspect.signature(call).parameters.items()
+            }, name
+
+
+def test_the_errors_that_programs_catch() -> None:
+    kinds = TgError.__subclasses__()
+    assert len({kind.type for kind in kinds}) == len(kinds) == 16
+    assert all(400 <= kind.status < 600 for kind in kinds)
