@@ -140,7 +140,8 @@ async def test_a_broker_that_is_killed_and_comes_back_finds_everybody_there() ->
             accepted.add(b"%d" % number)
 
     async with (
-        started(PulsarServer()) as server, open_bus(server.service_url) as bus,
+        started(PulsarServer()) as server,
+        open_bus(server.service_url) as bus,
         reading(bus, kept, "g", 0) as idle_worker,
         reading(bus, kept, "h", 100) as eager_worker,
         reading(bus, passing, None, 100) as reader,

@@ -18,21 +18,24 @@ from tg_base.bus.topic_name import is_persistent
 from tg_base.bus.wait_line import WaitLine
 from tg_schema.errors import BusError, TooLarge
 
-PUBLISH_TIMEOUT = 10.0
-"""Seconds that a publish waits for room before it fails."""
-MAX_WAITING = 10_000
-"""Messages that a group holds, unacknowledged ones included, before publishers wait."""
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-"""The same in bytes of body; one message always fits."""
+"""Bytes of body that a group or a reader holds before publishers wait; one message always fits."""
 MAX_UNCLAIMED = 1_000
 """Messages that a persistent topic keeps while no group has ever subscribed; the oldest go first."""
 
 
 class MemoryBus(Bus):
-    """Topics in a dictionary. One object is one isolated bus; it belongs to the event loop that uses it."""
+    """Topics in a dictionary. One object is one isolated bus; it belongs to the event loop that uses it.
 
-    def __init__(self) -> None:
+    Args:
+        max_waiting: messages that a group holds, unacknowledged ones included, before publishers wait.
+        publish_timeout: seconds that a publish waits for room before it fails.
+    """
+
+    def __init__(self, *, max_waiting: int = 10_000, publish_timeout: float = 10.0) -> None:
         self._topics: dict[str, _Topic] = {}
+        self._max_waiting = max_waiting
+        self._publish_timeout = publish_timeout
         self._closed = False
 
     @override
@@ -45,7 +48,7 @@ class MemoryBus(Bus):
         if room is None:
             if not is_persistent(topic):
                 return
-            room = self._topics[topic] = _Topic(persistent=True)
+            room = self._topics[topic] = _Topic(self._max_waiting, persistent=True)
         if room.full or room.publishing.locked():
             await self._publish_when_room(room, message)
         else:
@@ -53,7 +56,7 @@ class MemoryBus(Bus):
 
     async def _publish_when_room(self, room: "_Topic", message: "_Message") -> None:
         try:
-            async with asyncio.timeout(PUBLISH_TIMEOUT), room.publishing:
+            async with asyncio.timeout(self._publish_timeout), room.publishing:
                 while room.full and not self._closed:
                     room.changed.clear()
                     await room.changed.wait()
@@ -70,7 +73,7 @@ class MemoryBus(Bus):
         self._check_open()
         room = self._topics.get(topic)
         if room is None:
-            room = self._topics[topic] = _Topic(persistent=is_persistent(topic))
+            room = self._topics[topic] = _Topic(self._max_waiting, persistent=is_persistent(topic))
         queue = room.join(group, prefetch)
         reader = _Reader(room, queue)
         queue.readers.add(reader)
@@ -163,7 +166,8 @@ class _Queue:
 class _Topic:
     """The queues of one topic, and what nobody has claimed yet."""
 
-    def __init__(self, *, persistent: bool) -> None:
+    def __init__(self, max_waiting: int, *, persistent: bool) -> None:
+        self._max_waiting = max_waiting
         self._persistent = persistent
         self._groups: dict[str, _Queue] = {}
         self._alone: list[_Queue] = []
@@ -201,7 +205,7 @@ class _Topic:
         elif group in self._groups:
             queue = self._groups[group]
         else:
-            queue = self._groups[group] = _Queue(MAX_WAITING, redelivers=self._persistent)
+            queue = self._groups[group] = _Queue(self._max_waiting, redelivers=self._persistent)
             for message in self._unclaimed:
                 queue.put(message)
             self._unclaimed.clear()

@@ -33,8 +33,8 @@ from tg_schema.errors import BadRequest, BusError, TooLarge
 
 OPERATION_TIMEOUT = 5
 """Seconds for opening, closing and looking up, and for a send until the broker has it."""
-PUBLISH_TIMEOUT = 8.0
-"""Seconds that a publish may take in all, with the opening of its topic and its wait for room."""
+CALL_TIMEOUT = 8.0
+"""Seconds that a call waits for its turn and for the broker, before a send begins."""
 LEAVE_TIMEOUT = 1.0
 """Seconds that leaving a subscription waits for the broker; after that it goes on in the background."""
 IN_FLIGHT = 1_000
@@ -67,15 +67,20 @@ class PulsarBus(Bus):
             raise TooLarge(f"a message holds at most {MAX_MESSAGE} bytes; this one has {len(body)}")
         sender = self._senders.get(topic) or self._open_sender(topic)
         if sender.producer is None or sender.window.full:
-            await sender.ready()
-        sender.window.enter(len(body))
+            await sender.enter_in_turn(len(body))
+        else:
+            sender.window.enter(len(body))
         sender.used = self._loop.time()
         sent: asyncio.Future[None] = self._loop.create_future()
 
         def taken(result: Any, _: object) -> None:
             self._sent.put(_Sent(sender, len(body), sent, result))
 
-        sender.producer.send_async(body, taken, dict(properties))
+        try:
+            sender.producer.send_async(body, taken, dict(properties))
+        except BaseException:
+            sender.window.leave(len(body))
+            raise
         await sent
 
     def _open_sender(self, topic: str) -> "_Sender":
@@ -140,8 +145,8 @@ class PulsarBus(Bus):
         queues = _Queues.of(prefetch, persistent=is_persistent(topic))
         connecting = self._off_loop(lambda: self._connect(topic, group, queues.in_client))
         try:
-            source = await asyncio.shield(connecting)
-        except asyncio.CancelledError:
+            source = await _in_time(connecting)
+        except (asyncio.CancelledError, BusError):
             connecting.add_done_callback(self._close_unwanted)
             raise
         reader = ThreadedReader(self._loop, source, queues.handed_over)
@@ -180,7 +185,7 @@ class PulsarBus(Bus):
     @override
     async def ping(self) -> None:
         self._check_open()
-        await self._off_loop(self._look_up)
+        await _in_time(self._off_loop(self._look_up))
 
     def _look_up(self) -> None:
         # Authorization refuses a topic that is not ours to see, and that is an answer too.
@@ -230,12 +235,12 @@ class _Sender:
     def opened_badly(self) -> bool:
         return self._opening.cancelled() or self._opening.exception() is not None
 
-    async def ready(self) -> None:
-        """Return once the producer is there and has room."""
+    async def enter_in_turn(self, size: int) -> None:
+        """Wait for the producer, and for room, and take it."""
         try:
-            async with asyncio.timeout(PUBLISH_TIMEOUT):
+            async with asyncio.timeout(CALL_TIMEOUT):
                 self.producer = await asyncio.shield(self._opening)
-                await self.window.room()
+                await self.window.enter_in_turn(size)
         except TimeoutError:
             raise _error("Timeout") from None
 
@@ -363,6 +368,14 @@ def _our_errors() -> Any:
         yield
     except pulsar.PulsarException as failure:
         raise _error(type(failure).__name__) from None
+
+
+async def _in_time(future: "asyncio.Future[T]") -> T:
+    """What the pool makes of a call; the call itself goes on when the caller has left."""
+    try:
+        return await asyncio.wait_for(asyncio.shield(future), CALL_TIMEOUT)
+    except TimeoutError:
+        raise _error("Timeout") from None
 
 
 def _close_quietly(handle: Any) -> None:

@@ -25,7 +25,7 @@ class SendWindow:
         return self.in_flight == 0 and not self._waiting
 
     def enter(self, size: int) -> None:
-        """Count a message in."""
+        """Count a message in; only where `full` is false."""
         self.in_flight += 1
         self._messages -= 1
         self._bytes -= size
@@ -38,8 +38,8 @@ class SendWindow:
         if not self.full:
             self._waiting.wake()
 
-    async def room(self) -> None:
-        """Return when there is room.
+    async def enter_in_turn(self, size: int) -> None:
+        """Wait until there is room, then count a message in.
 
         Raises:
             TgError: what `close` was given.
@@ -48,7 +48,9 @@ class SendWindow:
             await self._waiting.wait()
         if self._error is not None:
             raise self._error
-        self._waiting.wake()
+        self.enter(size)
+        if not self.full:
+            self._waiting.wake()
 
     def close(self, error: TgError) -> None:
         """Fail everybody who waits, and whoever comes later."""

@@ -1,0 +1,49 @@
+"""Where the broker's token comes from, and what is refused before anything connects."""
+
+from pathlib import Path
+
+import pytest
+
+from tg_base.bus.open import open_bus
+from tg_base.bus.options import BusOptions
+from tg_schema.errors import BadRequest
+
+URL = "pulsar://127.0.0.1:9"
+
+
+def test_without_a_named_token_there_is_none() -> None:
+    assert BusOptions().token() is None
+
+
+def test_a_token_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKER_TOKEN", " secret\n")
+    assert BusOptions(token_env="BROKER_TOKEN").token() == "secret"
+
+
+def test_a_token_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret\n")
+    assert BusOptions(token_file=file).token() == "secret"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff"])
+async def test_a_token_file_that_holds_none_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(BadRequest, match="token"):
+        async with open_bus(URL, BusOptions(token_file=file)):
+            pass
+
+
+async def test_a_variable_that_is_not_set_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BROKER_TOKEN", raising=False)
+    with pytest.raises(BadRequest, match="BROKER_TOKEN"):
+        async with open_bus(URL, BusOptions(token_env="BROKER_TOKEN")):
+            pass
+
+
+async def test_authorities_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match="authorities"):
+        async with open_bus("pulsar+ssl://127.0.0.1:9", BusOptions(trust_certs=tmp_path / "none.pem")):
+            pass
