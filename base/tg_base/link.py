@@ -7,7 +7,7 @@ one: with no load every chunk is a message of its own, under load messages grow 
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -45,7 +45,7 @@ class _Waiting:
 class Link:
     """The sending end. `run` must be running as a task for as long as the link is used."""
 
-    def __init__(self, bus: Bus, inbox: str, processor: str) -> None:
+    def __init__(self, bus: Bus, inbox: str, processor: str, time: Callable[[], float]) -> None:
         self.inbox = inbox
         self.name = f"{processor}/{uuid.uuid4().hex[:12]}"
         self.streams: set[StreamKey] = set()
@@ -58,9 +58,8 @@ class Link:
         self._frames: deque[Frame] = deque()
         self._ready = asyncio.Event()
         self._taken = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        self._time = loop.time
-        self.heard_at = self.used_at = loop.time()
+        self._time = time
+        self.heard_at = self.used_at = time()
 
     @property
     def state(self) -> LinkState:

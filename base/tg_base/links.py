@@ -1,6 +1,7 @@
 """All links of one processor, one for each requestor that it answers."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from tg_base.background import running
@@ -13,18 +14,24 @@ IDLE = 30.0
 
 
 class Links:
-    """Opens a link with the first request of a requestor, closes it when that is idle or dead."""
+    """Opens a link with the first request of a requestor, closes it when that is idle or dead.
 
-    def __init__(self, bus: Bus, processor: str) -> None:
+    Args:
+        bus: what carries everything.
+        processor: whose links these are.
+        time: the clock that silence is measured by, in seconds.
+    """
+
+    def __init__(self, bus: Bus, processor: str, time: Callable[[], float]) -> None:
         self._bus = bus
         self._processor = processor
         self._links: dict[str, tuple[Link, AsyncExitStack]] = {}
-        self._time = asyncio.get_running_loop().time
+        self._time = time
 
     async def to(self, inbox: str) -> Link:
         """The link to an inbox."""
         if inbox not in self._links:
-            link, stack = Link(self._bus, inbox, self._processor), AsyncExitStack()
+            link, stack = Link(self._bus, inbox, self._processor, self._time), AsyncExitStack()
             self._links[inbox] = link, stack
             await stack.enter_async_context(running(link.run()))
         return self._links[inbox][0]

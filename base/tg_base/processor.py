@@ -15,6 +15,7 @@ from typing import Any, Self, cast
 import structlog
 
 from tg_base import trace
+from tg_base.awake_clock import AwakeClock
 from tg_base.background import each, report, running
 from tg_base.bus.api import Bus, Delivery
 from tg_base.call import Call
@@ -76,7 +77,8 @@ class Processor:
         self._queue_wait = QUEUE_WAIT.labels(service.spec.name)
 
     async def __aenter__(self) -> Self:
-        self._links = Links(self._bus, self.name)
+        self._clock = AwakeClock()
+        self._links = Links(self._bus, self.name, self._clock)
         async with AsyncExitStack() as stack:
             controls = [self._topics.control(self.name)]
             controls += [self._topics.queue_control(route.request) for route in self._routes]
@@ -223,7 +225,7 @@ class Processor:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(self._liveness.beat)
+            await self._clock.sleep(self._liveness.beat)
             for key in self._links.silent(self._liveness.dead_after):
                 self._cancel(key, 0.0)
             await self._links.sweep(self._liveness.dead_after)

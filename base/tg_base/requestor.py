@@ -4,7 +4,6 @@ The requestor is the only authority over a stream: it names it, binds it to the 
 another attempt as long as nothing was relayed, and cancels.
 """
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,6 +13,7 @@ from typing import Any, Self
 import structlog
 
 from tg_base import trace
+from tg_base.awake_clock import AwakeClock
 from tg_base.background import each, running
 from tg_base.bus.api import Bus, Delivery
 from tg_base.call import Call
@@ -72,10 +72,10 @@ class Requestor:
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        time = asyncio.get_running_loop().time
-        self.presence = PresenceTable(self._liveness, time)
-        self._controls = Controls(self._bus, self._topics, time)
-        self._inbox = Inbox(self._topics.inbox(uuid.uuid4().hex), self._controls, time)
+        clock = self._clock = AwakeClock()
+        self.presence = PresenceTable(self._liveness, clock)
+        self._controls = Controls(self._bus, self._topics, clock)
+        self._inbox = Inbox(self._topics.inbox(uuid.uuid4().hex), self._controls, clock)
         handlers = {self._inbox.topic: self._on_inbox, self._topics.presence: self._on_presence}
         handlers |= dict.fromkeys(self._plain, self._on_plain)
         async with AsyncExitStack() as stack:
@@ -178,7 +178,7 @@ class Requestor:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(self._liveness.beat)
+            await self._clock.sleep(self._liveness.beat)
             dead = self.presence.bury()
             self._inbox.forget(set(dead))
             lost = self._inbox.sweep(self._liveness.dead_after)

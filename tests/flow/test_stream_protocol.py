@@ -1,6 +1,7 @@
 """Requestor and processor on a real bus: order, ends, cancels, deadlines, deaths."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -224,3 +225,15 @@ async def test_poison_goes_to_the_dead_letters_and_its_sender_hears(bus: Bus, ro
         assert answer.error is not None
         assert answer.error.type == "bad-request"
         assert await it.client.request("", "1") == "0 "
+
+
+async def test_a_stalled_process_takes_nobody_for_dead(bus: Bus, route: Completions) -> None:
+    llm = CountingLlm()
+    async with pipeline(bus, route, llm) as it:
+        llm.step = asyncio.Semaphore(1)
+        async with it.client.stream(TextCompletionRequest(prompt="2", streaming=True)) as responses:
+            assert (await anext(responses)).response == "0 "
+            time.sleep(3 * QUICK.dead_after)  # noqa: ASYNC251 - the stall is the point
+            await asyncio.sleep(2 * QUICK.beat)
+            llm.step.release()
+            assert "".join([record.response or "" async for record in responses]) == "1 "
