@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Generic, Self
 
 from typing_extensions import override
@@ -16,7 +16,7 @@ BUFFER = 1024 * 1024
 
 
 class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
-    """Iterate to read. What waits is joined: a slow reader gets fewer and larger records.
+    """Iterate to read, or `listen` and `poll`. What waits is joined: a slow reader gets fewer and larger records.
 
     Attributes:
         id: the stream's id, everywhere.
@@ -39,6 +39,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._records: deque[Resp] = deque()
         self._error: TgError | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._listener: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + timeout
         self._timer = self._loop.call_at(self._end, self._late, timeout)
@@ -85,19 +86,35 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
 
     @override
     async def __anext__(self) -> Resp:
-        while not self._records:
-            if self._frames:
-                self._read()
-            elif self._error is not None:
-                raise self._error
-            elif self.complete:
+        while (record := self.poll()) is None:
+            if self.complete:
                 raise StopAsyncIteration
-            else:
-                await self._come()
+            await self._come()
+        return record
+
+    def poll(self) -> Resp | None:
+        """The next record, without waiting; None where none has come, or after the last one (`complete`).
+
+        Raises:
+            TgError: the stream failed. Nothing follows.
+        """
+        if not self._records and self._frames:
+            self._read()
+        if not self._records:
+            if self._error is not None:
+                raise self._error
+            return None
         record = self._records.popleft()
         if record.error is not None:
             raise TgError.of(record.error)
         return record
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Call `listener`, in place of waking who iterates, whenever something has come or the stream has failed.
+
+        It is called from where records arrive: it does not raise, and does not wait. A task's turn a record is saved.
+        """
+        self._listener = listener
 
     def _read(self) -> None:
         frames, self._frames, self._size = self._frames, deque(), 0
@@ -114,7 +131,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
             self._waiter = None
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
+        if self._listener is not None:
+            self._listener()
+        elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def _late(self, timeout: float) -> None:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import Histogram
-
+from tg_base.light_histogram import Cells
 from tg_base.metrics import FIRST_TOKEN, GAP, OVERHEAD
 from tg_base.route import Route
 from tg_gateway.dialects.dialect import Dialect
@@ -21,9 +20,9 @@ class Endpoint:
 
     route: Route[Any, Any]
     dialect: Dialect[Any, Any]
-    first_token: Histogram
-    gap: Histogram
-    overhead: Histogram
+    first_token: Cells
+    gap: Cells
+    overhead: Cells
 
 
 class Directory:

@@ -15,6 +15,7 @@ from tg_gateway.access_line import AccessLine
 from tg_gateway.auth import Authenticator, bearer
 from tg_gateway.dialects.native import refusal
 from tg_gateway.limits import Limits
+from tg_gateway.relay import DEFECT
 from tg_schema.errors import BadRequest, Internal, NotFound, TgError, TooLarge, Unauthorized
 
 log = structlog.get_logger()
@@ -68,7 +69,7 @@ class Entrance:
             line.ended(error.status, "http")
         except Exception:
             log.exception("gateway.defect")
-            response = refused(Internal("the gateway failed; its log says why, under the request's id"))
+            response = refused(Internal(DEFECT))
             line.ended(Internal.status, Internal.type)
         else:
             if not line.outcome:

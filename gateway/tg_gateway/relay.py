@@ -15,8 +15,11 @@ from tg_gateway.access_line import AccessLine
 from tg_gateway.directory import Endpoint
 from tg_gateway.metrics import STREAMING
 from tg_gateway.sink import Sink
-from tg_schema.errors import Unavailable
+from tg_schema.errors import Internal, TgError, Unavailable
 
+log = structlog.get_logger()
+
+DEFECT = "the gateway failed; its log says why, under the request's id"
 LAST_WORDS = 1.0
 """Seconds that running requests get to pass their error on, after the drain's time is over."""
 
@@ -28,8 +31,6 @@ class Exchange:
         self.endpoint = endpoint
         self.responses = responses
         self._line = line
-        self._loop = asyncio.get_running_loop()
-        self._sent_at = 0.0
 
     async def relay(self, sink: Sink) -> None:
         """Send every record as it comes, until the last.
@@ -37,12 +38,7 @@ class Exchange:
         Raises:
             TgError: the stream failed; what came before has been sent.
         """
-        event = self.endpoint.dialect.event
-        async for record in self.responses:
-            sink.send(event(record), last=record.last)
-            self._sent()
-            if sink.full:
-                await sink.drain()
+        await _Pump(self.endpoint, self.responses, self._line, sink).run()
 
     async def whole(self) -> bytes:
         """The whole answer as one record's JSON.
@@ -54,14 +50,72 @@ class Exchange:
         self._line.records = len(records)
         return self.endpoint.dialect.event(self.endpoint.route.spec.response.joined(records)[-1])
 
+
+class _Pump:
+    """Moves records to a sink, right where they arrive: a task that is woken for each would double the cost.
+
+    The task that runs it sleeps until there is something to wait for: a slow client, or the end.
+    """
+
+    def __init__(self, endpoint: Endpoint, responses: ResponseStream[Any], line: AccessLine, sink: Sink) -> None:
+        self._endpoint = endpoint
+        self._event = endpoint.dialect.event
+        self._responses = responses
+        self._line = line
+        self._sink = sink
+        self._loop = asyncio.get_running_loop()
+        self._needed = self._loop.create_future()
+        self._error: TgError | None = None
+        self._over = False
+        self._sent_at = 0.0
+
+    async def run(self) -> None:
+        self._responses.listen(self._turn)
+        try:
+            self._turn()
+            await self._needed
+            while not self._over:
+                await self._sink.drain()
+                self._needed = self._loop.create_future()
+                self._turn()
+                await self._needed
+        finally:
+            self._responses.listen(None)
+        if self._error is not None:
+            raise self._error
+
+    def _turn(self) -> None:
+        """Records have come. Called from the reader of the bus, which nothing here may hold up or break."""
+        if self._needed.done():
+            return
+        try:
+            needed = self._moved()
+        except TgError as error:
+            self._error, self._over, needed = error, True, True
+        except Exception:
+            log.exception("gateway.defect")
+            self._error, self._over, needed = Internal(DEFECT), True, True
+        if needed:
+            self._needed.set_result(None)
+
+    def _moved(self) -> bool:
+        """Send what is there; True where the task is needed: the client is slow, or all is sent."""
+        while (record := self._responses.poll()) is not None:
+            self._sink.send(self._event(record), last=record.last)
+            self._sent()
+            if self._sink.full:
+                return True
+        self._over = self._responses.complete
+        return self._over
+
     def _sent(self) -> None:
         now = self._loop.time()
         if self._line.records:
-            self.endpoint.gap.observe(now - self._sent_at)
+            self._endpoint.gap.observe(now - self._sent_at)
         else:
             self._line.first = time.monotonic() - self._line.started
-            self.endpoint.first_token.observe(self._line.first)
-        self.endpoint.overhead.observe(now - self.responses.came)
+            self._endpoint.first_token.observe(self._line.first)
+        self._endpoint.overhead.observe(now - self._responses.came)
         self._line.records += 1
         self._sent_at = now
 

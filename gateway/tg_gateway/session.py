@@ -13,7 +13,7 @@ from tg_gateway.auth import Authenticator
 from tg_gateway.directory import DEFAULT_FLOW, Directory, Endpoint
 from tg_gateway.flow_service import FlowService
 from tg_gateway.limits import Limits
-from tg_gateway.relay import Relay
+from tg_gateway.relay import DEFECT, Relay
 from tg_gateway.socket_writer import SocketStream, SocketWriter
 from tg_schema.errors import BadRequest, Cancelled, Internal, RateLimited, TgError, TooLarge, Unauthorized
 
@@ -140,7 +140,7 @@ class Session:
         except Exception:
             log.exception("gateway.defect")
             line.ended(Internal.status, Internal.type)
-            stream.fail(Internal("the gateway failed; its log says why, under the request's id"))
+            stream.fail(Internal(DEFECT))
 
     async def _relay(self, endpoint: Endpoint, body: bytes, stream: SocketStream, line: AccessLine) -> None:
         asked = endpoint.dialect.parse(body)

@@ -1,0 +1,74 @@
+"""A Prometheus histogram for the hot path: an observation costs a quarter of a microsecond, not one.
+
+The client library's own takes a lock or two for each; this one belongs to one thread, the event loop's.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+
+class Cells:
+    """The counts of one label value."""
+
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, amount: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(self._bounds, amount)] += 1
+        self.total += amount
+
+
+class LightHistogram(Collector):
+    """A histogram with one label.
+
+    Args:
+        name: of the metric.
+        documentation: what it measures.
+        label: the label's name.
+        buckets: upper bounds, inclusive, in order.
+        registry: who shows it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        documentation: str,
+        label: str,
+        buckets: tuple[float, ...],
+        registry: CollectorRegistry = REGISTRY,
+    ) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._label = label
+        self._buckets = buckets
+        self._cells: dict[str, Cells] = {}
+        registry.register(self)
+
+    def labels(self, value: str) -> Cells:
+        """The counts of one label value; keep them, the look-up is not free."""
+        return self._cells.setdefault(value, Cells(self._buckets))
+
+    @override
+    def collect(self) -> Iterable[HistogramMetricFamily]:
+        family = HistogramMetricFamily(self._name, self._documentation, labels=[self._label])
+        for value, cells in self._cells.items():
+            family.add_metric([value], self._cumulated(cells), cells.total)
+        yield family
+
+    def _cumulated(self, cells: Cells) -> list[tuple[str, float]]:
+        buckets = []
+        so_far = 0
+        for bound, count in zip((*map(repr, map(float, self._buckets)), "+Inf"), cells.counts, strict=True):
+            so_far += count
+            buckets.append((bound, float(so_far)))
+        return buckets
