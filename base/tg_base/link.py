@@ -81,9 +81,9 @@ class Link:
         self._queue(key).accepted = True
 
     async def send(self, key: StreamKey, record: Response) -> None:
-        """Give a record to the link; waits only where its stream has `WAITING` records in front of it."""
+        """Give a record to the link; waits where its stream has `WAITING` before it, unless it is the last one."""
         waiting = self._queue(key)
-        while len(waiting.records) >= WAITING:
+        while len(waiting.records) >= WAITING and not record.last:
             await self._taken.wait()
             waiting = self._queue(key)
         waiting.records.append(record)

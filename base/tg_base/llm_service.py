@@ -12,6 +12,7 @@ import stamina
 from typing_extensions import override
 
 from tg_base.llm_chunk import LlmChunk
+from tg_base.metrics import TOKENS
 from tg_base.service import Service
 from tg_base.stream_guard import Clocks, guarded
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError
@@ -85,20 +86,23 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
         request = self._checked(request)
         totals = _Totals()
         kept: list[LlmChunk] = []
-        async with self._started(request) as (first, rest):
-            chunk: LlmChunk | None = first
-            while chunk is not None:
-                totals.add(chunk)
-                if not request.streaming:
-                    kept.append(chunk)
-                elif chunk.text or chunk.reasoning or chunk.tokens:
-                    yield TextCompletionResponse(
-                        response=chunk.text,
-                        reasoning=chunk.reasoning,
-                        tokens=chunk.tokens,
-                        model=chunk.model or request.model,
-                    )
-                chunk = await anext(rest, None)
+        try:
+            async with self._started(request) as (first, rest):
+                chunk: LlmChunk | None = first
+                while chunk is not None:
+                    totals.add(chunk)
+                    if not request.streaming:
+                        kept.append(chunk)
+                    elif chunk.text or chunk.reasoning or chunk.tokens:
+                        yield TextCompletionResponse(
+                            response=chunk.text,
+                            reasoning=chunk.reasoning,
+                            tokens=chunk.tokens,
+                            model=chunk.model or request.model,
+                        )
+                    chunk = await anext(rest, None)
+        finally:
+            totals.record(self.model)
         whole = joined_chunks(kept)
         yield TextCompletionResponse(
             response=whole.text,
@@ -152,6 +156,11 @@ class _Totals:
             self.out_token = (self.out_token or 0) + chunk.out_token
         self.model = chunk.model or self.model
         self.finish_reason = self.finish_reason or chunk.finish_reason
+
+    def record(self, model: str) -> None:
+        """Tell the metrics what is known, be it the usage of a stream that was left."""
+        TOKENS.labels(model, "in").inc(self.in_token or 0)
+        TOKENS.labels(model, "out").inc(self.out_token or 0)
 
 
 def joined_chunks(chunks: list[LlmChunk]) -> LlmChunk:

@@ -8,9 +8,9 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing, closing
+from contextlib import AsyncExitStack, closing
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import structlog
 
@@ -27,14 +27,12 @@ from tg_base.metrics import ACTIVE, POISON, QUEUE_WAIT, STREAMS
 from tg_base.reply import LinkReply, PlainReply, Reply
 from tg_base.route import Route
 from tg_base.service import Service
+from tg_base.work import Work
 from tg_schema.codec import decode, encode
-from tg_schema.errors import BadRequest, Internal, TgError, Timeout, Unavailable
+from tg_schema.errors import BadRequest, TgError, Unavailable
 from tg_schema.topics import Topics
 
 log = structlog.get_logger()
-
-LONGEST = 1800.0
-"""Seconds for a request whose requestor names no deadline."""
 
 
 class Processor:
@@ -70,7 +68,7 @@ class Processor:
         self._liveness = liveness or Liveness()
         self._grace = grace
         self._slots = asyncio.Semaphore(service.capacity)
-        self._running: dict[StreamKey, asyncio.Task[None]] = {}
+        self._running: dict[StreamKey, Work] = {}
         self._cancelled = CancelledKeys(time.monotonic)
         self._leaving = False
         self._active = ACTIVE.labels(service.spec.name)
@@ -108,9 +106,9 @@ class Processor:
 
     async def _drain(self) -> None:
         if self._running:
-            _, late = await asyncio.wait(self._running.values(), timeout=self._grace)
-            for task in late:
-                task.cancel()
+            _, late = await asyncio.wait([work.task for work in self._running.values()], timeout=self._grace)
+            for work in self._running.values():
+                work.stop(Unavailable("the processor shuts down; ask again"))
             if late:
                 await asyncio.wait(late)
 
@@ -138,55 +136,18 @@ class Processor:
             STREAMS.labels(route.spec.name, "dropped").inc()
             delivery.ack()
             return
-        self._running[call.key] = cast("asyncio.Task[None]", asyncio.current_task())
+        work = self._running[call.key] = Work(self._service, route, call)
         self._active.inc()
         try:
             delivery.ack()
             self._queue_wait.observe(delivery.age)
             trace.enter(call.key.stream, call.traceparent)
-            reply = await self._reply(route, call)
-            reply.accept()
-            with closing(reply):
-                await self._answer(route, request, reply, call)
+            with closing(await self._reply(route, call)) as reply:
+                reply.accept()
+                await work.run(request, reply)
         finally:
             self._active.dec()
             del self._running[call.key]
-
-    async def _answer(self, route: Route[Any, Any], request: Any, reply: Reply, call: Call) -> None:
-        started = time.monotonic()
-        outcome = "ok"
-        try:
-            await self._work(request, reply, call)
-        except asyncio.CancelledError:
-            outcome = "cancelled"
-            if self._leaving:
-                await reply.send(route.spec.response.failed(Unavailable("the processor shuts down; ask again").record))
-        except TgError as error:
-            outcome = error.type
-            await reply.send(route.spec.response.failed(error.record))
-        except Exception:
-            outcome = Internal.type
-            log.exception("request.defect")
-            defect = Internal("the service failed; its log says why, under the stream's id")
-            await reply.send(route.spec.response.failed(defect.record))
-        finally:
-            STREAMS.labels(route.spec.name, outcome).inc()
-            seconds = round(time.monotonic() - started, 6)
-            log.info("request.done", service=route.spec.name, flow=route.flow, outcome=outcome, seconds=seconds)
-
-    async def _work(self, request: Any, reply: Reply, call: Call) -> None:
-        limit = asyncio.timeout(LONGEST if call.remaining is None else call.remaining)
-        try:
-            async with limit, aclosing(self._service.on_request(request)) as records:
-                async for record in records:
-                    await reply.send(record)
-                    if record.last:
-                        return
-        except TimeoutError:
-            if limit.expired():
-                raise Timeout("the request's deadline has passed") from None
-            raise
-        raise Internal("the service ended without a last response")
 
     async def _refuse(self, route: Route[Any, Any], delivery: Delivery, call: Call | None, error: BadRequest) -> None:
         POISON.labels(route.request).inc()
@@ -217,9 +178,9 @@ class Processor:
                 self._links.on_resend(control)
 
     def _cancel(self, key: StreamKey, ttl: float) -> None:
-        task = self._running.get(key)
-        if task is not None:
-            task.cancel()
+        work = self._running.get(key)
+        if work is not None:
+            work.stop()
         elif ttl > 0:
             self._cancelled.add(key, ttl)
 
@@ -227,7 +188,7 @@ class Processor:
         while True:
             await self._clock.sleep(self._liveness.beat)
             for key in self._links.silent(self._liveness.dead_after):
-                self._cancel(key, 0.0)
+                self._running[key].stop(Unavailable("the processor has lost its requestor; ask again"))
             await self._links.sweep(self._liveness.dead_after)
             await self._announce()
 
