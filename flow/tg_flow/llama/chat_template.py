@@ -4,6 +4,7 @@ A template is a program that came with a file from somewhere. It runs once for e
 is loaded, in a sandbox, on placeholders; no request's text ever passes through it.
 """
 
+import ctypes
 import threading
 import time
 from collections.abc import Sequence
@@ -48,7 +49,9 @@ class ChatTemplate:
             before the user's, in the user's turn.
     """
 
-    def __init__(self, source: str | None, begin_text: str = "", end_text: str = "") -> None:
+    def __init__(
+        self, source: str | None, begin_text: str = "", end_text: str = "", seconds: float = RENDER_SECONDS
+    ) -> None:
         """`source` None: the model has no template and simply continues the text.
 
         Raises:
@@ -61,8 +64,9 @@ class ChatTemplate:
             return
         rendering = _Rendering(source, {"bos_token": begin_text, "eos_token": end_text})
         rendering.start()
-        rendering.join(RENDER_SECONDS)
+        rendering.join(seconds)
         if rendering.is_alive():
+            rendering.interrupt()
             raise Unavailable("the model file's chat template does not come to an end; use another model file")
         if rendering.layouts is None:
             raise Unavailable("the model file's chat template cannot be rendered; use an instruction-tuned model file")
@@ -84,8 +88,19 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
 
+class _Interrupted(BaseException):
+    """The template takes too long; nothing in Jinja catches this."""
+
+
+_FAILURES = (
+    *(TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError),
+    *(RecursionError, MemoryError, _Interrupted),
+)
+"""How a template can fail."""
+
+
 class _Rendering(threading.Thread):
-    """Renders on a thread that can be left behind: Jinja cannot be interrupted."""
+    """Renders on a thread of its own, which can be interrupted between two steps of the template."""
 
     def __init__(self, source: str, names: dict[str, str]) -> None:
         super().__init__(name="chat-template", daemon=True)
@@ -100,8 +115,12 @@ class _Rendering(threading.Thread):
             if not _has(alone, "prompt"):
                 return
             self.layouts = alone, self._with_system(alone)
-        except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError, MemoryError):
+        except _FAILURES:
             return
+
+    def interrupt(self) -> None:
+        """Let the thread end at its next step."""
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(_Interrupted))
 
     def _with_system(self, alone: Layout) -> Layout:
         try:

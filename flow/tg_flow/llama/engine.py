@@ -1,7 +1,6 @@
 """Generations -> Engine -> tokens: the one thread that owns the context and evaluates all streams side by side."""
 
 import atexit
-import math
 import threading
 import time
 from collections import deque
@@ -60,7 +59,7 @@ class Engine:
         """
         self.model = model
         self.context_length = sizes.context
-        self._most = math.ceil(sizes.slots / sizes.engines)
+        self._most = sizes.slots
         self._room = self._most + sizes.waiting
         self._batch = max(sizes.batch, self._most)
         self._prefill = self._batch

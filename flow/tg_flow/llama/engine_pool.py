@@ -15,7 +15,7 @@ class EnginePool:
     """
 
     def __init__(self, model: Model, sizes: EngineSizes) -> None:
-        """Make room for `sizes.slots` streams, spread over `sizes.engines`; the model is closed with the pool.
+        """Make room for `sizes.slots` streams in each of `sizes.engines`; the model is closed with the pool.
 
         Raises:
             Unavailable: there is not enough memory.

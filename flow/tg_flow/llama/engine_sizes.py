@@ -7,8 +7,8 @@ class EngineSizes(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine makes room for.
 
     Attributes:
-        slots: streams that are generated side by side, by all engines together.
-        engines: contexts with a thread of their own, over which the slots are spread evenly.
+        slots: streams that each engine can generate side by side, so that one engine can take all that there are.
+        engines: contexts with a thread of their own, over which streams are spread.
         context: tokens of prompt and answer for each slot.
         threads: threads that compute one step of one engine.
         batch: tokens evaluated in one step at most; raised to `slots` if below.

@@ -10,6 +10,7 @@ from tg_flow.llama.library import held, native
 from tg_flow.llama.model import Model
 from tg_flow.llama.sampler import Sampler
 from tg_flow.llama.sampler_settings import SamplerSettings
+from tg_flow.llama.utf8_tokens import incomplete
 from tg_schema.errors import BadRequest, ProtocolError
 
 _apply = held(native.llama_sampler_apply)
@@ -25,14 +26,17 @@ class GrammarSampler(Sampler):
     accepted unasked: llama.cpp ends the process for one that does not fit.
     """
 
-    def __init__(self, model: Model, settings: SamplerSettings, grammar: str) -> None:
+    def __init__(self, model: Model, settings: SamplerSettings, longest: int, grammar: str) -> None:
         """Raises: BadRequest, if llama.cpp cannot read `grammar`."""
-        super().__init__(model, settings)
+        super().__init__(model, settings, longest)
         self._grammar = native.llama_sampler_init_grammar(model.vocab, grammar.encode(), b"root")
         if not self._grammar:
             super().close()
             raise BadRequest("schema: it cannot be turned into a grammar; make it simpler")
         self._end_tokens = model.end_tokens
+        self._pieces = model.pieces
+        self._utf8 = model.utf8
+        self._unfinished = b""
         self._candidates = np.zeros(model.vocabulary, dtype=_CANDIDATE)
 
     @override
@@ -40,15 +44,20 @@ class GrammarSampler(Sampler):
         logits = np.ctypeslib.as_array(context.logits(row))
         token = self._choose(self._all(logits))
         if not self._allows(token, float(logits[token])):
-            allowed = self._all(logits)
-            _apply(self._grammar, ctypes.byref(allowed))
-            if not np.isfinite(self._candidates["logit"]).any():
-                raise ProtocolError("the model has no token that continues this schema; use a simpler one")
-            token = self._choose(allowed)
+            token = self._choose(self._allowed(logits))
         if token not in self._end_tokens:
             _accept(self._grammar, token)
         _accept(self.chain, token)
+        self._unfinished = incomplete(self._unfinished + self._pieces[token]) or b""
         return token
+
+    def _allowed(self, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> ctypes.Structure:
+        allowed = self._all(logits)
+        _apply(self._grammar, ctypes.byref(allowed))
+        self._candidates["logit"][~self._utf8.after(self._unfinished)] = -np.inf
+        if not np.isfinite(self._candidates["logit"]).any():
+            raise ProtocolError("the model has no token that continues this schema; use a simpler one")
+        return allowed
 
     def _all(self, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> ctypes.Structure:
         candidates = self._candidates
@@ -61,6 +70,8 @@ class GrammarSampler(Sampler):
         return int(candidates.data[candidates.selected].id)
 
     def _allows(self, token: int, logit: float) -> bool:
+        if incomplete(self._unfinished + self._pieces[token]) is None:
+            return False
         one = np.array([(token, logit, 0.0)], dtype=_CANDIDATE)
         _apply(self._grammar, ctypes.byref(_array(one)))
         return bool(np.isfinite(one["logit"][0]))

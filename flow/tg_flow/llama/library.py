@@ -16,7 +16,7 @@ try:
 except (OSError, RuntimeError) as error:
     raise Unavailable("llama.cpp cannot be loaded: install libgomp1 and libstdc++6, which it needs") from error
 
-ERROR_LEVEL = 3
+ERROR_LEVEL = 4
 """GGML_LOG_LEVEL_ERROR in ggml.h."""
 
 log = structlog.get_logger()

@@ -1,13 +1,18 @@
 """GGUF file -> Model: the weights, and what the file says of its vocabulary and chat template."""
 
 import ctypes
+import threading
 from pathlib import Path
 
 from tg_flow.llama.library import held, native
+from tg_flow.llama.utf8_tokens import Utf8Tokens
 from tg_schema.errors import BadRequest, Unavailable
 
 _tokenize = held(native.llama_tokenize)
 _piece = held(native.llama_token_to_piece)
+
+LONG_TEXT = 4096
+"""Bytes from which cutting a text lets other threads run meanwhile."""
 
 LONGEST_PIECE = 1024
 """Bytes of one token's text that are read; no vocabulary comes near."""
@@ -21,6 +26,7 @@ class Model:
         size: bytes of its weights.
         vocabulary: how many tokens it knows.
         pieces: the bytes of each token, b"" for control tokens.
+        utf8: which of them may follow each other.
         end_tokens: the tokens that end an answer.
         divisible: whether the memory of a text's beginning can be told from the rest, to go on from there.
         chat_template: the file's own Jinja template, None if it has none.
@@ -32,6 +38,7 @@ class Model:
         Raises:
             Unavailable: the file cannot be read, or is not a model that llama.cpp can run.
         """
+        self._lock = threading.Lock()
         self.pointer = native.llama_model_load_from_file(str(path).encode(), native.llama_model_default_params())
         if not self.pointer:
             raise Unavailable(f"llama.cpp cannot load {path.name}: it must be a complete GGUF file of a text model")
@@ -41,6 +48,7 @@ class Model:
         self.vocabulary: int = native.llama_vocab_n_tokens(self.vocab)
         buffer = ctypes.create_string_buffer(LONGEST_PIECE)
         self.pieces = [self._read_piece(token, buffer) for token in range(self.vocabulary)]
+        self.utf8 = Utf8Tokens(self.pieces)
         self.longest_piece = max(map(len, self.pieces))
         is_end = held(native.llama_vocab_is_eog)
         self.end_tokens = frozenset(token for token in range(self.vocabulary) if is_end(self.vocab, token))
@@ -86,17 +94,25 @@ class Model:
         Args:
             text: what to cut; lone surrogates become question marks.
             special: read control tokens by their names; False takes such names for the text that they are.
+
+        Raises:
+            Unavailable: the model is closed.
         """
         raw = text.encode("utf-8", "replace")
         room = len(raw) + 8
         tokens = (native.llama_token * room)()
-        count = _tokenize(self.vocab, raw, len(raw), tokens, room, False, special)
+        cut = _tokenize if room < LONG_TEXT else native.llama_tokenize
+        with self._lock:
+            if not self.pointer:
+                raise Unavailable("the model is being shut down")
+            count = cut(self.vocab, raw, len(raw), tokens, room, False, special)
         if count < 0:
             raise BadRequest("the prompt cannot be cut into this model's tokens")
         return list(tokens[:count])
 
     def close(self) -> None:
-        """Free the weights; nothing may use the model afterwards."""
-        pointer, self.pointer = self.pointer, None
-        if pointer:
-            native.llama_model_free(pointer)
+        """Free the weights; no context may use them any more."""
+        with self._lock:
+            pointer, self.pointer = self.pointer, None
+            if pointer:
+                native.llama_model_free(pointer)

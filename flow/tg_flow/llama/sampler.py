@@ -11,12 +11,13 @@ _sample = held(native.llama_sampler_sample)
 class Sampler:
     """Belongs to the engine's thread. The penalties count the answer's tokens, not the prompt's."""
 
-    def __init__(self, model: Model, settings: SamplerSettings) -> None:
+    def __init__(self, model: Model, settings: SamplerSettings, longest: int) -> None:
+        """For answers of at most `longest` tokens, for which penalties take room at once."""
         self.chain = native.llama_sampler_chain_init(native.llama_sampler_chain_default_params())
         if settings.presence_penalty or settings.frequency_penalty:
             self._add(
                 native.llama_sampler_init_penalties(
-                    model.vocabulary, 2**31 - 1, 1.0, settings.frequency_penalty, settings.presence_penalty
+                    model.vocabulary, longest, 1.0, settings.frequency_penalty, settings.presence_penalty
                 )
             )
         if settings.temperature == 0 or settings.top_p == 0 or settings.top_k == 1:

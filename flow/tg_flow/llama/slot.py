@@ -33,8 +33,12 @@ class Slot:
         self._ends = model.end_tokens
         self._logprobs = job.logprobs
         self._longest = min(len(job.prompt) + job.max_tokens, context_length)
-        grammar = job.grammar
-        self._sampler = GrammarSampler(model, job.settings, grammar) if grammar else Sampler(model, job.settings)
+        longest = self._longest - len(job.prompt)
+        self._sampler = (
+            GrammarSampler(model, job.settings, longest, job.grammar)
+            if job.grammar
+            else Sampler(model, job.settings, longest)
+        )
 
     def step(self, context: Context, row: int) -> None:
         """Choose the token that follows batch row `row`, and give it to the reader.

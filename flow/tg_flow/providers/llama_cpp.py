@@ -46,8 +46,8 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
         path: "" for the packaged demo model, `PATH.gguf`, or `hf:OWNER/NAME/FILE`.
         slots: streams that are generated side by side.
         context: tokens of prompt and answer for each slot; None = what the model was trained for, at most 4096.
-        engines: groups that the slots are spread over, each computed by its own thread; None = 2 for a model below
-            64 MB, else 1.
+        engines: contexts that streams are spread over, each with a thread and memory of its own; None = 2 for a model
+            below 64 MB, else 1.
         threads: threads that compute one step of one engine; None = 1 for a model below 64 MB, else one for each CPU.
         batch: tokens evaluated in one step at most.
         waiting: requests that may wait for a slot; more are refused as rate-limited.
@@ -56,7 +56,7 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
 
     path: str = ""
     slots: Annotated[int, msgspec.Meta(ge=1, le=256)] = 16
-    context: Annotated[int, msgspec.Meta(ge=16)] | None = None
+    context: Annotated[int, msgspec.Meta(ge=16, le=2**20)] | None = None
     engines: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
     threads: Annotated[int, msgspec.Meta(ge=1, le=256)] | None = None
     batch: Annotated[int, msgspec.Meta(ge=1, le=8192)] = 512
@@ -71,7 +71,7 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
         cores = os.cpu_count() or 1
         return EngineSizes(
             slots=self.slots,
-            engines=min(self.engines or (2 if small else 1), self.slots),
+            engines=min(self.engines or (2 if small else 1), self.slots, cores),
             context=self.context or min(trained, LONGEST_DEFAULT_CONTEXT),
             threads=self.threads or (1 if small else cores),
             batch=self.batch,

@@ -1,0 +1,112 @@
+"""Where a model comes from, and what is said when it does not come."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.flow.demo_llm import asked, text_of
+from tg_base.llm_service import ProviderOptions
+from tg_flow.llama.model_file import DEMO_MODEL, model_file
+from tg_flow.providers.llama_cpp import LlamaCpp, LlamaCppOptions
+from tg_flow.providers.registry import open_provider
+from tg_schema.errors import BadRequest, NotFound, Unavailable
+
+SHA256 = "1cb40280a3078cc2e04ca05aa98ece944f85ff2174c9fd76df640974277d9b0a"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def test_the_packaged_model_is_the_one_that_the_tests_know() -> None:
+    assert hashlib.sha256(DEMO_MODEL.read_bytes()).hexdigest() == SHA256
+    assert model_file("") == DEMO_MODEL
+
+
+def test_a_path_is_itself() -> None:
+    assert model_file(str(DEMO_MODEL)) == DEMO_MODEL
+
+
+@pytest.mark.parametrize("path", ["/nowhere/model.gguf", "~/nowhere.gguf", "/", "https://example.org/model.gguf"])
+def test_a_file_that_is_not_there_is_named(path: str) -> None:
+    with pytest.raises(NotFound, match=path):
+        model_file(path)
+
+
+@pytest.mark.parametrize("path", ["hf:", "hf:model.gguf", "hf:owner/model.gguf", "hf:owner/name/", "hf:/name/file"])
+def test_the_form_of_a_hub_address_is_told(path: str) -> None:
+    with pytest.raises(BadRequest, match="hf:OWNER/NAME/FILE"):
+        model_file(path)
+
+
+@pytest.mark.parametrize("file", ["model.gguf", "folder/model.gguf"])
+def test_a_cached_file_of_the_hub_is_used_without_the_network(tmp_path: Path, file: str) -> None:
+    repository = tmp_path / "models--owner--name"
+    cached = repository / "snapshots" / COMMIT / file
+    cached.parent.mkdir(parents=True)
+    cached.symlink_to(DEMO_MODEL)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(COMMIT)
+    assert model_file(f"hf:owner/name/{file}", tmp_path) == cached
+
+
+def test_without_cache_and_network_it_says_what_to_do(tmp_path: Path) -> None:
+    """In a process of its own: the hub's library reads its environment when it is imported."""
+    code = "from tg_flow.llama.model_file import model_file; model_file('hf:owner/name/model.gguf')"
+    environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        "tg_schema.errors.Unavailable: model.gguf of owner/name is not in the cache and cannot be downloaded now"
+    )
+
+
+def test_a_name_that_the_hub_does_not_allow_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match="not a name"):
+        model_file("hf:-owner/na..me/model.gguf", tmp_path)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"no model" * 100, DEMO_MODEL.read_bytes()[:100_000]], ids=len)
+async def test_a_file_that_is_no_model_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(content)
+    with pytest.raises(Unavailable, match="load broken"):
+        await LlamaCpp.open("any", LlamaCppOptions(path=str(broken)))
+
+
+@pytest.mark.model
+async def test_a_model_by_path_answers_under_the_name_it_is_given() -> None:
+    options = {"path": str(DEMO_MODEL), "slots": 2, "context": 256, "threads": 1, "temperature": 0}
+    service = await open_provider("llama-cpp", "my-model", options)
+    try:
+        assert service.supports_streaming()
+        assert service.capacity == 2
+        assert isinstance(service, LlamaCpp)
+        assert await text_of(service, asked("Count to 3.")) == "1, 2, 3"
+        assert service.engine.context_length == 256
+    finally:
+        await service.aclose()
+
+
+@pytest.mark.parametrize(
+    "options", [{"slots": 0}, {"slots": 257}, {"context": 1}, {"temperature": -1}, {"top_p": 2}, {"unknown": 1}]
+)
+async def test_options_out_of_range_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(BadRequest, match="llama-cpp"):
+        await open_provider("llama-cpp", "any", options)
+
+
+async def test_options_of_another_provider_are_a_defect() -> None:
+    with pytest.raises(TypeError):
+        await LlamaCpp.open("any", ProviderOptions())
+
+
+def test_sizes_suit_the_model() -> None:
+    small = LlamaCppOptions().sizes(trained=512, size=2_000_000)
+    assert (small.slots, small.context, small.threads) == (16, 512, 1)
+    large = LlamaCppOptions().sizes(trained=32_768, size=400_000_000)
+    assert (large.context, large.threads, large.engines) == (4096, os.cpu_count(), 1)
+    chosen = LlamaCppOptions(context=8192, threads=3, engines=1, slots=4).sizes(trained=32_768, size=400_000_000)
+    assert (chosen.slots, chosen.context, chosen.threads, chosen.engines) == (4, 8192, 3, 1)
