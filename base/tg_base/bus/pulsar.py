@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 from uuid import uuid4
 
@@ -41,6 +42,8 @@ IN_FLIGHT = 1_000
 IN_FLIGHT_BYTES = 32 * 1024 * 1024
 IDLE = 60.0
 """Seconds without a publish after which a topic's producer is closed."""
+RECEIVE_TIMEOUT = 60_000
+"""Milliseconds that a receiving thread waits at a time; closing ends its wait at once."""
 DROPPING_QUEUE = 10_000
 """Receiver queue on a non-persistent topic: the broker drops what finds it full."""
 
@@ -168,7 +171,7 @@ class PulsarBus(Bus):
                 reader = self._client.create_reader(
                     topic, pulsar.MessageId.latest, receiver_queue_size=max(queue, 1), reader_name=uuid4().hex
                 )
-                return _Consumer(reader, reader.read_next, None)
+                return _Consumer(reader, partial(reader.read_next, RECEIVE_TIMEOUT), None)
             consumer = self._client.subscribe(
                 topic,
                 group,
@@ -176,7 +179,9 @@ class PulsarBus(Bus):
                 receiver_queue_size=queue,
                 initial_position=pulsar.InitialPosition.Earliest,
             )
-        return _Consumer(consumer, consumer.receive, consumer.acknowledge if is_persistent(topic) else None)
+        # Without a timeout the client looks for signals ten times a second; without a queue there is no other way.
+        receive = partial(consumer.receive, RECEIVE_TIMEOUT) if queue else consumer.receive
+        return _Consumer(consumer, receive, consumer.acknowledge if is_persistent(topic) else None)
 
     def _close_unwanted(self, connecting: "asyncio.Future[_Consumer]") -> None:
         if not connecting.cancelled() and connecting.exception() is None and self._closing is None:
@@ -277,10 +282,13 @@ class _Consumer(Source):
 
     @override
     def receive(self) -> Delivery:
-        try:
-            return _Delivery(self._receive(), self._acknowledge)
-        except pulsar.PulsarException as failure:
-            raise _error(type(failure).__name__) from None
+        while True:
+            try:
+                return _Delivery(self._receive(), self._acknowledge)
+            except pulsar.Timeout:
+                continue
+            except pulsar.PulsarException as failure:
+                raise _error(type(failure).__name__) from None
 
     @override
     def close(self) -> None:
