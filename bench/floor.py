@@ -62,9 +62,10 @@ def client_of(url: str) -> Any:
     return pulsar.Client(url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, "/dev/stderr"))
 
 
-def producer_of(client: Any, topic: str, window: int) -> Any:
-    """A stock producer without batching."""
-    return client.create_producer(topic, batching_enabled=False, max_pending_messages=window + 1)
+def producer_of(client: Any, topic: str, window: int, delay: int = -1) -> Any:
+    """A stock producer, without batching unless a delay is given."""
+    batching = {"batching_enabled": delay >= 0, "batching_max_publish_delay_ms": max(delay, 0)}
+    return client.create_producer(topic, max_pending_messages=window + 1, **batching)
 
 
 async def receiver(options: argparse.Namespace) -> None:
@@ -93,7 +94,7 @@ async def receiver(options: argparse.Namespace) -> None:
 async def sender(options: argparse.Namespace) -> None:
     """Role: send `streams` streams side by side whenever told."""
     client = client_of(options.url)
-    producer = producer_of(client, options.topic, options.window)
+    producer = producer_of(client, options.topic, options.window, options.batch_delay)
     window = Window(options.window)
 
     async def send(stream: int, number: int) -> None:
@@ -243,7 +244,8 @@ def common_arguments(options: argparse.Namespace) -> list[str]:
     """What a child must know."""
     names = ("url", "streams", "chunks", "gap", "window", "trips")
     topic = f"non-persistent://tg/response/{uuid4().hex}"
-    return ["--topic", topic, *(f"--{name}={getattr(options, name)}" for name in names)]
+    values = [f"--{name}={getattr(options, name)}" for name in names]
+    return ["--topic", topic, f"--batch-delay={options.batch_delay}", *values]
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -263,6 +265,9 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=1000, help="sends in flight at most")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--trips", type=int, default=200)
+    parser.add_argument(
+        "--batch-delay", type=int, default=-1, help="let the client batch for so many ms; -1 = no batches"
+    )
     parser.add_argument("--topic", help=argparse.SUPPRESS)
     parser.add_argument("--role", choices=ROLES, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -22,7 +22,7 @@ from tg_base.bus.open import open_bus
 
 WARM_UP_MESSAGES = 2000
 SILENCE = 1.0
-LOADS = ((1, 64, 10.0), (16, 64, 10.0), (64, 64, 10.0), (16, 1000, 0.0), (256, 64, 0.0))
+LOADS = ((1, 64, 10.0), (16, 64, 10.0), (64, 64, 10.0), (16, 256, 0.0), (256, 32, 0.0))
 """Streams, messages of each, ms between them."""
 
 
