@@ -5,8 +5,10 @@ no longer be changed.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
 from email.utils import formatdate
+from functools import lru_cache
 
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
@@ -91,8 +93,7 @@ class EventStream(web.StreamResponse, Sink):
         keep = self._chunked and self._request.keep_alive
         framing = "Transfer-Encoding: chunked\r\n" if self._chunked else ""
         connection = "" if keep else "Connection: close\r\n"
-        date = f"Date: {formatdate(usegmt=True)}\r\n"
-        return f"{_HEAD}{self._headers_text}{date}{framing}{connection}\r\n".encode()
+        return f"{_HEAD}{self._headers_text}Date: {_date(int(time.time()))}\r\n{framing}{connection}\r\n".encode()
 
     def _silent(self) -> None:
         """One timer for the whole stream, moved only when it fires."""
@@ -118,3 +119,8 @@ class EventStream(web.StreamResponse, Sink):
     @override
     def keep_alive(self) -> bool:
         return self._ended and self._chunked and self._request.keep_alive
+
+
+@lru_cache(1)
+def _date(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)

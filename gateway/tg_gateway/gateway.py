@@ -1,7 +1,7 @@
 """People and programs -> gateway -> bus: the door, as one object."""
 
-import asyncio
 import logging
+import time
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self
@@ -63,7 +63,7 @@ class Gateway:
         self._requestor = requestor
         self._routes = routes
         self._limits = limits or Limits()
-        self._authenticator = Authenticator(config, self._limits, asyncio.get_running_loop().time)
+        self._authenticator = Authenticator(config, self._limits, time.monotonic)
 
     async def __aenter__(self) -> Self:
         self._relay = Relay(self._requestor, self._config.request_timeout)

@@ -45,9 +45,12 @@ class WebSocketDoor:
         return [web.get(PATH, self._open)]
 
     async def close(self) -> None:
-        """Close all sockets; every request that still runs gets an error first."""
-        closing = [socket.close(code=WSCloseCode.GOING_AWAY) for socket in self._sockets]
-        await asyncio.gather(*closing, return_exceptions=True)
+        """Close all sockets, within a bounded time; every request that still runs gets an error first."""
+        closing = [asyncio.create_task(socket.close(code=WSCloseCode.GOING_AWAY)) for socket in self._sockets]
+        if closing:
+            _, late = await asyncio.wait(closing, timeout=2 * GOODBYE)
+            for task in late:
+                task.cancel()
 
     async def _open(self, request: web.Request) -> web.StreamResponse:
         line, limits = request[LINE], self._backend.limits

@@ -250,6 +250,20 @@ async def test_too_many_sockets() -> None:
         assert response.status in {400, 503}
 
 
+async def test_frames_of_any_size_are_read_whole(socket: ClientWebSocketResponse) -> None:
+    async def size(letters: int) -> int:
+        request = {"id": "text", "terms": {"a": "x" * letters}}
+        await socket.send_str(json.dumps({"id": 1, "service": "prompt", "request": request}))
+        message = await socket.receive(timeout=5)
+        assert json.loads(message.data)["response"]["text"] == f"a={'x' * letters} "
+        return len(message.data)
+
+    around = await size(0)
+    assert around < 125
+    for wanted in (125, 126, 127, 65535, 65536, 70000):
+        assert await size(wanted - around) == wanted
+
+
 async def test_flows_are_shown(socket: ClientWebSocketResponse) -> None:
     listed = await answer(socket, {"id": 1, "service": "flow", "request": {"operation": "list-flows"}})
     assert (listed["response"]["flow-ids"], listed["complete"]) == (["default"], True)
