@@ -168,6 +168,14 @@ def generation(*prompt: int, most: int = 10) -> Generation:
     return Generation(job, [b"x"] * 4096, Mailbox.here())
 
 
+async def finished(generation: Generation) -> tuple[int | None, int | None, str | None]:
+    chunks = [await generation.read()]
+    while chunks[-1].finish_reason is None:
+        chunks.append(await generation.read())
+    assert all(chunk.in_token is None for chunk in chunks[1:])
+    return chunks[0].in_token, sum(chunk.out_token or 0 for chunk in chunks), chunks[-1].finish_reason
+
+
 @pytest.fixture(scope="module")
 def pool() -> Iterator[EnginePool]:
     pool = EnginePool(Model(DEMO_MODEL), EngineSizes(slots=4, context=512))
@@ -182,9 +190,7 @@ async def test_a_native_error_ends_its_streams_and_the_engine_goes_on(pool: Engi
         await failing.read()
     working = generation(*pool.model.tokenize("1, 2, 3,", special=False))
     pool.submit(working)
-    while (chunk := await working.read()).finish_reason is None:
-        pass
-    assert (chunk.out_token, chunk.finish_reason) == (10, "length")
+    assert await finished(working) == (6, 10, "length")
 
 
 async def test_a_prompt_that_fills_the_context_is_refused(pool: EnginePool) -> None:
@@ -192,8 +198,7 @@ async def test_a_prompt_that_fills_the_context_is_refused(pool: EnginePool) -> N
         pool.submit(generation(*range(5, 517)))
     last = generation(*range(5, 516))
     pool.submit(last)
-    chunk = await last.read()
-    assert (chunk.in_token, chunk.out_token, chunk.finish_reason) == (511, 1, "length")
+    assert await finished(last) == (511, 1, "length")
 
 
 async def test_closing_ends_what_runs_and_what_waits_with_an_error() -> None:

@@ -52,6 +52,7 @@ class Generation:
         self._answer = AnswerText(job.stop)
         self._text = ""
         self._tokens: tuple[Token, ...] = ()
+        self._prompt: int | None = len(job.prompt)
         self._count = 0
         self._end: str | TgError | None = None
 
@@ -98,7 +99,7 @@ class Generation:
     async def read(self) -> LlmChunk:
         """Everything that came since the last call, in one chunk; waits until there is something.
 
-        The last chunk has `finish_reason` and the whole usage.
+        Each chunk has the tokens that it counts; the prompt's stand on the first, `finish_reason` on the last.
 
         Raises:
             TgError: the generation failed; what had been generated was given before.
@@ -108,12 +109,12 @@ class Generation:
             await self._waiter
             self._waiter = None
         text, tokens, end = self._text, self._tokens, self._end
-        self._text, self._tokens = "", ()
-        if isinstance(end, str):
-            return LlmChunk(text, len(self.job.prompt), self._count, finish_reason=end, tokens=tokens)
-        if end is not None and not text and not tokens:
+        if isinstance(end, TgError) and not text and not tokens:
             raise end
-        return LlmChunk(text, tokens=tokens)
+        prompt, count = self._prompt, self._count
+        self._text, self._tokens, self._prompt, self._count = "", (), None, 0
+        reason = end if isinstance(end, str) else None
+        return LlmChunk(text, prompt, count, finish_reason=reason, tokens=tokens)
 
     def cancel(self) -> None:
         """Nobody reads any more: the engine's next step works without it. May be called from any thread."""
