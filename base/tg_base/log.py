@@ -23,7 +23,8 @@ _SECRET_NAME = re.compile(
 )
 _SECRET_TEXT = (
     r"(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}",
-    r"(?i:\b(?:api[-_]?key|access[-_]?key|auth[-_]?token|token|secret|password|authorization)[\"']?\s*[=:]\s*[\"']?)[^\s\"',}]{4,}",
+    r"(?i:\b(?:api[-_]?key|access[-_]?key|auth[-_]?token|token|secret|password|authorization)"
+    r"[\"']?\s*[=:]\s*[\"']?(?:(?:bearer|basic)\s+)?)[^\s\"',}]{4,}",
     r"\b(?:sk|pk|hf|tg|xai|gsk)[-_](?=[\w-]*\d)[\w-]{16,}",
     r"\bAKIA[0-9A-Z]{12,}",
     r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
@@ -103,4 +104,5 @@ def _text(*, colors: bool) -> structlog.typing.Processor:
 
 
 def _json(logger: object, method: str, event: MutableMapping[str, Any]) -> str:
-    return msgspec.json.encode(event, enc_hook=str).decode()
+    head = {name: event.pop(name) for name in ("timestamp", "level", "event") if name in event}
+    return msgspec.json.encode(head | dict(event), enc_hook=str).decode()

@@ -1,0 +1,83 @@
+"""No gateway at the default URL, and none asked for: the whole pipeline in the command's own process."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+
+import pytest
+
+from tests.flow.command import Ended, ended, ran, started
+
+pytestmark = pytest.mark.model
+
+LLM = "tg-invoke-llm"
+NOTICE = (
+    "no gateway at http://localhost:8888/; running a tiny demo model (2 million parameters: it streams, but knows "
+    "little) in this process (see tg-serve for others)\n"
+)
+
+
+PERMITTED = {"PYTHONWARNINGS": "error,ignore:unclosed file:ResourceWarning"}
+"""llama-cpp-python leaves two files open."""
+
+
+@pytest.fixture(autouse=True)
+def nobody_at_the_default_url() -> None:
+    with socket.socket() as probe:
+        if probe.connect_ex(("localhost", 8888)) == 0:
+            pytest.skip("something listens on port 8888 of this machine")
+
+
+def is_an_answer(done: Ended) -> None:
+    assert (done.code, done.err) == (0, NOTICE)
+    assert "Pulsar" in done.out
+    assert done.out.endswith(".\n")
+
+
+async def test_the_demo() -> None:
+    is_an_answer(await ran(LLM, "be brief", "What is Apache Pulsar?", **PERMITTED))
+    is_an_answer(await ran(LLM, "be brief", "--no-streaming", data=b"What is Apache Pulsar?\n", **PERMITTED))
+
+
+async def test_prompts_of_the_built_in_configuration() -> None:
+    is_an_answer(await ran("tg-invoke-prompt", "question", "question=What is Apache Pulsar?", **PERMITTED))
+    done = await ran("tg-invoke-prompt", "extract", "text=Ann lives in Paris.", **PERMITTED)
+    assert {"name", "city"} <= set(json.loads(done.out))
+
+
+async def test_an_error_says_what_there_is() -> None:
+    done = await ran("tg-invoke-prompt", "nope", **PERMITTED)
+    assert done.code == 1
+    assert done.err.startswith(NOTICE + "tg-invoke-prompt: ")
+    assert "question" in done.err
+    assert done.err.count("\n") == 2
+
+
+async def test_an_interrupt() -> None:
+    async with started(LLM, "", "Tell me a story.", "--json", **PERMITTED) as process:
+        assert process.stdout is not None
+        json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
+        process.send_signal(signal.SIGINT)
+        done = await ended(process, within=5)
+    assert (done.code, done.err) == (130, NOTICE)
+
+
+PROGRAM = """
+import asyncio
+from tg_cli.gateway_choice import chosen_gateway
+from tg_client import TgClient
+
+async def main():
+    async with chosen_gateway(None, default="http://127.0.0.1:9/") as url, TgClient(url) as client:
+        async with client.socket() as socket:
+            print((await socket.flow().text_completion("", "What is Apache Pulsar?")).model)
+
+asyncio.run(main())
+"""
+
+
+async def test_the_same_sdk_talks_to_it() -> None:
+    done = await ran(sys.executable, "-c", PROGRAM, **PERMITTED)
+    assert (done.out, done.err) == ("tinydemo\n", NOTICE.replace("localhost:8888", "127.0.0.1:9"))

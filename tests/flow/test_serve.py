@@ -1,0 +1,191 @@
+"""`tg-serve` as a process: everything in one, on the memory bus, with a provider that the test holds by the hand."""
+
+import asyncio
+import json
+import re
+import signal
+import socket
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+from tests.fakes.gated_openai import GatedOpenAi
+from tests.flow.command import ended, ran, started
+from tg_client import TgClient
+from tg_schema.errors import TgError, Unavailable
+
+SERVE = "tg-serve"
+KEY = "sk-canary-0123456789abcdef"
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[GatedOpenAi]:
+    async with GatedOpenAi.listening() as provider:
+        yield provider
+
+
+@asynccontextmanager
+async def serving(provider: GatedOpenAi, *options: str) -> AsyncIterator[tuple[Process, str]]:
+    """A server that is ready, and its URL."""
+    model = ("--model", "gated", "--provider", "openai", "--base-url", provider.url)
+    async with started(SERVE, "--port", "0", *model, *options, OPENAI_API_KEY=KEY) as process:
+        assert process.stdout is not None
+        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+        found = re.fullmatch(
+            r"ready: (http://127\.0\.0\.1:\d+/) serves text-completion \(gated of openai\), prompt \(\d+ templates\); "
+            r'try: tg-invoke-llm -u \1 "be brief" "What is Apache Pulsar\?"\n',
+            line,
+        )
+        assert found, line
+        yield process, found[1]
+
+
+async def draining(url: str) -> None:
+    """Return once the server takes no more requests."""
+    async with ClientSession() as http:
+        while True:
+            async with http.get(f"{url}ready") as ready:
+                if "shutting down" in await ready.text():
+                    return
+
+
+async def test_it_serves_and_stops(provider: GatedOpenAi) -> None:
+    provider.gate.set()
+    async with serving(provider, "-o", "temperature=0.5") as (process, url):
+        async with TgClient(url) as client:
+            result = await client.flow().text_completion("be brief", "p")
+            assert (result.text, result.in_token, result.out_token, result.finish_reason) == ("one two", 5, 2, "stop")
+            assert (await client.flow().prompt("question", {"question": "q"})).text == "one two"
+        assert provider.keys == [f"Bearer {KEY}"] * 2
+        process.send_signal(signal.SIGTERM)
+        done = await ended(process, within=10)
+    assert (done.code, done.out) == (0, "")
+    lines = [json.loads(line) for line in done.err.splitlines()]
+    assert [line["outcome"] for line in lines if line["event"] == "gateway.request"] == ["ok", "ok"]
+    assert len({line["stream"] for line in lines if line["event"] == "request.done"}) == 3
+    assert "canary" not in done.err
+
+
+async def test_a_live_stream_may_finish(provider: GatedOpenAi) -> None:
+    async with serving(provider) as (process, url), TgClient(url) as client:
+        async with client.flow().text_completion_stream("", "p") as chunks:
+            texts = [(await anext(chunks)).response]
+            process.send_signal(signal.SIGTERM)
+            await draining(url)
+            with pytest.raises(Unavailable):
+                await client.flow().text_completion("", "late")
+            provider.gate.set()
+            texts += [chunk.response async for chunk in chunks]
+        assert "".join(text or "" for text in texts) == "one two"
+        assert (await ended(process, within=10)).code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_stream_that_does_not_finish_ends_in_one_error(
+    provider: GatedOpenAi, tmp_path: Path, number: int
+) -> None:
+    async with serving(provider, "--config", str(configured(tmp_path, "[gateway]\ndrain = 0.2"))) as (process, url):
+        async with TgClient(url) as client, client.flow().text_completion_stream("", "p") as chunks:
+            assert (await anext(chunks)).response == "one "
+            process.send_signal(number)
+            with pytest.raises(TgError):
+                await anext(chunks)
+        await asyncio.wait_for(provider.left.wait(), 2)
+        assert (await ended(process, within=10)).code == 0
+
+
+async def test_a_second_signal_ends_at_once(provider: GatedOpenAi) -> None:
+    async with (
+        serving(provider) as (process, url),
+        TgClient(url) as client,
+        client.flow().text_completion_stream("", "p") as chunks,
+    ):
+        await anext(chunks)
+        process.send_signal(signal.SIGTERM)
+        await draining(url)
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 2) == 128 + signal.SIGTERM
+        with pytest.raises(TgError):
+            await anext(chunks)
+
+
+async def test_metrics_on_a_port_of_their_own(provider: GatedOpenAi) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with serving(provider, "--metrics-port", str(port)) as (process, _), ClientSession() as http:
+        async with http.get(f"http://127.0.0.1:{port}/metrics") as page:
+            assert "tg_active_streams" in await page.text()
+        process.send_signal(signal.SIGTERM)
+        assert (await ended(process, within=10)).code == 0
+
+
+async def test_a_port_that_is_taken(provider: GatedOpenAi) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        model = ("--model", "gated", "--provider", "openai", "--base-url", provider.url)
+        done = await ran(SERVE, *model, "--port", port, OPENAI_API_KEY=KEY)
+    assert (done.code, done.out) == (1, "")
+    wanted = (
+        f"{SERVE}: the gateway cannot listen on port {port} of 127.0.0.1: taken or not allowed; give another --port"
+    )
+    assert done.err.splitlines()[-1] == wanted
+
+
+def configured(folder: Path, text: str) -> Path:
+    """A configuration with this in it."""
+    file = folder / "tokengrid.toml"
+    model = '[models.any]\nprovider = "openai"\n[flows.default]\ntext-completion = { model = "any" }\nprompt = {}\n'
+    file.write_text(f"{text}\n{model}", "utf-8")
+    return file
+
+
+KEYLESS = ["--model", "m", "--provider", "openai", "-o", "key_variable="]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (["--only", "gateway"], 1, "memory:// reaches no other process: with --only, give --bus pulsar://HOST:6650"),
+        (["--bus", "kafka://x"], 1, "no such bus: write memory://, pulsar://host:port"),
+        (["--model", "nope"], 1, 'there is no model "nope" (known: tinydemo)'),
+        (["--config", "nowhere.toml"], 1, "nowhere.toml is not there"),
+        ([*KEYLESS, "--host", "0.0.0.0"], 1, "without any key"),
+        (["--provider", "openai"], 2, "give its name with --model"),
+        (["--model", "m", "--provider", "p", "-o", "x"], 2, "write NAME=VALUE"),
+        (["--only", "agent"], 2, "agent"),
+        (["--port", "70000"], 2, "70000"),
+    ],
+)
+async def test_what_cannot_be_run(options: list[str], code: int, sentence: str) -> None:
+    done = await ran(SERVE, "--log-level", "error", *options)
+    assert (done.code, done.out) == (code, "")
+    assert sentence in done.err
+    if code == 1:
+        assert done.err.startswith(f"{SERVE}: ")
+        assert done.err.count("\n") == 1
+
+
+async def test_an_error_in_the_configuration_has_its_line(tmp_path: Path) -> None:
+    done = await ran(SERVE, "--check", "--config", str(configured(tmp_path, "[gateway]\nport = 'x'\n")))
+    assert done.code == 1
+    assert "tokengrid.toml, line 2" in done.err
+
+
+async def test_a_check_says_what_would_run() -> None:
+    done = await ran(SERVE, "--check", "--port", "9999")
+    assert (done.code, done.err) == (0, "")
+    assert re.fullmatch(
+        "configuration: built in\n"
+        "bus: memory://, which answers\n"
+        "text-completion: tinydemo of llama-cpp\n"
+        r"prompt: \d+ templates\n"
+        "gateway: http://127.0.0.1:9999/, auth auto\n",
+        done.out,
+    )
