@@ -73,7 +73,7 @@ class Invocation(Generic[Req, Told]):
         async with Output() as output:
             async for record in records:
                 if self._ask.json:
-                    await output.line(encode(record))
+                    await output.line(_json(record))
                 else:
                     await output.text(self._text(record) or "")
         return record
@@ -84,3 +84,9 @@ class Invocation(Generic[Req, Told]):
         if self._ask.show_usage:
             counts = ("unknown" if count is None else str(count) for count in (last.in_token, last.out_token))
             say("Input tokens: {}  Output tokens: {}  Model: {}".format(*counts, last.model or "unknown"))
+
+
+def _json(record: TextCompletionResponse | PromptResponse) -> bytes:
+    """The record without what is not known, as the gateway writes it."""
+    fields = ((name, getattr(record, name)) for name in record.__struct_fields__)
+    return encode({name: value for name, value in fields if value not in (None, ())})

@@ -38,7 +38,6 @@ def is_an_answer(done: Ended) -> None:
 
 async def test_the_demo() -> None:
     is_an_answer(await ran(LLM, "be brief", "What is Apache Pulsar?", **PERMITTED))
-    is_an_answer(await ran(LLM, "be brief", "--no-streaming", data=b"What is Apache Pulsar?\n", **PERMITTED))
 
 
 async def test_prompts_of_the_built_in_configuration() -> None:
