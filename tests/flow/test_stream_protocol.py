@@ -43,10 +43,12 @@ class Pipeline:
 
 
 @asynccontextmanager
-async def pipeline(bus: Bus, route: Completions, llm: CountingLlm) -> AsyncIterator[Pipeline]:
+async def pipeline(
+    bus: Bus, route: Completions, llm: CountingLlm, liveness: Liveness = QUICK
+) -> AsyncIterator[Pipeline]:
     async with (
-        Processor(bus, TOPICS, llm, (route,), liveness=QUICK, grace=0.1) as processor,
-        Requestor(bus, TOPICS, liveness=QUICK) as requestor,
+        Processor(bus, TOPICS, llm, (route,), liveness=liveness, grace=0.1) as processor,
+        Requestor(bus, TOPICS, liveness=liveness) as requestor,
     ):
         yield Pipeline(bus, llm, LlmClient(requestor, route), processor)
 
@@ -78,7 +80,7 @@ async def test_every_chunk_leaves_at_once_and_usage_stands_on_the_last(bus: Bus,
 
 
 async def test_a_thousand_streams_side_by_side_keep_their_words(bus: Bus, route: Completions) -> None:
-    async with pipeline(bus, route, CountingLlm()) as it:
+    async with pipeline(bus, route, CountingLlm(), Liveness()) as it:
         expected = "".join(f"{number} " for number in range(50))
         answers = await asyncio.gather(*(it.client.request("", "50", streaming=True) for _ in range(1000)))
         assert set(answers) == {expected}
