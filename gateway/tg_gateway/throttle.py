@@ -2,6 +2,10 @@
 
 import ipaddress
 from collections.abc import Callable
+from typing import TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 REMEMBERED = 10_000
 """Addresses, and pairs of address and right token, that are remembered; the oldest go first."""
@@ -46,9 +50,9 @@ class Throttle:
         _trim(self._right)
 
 
-def _trim(remembered: "dict[str, tuple[float, int]] | dict[tuple[str, str], None]") -> None:
+def _trim(remembered: dict[Key, Value]) -> None:
     if len(remembered) > REMEMBERED:
-        del remembered[next(iter(remembered))]  # type: ignore[arg-type]
+        del remembered[next(iter(remembered))]
 
 
 def _network(address: str) -> str:
