@@ -15,6 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -51,19 +52,30 @@ wait $broker
 
 
 class PulsarServer:
-    """One broker. `start` after `kill` or `stop` brings the same one back: same ports, same data."""
+    """One broker. `start` after `kill` or `stop` brings the same one back: same ports, same data.
 
-    def __init__(self, *, settings: dict[str, str] | None = None) -> None:
+    Args:
+        settings: beyond those of a plain broker, for instance what `tests/broker_security.py` asks for.
+        admin_token: what the admin API wants to see, where it does.
+    """
+
+    def __init__(self, *, settings: Mapping[str, str] | None = None, admin_token: str | None = None) -> None:
         self._home = distribution()
         self._settings = {**SETTINGS, **(settings or {})}
+        self._admin_token = admin_token
         self._data = Path(tempfile.mkdtemp(prefix="tokengrid-pulsar-"))
         self._process: subprocess.Popen[bytes] | None = None
-        self._port, self._admin_port, self._bookie_port = _free_ports(3)
+        self._port, self._tls_port, self._admin_port, self._bookie_port = _free_ports(4)
 
     @property
     def service_url(self) -> str:
         """What a client connects to."""
         return f"pulsar://127.0.0.1:{self._port}"
+
+    @property
+    def tls_url(self) -> str:
+        """The same over TLS, where the settings hold a certificate."""
+        return f"pulsar+ssl://127.0.0.1:{self._tls_port}"
 
     @property
     def admin_url(self) -> str:
@@ -139,6 +151,8 @@ class PulsarServer:
 
     def _configuration(self) -> Path:
         ports = {"brokerServicePort": str(self._port), "webServicePort": str(self._admin_port)}
+        if "tlsKeyStore" in self._settings:
+            ports["brokerServicePortTls"] = str(self._tls_port)
         settings = {**self._settings, **ports}
         path = self._data / "standalone.conf"
         lines = (self._home / "conf" / "standalone.conf").read_text("utf-8").splitlines()
@@ -184,6 +198,8 @@ class PulsarServer:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.admin_url}/admin/v2/{path}", data, method=method)
         request.add_header("Content-Type", "application/json")
+        if self._admin_token is not None:
+            request.add_header("Authorization", f"Bearer {self._admin_token}")
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=30) as answer:

@@ -352,7 +352,7 @@ def _client(url: str, options: BusOptions) -> Any:
 
 _SENTENCES = {
     "AlreadyClosed": "the bus is closed",
-    "Timeout": "the broker did not answer in time; try again",
+    "Timeout": "the broker did not answer in time; try again, and see that it is up and accepts our token",
     "ConnectError": "the broker can't be reached; try again",
     "NotConnected": "the connection to the broker is gone; try again",
     "AuthenticationError": "the broker does not accept our token; an operator must give a valid one",
