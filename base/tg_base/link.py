@@ -47,11 +47,11 @@ class Link:
 
     def __init__(self, bus: Bus, inbox: str, processor: str, time: Callable[[], float]) -> None:
         self.inbox = inbox
-        self.name = f"{processor}/{uuid.uuid4().hex[:12]}"
+        self.name = _name(processor)
         self.streams: set[StreamKey] = set()
         self._bus = bus
         self._processor = processor
-        self._sent = -1
+        self._sent = self._acknowledged = -1
         self._resend_from: int | None = None
         self._kept: dict[int, bytes] = {}
         self._waiting: dict[StreamKey, _Waiting] = {}
@@ -90,13 +90,27 @@ class Link:
 
     def acknowledge(self, seq: int) -> None:
         """The requestor has everything up to `seq`."""
+        if seq < self._acknowledged:
+            self._renew()
+            return
+        self._acknowledged = seq
         for kept in [kept for kept in self._kept if kept <= seq]:
             del self._kept[kept]
         self._ready.set()
 
     def resend(self, first: int) -> None:
         """The requestor misses messages from `first` on."""
+        if first <= self._acknowledged:
+            self._renew()
+            return
         self._resend_from = first if self._resend_from is None else min(first, self._resend_from)
+        self._ready.set()
+
+    def _renew(self) -> None:
+        """The requestor has forgotten this link (it took us for dead): start anew, with what it does not have yet."""
+        self.name = _name(self._processor)
+        self._kept = dict(enumerate(self._kept.values()))
+        self._sent, self._acknowledged, self._resend_from = len(self._kept) - 1, -1, 0
         self._ready.set()
 
     async def flushed(self) -> None:
@@ -151,6 +165,10 @@ class Link:
             except TgError as error:
                 log.warning("link.publish_failed", link=self.name, seq=seq, error=error.type)
                 await asyncio.sleep(RETRY)
+
+
+def _name(processor: str) -> str:
+    return f"{processor}/{uuid.uuid4().hex[:12]}"
 
 
 def _framed(key: StreamKey, waiting: _Waiting) -> list[Frame]:

@@ -40,6 +40,7 @@ class Pipeline:
     llm: CountingLlm
     client: LlmClient
     processor: Processor
+    requestor: Requestor
 
 
 @asynccontextmanager
@@ -50,7 +51,7 @@ async def pipeline(
         Processor(bus, TOPICS, llm, (route,), liveness=liveness, grace=0.1) as processor,
         Requestor(bus, TOPICS, liveness=liveness) as requestor,
     ):
-        yield Pipeline(bus, llm, LlmClient(requestor, route), processor)
+        yield Pipeline(bus, llm, LlmClient(requestor, route), processor, requestor)
 
 
 async def test_a_whole_answer(bus: Bus, route: Completions) -> None:
@@ -239,3 +240,12 @@ async def test_a_stalled_process_takes_nobody_for_dead(bus: Bus, route: Completi
             await asyncio.sleep(2 * QUICK.beat)
             llm.step.release()
             assert "".join([record.response or "" async for record in responses]) == "1 "
+
+
+async def test_a_processor_that_was_taken_for_dead_is_heard_again(bus: Bus, route: Completions) -> None:
+    async with pipeline(bus, route, CountingLlm()) as it:
+        for _ in range(3):
+            for _ in range(70):
+                assert await it.client.request("", "3", streaming=True) == "0 1 2 "
+            it.requestor._inbox.forget({it.processor.name})
+            assert await it.client.request("", "3", timeout=5) == "0 1 2 "
