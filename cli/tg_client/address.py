@@ -44,9 +44,13 @@ class Address:
         Raises:
             BadRequest: the flow's id cannot be a part of a path.
         """
-        if flow in {"", ".", ".."}:
-            raise BadRequest("the flow's id is empty: name the flow, for instance default")
-        return f"{self.base}api/v1/flow/{quote(flow, safe='')}/service/{service}"
+        try:
+            name = quote(flow, safe="")
+        except UnicodeEncodeError:
+            name = ""
+        if name in {"", ".", ".."}:
+            raise BadRequest("the flow's id is none: name the flow, for instance default")
+        return f"{self.base}api/v1/flow/{name}/service/{service}"
 
     @property
     def socket(self) -> str:

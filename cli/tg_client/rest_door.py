@@ -9,10 +9,9 @@ import aiohttp
 from tg_client.address import Address
 from tg_client.clock import Clock
 from tg_client.faults import broken_off, connecting, reading, refusal
-from tg_client.received import record_of
+from tg_client.records import bytes_of, record_of
 from tg_client.server_sent_events import ServerSentEvents
-from tg_schema.codec import encode
-from tg_schema.errors import ProtocolError, TgError
+from tg_schema.errors import BadRequest, ProtocolError, TgError
 from tg_schema.service_spec import Req, Resp, ServiceSpec
 
 LARGEST_BODY = 16 * 1024 * 1024
@@ -41,9 +40,11 @@ class RestDoor:
         self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
     ) -> AsyncIterator[AsyncIterator[Resp]]:
         """See `Door`. The request leaves at once; the answer's head is waited for with its first record."""
+        if self._session.closed:
+            raise BadRequest("the client is closed: ask inside `async with TgClient(...) as client`")
         clock = Clock(timeout, self._idle)
         url = self._address.service(flow, spec.name)
-        posting = asyncio.create_task(self._post(url, encode(request)), name="post")
+        posting = asyncio.create_task(self._post(url, bytes_of(request)), name="post")
         try:
             async with aclosing(self._records(posting, spec, clock)) as records:
                 yield records

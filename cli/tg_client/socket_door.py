@@ -12,8 +12,9 @@ import msgspec
 from tg_client.address import Address
 from tg_client.clock import Clock
 from tg_client.faults import broken_off, connecting, refusal
+from tg_client.records import bytes_of
 from tg_client.socket_stream import SocketStream
-from tg_schema.codec import decode, encode
+from tg_schema.codec import decode
 from tg_schema.errors import BadRequest, Error, PeerError, ProtocolError, TgError, Unauthorized
 from tg_schema.service_spec import Req, Resp, ServiceSpec
 
@@ -126,8 +127,9 @@ class SocketDoor:
             stream.fail(broken_off(self._base))
 
     async def _send(self, frame: msgspec.Struct) -> None:
+        data = bytes_of(frame)
         async with asyncio.timeout(_SEND):
-            await self._socket.send_frame(encode(frame), aiohttp.WSMsgType.TEXT)
+            await self._socket.send_frame(data, aiohttp.WSMsgType.TEXT)
 
     async def _cancel(self, name: str) -> None:
         with suppress(aiohttp.ClientError, TimeoutError):

@@ -8,7 +8,7 @@ from typing import Generic, Self
 from typing_extensions import override
 
 from tg_client.clock import Clock
-from tg_client.received import record_of
+from tg_client.records import record_of
 from tg_schema.errors import SlowConsumer, TgError
 from tg_schema.service_spec import Resp
 

@@ -11,6 +11,7 @@ from tg_client.address import Address, bearer_token
 from tg_client.flow import TIMEOUT, Flow
 from tg_client.rest_door import RestDoor
 from tg_client.socket_door import SocketDoor, open_socket
+from tg_schema.errors import BadRequest
 
 CONNECT = 10.0
 """Seconds for a connection."""
@@ -50,6 +51,7 @@ class TgClient:
         self._token = bearer_token(token)
         self._timeout = timeout
         self._idle = idle
+        self._entered: aiohttp.ClientSession | None = None
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -60,7 +62,7 @@ class TgClient:
             headers=headers,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT),
         )
-        self._session = await self._exit.enter_async_context(session)
+        self._entered = await self._exit.enter_async_context(session)
         return self
 
     async def __aexit__(
@@ -71,6 +73,12 @@ class TgClient:
     def flow(self, flow: str = "default") -> Flow:
         """The services of one flow, each call through a request of its own."""
         return Flow(RestDoor(self._address, self._session, self._idle), flow, self._timeout)
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        if self._entered is None or self._entered.closed:
+            raise BadRequest("the client is not open: use it inside `async with TgClient(...) as client`")
+        return self._entered
 
     @asynccontextmanager
     async def socket(self) -> AsyncIterator[Socket]:

@@ -74,6 +74,33 @@ async def test_a_variable_that_json_cannot_say(flow: Flow) -> None:
         await flow.prompt("text", {"x": object()})
 
 
+@pytest.mark.parametrize("prompt", ["\udc80", "half \ud800"])
+async def test_a_text_that_is_not_unicode(flow: Flow, prompt: str) -> None:
+    with pytest.raises(BadRequest, match="not Unicode"):
+        await flow.text_completion("", prompt)
+    with pytest.raises(BadRequest, match="JSON cannot say"):
+        await flow.text_completion("", "1", schema={"x": object()})
+
+
+async def test_a_flow_that_is_none(opened: Opened) -> None:
+    async with TgClient(opened.gateway.url) as client:
+        for flow in ("", "..", "\udc80"):
+            with pytest.raises(BadRequest, match="the flow's id"):
+                await client.flow(flow).text_completion("", "1")
+
+
+async def test_a_client_that_is_not_open(opened: Opened) -> None:
+    client = TgClient(opened.gateway.url)
+    with pytest.raises(BadRequest, match="async with"):
+        client.flow()
+    async with client:
+        flow = client.flow()
+    with pytest.raises(BadRequest, match="async with"):
+        client.flow()
+    with pytest.raises(TgError):
+        await flow.text_completion("", "1")
+
+
 @pytest.mark.parametrize("read", [0, 2])
 async def test_leaving_early_stops_the_model(flow: Flow, opened: Opened, read: int) -> None:
     opened.llm.step = asyncio.Semaphore(0)

@@ -1,8 +1,20 @@
-"""Bytes of the gateway -> a record, or the error that it carries."""
+"""Records <-> the gateway's bytes, with an error of the set for whatever does not fit."""
 
-from tg_schema.codec import decode
+from tg_schema.codec import decode, encode
 from tg_schema.errors import BadRequest, ProtocolError, TgError
 from tg_schema.service_spec import Resp
+
+
+def bytes_of(record: object) -> bytes:
+    """A record as it travels.
+
+    Raises:
+        BadRequest: it has something in it that JSON cannot say: half a character, an object of no JSON type, a circle.
+    """
+    try:
+        return encode(record)
+    except (TypeError, ValueError, RecursionError):
+        raise BadRequest("the request has a text that is not Unicode, or a value that JSON cannot say") from None
 
 
 def record_of(kind: type[Resp], data: bytes) -> Resp:
