@@ -38,6 +38,7 @@ options = {{ base_url = "{provider}/v1", key_variable = "BENCH_KEY" }}
 text-completion = {{ model = "bench" }}
 """
 ENVIRONMENT = {"BENCH_KEY": "none-needed", "TOKENGRID_LOG": "warning"}
+RATIOS = ("first_p50", "added_p50", "added_p99", "chunks_per_second")
 Row = dict[str, Any]
 
 
@@ -94,8 +95,11 @@ def floor(server: PulsarServer, shape: Load) -> Row:
     command = [sys.executable, "-m", "bench.floor", f"--url={server.service_url}", f"--broker-pid={server.pid}"]
     command += [f"--streams={shape.streams}", f"--chunks={shape.chunks}", f"--gap={shape.gap:g}", "--runs=1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    row: Row = json.loads(done.stdout)
-    return row
+    found: Row = json.loads(done.stdout)
+    row = {"added_p50": found["p50_ms"], "added_p99": found["p99_ms"], "chunks_per_second": found["rate"]}
+    row |= {"first_p50": found["round_trip"]["p50_ms"], "first_p99": found["round_trip"]["p99_ms"]}
+    row |= {key: value for key, value in found.items() if key.startswith("cpu_")}
+    return row | {"missing": found["lost"], "repeated": 0, "errors": []}
 
 
 def idle(subjects: list[Subject], seconds: float = 5.0) -> float:
@@ -113,6 +117,17 @@ def repeated(runs: int, measures: dict[str, Callable[[], Row]]) -> dict[str, Row
             print(f"  run {number + 1} of {runs}: {name}", file=sys.stderr)
             rows[name].append(measure())
     return {name: median(found) for name, found in rows.items()}
+
+
+def ratios(rows: dict[str, Row]) -> dict[str, dict[str, float]]:
+    """Every row over its floor: added latency and time to first token of ours by the floor's, chunks/s likewise."""
+    found = {}
+    for name, row in rows.items():
+        kind, _, shape = name.partition(": ")
+        base = rows.get(f"floor: {shape}") or rows.get(f"proxy: {shape}")
+        if base is not None and kind not in {"floor", "proxy"}:
+            found[name] = {field: round(row[field] / base[field], 2) for field in RATIOS}
+    return found
 
 
 @contextmanager
@@ -142,7 +157,8 @@ def over_pulsar(runs: int, folder: Path) -> Row:
         for shape, door in doors:
             measures[f"{door}: {shape.name}"] = lambda shape=shape, door=door: load(url, door, shape, subjects)  # type: ignore[misc]
         rows = repeated(runs, measures)
-        return {"rows": rows, "idle_cores": idle(subjects), "resident_mib": {s.name: s.resident for s in subjects}}
+        resident = {subject.name: round(subject.resident, 1) for subject in subjects}
+        return {"rows": rows, "ratios": ratios(rows), "idle_cores": idle(subjects), "resident_mib": resident}
 
 
 def started(folder: Path, fake: str, bus: str) -> tuple[str, list[str]]:
@@ -172,17 +188,25 @@ def embedded(runs: int, folder: Path) -> Row:
             for door in ("sse", "websocket"):
                 measures[f"{door}: {shape.name}"] = lambda shape=shape, door=door: load(url, door, shape, [ours])  # type: ignore[misc]
         rows = repeated(runs, measures)
-        return {"rows": rows, "idle_cores": idle([ours]), "resident_mib": {"tg-serve": ours.resident}}
+        resident = {"tg-serve": round(ours.resident, 1)}
+        return {"rows": rows, "ratios": ratios(rows), "idle_cores": idle([ours]), "resident_mib": resident}
 
 
 def table(result: Row) -> str:
-    """The rows as Markdown."""
+    """The rows as Markdown: milliseconds, chunks a second, seconds of CPU of our processes (the broker's apart)."""
     fields = ("first_p50", "first_p99", "added_p50", "added_p99", "chunks_per_second", "missing", "repeated")
     lines = ["| | " + " | ".join(fields) + " | cpu s / 1,000 | errors |", "|---" * (len(fields) + 3) + "|"]
     for name, row in result["rows"].items():
-        cpu = sum(value for key, value in row.items() if key.startswith("cpu_") and key != "cpu_s_per_1000_broker")
-        cells = [f"{row[field]:,.2f}" if field in row else "" for field in fields]
-        lines.append(f"| {name} | {' | '.join(cells)} | {cpu:.3f} | {'; '.join(row.get('errors', []))[:60]} |")
+        cpu = sum(value for key, value in row.items() if key.startswith("cpu_") and not key.endswith("broker"))
+        cells = [
+            f"{row[field]:,.2f}" if field.startswith(("first", "added")) else f"{row[field]:,.0f}" for field in fields
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} | {cpu:.3f} | {'; '.join(row['errors'])[:60]} |")
+    lines += ["", "| over its floor | " + " | ".join(RATIOS) + " |", "|---" * (len(RATIOS) + 1) + "|"]
+    lines += [
+        f"| {name} | " + " | ".join(f"{ratio[field]:.2f}" for field in RATIOS) + " |"
+        for name, ratio in result["ratios"].items()
+    ]
     lines.append(f"\nidle: {100 * result['idle_cores']:.1f} % of a core; resident MiB: {result['resident_mib']}")
     return "\n".join(lines)
 
