@@ -77,6 +77,13 @@ async def test_a_file_that_is_no_model_is_refused_by_name(tmp_path: Path, conten
 
 
 @pytest.mark.model
+async def test_an_adapter_is_no_model() -> None:
+    adapter = Path(__file__).parents[2] / "models" / "tinydemo" / "lora-pirate.gguf"
+    with pytest.raises(Unavailable, match="cannot load lora-pirate"):
+        await LlamaCpp.open("any", LlamaCppOptions(path=str(adapter)))
+
+
+@pytest.mark.model
 async def test_a_model_by_path_answers_under_the_name_it_is_given() -> None:
     options = {"path": str(DEMO_MODEL), "slots": 2, "context": 256, "threads": 1, "temperature": 0}
     service = await open_provider("llama-cpp", "my-model", options)

@@ -32,16 +32,16 @@ class Batch:
         The slots' `evaluated` is moved on. Rows are in the order of their sequences, as llama.cpp wants them.
         """
         batch = cls()
-        answering = sum([slot.answering for slot in slots])
-        if answering == len(slots):
+        needs = [len(slot.tokens) - slot.evaluated for slot in slots if not slot.answering]
+        if not needs:
             batch._answer_all(slots)
             return batch
-        room = min(prefill, most - answering)
+        parts = iter(shares(min(prefill, most - len(slots) + len(needs)), needs))
         for sequence, slot in enumerate(slots):
             if slot.answering:
                 batch._answer(sequence, slot)
-            elif room > 0:
-                room -= batch._prompt(sequence, slot, room)
+            else:
+                batch._prompt(sequence, slot, next(parts))
         return batch
 
     def _answer_all(self, slots: Sequence[Slot]) -> None:
@@ -64,18 +64,27 @@ class Batch:
         self.slots.append(slot)
         slot.evaluated += 1
 
-    def _prompt(self, sequence: int, slot: Slot, room: int) -> int:
-        start = slot.evaluated
-        part = slot.tokens[start : start + room]
-        end = start + len(part)
-        self.tokens.extend(part)
+    def _prompt(self, sequence: int, slot: Slot, count: int) -> None:
+        start, end = slot.evaluated, slot.evaluated + count
+        if not count:
+            return
+        self.tokens.extend(slot.tokens[start:end])
         self.positions.extend(range(start, end))
-        self.sequences.extend([sequence] * len(part))
-        self.outputs.extend([0] * len(part))
+        self.sequences.extend([sequence] * count)
+        self.outputs.extend([0] * count)
         self.slots.append(slot)
         slot.evaluated = end
-        self.prompt_tokens += len(part)
+        self.prompt_tokens += count
         if end == len(slot.tokens):
             self.outputs[-1] = 1
             self.sampled.append((slot, len(self.tokens) - 1))
-        return len(part)
+
+
+def shares(room: int, needs: Sequence[int]) -> list[int]:
+    """How much each gets, so that a long prompt does not keep short ones waiting: equal parts, none unused."""
+    given = [0] * len(needs)
+    order = sorted(range(len(needs)), key=needs.__getitem__)
+    for done, number in enumerate(order):
+        given[number] = min(needs[number], room // (len(needs) - done))
+        room -= given[number]
+    return given

@@ -6,6 +6,9 @@ from tg_flow.llama.generation import Generation
 from tg_flow.llama.model import Model
 from tg_schema.errors import TgError
 
+FEW = 4
+"""Streams that one engine evaluates together for less than two engines do apart."""
+
 
 class EnginePool:
     """One model and its engines.
@@ -31,8 +34,12 @@ class EnginePool:
             raise
 
     def submit(self, generation: Generation) -> None:
-        """Give `generation` to the engine with the least to do. Raises as `Engine.submit`."""
-        min(self._engines, key=Engine.load).submit(generation)
+        """Give `generation` to an engine with few streams, else to the one with the least to do.
+
+        Raises as `Engine.submit`.
+        """
+        few = (engine for engine in self._engines if engine.load() < FEW)
+        (next(few, None) or min(self._engines, key=Engine.load)).submit(generation)
 
     def stats(self) -> EngineStats:
         """What all engines have done, and are doing."""

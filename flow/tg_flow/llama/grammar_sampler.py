@@ -79,7 +79,9 @@ class GrammarSampler(Sampler):
     @override
     def close(self) -> None:
         super().close()
-        native.llama_sampler_free(self._grammar)
+        grammar, self._grammar = self._grammar, None
+        if grammar:
+            native.llama_sampler_free(grammar)
 
 
 def _array(candidates: np.ndarray[tuple[int, ...], np.dtype[np.void]]) -> ctypes.Structure:

@@ -42,6 +42,9 @@ class Model:
         self.pointer = native.llama_model_load_from_file(str(path).encode(), native.llama_model_default_params())
         if not self.pointer:
             raise Unavailable(f"llama.cpp cannot load {path.name}: it must be a complete GGUF file of a text model")
+        if not self._writes_text():
+            self.close()
+            raise Unavailable(f"{path.name} is no model that writes text token by token: use another file")
         self.vocab = native.llama_model_get_vocab(self.pointer)
         self.context_length: int = native.llama_model_n_ctx_train(self.pointer)
         self.size: int = native.llama_model_size(self.pointer)
@@ -59,6 +62,14 @@ class Model:
         )
         template = native.llama_model_chat_template(self.pointer, None)
         self.chat_template: str | None = template.decode("utf-8", "replace") if template else None
+
+    def _writes_text(self) -> bool:
+        return bool(
+            native.llama_model_has_decoder(self.pointer)
+            and not native.llama_model_has_encoder(self.pointer)
+            and not native.llama_model_is_diffusion(self.pointer)
+            and native.llama_vocab_type(native.llama_model_get_vocab(self.pointer))
+        )
 
     def _read_piece(self, token: int, buffer: ctypes.Array[ctypes.c_char]) -> bytes:
         length: int = _piece(self.vocab, token, buffer, LONGEST_PIECE, 0, False)

@@ -40,4 +40,6 @@ class Sampler:
 
     def close(self) -> None:
         """Free the chain; the sampler is not used afterwards."""
-        native.llama_sampler_free(self.chain)
+        chain, self.chain = self.chain, None
+        if chain:
+            native.llama_sampler_free(chain)
