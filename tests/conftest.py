@@ -1,13 +1,22 @@
 """What every test may ask for: the real broker, started once and only when somebody wants it."""
 
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.pulsar_distribution import PulsarMissing, distribution
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
 from tg_base.bus.api import Bus
 from tg_base.bus.open import open_bus
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Get the broker before the first test's clock starts; a download may take minutes."""
+    if not session.config.option.collectonly and any(item.get_closest_marker("connected") for item in session.items):
+        with contextlib.suppress(PulsarMissing):
+            distribution()
 
 
 @pytest.fixture(scope="session")
