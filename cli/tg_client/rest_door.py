@@ -10,8 +10,8 @@ from tg_client.address import Address
 from tg_client.clock import Clock
 from tg_client.faults import broken_off, connecting, reading, refusal
 from tg_client.records import bytes_of, record_of
-from tg_client.server_sent_events import ServerSentEvents
 from tg_schema.errors import BadRequest, ProtocolError, TgError
+from tg_schema.server_sent_events import ServerSentEvents
 from tg_schema.service_spec import Req, Resp, ServiceSpec
 
 LARGEST_BODY = 16 * 1024 * 1024

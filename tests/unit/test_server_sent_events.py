@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_flow.providers.server_sent_events import ServerSentEvents
 from tg_schema.errors import ProtocolError
+from tg_schema.server_sent_events import ServerSentEvents
 
 LINE_ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"))

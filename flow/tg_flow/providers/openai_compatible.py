@@ -13,15 +13,18 @@ from typing_extensions import override
 from tg_base.llm_chunk import LlmChunk
 from tg_base.llm_service import LlmService, ProviderOptions, joined_chunks
 from tg_flow.providers.openai_wire import Answer, to_wire
-from tg_flow.providers.server_sent_events import ServerSentEvents
 from tg_schema import Sampling, TextCompletionRequest, TgError
 from tg_schema.errors import BadRequest, Internal, ProtocolError, ProviderAuth
+from tg_schema.server_sent_events import ServerSentEvents
 
 if TYPE_CHECKING:
     from tg_flow.providers.openai_connection import OpenAiConnection
 
 DRAIN_PATIENCE = 0.1
 """Seconds that a finished answer waits for its body's end, so that the connection can be used again."""
+
+LONGEST_EVENT = 1024 * 1024
+"""Bytes of one event of a provider."""
 
 _PREDECESSORS = {"OPENAI_API_KEY": "OPENAI_TOKEN"}
 _DONE = b"[DONE]"
@@ -116,7 +119,7 @@ class _Stream:
     """What arrives in one read becomes one chunk: nobody could have shown its parts any earlier."""
 
     def __init__(self) -> None:
-        self._events = ServerSentEvents()
+        self._events = ServerSentEvents(LONGEST_EVENT)
         self._answer = Answer()
         self.finished = False
         self.done = False

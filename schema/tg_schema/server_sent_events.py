@@ -1,9 +1,9 @@
-"""Provider's socket -> provider: the events in a byte stream (WHATWG HTML, "Server-sent events", section 9.2.6)."""
+"""Bytes of a socket -> events: how answers stream over HTTP (WHATWG HTML, "Server-sent events", section 9.2.6)."""
 
 from tg_schema.errors import ProtocolError
 
-LONGEST_EVENT = 1024 * 1024
-"""Bytes of one event; a chunk of an answer has a few hundred."""
+LONGEST_EVENT = 8 * 1024 * 1024
+"""Bytes of one event: more than any record that a bus carries; a chunk of an answer has a few hundred."""
 
 _MARK = b"\xef\xbb\xbf"
 
@@ -68,7 +68,7 @@ class ServerSentEvents:
 
     def _check(self, size: int) -> None:
         if size > self._longest:
-            raise ProtocolError(f"the provider sent an event of more than {self._longest} bytes")
+            raise ProtocolError(f"the server sent an event of more than {self._longest} bytes")
 
     def _line(self, line: bytes, events: list[bytes]) -> None:
         if not self._begun:
