@@ -36,6 +36,7 @@ class Bus(Protocol):
         """Return once the bus has the message; publishes to one topic from one task keep their order.
 
         Raises:
+            BadRequest: `topic` is not a full name.
             TooLarge: the message is over the bus's limit (`MAX_MESSAGE`); the topic stays usable.
             BusError: the bus did not take the message. It may be delivered all the same, later.
         """
@@ -45,12 +46,19 @@ class Bus(Protocol):
     ) -> AbstractAsyncContextManager[AsyncIterator[Delivery]]:
         """Enter to subscribe, iterate to receive, leave to unsubscribe; leaving never loses a message of a group.
 
+        Several tasks may wait for the next message, and each message goes to one of them; a wait that is cancelled
+        loses none. The iteration ends when the subscription is left or the bus closed.
+
         Args:
             topic: what to read.
             group: members of one group share the messages between them, and the group outlives its members;
                 None reads every message published from now on, alone.
             prefetch: how many messages may wait in this process. 0 takes one from the bus only when it is asked for,
                 so that whoever is idle takes the next.
+
+        Raises:
+            BadRequest: `topic` is not a full name.
+            BusError: on entering, the bus did not answer in time or refused; in the iteration, it ended the reading.
         """
 
     async def ping(self) -> None:
