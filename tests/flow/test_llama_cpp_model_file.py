@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.hub_server import COMMIT, hub_server
 from tests.flow.demo_llm import asked, text_of
 from tg_base.llm_service import ProviderOptions
 from tg_flow.llama.model_file import DEMO_MODEL, model_file
@@ -16,7 +17,6 @@ from tg_flow.providers.registry import open_provider
 from tg_schema.errors import BadRequest, NotFound, Unavailable
 
 SHA256 = "1cb40280a3078cc2e04ca05aa98ece944f85ff2174c9fd76df640974277d9b0a"
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def test_the_packaged_model_is_the_one_that_the_tests_know() -> None:
@@ -51,11 +51,49 @@ def test_a_cached_file_of_the_hub_is_used_without_the_network(tmp_path: Path, fi
     assert model_file(f"hf:owner/name/{file}", tmp_path) == cached
 
 
+def in_a_process(path: str, cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Look for a model file in a process of its own: the hub's library reads its environment when it is imported."""
+    code = f"from tg_flow.llama.model_file import model_file; print(model_file({path!r}))"
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_file_of_the_hub_is_fetched_once(tmp_path: Path) -> None:
+    with hub_server(b"a model") as (url, asked):
+        first = in_a_process("hf:owner/name/model.gguf", tmp_path, HF_ENDPOINT=url)
+        assert first.returncode == 0, first.stderr
+        assert any(line.startswith("GET /owner/name/resolve/") for line in asked)
+        asked.clear()
+        again = in_a_process("hf:owner/name/model.gguf", tmp_path, HF_ENDPOINT=url)
+    path = first.stdout.splitlines()[-1]
+    assert Path(path).read_bytes() == b"a model"
+    assert again.stdout.splitlines() == [path]
+    assert asked == []
+    assert "%" not in first.stderr, "no progress bar where there is no terminal"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("hf:owner/gone/model.gguf", "NotFound: the hub has no repository owner/gone"),
+        ("hf:owner/gated/model.gguf", "ProviderAuth: owner/gated is only for those who accepted its terms"),
+        ("hf:owner/name/other.gguf", "NotFound: the repository owner/name has no file other.gguf"),
+    ],
+)
+def test_what_the_hub_refuses_is_told_in_words(tmp_path: Path, path: str, words: str) -> None:
+    with hub_server(b"") as (url, _):
+        done = in_a_process(path, tmp_path, HF_ENDPOINT=url)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"tg_schema.errors.{words}")
+
+
 def test_without_cache_and_network_it_says_what_to_do(tmp_path: Path) -> None:
-    """In a process of its own: the hub's library reads its environment when it is imported."""
-    code = "from tg_flow.llama.model_file import model_file; model_file('hf:owner/name/model.gguf')"
-    environment = os.environ | {"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    done = in_a_process("hf:owner/name/model.gguf", tmp_path, HF_HUB_OFFLINE="1")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(
         "tg_schema.errors.Unavailable: model.gguf of owner/name is not in the cache and cannot be downloaded now"

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import structlog
 from httpx2 import HTTPError
-from huggingface_hub import hf_hub_download
+from huggingface_hub import hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import (
     GatedRepoError,
     HFValidationError,
-    LocalEntryNotFoundError,
     RemoteEntryNotFoundError,
     RepositoryNotFoundError,
 )
@@ -27,12 +26,11 @@ def hub_file(repository: str, file: str, cache: Path | None = None) -> Path:
         ProviderAuth: the hub wants a token.
         Unavailable: the hub cannot be reached, or the file not be stored.
     """
-    try:
-        return Path(hf_hub_download(repository, file, cache_dir=cache, local_files_only=True))
-    except LocalEntryNotFoundError:
-        return _download(repository, file, cache)
+    try:  # `hf_hub_download(local_files_only=True)` would still call the hub, to say which program it is
+        cached = try_to_load_from_cache(repository, file, cache_dir=cache)
     except HFValidationError as error:
         raise BadRequest(f"{repository} is not a name that the Hugging Face hub allows") from error
+    return Path(cached) if isinstance(cached, str) else _download(repository, file, cache)
 
 
 def _download(repository: str, file: str, cache: Path | None) -> Path:
