@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from tg_base.bus.api import MAX_MESSAGE, Bus
-from tg_schema.errors import BadRequest, TooLarge
 
 from tests.conformance.reading import numbered, publish_all, take, take_one
+from tg_base.bus.api import MAX_MESSAGE, Bus
+from tg_schema.errors import BadRequest, TooLarge
 
 AWKWARD_BODIES = [b"", b"\x00", bytes(range(256)), b"\xff\xfe{", '"\u2028\U0001f600"'.encode(), b"x" * 100_000]
 

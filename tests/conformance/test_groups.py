@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tg_base.bus.api import Bus, Delivery
 
 from tests.conformance.reading import DEADLINE, numbered, publish_all, take, take_one
+from tg_base.bus.api import Bus, Delivery
 
 
 async def test_members_of_a_group_share_the_work(bus: Bus, topic: str) -> None:
