@@ -15,6 +15,7 @@ import asyncio
 import itertools
 import json
 import os
+import shutil
 import socket
 import statistics
 import subprocess
@@ -147,7 +148,8 @@ async def theirs(url: str) -> None:
 def install_server() -> None:
     """Fetch what their server needs; the binding itself is the one of this environment."""
     if not SERVER_PACKAGES.exists():
-        command = ["uv", "pip", "install", "-q", "--python", sys.executable, "--target", str(SERVER_PACKAGES)]
+        uv = shutil.which("uv") or str(ROOT / ".cache" / "uv" / "bin" / "uv")
+        command = [uv, "pip", "install", "-q", "--python", sys.executable, "--target", str(SERVER_PACKAGES)]
         subprocess.run([*command, *SERVER_NEEDS], check=True)
 
 
