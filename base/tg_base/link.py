@@ -77,7 +77,6 @@ class Link:
 
     def accept(self, key: StreamKey) -> None:
         """Say that work on a request has begun."""
-        self.streams.add(key)
         self._queue(key).accepted = True
 
     async def send(self, key: StreamKey, record: Response) -> None:

@@ -34,6 +34,10 @@ from tg_schema.topics import Topics
 
 log = structlog.get_logger()
 
+PREFETCH_SHARE = 16
+"""One request may wait in this process for so many that it works on side by side: enough to take a burst at the speed
+of the bus, too few to keep much from others when all slots are taken. Below that capacity none waits."""
+
 
 class Processor:
     """Enter it to serve; leave it to drain: what runs may finish within `grace` seconds, then ends with an error.
@@ -87,7 +91,9 @@ class Processor:
             pumps = await stack.enter_async_context(AsyncExitStack())
             for route in self._routes:
                 group = f"tg-{self._service.spec.name}"
-                requests = await pumps.enter_async_context(self._bus.subscribe(route.request, group, prefetch=0))
+                prefetch = self._service.capacity // PREFETCH_SHARE
+                queue = self._bus.subscribe(route.request, group, prefetch=prefetch)
+                requests = await pumps.enter_async_context(queue)
                 await pumps.enter_async_context(running(self._pump(route, requests)))
             await self._announce()
             self._pumps, self._rest = pumps.pop_all(), stack.pop_all()

@@ -1,5 +1,6 @@
 """Processor -> whoever asked: over a link to its inbox, or plainly on the flow's response topic."""
 
+import asyncio
 from typing import Protocol
 
 from typing_extensions import override
@@ -9,6 +10,9 @@ from tg_base.frames import StreamKey
 from tg_base.link import Link
 from tg_schema.codec import encode
 from tg_schema.response import Response
+
+TELL_AFTER = 0.1
+"""Seconds without a record after which the requestor is told that work has begun."""
 
 
 class Reply(Protocol):
@@ -25,22 +29,29 @@ class Reply(Protocol):
 
 
 class LinkReply(Reply):
-    """For a requestor of ours."""
+    """For a requestor of ours. Work that has begun shows by its first record, or is told where that takes a while."""
 
     def __init__(self, link: Link, key: StreamKey) -> None:
         self._link = link
         self._key = key
+        self._telling: asyncio.TimerHandle | None = None
 
     @override
     def accept(self) -> None:
-        self._link.accept(self._key)
+        self._link.streams.add(self._key)
+        self._telling = asyncio.get_running_loop().call_later(TELL_AFTER, self._link.accept, self._key)
 
     @override
     async def send(self, record: Response) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
         await self._link.send(self._key, record)
 
     @override
     def close(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
         self._link.streams.discard(self._key)
 
 
