@@ -61,6 +61,7 @@ class Load:
 
 ONE = Load("1 stream", 1, 64, 10, rounds=5)
 MANY = Load("64 streams", 64, 64, 10, rounds=3)
+CALM = Load("64 streams, 30 ms apart", 64, 64, 30)
 MOST = Load("256 streams", 256, 64, 10)
 FLAT_OUT = Load("flat out", 32, 2000, 0)
 
@@ -102,8 +103,9 @@ def floor(server: PulsarServer, shape: Load) -> Row:
     return row | {"missing": found["lost"], "repeated": 0, "errors": []}
 
 
-def idle(subjects: list[Subject], seconds: float = 5.0) -> float:
-    """Share of a core that the subjects use together while nobody asks anything."""
+def idle(subjects: list[Subject], seconds: float = 10.0) -> float:
+    """Share of a core that the subjects use together while nobody asks anything, once they have settled."""
+    time.sleep(3)
     before = sum(subject.cpu for subject in subjects)
     time.sleep(seconds)
     return (sum(subject.cpu for subject in subjects) - before) / seconds
@@ -149,16 +151,17 @@ def over_pulsar(runs: int, folder: Path) -> Row:
         )
         subjects = [gateway, processor]
         wait_ready(url)
-        doors = [(shape, door) for shape in (ONE, MANY, MOST, FLAT_OUT) for door in ("sse", "websocket")]
+        resting = idle(subjects)
+        doors = [(shape, door) for shape in (ONE, CALM, MANY, MOST, FLAT_OUT) for door in ("sse", "websocket")]
         load(url, "sse", MANY, subjects)
         measures: dict[str, Callable[[], Row]] = {}
-        for shape in (ONE, MANY, FLAT_OUT):
+        for shape in (ONE, CALM, MANY, FLAT_OUT):
             measures[f"floor: {shape.name}"] = lambda shape=shape: floor(server, shape)  # type: ignore[misc]
         for shape, door in doors:
             measures[f"{door}: {shape.name}"] = lambda shape=shape, door=door: load(url, door, shape, subjects)  # type: ignore[misc]
         rows = repeated(runs, measures)
         resident = {subject.name: round(subject.resident, 1) for subject in subjects}
-        return {"rows": rows, "ratios": ratios(rows), "idle_cores": idle(subjects), "resident_mib": resident}
+        return {"rows": rows, "ratios": ratios(rows), "idle_cores": resting, "resident_mib": resident}
 
 
 def started(folder: Path, fake: str, bus: str) -> tuple[str, list[str]]:
@@ -180,16 +183,17 @@ def embedded(runs: int, folder: Path) -> Row:
         )
         proxy = f"http://127.0.0.1:{json.loads(bare.first_line())['port']}"
         wait_ready(url)
+        resting = idle([ours])
         load(url, "sse", MANY, [ours])
         load(proxy, "openai", MANY, [bare])
         measures: dict[str, Callable[[], Row]] = {}
-        for shape in (ONE, MANY, MOST, FLAT_OUT):
+        for shape in (ONE, CALM, MANY, MOST, FLAT_OUT):
             measures[f"proxy: {shape.name}"] = lambda shape=shape: load(proxy, "openai", shape, [bare])  # type: ignore[misc]
             for door in ("sse", "websocket"):
                 measures[f"{door}: {shape.name}"] = lambda shape=shape, door=door: load(url, door, shape, [ours])  # type: ignore[misc]
         rows = repeated(runs, measures)
         resident = {"tg-serve": round(ours.resident, 1)}
-        return {"rows": rows, "ratios": ratios(rows), "idle_cores": idle([ours]), "resident_mib": resident}
+        return {"rows": rows, "ratios": ratios(rows), "idle_cores": resting, "resident_mib": resident}
 
 
 def table(result: Row) -> str:
