@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 import pytest
+from prometheus_client import REGISTRY
 
 from tests.fakes.counting_llm import CountingLlm
 from tg_base.bus.api import Bus
@@ -249,3 +250,14 @@ async def test_a_processor_that_was_taken_for_dead_is_heard_again(bus: Bus, rout
                 assert await it.client.request("", "3", streaming=True) == "0 1 2 "
             it.requestor._inbox.forget({it.processor.name})
             assert await it.client.request("", "3", timeout=5) == "0 1 2 "
+
+
+async def test_tokens_are_counted_also_of_a_stream_that_was_left(bus: Bus, route: Completions) -> None:
+    llm = CountingLlm(model=f"counted-{route.flow}")
+    async with pipeline(bus, route, llm) as it:
+        llm.step = asyncio.Semaphore(2)
+        async with it.client.stream(TextCompletionRequest(prompt="9", streaming=True)) as responses:
+            seen = ""
+            while seen != "0 1 ":
+                seen += (await anext(responses)).response or ""
+    assert REGISTRY.get_sample_value("tg_tokens_total", {"model": llm.model, "direction": "out"}) == 2
