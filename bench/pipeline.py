@@ -37,7 +37,7 @@ options = {{ base_url = "{provider}/v1", key_variable = "BENCH_KEY" }}
 [flows.default]
 text-completion = {{ model = "bench" }}
 """
-ENVIRONMENT = {"BENCH_KEY": "none-needed", "TOKENGRID_LOG": "warning"}
+ENVIRONMENT = {"BENCH_KEY": "none-needed"}
 RATIOS = ("first_p50", "added_p50", "added_p99", "chunks_per_second")
 Row = dict[str, Any]
 
