@@ -38,10 +38,8 @@ def _body(door: str, prompt: str) -> tuple[str, dict[str, object]]:
 
 
 def _post(host: str, path: str, body: bytes) -> bytes:
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+    lines = [f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json"]
+    return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
 
 def handshake(host: str) -> bytes:
@@ -66,18 +64,26 @@ class Stream:
 
     asked_ns: int = 0
     first_ns: int = 0
+    all_begun_ns: int = 0
     ended_ns: int = 0
     latencies: list[int] = field(default_factory=list)
+    stamps: list[int] = field(default_factory=list)
     next: int = 0
     missing: int = 0
     repeated: int = 0
     error: str = ""
+
+    @property
+    def steady(self) -> list[int]:
+        """Latencies of what was written after every stream beside it had its first chunk."""
+        return [late for late, stamp in zip(self.latencies, self.stamps, strict=True) if stamp >= self.all_begun_ns]
 
     def saw(self, index: int, stamp: int, now: int) -> None:
         """One chunk has come."""
         if not self.first_ns:
             self.first_ns = now
         self.latencies.append(now - stamp)
+        self.stamps.append(stamp)
         if index < self.next:
             self.repeated += 1
         else:
@@ -141,7 +147,10 @@ class Connection(asyncio.Protocol):
 
 @dataclass(frozen=True)
 class Result:
-    """One run. Times in milliseconds; `missing` counts chunks that never came, `lost_streams` unfinished streams."""
+    """One run. Times in milliseconds; `missing` counts chunks that never came.
+
+    `steady` leaves out what the provider wrote before every stream had its first chunk.
+    """
 
     streams: int
     chunks: int
@@ -152,6 +161,8 @@ class Result:
     added_p50: float
     added_p99: float
     added_max: float
+    steady_p50: float
+    steady_p99: float
     missing: int
     repeated: int
     errors: list[str]
@@ -166,6 +177,7 @@ def percentile(values: list[int], share: float) -> float:
 def summary(streams: list[Stream], chunks: int) -> Result:
     """What all streams of a run saw together."""
     latencies = [latency for stream in streams for latency in stream.latencies]
+    steady = [latency for stream in streams for latency in stream.steady]
     firsts = [stream.first_ns - stream.asked_ns for stream in streams if stream.first_ns]
     seconds = (max(s.ended_ns for s in streams) - min(s.asked_ns for s in streams)) / 1e9
     return Result(
@@ -178,6 +190,8 @@ def summary(streams: list[Stream], chunks: int) -> Result:
         added_p50=percentile(latencies, 0.5),
         added_p99=percentile(latencies, 0.99),
         added_max=percentile(latencies, 1.0),
+        steady_p50=percentile(steady, 0.5),
+        steady_p99=percentile(steady, 0.99),
         missing=sum(stream.missing + chunks - stream.next for stream in streams),
         repeated=sum(stream.repeated for stream in streams),
         errors=sorted({stream.error for stream in streams if stream.error}),
@@ -200,7 +214,10 @@ async def run(url: str, door: str, prompt: str, *, streams: int, limit: float, s
         except TimeoutError:
             return Stream(asked_ns=time.monotonic_ns(), ended_ns=time.monotonic_ns(), error="hung")
 
-    return await asyncio.gather(*(one(number) for number in range(streams)))
+    seen = await asyncio.gather(*(one(number) for number in range(streams)))
+    for stream in seen:
+        stream.all_begun_ns = max(each.first_ns for each in seen)
+    return seen
 
 
 def main() -> None:

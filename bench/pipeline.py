@@ -38,7 +38,7 @@ options = {{ base_url = "{provider}/v1", key_variable = "BENCH_KEY" }}
 text-completion = {{ model = "bench" }}
 """
 ENVIRONMENT = {"BENCH_KEY": "none-needed"}
-RATIOS = ("first_p50", "added_p50", "added_p99", "chunks_per_second")
+RATIOS = ("first_p50", "added_p50", "added_p99", "steady_p50", "steady_p99", "chunks_per_second")
 Row = dict[str, Any]
 
 
@@ -98,6 +98,7 @@ def floor(server: PulsarServer, shape: Load) -> Row:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     found: Row = json.loads(done.stdout)
     row = {"added_p50": found["p50_ms"], "added_p99": found["p99_ms"], "chunks_per_second": found["rate"]}
+    row |= {"steady_p50": found["p50_ms"], "steady_p99": found["p99_ms"]}
     row |= {"first_p50": found["round_trip"]["p50_ms"], "first_p99": found["round_trip"]["p99_ms"]}
     row |= {key: value for key, value in found.items() if key.startswith("cpu_")}
     return row | {"missing": found["lost"], "repeated": 0, "errors": []}
@@ -168,7 +169,7 @@ def started(folder: Path, fake: str, bus: str) -> tuple[str, list[str]]:
     """The URL of the gateway to be, and the arguments that all processes share."""
     config = folder / "bench.toml"
     config.write_text(CONFIGURATION.format(provider=fake), "utf-8")
-    port = _free_port()
+    port = free_port()
     return f"http://127.0.0.1:{port}", ["--config", str(config), "--bus", bus, "--port", str(port)]
 
 
@@ -198,13 +199,12 @@ def embedded(runs: int, folder: Path) -> Row:
 
 def table(result: Row) -> str:
     """The rows as Markdown: milliseconds, chunks a second, seconds of CPU of our processes (the broker's apart)."""
-    fields = ("first_p50", "first_p99", "added_p50", "added_p99", "chunks_per_second", "missing", "repeated")
+    latencies = ("first_p50", "first_p99", "added_p50", "added_p99", "steady_p50", "steady_p99")
+    fields = (*latencies, "chunks_per_second", "missing", "repeated")
     lines = ["| | " + " | ".join(fields) + " | cpu s / 1,000 | errors |", "|---" * (len(fields) + 3) + "|"]
     for name, row in result["rows"].items():
         cpu = sum(value for key, value in row.items() if key.startswith("cpu_") and not key.endswith("broker"))
-        cells = [
-            f"{row[field]:,.2f}" if field.startswith(("first", "added")) else f"{row[field]:,.0f}" for field in fields
-        ]
+        cells = [f"{row[field]:,.2f}" if field in latencies else f"{row[field]:,.0f}" for field in fields]
         lines.append(f"| {name} | {' | '.join(cells)} | {cpu:.3f} | {'; '.join(row['errors'])[:60]} |")
     lines += ["", "| over its floor | " + " | ".join(RATIOS) + " |", "|---" * (len(RATIOS) + 1) + "|"]
     lines += [
@@ -215,7 +215,8 @@ def table(result: Row) -> str:
     return "\n".join(lines)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -19,13 +19,24 @@ PATIENCE = 60.0
 
 
 class Subject:
-    """One process; its output goes to a file."""
+    """One process; its errors go to a file, and where it is `quiet` its output too."""
 
-    def __init__(self, name: str, command: list[str], log: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        log: Path,
+        environment: dict[str, str] | None = None,
+        *,
+        quiet: bool = False,
+    ) -> None:
         self.name = name
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=output, env={**os.environ, **(environment or {})}
+                command,
+                stdout=output if quiet else subprocess.PIPE,
+                stderr=output,
+                env={**os.environ, **(environment or {})},
             )
 
     def __enter__(self) -> Self:
