@@ -79,6 +79,7 @@ class Presence(msgspec.Struct, frozen=True):
         in_flight: requests that it works on now.
         links: by inbox, how far it has sent there: a lost last message is noticed by this.
         leaving: it takes no more requests.
+        features: what its service can do beyond the least (`tg_schema.features`).
     """
 
     processor: str
@@ -88,3 +89,4 @@ class Presence(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
     links: dict[str, LinkState] = {}
     leaving: bool = False
+    features: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tg_schema import Token
+from tg_schema import Token, ToolCallDelta
 
 
 class LlmChunk(msgspec.Struct, frozen=True):
@@ -13,10 +13,14 @@ class LlmChunk(msgspec.Struct, frozen=True):
         in_token: prompt tokens not counted before; None = unknown, 0 = counted zero.
         out_token: answer tokens not counted before; None = unknown.
         model: the name that the provider says it ran.
-        finish_reason: set once, where the provider gave its terminal marker: "stop", "length" or "content_filter".
+        finish_reason: set once, where the provider gave its terminal marker: "stop", "length", "tool_calls" or
+            "content_filter".
             A stream that ends without it is incomplete, whatever its socket said.
         reasoning: new thinking text, where the provider tells it apart.
         tokens: ids and log-probabilities of the tokens in `text`, where asked for and known.
+        tool_calls: new pieces of the calls that the model asks for.
+        cached_token: how many of `in_token` came from the provider's cache; None = unknown.
+        reasoning_token: how many of `out_token` were thinking; None = unknown.
     """
 
     text: str = ""
@@ -26,3 +30,11 @@ class LlmChunk(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
     reasoning: str | None = None
     tokens: tuple[Token, ...] = ()
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    cached_token: int | None = None
+    reasoning_token: int | None = None
+
+    @property
+    def has_content(self) -> bool:
+        """Whether a reader would see anything of it."""
+        return bool(self.text or self.reasoning or self.tokens or self.tool_calls)

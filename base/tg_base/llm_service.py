@@ -15,7 +15,8 @@ from tg_base.llm_chunk import LlmChunk
 from tg_base.metrics import TOKENS
 from tg_base.service import Service
 from tg_base.stream_guard import Clocks, guarded
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema import TEXT_COMPLETION, ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema.conversation import whole_calls
 from tg_schema.deltas import added, joined_text
 from tg_schema.errors import BadRequest, NotFound, Timeout
 
@@ -38,6 +39,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
         Options: what the configuration may say of this provider.
         clocks: how long the provider may take.
         tries: how often a request is tried as long as not a single chunk of it has been sent.
+        features: what the provider can do; a request that asks for more is refused before the provider is called.
     """
 
     spec = TEXT_COMPLETION
@@ -65,6 +67,10 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
         """Whether the provider generates piece by piece: true if `generate_content_stream` is overridden."""
         return type(self).generate_content_stream is not LlmService.generate_content_stream
 
+    async def models(self) -> tuple[ModelInfo, ...]:
+        """The models that can be asked for; override where the provider has a list of its own. Raises as below."""
+        return (ModelInfo(self.model),)
+
     async def generate_content(self, request: TextCompletionRequest) -> LlmChunk:
         """Generate the whole answer, as one chunk with its `finish_reason`. `request.model` is always set.
 
@@ -83,6 +89,9 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
 
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
+        if request.operation not in {None, "", "completion"}:
+            yield await self._listed(request.operation)
+            return
         request = self._checked(request)
         totals = _Totals()
         kept: list[LlmChunk] = []
@@ -93,11 +102,12 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
                     totals.add(chunk)
                     if not request.streaming:
                         kept.append(chunk)
-                    elif chunk.text or chunk.reasoning or chunk.tokens:
+                    elif chunk.has_content:
                         yield TextCompletionResponse(
                             response=chunk.text,
                             reasoning=chunk.reasoning,
                             tokens=chunk.tokens,
+                            tool_calls=chunk.tool_calls,
                             model=chunk.model or request.model,
                         )
                     chunk = await anext(rest, None)
@@ -108,6 +118,9 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
             response=whole.text,
             reasoning=whole.reasoning,
             tokens=whole.tokens,
+            tool_calls=whole.tool_calls,
+            cached_token=totals.cached_token,
+            reasoning_token=totals.reasoning_token,
             in_token=totals.in_token,
             out_token=totals.out_token,
             model=totals.model or request.model,
@@ -115,13 +128,21 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
             end_of_stream=True,
         )
 
+    async def _listed(self, operation: str) -> TextCompletionResponse:
+        if operation != "list-models":
+            raise BadRequest('operation must be "completion" or "list-models"')
+        return TextCompletionResponse(response="", models=await self.models(), end_of_stream=True)
+
     def _checked(self, request: TextCompletionRequest) -> TextCompletionRequest:
-        if not request.prompt:
-            raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) and, optionally, `system`")
+        if not request.turns:
+            raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
         if request.response_format not in {None, "text", "json"}:
             raise BadRequest('response_format must be "text" or "json"')
         if request.model not in {None, "", self.model}:
             raise NotFound(f"no model of that name is served here; this flow serves {self.model}")
+        if missing := request.features - self.features:
+            what = ", ".join(sorted(missing))
+            raise BadRequest(f"the provider of {self.model} can't do this: {what}; leave it out, or ask another model")
         return msgspec.structs.replace(request, model=self.model)
 
     @asynccontextmanager
@@ -145,6 +166,8 @@ class _Totals:
     def __init__(self) -> None:
         self.in_token: int | None = None
         self.out_token: int | None = None
+        self.cached_token: int | None = None
+        self.reasoning_token: int | None = None
         self.model: str | None = None
         self.finish_reason: str | None = None
 
@@ -154,6 +177,10 @@ class _Totals:
             self.in_token = (self.in_token or 0) + chunk.in_token
         if chunk.out_token is not None:
             self.out_token = (self.out_token or 0) + chunk.out_token
+        if chunk.cached_token is not None:
+            self.cached_token = (self.cached_token or 0) + chunk.cached_token
+        if chunk.reasoning_token is not None:
+            self.reasoning_token = (self.reasoning_token or 0) + chunk.reasoning_token
         self.model = chunk.model or self.model
         self.finish_reason = self.finish_reason or chunk.finish_reason
 
@@ -173,6 +200,9 @@ def joined_chunks(chunks: list[LlmChunk]) -> LlmChunk:
         finish_reason=next((chunk.finish_reason for chunk in chunks if chunk.finish_reason), None),
         reasoning=joined_text(chunk.reasoning for chunk in chunks),
         tokens=tuple(token for chunk in chunks for token in chunk.tokens),
+        tool_calls=whole_calls(call for chunk in chunks for call in chunk.tool_calls),
+        cached_token=added(chunk.cached_token for chunk in chunks),
+        reasoning_token=added(chunk.reasoning_token for chunk in chunks),
     )
 
 

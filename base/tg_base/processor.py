@@ -207,6 +207,7 @@ class Processor:
             models=self._models,
             links=self._links.states,
             leaving=self._leaving,
+            features=tuple(sorted(self._service.features)),
         )
         try:
             await self._bus.publish(self._topics.presence, encode(presence), {})

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from typing import ClassVar, Generic
 
+from tg_schema.features import Feature
 from tg_schema.service_spec import Req, Resp, ServiceSpec
 
 
@@ -17,6 +18,8 @@ class Service(ABC, Generic[Req, Resp]):
     spec: ClassVar[ServiceSpec]  # type: ignore[type-arg]
     capacity: int = 256
     """How many requests are worked on side by side; more wait in the bus, for whoever is idle."""
+    features: frozenset[Feature] = frozenset()
+    """What it can do beyond the least; announced with its presence."""
 
     @abstractmethod
     def on_request(self, request: Req) -> AsyncGenerator[Resp, None]:

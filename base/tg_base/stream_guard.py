@@ -30,7 +30,7 @@ async def guarded(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -> Asy
     """Yield what `source` yields, and close it whatever happens.
 
     The clocks run only while we wait for the provider; a slow reader of ours does not count against it. Chunks without
-    text, reasoning or tokens are passed on but reset no clock.
+    content are passed on but reset no clock.
 
     Raises:
         Timeout: a clock ran out; the message names it.
@@ -45,7 +45,7 @@ async def guarded(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -> Asy
                     chunk = await anext(source, None)
                 if chunk is None:
                     break
-                if chunk.text or chunk.reasoning or chunk.tokens:
+                if chunk.has_content:
                     watch.saw_content()
                 if chunk.finish_reason is not None:
                     finished = True

@@ -5,8 +5,10 @@ from typing import Any, Self
 
 import msgspec
 
+from tg_schema.conversation import Message, ModelInfo, Tool, ToolCallDelta, whole_calls
 from tg_schema.deltas import added, joined_text
 from tg_schema.errors import Error
+from tg_schema.features import Feature
 
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,6 +47,45 @@ class TextCompletionRequest(msgspec.Struct, frozen=True):
     """None or "json"."""
     schema: dict[str, Any] | None = None
     """JSON schema that the answer must satisfy."""
+    messages: tuple[Message, ...] = ()
+    """The turns so far. `system` comes before them and `prompt` after them, where they are set."""
+    tools: tuple[Tool, ...] = ()
+    tool_choice: str | None = None
+    """"auto" (where absent), "none", "required", or the name of the tool that must be called."""
+    operation: str | None = None
+    """"completion" (where absent) or "list-models" (the predecessor's)."""
+
+    @property
+    def system_text(self) -> str:
+        """`system` and the system turns, joined by blank lines; "" where there are none."""
+        texts = [self.system or "", *(turn.text for turn in self.messages if turn.role == "system")]
+        return "\n\n".join(text for text in texts if text)
+
+    @property
+    def turns(self) -> tuple[Message, ...]:
+        """The conversation without its system texts, `prompt` being the last user's turn."""
+        turns = tuple(turn for turn in self.messages if turn.role != "system")
+        return (*turns, Message("user", self.prompt)) if self.prompt else turns
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What a provider must be able to do to answer this."""
+        sampling = self.sampling or Sampling()
+        turns = self.turns
+        asked: dict[Feature, bool] = {
+            "history": len(turns) > 1 or any(turn.role != "user" for turn in turns),
+            "images": any(turn.images for turn in turns),
+            "tools": bool(self.tools),
+            "json": self.response_format == "json" and self.schema is None,
+            "schema": self.schema is not None,
+            "stop": bool(sampling.stop),
+            "seed": sampling.seed is not None,
+            "top_p": sampling.top_p is not None,
+            "top_k": sampling.top_k is not None,
+            "penalties": sampling.presence_penalty is not None or sampling.frequency_penalty is not None,
+            "logprobs": sampling.logprobs is not None,
+        }
+        return frozenset(feature for feature, needed in asked.items() if needed)
 
 
 class TextCompletionResponse(msgspec.Struct, frozen=True):
@@ -57,10 +98,17 @@ class TextCompletionResponse(msgspec.Struct, frozen=True):
     model: str | None = None
     end_of_stream: bool | None = False
     finish_reason: str | None = None
-    """"stop", "length" or "content_filter", on the last record."""
+    """"stop", "length", "tool_calls" or "content_filter", on the last record."""
     reasoning: str | None = None
     """The model's thinking, where a provider tells it apart from the answer."""
     tokens: tuple[Token, ...] = ()
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    cached_token: int | None = None
+    """How many of `in_token` the provider had in its cache."""
+    reasoning_token: int | None = None
+    """How many of `out_token` were thinking."""
+    models: tuple[ModelInfo, ...] = ()
+    """The answer to "list-models"."""
 
     @property
     def last(self) -> bool:
@@ -90,5 +138,9 @@ class TextCompletionResponse(msgspec.Struct, frozen=True):
                 finish_reason=final.finish_reason,
                 reasoning=joined_text(record.reasoning for record in records),
                 tokens=tuple(token for record in records for token in record.tokens),
+                tool_calls=whole_calls(call for record in records for call in record.tool_calls),
+                cached_token=added(record.cached_token for record in records),
+                reasoning_token=added(record.reasoning_token for record in records),
+                models=final.models,
             ),
         )

@@ -20,7 +20,7 @@ from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import model_file
 from tg_flow.llama.prompt_tokenizer import PromptTokenizer
 from tg_flow.llama.sampler_settings import SamplerSettings
-from tg_schema import Sampling, TextCompletionRequest
+from tg_schema import FEATURES, Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest, TgError
 
 SMALL_MODEL = 64_000_000
@@ -87,6 +87,7 @@ class LlamaCpp(LlmService):
     """
 
     Options: ClassVar[type[ProviderOptions]] = LlamaCppOptions
+    features = FEATURES - {"history", "images", "tools"}
 
     def __init__(self, model: str, options: LlamaCppOptions, engine: EnginePool, tokenizer: PromptTokenizer) -> None:
         super().__init__(model, options)
@@ -132,7 +133,7 @@ class LlamaCpp(LlmService):
         )
 
     async def _prompt(self, request: TextCompletionRequest) -> tuple[int, ...]:
-        system, prompt = request.system, request.prompt or ""
+        system, prompt = request.system_text, request.turns[-1].text
         limit = self.engine.context_length
         if len(system or "") + len(prompt) < LONG_TEXT:
             return self._tokenizer.tokens(system, prompt, limit)

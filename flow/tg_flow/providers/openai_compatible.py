@@ -1,7 +1,6 @@
 """TextCompletionRequest -> any server that speaks OpenAI's chat completions -> LlmChunks."""
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
@@ -10,11 +9,12 @@ from urllib.parse import urlsplit
 import msgspec
 from typing_extensions import override
 
+from tg_base.credentials import key_from
 from tg_base.llm_chunk import LlmChunk
 from tg_base.llm_service import LlmService, ProviderOptions, joined_chunks
 from tg_flow.providers.openai_wire import Answer, to_wire
-from tg_schema import Sampling, TextCompletionRequest, TgError
-from tg_schema.errors import BadRequest, Internal, ProtocolError, ProviderAuth
+from tg_schema import FEATURES, Sampling, TextCompletionRequest, TgError
+from tg_schema.errors import BadRequest, Internal, ProtocolError
 from tg_schema.server_sent_events import ServerSentEvents
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ DRAIN_PATIENCE = 0.1
 LONGEST_EVENT = 1024 * 1024
 """Bytes of one event of a provider."""
 
-_PREDECESSORS = {"OPENAI_API_KEY": "OPENAI_TOKEN"}
+_PREDECESSORS = {"OPENAI_API_KEY": ("OPENAI_TOKEN",)}
 _DONE = b"[DONE]"
 _NO_STREAM = {"application/json", "text/html"}
 
@@ -63,6 +63,7 @@ class OpenAiCompatible(LlmService):
     """A provider behind OpenAI's chat completions API, through OpenAI's asynchronous SDK."""
 
     Options: ClassVar[type[ProviderOptions]] = OpenAiOptions
+    features = FEATURES - {"top_k", "history", "images", "tools"}
 
     def __init__(self, model: str, options: OpenAiOptions, connection: "OpenAiConnection") -> None:
         super().__init__(model, options)
@@ -76,7 +77,7 @@ class OpenAiCompatible(LlmService):
         if not isinstance(options, OpenAiOptions):
             raise Internal("this provider was opened with the options of another one")
         _check_url(options.base_url)
-        key = _key(options.key_variable)
+        key = key_from(options.key_variable, *_PREDECESSORS.get(options.key_variable or "", ()))
         module = await asyncio.to_thread(import_module, "tg_flow.providers.openai_connection")
         connection: OpenAiConnection = await module.OpenAiConnection.open(options.base_url, key)
         return cls(model, options, connection)
@@ -171,16 +172,3 @@ def _check_url(base_url: str) -> None:
         raise BadRequest(
             "base_url must be an http:// or https:// URL without user name and query, and usually ends in /v1"
         )
-
-
-def _key(variable: str | None) -> str | None:
-    """The key from the environment; None where the server needs none."""
-    if not variable:
-        return None
-    key = (os.environ.get(variable) or os.environ.get(_PREDECESSORS.get(variable, ""), "")).strip()
-    if not key:
-        raise ProviderAuth(
-            f"the environment variable {variable} is not set: put the provider's key there, "
-            'or set key_variable = "" for a server that needs none'
-        )
-    return key

@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 from typing_extensions import override
 from yarl import URL
 
-from tg_flow.providers.openai_errors import retry_after, status_error
+from tg_base.provider_errors import retry_after, status_error
 from tg_flow.providers.openai_wire import error_code
 from tg_schema.errors import IncompleteStream, TgError, Timeout, Unavailable
 

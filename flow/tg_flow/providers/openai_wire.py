@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tg_base.llm_chunk import LlmChunk
-from tg_flow.providers.openai_errors import event_error
+from tg_base.provider_errors import event_error
 from tg_schema import Sampling, TextCompletionRequest, Token
 from tg_schema.errors import BadRequest, ContentFilter, ProtocolError
 

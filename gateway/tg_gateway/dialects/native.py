@@ -11,12 +11,14 @@ from typing_extensions import override
 
 from tg_gateway.dialects.dialect import Dialect
 from tg_schema import (
+    ModelInfo,
     PromptRequest,
     PromptResponse,
     TextCompletionRequest,
     TextCompletionResponse,
     TgError,
     Token,
+    ToolCallDelta,
 )
 from tg_schema.codec import decode, encode
 from tg_schema.errors import BadRequest
@@ -63,6 +65,10 @@ class _CompletionEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
     finish_reason: str | None = None
     reasoning: str | None = None
     tokens: tuple[Token, ...] = ()
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    cached_token: int | None = None
+    reasoning_token: int | None = None
+    models: tuple[ModelInfo, ...] = ()
 
 
 class TextCompletion(_Native, Dialect[TextCompletionRequest, TextCompletionResponse]):
@@ -71,8 +77,8 @@ class TextCompletion(_Native, Dialect[TextCompletionRequest, TextCompletionRespo
     @override
     def parse(self, body: bytes) -> TextCompletionRequest:
         request = decode(TextCompletionRequest, body)
-        if not request.prompt:
-            raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) and, optionally, `system`")
+        if not (request.prompt or request.messages or request.operation):
+            raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
         return request
 
     @override
@@ -87,6 +93,10 @@ class TextCompletion(_Native, Dialect[TextCompletionRequest, TextCompletionRespo
                 finish_reason=record.finish_reason,
                 reasoning=record.reasoning,
                 tokens=record.tokens,
+                tool_calls=record.tool_calls,
+                cached_token=record.cached_token,
+                reasoning_token=record.reasoning_token,
+                models=record.models,
             )
         )
 

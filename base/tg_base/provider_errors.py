@@ -1,6 +1,6 @@
-"""OpenAI-compatible failure -> our error: one table for HTTP statuses, one for the words in a body or in an event.
+"""A provider's failure -> our error: one table for HTTP statuses, one for the words in a body or in an event.
 
-Statuses and codes are those of the public OpenAI API reference ("Error codes"); compatible servers follow it.
+Statuses and words are those of the providers' public API references; compatible servers follow them.
 """
 
 import math
@@ -59,17 +59,28 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
     "invalid_request_error": _REFUSED,
     "authentication_error": _AUTH,
     "permission_error": _AUTH,
+    "billing_error": _QUOTA,
+    "not_found_error": _UNKNOWN,
+    "overloaded_error": _DOWN,
+    "api_error": _DOWN,
+    "timeout_error": _DOWN,
+    "UNAUTHENTICATED": _AUTH,
+    "PERMISSION_DENIED": _AUTH,
+    "NOT_FOUND": _UNKNOWN,
+    "RESOURCE_EXHAUSTED": _LIMIT,
+    "UNAVAILABLE": _DOWN,
+    "INTERNAL": _DOWN,
 }
 
 
-def status_error(status: int, code: str, wait: float | None) -> TgError:
+def status_error(status: int, code: str = "", wait: float | None = None) -> TgError:
     """The error for a status that is not 2xx; a code that says more than the status wins."""
     known = _BY_CODE.get(code) if status < 500 and code not in {"invalid_request_error"} else None
     kind, sentence = known or _BY_STATUS.get(status) or _by_class(status)
     return kind(f"{sentence} (status {status})", retry_after=wait)
 
 
-def event_error(code: str | int | None, word: str | None) -> TgError:
+def event_error(code: str | int | None, word: str | None = None) -> TgError:
     """The error for an `error` event in a stream that began with status 200; its code may be a word or a status."""
     if isinstance(code, str) and code.isdecimal() and len(code) == 3:
         code = int(code)
