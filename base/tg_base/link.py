@@ -29,6 +29,8 @@ LARGEST = MAX_MESSAGE - MESSAGE
 """Bytes of one record; a larger one cannot travel and ends its stream."""
 WAITING = 256
 """Records of one stream that may wait for the link; beyond it the provider is slowed down."""
+IN_FLIGHT = 2
+"""Messages on their way at once: a chunk need not wait for the broker's answer to the one before it."""
 RETRY = 0.25
 """Seconds between tries to publish while the bus is away."""
 
@@ -118,18 +120,21 @@ class Link:
             await self._taken.wait()
 
     async def run(self) -> None:
-        """Send, in order and one message at a time, until cancelled."""
-        while True:
-            await self._ready.wait()
-            self._ready.clear()
-            if self._resend_from is not None:
-                first, self._resend_from = self._resend_from, None
-                for seq in [seq for seq in self._kept if seq >= first]:
-                    await self._publish(seq, self._kept.get(seq))
-            while self._due and len(self._kept) < WINDOW and self._resend_from is None:
-                self._sent += 1
-                body = self._kept[self._sent] = self._take()
-                await self._publish(self._sent, body)
+        """Send, in order and at most `IN_FLIGHT` messages at a time, until cancelled."""
+        room = asyncio.Semaphore(IN_FLIGHT)
+        async with asyncio.TaskGroup() as sends:
+            while True:
+                await self._ready.wait()
+                self._ready.clear()
+                if self._resend_from is not None:
+                    first, self._resend_from = self._resend_from, None
+                    for seq in [seq for seq in self._kept if seq >= first]:
+                        await self._publish(seq, self._kept.get(seq))
+                while self._due and len(self._kept) < WINDOW and self._resend_from is None:
+                    await room.acquire()
+                    self._sent += 1
+                    body = self._kept[self._sent] = self._take()
+                    sends.create_task(self._publish(self._sent, body)).add_done_callback(lambda _: room.release())
 
     def _queue(self, key: StreamKey) -> _Waiting:
         waiting = self._waiting.get(key)

@@ -32,18 +32,39 @@ class AgentRequest(msgspec.Struct, frozen=True):
 
 
 class AgentResponse(msgspec.Struct, frozen=True):
-    """Seed: what kind of content, the content, and the two ends. `error` is set where `chunk_type` is "error"."""
+    """Seed: `chunk_type` to `end_of_dialog`, and `error` where `chunk_type` is "error". The rest is optional.
+
+    Token counts are of the whole dialog, and stand on its last record.
+    """
 
     chunk_type: ChunkType | None = None
     content: str | None = None
     end_of_message: bool | None = False
     end_of_dialog: bool | None = False
     error: Error | None = None
+    message_id: str | None = None
+    """The same on every chunk of one message."""
+    path: tuple[str, ...] = ()
+    """Which sub-agents, from the outermost in, this comes from; empty = the agent that was asked."""
+    tool: str | None = None
+    """On an action and its observation: the tool's name."""
+    arguments: str | None = None
+    """On an action: the call's arguments, JSON text."""
+    call_id: str | None = None
+    """On an action and its observation: which call, where several run side by side."""
+    in_token: int | None = None
+    out_token: int | None = None
+    model: str | None = None
 
     @property
     def last(self) -> bool:
         """Whether the dialog ends here."""
         return bool(self.end_of_dialog) or self.error is not None
+
+    @property
+    def message(self) -> tuple[str | None, str | None]:
+        """What chunks of the same message have in common."""
+        return self.message_id, self.chunk_type
 
     @classmethod
     def failed(cls, error: Error) -> Self:
@@ -55,7 +76,7 @@ class AgentResponse(msgspec.Struct, frozen=True):
         """Neighbours of the same message become one record; messages stay apart."""
         joined: list[Self] = []
         for record in records:
-            if joined and not joined[-1].end_of_message and joined[-1].chunk_type == record.chunk_type:
+            if joined and not joined[-1].end_of_message and joined[-1].message == record.message:
                 content = (joined[-1].content or "") + (record.content or "")
                 joined[-1] = msgspec.structs.replace(record, content=content)
             else:

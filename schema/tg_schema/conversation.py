@@ -79,12 +79,16 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(part for part in self.parts if isinstance(part, ImagePart))
 
 
+def _no_arguments() -> dict[str, Any]:
+    return {"type": "object", "properties": {}}
+
+
 class Tool(msgspec.Struct, frozen=True):
     """Something that the model may call; `parameters` is the JSON schema of its arguments."""
 
     name: str
     description: str = ""
-    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    parameters: dict[str, Any] = msgspec.field(default_factory=_no_arguments)
 
 
 class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,11 +7,13 @@ from typing_extensions import override
 
 from tg_base.llm_chunk import LlmChunk
 from tg_base.llm_service import LlmService, ProviderOptions
-from tg_schema import TextCompletionRequest
+from tg_schema import FEATURES, TextCompletionRequest
 
 
 class CountingLlm(LlmService):
     """Answers the prompt "N" with N words, each after `step` allows it."""
+
+    features = FEATURES
 
     def __init__(self, model: str = "counting", options: ProviderOptions | None = None) -> None:
         super().__init__(model, options)

@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from tg_base.llm_chunk import LlmChunk
 from tg_base.llm_service import LlmService
-from tg_schema import TextCompletionRequest
+from tg_schema import FEATURES, TextCompletionRequest
 
 
 class ScriptedLlm(LlmService):
@@ -14,6 +14,8 @@ class ScriptedLlm(LlmService):
 
     None is a stream that was cut before its terminal marker.
     """
+
+    features = FEATURES
 
     def __init__(self, *pieces: str, finish_reason: str | None = "stop") -> None:
         super().__init__("scripted")

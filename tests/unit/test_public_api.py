@@ -12,6 +12,16 @@ from tg_schema.errors import TgError
 FACES: dict[ModuleType, set[str]] = {
     tg_schema: {
         "AGENT",
+        "FEATURES",
+        "Feature",
+        "ImagePart",
+        "Message",
+        "ModelInfo",
+        "Part",
+        "TextPart",
+        "Tool",
+        "ToolCall",
+        "ToolCallDelta",
         "PROMPT",
         "TEXT_COMPLETION",
         "AgentRequest",
@@ -51,7 +61,7 @@ def test_a_face_is_what_it_promises(face: ModuleType) -> None:
     assert set(face.__all__) == FACES[face]
     assert list(face.__all__) == sorted(face.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
     assert all(inspect.getdoc(getattr(face, name)) for name in face.__all__)
-    assert len(inspect.getsource(face).splitlines()) <= 40
+    assert len(inspect.getsource(face).splitlines()) <= 70
 
 
 def test_the_sync_twin_has_every_call_of_the_async_one() -> None:

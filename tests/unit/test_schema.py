@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tg_schema import ImagePart, Message, ModelInfo, TextPart, Tool, ToolCall, ToolCallDelta
 from tg_schema.agent import AgentRequest, AgentResponse, AgentStep
 from tg_schema.codec import decode, encode
 from tg_schema.errors import BadRequest, Error
@@ -17,17 +18,40 @@ SAMPLING = Sampling(0.5, 0.9, 40, 100, ("x", TEXT), 7, 0.1, -0.1, 0)
 TOKEN = Token(1, TEXT, -0.5, ((2, -1.0), (3, -2.0)))
 STEP = AgentStep(TEXT, "search", {"q": TEXT, "": ""}, "", "u")
 
+CALL = ToolCall("c1", "search", '{"q": "x"}')
+TURNS = (
+    Message("user", (TextPart(TEXT), ImagePart(data="aGk="), ImagePart(media_type="image/jpeg", url="https://x/y"))),
+    Message("assistant", TEXT, (CALL,)),
+    Message("tool", "42", tool_call_id="c1", name="search", error=True),
+)
+TOOL = Tool("search", TEXT, {"type": "object", "properties": {"q": {"type": "string"}}})
+DELTA = ToolCallDelta(1, "c1", "search", '{"q')
+
 FULL: list[Any] = [
     ERROR,
     SAMPLING,
     TOKEN,
     STEP,
-    TextCompletionRequest(TEXT, "p", True, "m", SAMPLING, "json", {"type": "object", "n": [1, None, 1.5]}),
-    TextCompletionResponse(ERROR, TEXT, 0, 7, "m", True, "stop", "why", (TOKEN, TOKEN)),
+    TextCompletionRequest(
+        TEXT,
+        "p",
+        True,
+        "m",
+        SAMPLING,
+        "json",
+        {"type": "object", "n": [1, None, 1.5]},
+        TURNS,
+        (TOOL,),
+        "auto",
+        "completion",
+    ),
+    TextCompletionResponse(
+        ERROR, TEXT, 0, 7, "m", True, "stop", "why", (TOKEN, TOKEN), (DELTA,), 3, 4, (ModelInfo("m", "o", 1),)
+    ),
     PromptRequest("template", {"a": '"json"', "b": TEXT}, True),
     PromptResponse(ERROR, TEXT, '{"a": [1]}', True, 1, 2, "m", "stop"),
     AgentRequest(TEXT, "state", ("a", "b"), (STEP, AgentStep()), "u", True),
-    AgentResponse("thought", TEXT, True, True, ERROR),
+    AgentResponse("thought", TEXT, True, True, ERROR, "m1", ("a",), "search", "{}", "c1", 1, 2, "m"),
 ]
 SEED_DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
     (TextCompletionRequest, {"system": None, "prompt": None, "streaming": False}),
@@ -124,7 +148,7 @@ def test_unknown_fields_are_ignored(record: Any) -> None:
 
 def test_what_a_plain_peer_of_the_predecessor_writes_is_read() -> None:
     body = b'{"operation":"completion","system":"s","prompt":"p","streaming":true,"response_format":null,"schema":null}'
-    assert decode(TextCompletionRequest, body) == TextCompletionRequest("s", "p", True)
+    assert decode(TextCompletionRequest, body) == TextCompletionRequest("s", "p", True, operation="completion")
 
 
 @pytest.mark.parametrize("data", BAD_BYTES, ids=short)
