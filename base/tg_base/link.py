@@ -1,7 +1,7 @@
 """Processor -> one requestor's inbox: numbered messages that are kept until the requestor has them.
 
-A link carries the frames of all streams between the two. While a message is on its way, whatever comes joins the next
-one: with no load every chunk is a message of its own, under load messages grow instead of queues.
+A link carries the frames of all streams between the two. While two messages are on their way, whatever comes
+joins the next one: with no load every chunk is a message of its own, under load messages grow instead of queues.
 """
 
 import asyncio

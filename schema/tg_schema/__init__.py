@@ -13,7 +13,7 @@ from tg_schema.conversation import (
     ToolCallDelta,
 )
 from tg_schema.errors import Error, TgError
-from tg_schema.features import FEATURES, Feature
+from tg_schema.features import FEATURES
 from tg_schema.prompt import PromptRequest, PromptResponse
 from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION, ServiceSpec
 from tg_schema.text_completion import Sampling, TextCompletionRequest, TextCompletionResponse, Token
@@ -27,7 +27,6 @@ __all__ = [
     "AgentResponse",
     "AgentStep",
     "Error",
-    "Feature",
     "ImagePart",
     "Message",
     "ModelInfo",

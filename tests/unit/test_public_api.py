@@ -13,7 +13,6 @@ FACES: dict[ModuleType, set[str]] = {
     tg_schema: {
         "AGENT",
         "FEATURES",
-        "Feature",
         "ImagePart",
         "Message",
         "ModelInfo",
