@@ -12,10 +12,10 @@ from tg_base.bus.api import MAX_MESSAGE
 from tg_base.bus.options import BusOptions
 from tg_base.route import Route
 from tg_base.toml_places import Keys, Place
-from tg_schema.service_spec import PROMPT, TEXT_COMPLETION, ServiceSpec
+from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION, ServiceSpec
 from tg_schema.topics import Topics, resolved
 
-SPECS: dict[str, ServiceSpec[Any, Any]] = {spec.name: spec for spec in (TEXT_COMPLETION, PROMPT)}
+SPECS: dict[str, ServiceSpec[Any, Any]] = {spec.name: spec for spec in (TEXT_COMPLETION, PROMPT, AGENT)}
 """The services that a flow can bind."""
 
 
@@ -66,11 +66,35 @@ class ModelConfig(_Section, frozen=True):
     """Read by the provider itself, into its own typed options."""
 
 
+class AgentLimits(_Section, frozen=True):
+    """What one dialog may cost before it ends with an error."""
+
+    iterations: Annotated[int, msgspec.Meta(gt=0)] = 10
+    """How often the model is asked."""
+    tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    """Tokens of all prompts and answers together, where the provider counts them."""
+    seconds: Seconds = 600.0
+
+
 class ServiceConfig(_Section, frozen=True):
     """One service of a flow. The two topics are the flow's own unless said otherwise (full names or queue ids)."""
 
     model: str | None = None
-    """For text-completion: which model answers."""
+    """For text-completion: which model answers. For agent: whose text-completion thinks; None = the flow's own."""
+    description: str = ""
+    """For agent: what it is good at, for the supervisors that may ask it."""
+    pattern: Literal["react", "plan-then-execute", "supervisor"] = "react"
+    """For agent: how it reasons, unless the request says so."""
+    tools: tuple[str, ...] | None = None
+    """For agent: which tools it has; None = all."""
+    agents: tuple[str, ...] = ()
+    """For agent: the flows whose agents a supervisor may ask."""
+    calling: Literal["auto", "native", "text"] = "auto"
+    """For agent: how the model calls tools; auto = natively where its provider announces that it can."""
+    instructions: str = ""
+    """For agent: what the model is told besides the pattern's own prompt."""
+    limits: AgentLimits = AgentLimits()
+    """For agent."""
     request: str | None = None
     response: str | None = None
     plain: bool = False
@@ -93,6 +117,25 @@ class PromptsConfig(_Section, frozen=True):
 
     system: str = ""
     templates: dict[str, TemplateConfig] = {}
+
+
+class ToolConfig(_Section, frozen=True):
+    """One tool that agents may call."""
+
+    kind: Literal["prompt", "text-completion", "python", "http", "mcp", "service"]
+    description: str = ""
+    """What it does, for the model."""
+    arguments: dict[str, Any] | None = None
+    """JSON schema of the object of arguments; None = as the tool itself says."""
+    group: tuple[str, ...] = ("default",)
+    """A request's `group` must name one of them, or "*"; "default" where the request names none."""
+    applicable_states: tuple[str, ...] = ("*",)
+    """In which states of the dialog it can be called; "*" = in all."""
+    state: str | None = None
+    """The dialog's state after a call; None = as before."""
+    timeout: Seconds = 30.0
+    options: dict[str, Any] = {}
+    """Read by the kind of tool itself, into its own typed options."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -119,6 +162,7 @@ class Config(_Section, frozen=True):
     models: dict[str, ModelConfig] = {}
     flows: dict[str, dict[str, ServiceConfig]] = {}
     prompts: PromptsConfig = PromptsConfig()
+    tools: dict[str, ToolConfig] = {}
     source: Source | None = None
     """The file it was read from; set by the reader, never in the file. None = the built-in default."""
 

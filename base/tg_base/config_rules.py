@@ -4,10 +4,12 @@ import re
 
 from tg_base.config import SPECS, Config, ServiceConfig
 from tg_schema.errors import BadRequest
-from tg_schema.service_spec import PROMPT, TEXT_COMPLETION
+from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION
 from tg_schema.topics import resolved
 
 _FLOW = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OF_AGENTS = ("description", "pattern", "tools", "agents", "calling", "instructions", "limits")
 
 
 def check(config: Config) -> None:
@@ -21,6 +23,9 @@ def check(config: Config) -> None:
             raise _wrong(config, ("flows", flow), "a flow's name may have letters, digits, and . _ - only")
         for service, bound in services.items():
             _check_service(config, flow, service, bound)
+    for name in config.tools:
+        if not _TOOL.fullmatch(name):
+            raise _wrong(config, ("tools", name), "a tool's name may have letters, digits, _ and - only")
 
 
 def _check_service(config: Config, flow: str, service: str, bound: ServiceConfig) -> None:
@@ -31,8 +36,12 @@ def _check_service(config: Config, flow: str, service: str, bound: ServiceConfig
         _check_topic(config, (*keys, field), topic)
     if service == TEXT_COMPLETION.name:
         _check_model(config, keys, bound)
+    elif service == AGENT.name:
+        _check_agent(config, flow, bound)
     elif bound.model is not None:
-        raise _wrong(config, (*keys, "model"), f"only {TEXT_COMPLETION.name} has a model; remove it here")
+        raise _wrong(config, (*keys, "model"), f"only {TEXT_COMPLETION.name} and {AGENT.name} have a model; remove it")
+    if service != AGENT.name:
+        _check_no_agent(config, keys, bound)
     if service == PROMPT.name and not bound.plain and TEXT_COMPLETION.name not in config.flows[flow]:
         raise _wrong(config, keys, f'flow "{flow}" has prompts but no {TEXT_COMPLETION.name} to answer them; add it')
 
@@ -46,6 +55,51 @@ def _check_model(config: Config, keys: tuple[str, ...], bound: ServiceConfig) ->
         known = ", ".join(sorted(config.models)) or "none"
         sentence = f'there is no model "{bound.model}"; known are {known}. Add a table [models.{bound.model}]'
         raise _wrong(config, (*keys, "model"), sentence)
+
+
+def _check_no_agent(config: Config, keys: tuple[str, ...], bound: ServiceConfig) -> None:
+    plain = ServiceConfig()
+    for field in _OF_AGENTS:
+        if getattr(bound, field) != getattr(plain, field):
+            raise _wrong(config, (*keys, field), f"only {AGENT.name} has {field}; remove it here")
+
+
+def _check_agent(config: Config, flow: str, bound: ServiceConfig) -> None:
+    keys = ("flows", flow, AGENT.name)
+    if bound.plain:
+        return
+    bound_models = {services[TEXT_COMPLETION.name].model for services in config.flows.values() if _completes(services)}
+    if bound.model is None and not _completes(config.flows[flow]):
+        raise _wrong(config, keys, f'flow "{flow}" has an agent but no {TEXT_COMPLETION.name} to think with; add it')
+    if bound.model is not None and bound.model not in bound_models:
+        sentence = f'no flow\'s {TEXT_COMPLETION.name} has the model "{bound.model}"; bind it, or leave the model out'
+        raise _wrong(config, (*keys, "model"), sentence)
+    for tool in bound.tools or ():
+        if tool not in config.tools:
+            known = ", ".join(sorted(config.tools)) or "none"
+            raise _wrong(config, (*keys, "tools"), f'there is no tool "{tool}"; known are {known}')
+    if bound.pattern == "supervisor" and not bound.agents:
+        raise _wrong(config, keys, 'a supervisor needs agents = ["FLOW", ...] that it may ask; add them')
+    for agent in bound.agents:
+        if AGENT.name not in config.flows.get(agent, {}):
+            raise _wrong(config, (*keys, "agents"), f'flow "{agent}" has no agent; add one, or leave it out')
+        if flow in _asked_by(config, agent):
+            raise _wrong(config, (*keys, "agents"), f'the agents of "{flow}" and "{agent}" ask each other in a circle')
+
+
+def _completes(services: dict[str, ServiceConfig]) -> bool:
+    return TEXT_COMPLETION.name in services
+
+
+def _asked_by(config: Config, flow: str) -> set[str]:
+    """The flow, and all flows whose agents its agent asks, however indirectly."""
+    found, pending = set[str](), [flow]
+    while pending:
+        if (name := pending.pop()) not in found:
+            found.add(name)
+            agent = config.flows.get(name, {}).get(AGENT.name)
+            pending.extend(agent.agents if agent else ())
+    return found
 
 
 def _check_topic(config: Config, keys: tuple[str, ...], topic: str | None) -> None:
