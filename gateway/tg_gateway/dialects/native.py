@@ -11,6 +11,8 @@ from typing_extensions import override
 
 from tg_gateway.dialects.dialect import Dialect
 from tg_schema import (
+    AgentRequest,
+    AgentResponse,
     ModelInfo,
     PromptRequest,
     PromptResponse,
@@ -20,6 +22,7 @@ from tg_schema import (
     Token,
     ToolCallDelta,
 )
+from tg_schema.agent import ChunkType
 from tg_schema.codec import decode, encode
 from tg_schema.errors import BadRequest
 
@@ -155,5 +158,71 @@ def _terms(variables: Mapping[str, msgspec.Raw]) -> dict[str, str]:
         raise BadRequest("not valid JSON: the text is not UTF-8") from None
 
 
-DIALECTS: Final[Mapping[str, Dialect[Any, Any]]] = {"text-completion": TextCompletion(), "prompt": Prompt()}
+class _AgentEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
+    chunk_type: ChunkType
+    message_type: ChunkType
+    """The predecessor's name for the same."""
+    content: str
+    end_of_message: bool
+    end_of_dialog: bool
+    message_id: str | None = None
+    path: tuple[str, ...] = ()
+    tool: str | None = None
+    arguments: str | None = None
+    call_id: str | None = None
+    in_token: int | None = None
+    out_token: int | None = None
+    model: str | None = None
+
+
+class _AgentFailure(msgspec.Struct, frozen=True):
+    content: str
+    error: _Failed
+    chunk_type: ChunkType = "error"
+    message_type: ChunkType = "error"
+    end_of_message: bool = True
+    end_of_dialog: bool = True
+
+
+class Agent(_Native, Dialect[AgentRequest, AgentResponse]):
+    """`{"question","group","state","history","streaming"}` in; `{"chunk_type","content","end_of_message", ...}` out."""
+
+    @override
+    def parse(self, body: bytes) -> AgentRequest:
+        request = decode(AgentRequest, body)
+        if not (request.question or "").strip():
+            raise BadRequest("question is missing: send a JSON object with `question` (text)")
+        return request
+
+    @override
+    def event(self, record: AgentResponse) -> bytes:
+        kind = record.chunk_type or "answer"
+        return encode(
+            _AgentEvent(
+                chunk_type=kind,
+                message_type=kind,
+                content=record.content or "",
+                end_of_message=bool(record.end_of_message),
+                end_of_dialog=record.last,
+                message_id=record.message_id,
+                path=record.path,
+                tool=record.tool,
+                arguments=record.arguments,
+                call_id=record.call_id,
+                in_token=record.in_token,
+                out_token=record.out_token,
+                model=record.model,
+            )
+        )
+
+    @override
+    def failure(self, error: TgError) -> bytes:
+        return encode(_AgentFailure(error.message, _failed(error)))
+
+
+DIALECTS: Final[Mapping[str, Dialect[Any, Any]]] = {
+    "text-completion": TextCompletion(),
+    "prompt": Prompt(),
+    "agent": Agent(),
+}
 """By service."""

@@ -1,0 +1,46 @@
+"""A gateway that really listens, on the memory bus, with an agent service behind it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import ClientSession
+
+from tests.fakes.scripted_agent import ScriptedAgent
+from tests.flow.open_gateway import CONFIG, ON_ANY_PORT
+from tg_base.bus.memory import MemoryBus
+from tg_base.config import GatewayConfig
+from tg_base.processor import Processor
+from tg_base.requestor import Requestor
+from tg_base.route import Route
+from tg_gateway.gateway import Gateway
+from tg_schema import AGENT
+
+TOPICS = CONFIG.topics
+ROUTE = Route("default", AGENT, TOPICS.request("default", AGENT.name), TOPICS.response("default", AGENT.name), False)
+
+
+@dataclass
+class OpenedAgent:
+    """What a test needs of it."""
+
+    gateway: Gateway
+    agent: ScriptedAgent
+    http: ClientSession
+
+
+@asynccontextmanager
+async def open_agent(
+    agent: ScriptedAgent | None = None, config: GatewayConfig = ON_ANY_PORT
+) -> AsyncIterator[OpenedAgent]:
+    """Everything in one process; the client's base URL is the gateway's."""
+    agent = agent or ScriptedAgent()
+    bus = MemoryBus()
+    async with (
+        Processor(bus, TOPICS, agent, (ROUTE,), grace=0.05),
+        Requestor(bus, TOPICS) as requestor,
+        Gateway(config, requestor, (ROUTE,)) as gateway,
+        ClientSession(gateway.url) as http,
+    ):
+        yield OpenedAgent(gateway, agent, http)
+    await bus.aclose()
