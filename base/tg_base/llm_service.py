@@ -19,16 +19,24 @@ from tg_schema import TEXT_COMPLETION, ModelInfo, TextCompletionRequest, TextCom
 from tg_schema.conversation import whole_calls
 from tg_schema.deltas import added, joined_text
 from tg_schema.errors import BadRequest, NotFound, Timeout
+from tg_schema.features import Feature
 
 LONGEST_RETRY_AFTER = 30.0
 """Seconds; a provider that asks for more gets its error passed on, with its `retry_after`, in place of a retry."""
 
 
 class ProviderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of any provider; a provider's own `Options` derive from it."""
+    """What the configuration may say of any provider; a provider's own `Options` derive from it.
+
+    Attributes:
+        clocks: how long the provider may take.
+        tries: how often a request is tried as long as not a single chunk of it has been sent.
+        without: what this server or model cannot do although its provider can; requests for it are refused.
+    """
 
     clocks: Clocks = Clocks()
     tries: int = 3
+    without: frozenset[Feature] = frozenset()
 
 
 class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
@@ -53,6 +61,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
         self.model = model
         self.clocks = options.clocks
         self.tries = options.tries
+        self.features = type(self).features - options.without
 
     @classmethod
     async def open(cls, model: str, options: ProviderOptions) -> Self:

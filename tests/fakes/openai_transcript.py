@@ -10,9 +10,56 @@ ID = "chatcmpl-123"
 CREATED = 1694268190
 
 
+class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="text"):
+    text: str
+
+
+class ImageUrl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    url: Annotated[str, Meta(pattern="^(https://|http://|data:image/[a-z+]+;base64,)")]
+    detail: Literal["auto", "low", "high"] | None = None
+
+
+class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="image_url"):
+    image_url: ImageUrl
+
+
+class CalledFunction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    arguments: str
+
+
+class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | tuple[Text | Image, ...] | None = None
+    tool_calls: Annotated[tuple[Call, ...], Meta(min_length=1)] | None = None
+    tool_call_id: str | None = None
+
+
+class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    description: str = ""
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+    strict: bool | None = None
+
+
+class ToolSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["function"]
+    function: Function
+
+
+class ChosenFunction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+
+
+class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["function"]
+    function: ChosenFunction
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,6 +95,8 @@ class ChatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     response_format: ResponseFormat | None = None
+    tools: Annotated[tuple[ToolSpec, ...], Meta(min_length=1, max_length=128)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | Chosen | None = None
 
     @classmethod
     def checked(cls, body: bytes) -> "ChatBody":
@@ -60,7 +109,31 @@ class ChatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         shape = read.response_format and read.response_format.json_schema
         if shape and shape.strict and shape.schema.get("additionalProperties") is not False:
             raise msgspec.ValidationError("In context=(), 'additionalProperties' is required to be false.")
+        if read.tool_choice is not None and not read.tools:
+            raise msgspec.ValidationError("'tool_choice' is only allowed when 'tools' are specified.")
+        _check_turns(read.messages)
         return read
+
+
+def _check_turns(messages: tuple[Message, ...]) -> None:
+    """Each call of a tool has its answer right after it, and no answer stands without its call."""
+    waiting: set[str] = set()
+    for message in messages:
+        if message.role == "tool":
+            if message.tool_call_id not in waiting:
+                raise msgspec.ValidationError("messages with role 'tool' must be a response to a preceeding message")
+            waiting.discard(message.tool_call_id)
+            continue
+        if waiting:
+            raise msgspec.ValidationError("An assistant message with 'tool_calls' must be followed by tool messages")
+        if message.tool_calls and message.role != "assistant":
+            raise msgspec.ValidationError("'tool_calls' is only allowed for the role 'assistant'")
+        if message.content is None and not message.tool_calls:
+            raise msgspec.ValidationError("expected a string or an array, got null")
+        parts = message.content if isinstance(message.content, tuple) else ()
+        if message.role != "user" and any(isinstance(part, Image) for part in parts):
+            raise msgspec.ValidationError("image_url is only allowed for the role 'user'")
+        waiting = {call.id for call in message.tool_calls or ()}
 
 
 def event(model: str, delta: dict[str, Any], finish_reason: str | None = None, **choice: Any) -> bytes:
@@ -80,9 +153,16 @@ def finish_event(model: str, reason: str) -> bytes:
     return event(model, {}, reason)
 
 
-def usage_event(model: str, prompt_tokens: int, completion_tokens: int) -> bytes:
-    """The usage, with empty choices."""
-    return _event(model, [], _usage(prompt_tokens, completion_tokens))
+def usage_event(
+    model: str, prompt_tokens: int, completion_tokens: int, *, cached: int | None = None, reasoning: int | None = None
+) -> bytes:
+    """The usage, with empty choices; with its details where they are given."""
+    details: dict[str, Any] = {}
+    if cached is not None:
+        details["prompt_tokens_details"] = {"cached_tokens": cached, "audio_tokens": 0}
+    if reasoning is not None:
+        details["completion_tokens_details"] = {"reasoning_tokens": reasoning, "audio_tokens": 0}
+    return _event(model, [], _usage(prompt_tokens, completion_tokens) | details)
 
 
 def done() -> bytes:
@@ -116,7 +196,7 @@ def whole(model: str, text: str, reason: str, usage: tuple[int, int] | None) -> 
     ).encode()
 
 
-def _event(model: str, choices: list[dict[str, Any]], usage: dict[str, int] | None) -> bytes:
+def _event(model: str, choices: list[dict[str, Any]], usage: dict[str, Any] | None) -> bytes:
     chunk = {
         "id": ID,
         "object": "chat.completion.chunk",
@@ -130,7 +210,7 @@ def _event(model: str, choices: list[dict[str, Any]], usage: dict[str, int] | No
     return b"data: " + json.dumps(chunk, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
 
 
-def _usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+def _usage(prompt_tokens: int, completion_tokens: int) -> dict[str, Any]:
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,

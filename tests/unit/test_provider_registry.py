@@ -27,7 +27,7 @@ async def test_a_table_becomes_a_provider() -> None:
 
 
 async def test_an_unknown_provider_lists_the_known_ones() -> None:
-    with pytest.raises(NotFound, match='no provider "opnai"; known are llama-cpp, openai'):
+    with pytest.raises(NotFound, match=r'no provider "opnai"; known are .*llama-cpp, .*openai, .*"module:Class"'):
         await open_provider("opnai", "small", {})
 
 
@@ -58,14 +58,60 @@ async def test_a_missing_key_is_an_error_of_the_operator(monkeypatch: pytest.Mon
 async def test_a_missing_sdk_gets_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "needs_an_sdk.py").write_text("import an_sdk_that_nobody_has\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(PROVIDERS, "exotic", Row("needs_an_sdk", "Exotic", "exotic"))
+    monkeypatch.setitem(PROVIDERS, "exotic", Row("needs_an_sdk:Exotic", "tg-flow[exotic]"))
     with pytest.raises(Unavailable, match=r'run: pip install "tg-flow\[exotic\]"'):
         await open_provider("exotic", "small", {})
 
 
+async def test_a_class_of_somebody_else_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their_provider.py").write_text(
+        """
+from tg_base.llm_chunk import LlmChunk
+from tg_base.llm_service import LlmService
+
+class Theirs(LlmService):
+    async def generate_content(self, request):
+        return LlmChunk(text=request.prompt or "", finish_reason="stop")
+
+class Other:
+    pass
+"""
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    provider = await open_provider("their_provider:Theirs", "small", {"tries": 2, "without": ["seed"]})
+    assert (type(provider).__name__, provider.tries) == ("Theirs", 2)
+    with pytest.raises(BadRequest, match="not a subclass of tg_base"):
+        await open_provider("their_provider:Other", "small", {})
+    with pytest.raises(BadRequest, match="not a subclass of tg_base"):
+        await open_provider("their_provider:Missing", "small", {})
+    with pytest.raises(Unavailable, match="install the distribution"):
+        await open_provider("nobody_has_this:Theirs", "small", {})
+
+
+@pytest.mark.parametrize("name", ["a:", ":B", "a b:C", "../a:B", "a:B.c", "a:B()"])
+async def test_what_is_no_place_of_a_class_is_no_provider(name: str) -> None:
+    with pytest.raises(NotFound):
+        await open_provider(name, "small", {})
+
+
+async def test_what_a_row_takes_away_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = Row(
+        PROVIDERS["openai"].place, "", {"base_url": "http://127.0.0.1:9/v1", "key_variable": "", "without": ["seed"]}
+    )
+    monkeypatch.setitem(PROVIDERS, "almost", row)
+    almost = await open_provider("almost", "small", {})
+    whole = await open_provider("almost", "small", {"without": []})
+    try:
+        assert whole.features - almost.features == {"seed"}
+    finally:
+        await almost.aclose()
+        await whole.aclose()
+
+
 async def test_every_row_leads_to_a_provider() -> None:
     for row in PROVIDERS.values():
-        assert issubclass(getattr(import_module(row.module), row.name), LlmService)
+        module, _, name = row.place.partition(":")
+        assert issubclass(getattr(import_module(module), name), LlmService)
 
 
 @pytest.mark.parametrize("module", ["tg_flow.providers.registry", "tg_flow.providers.openai_compatible"])

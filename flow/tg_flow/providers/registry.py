@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -14,24 +14,34 @@ from tg_schema.errors import BadRequest, NotFound, Unavailable
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One provider: where its class is, and the extra of `tg-flow` that brings its SDK."""
+    """One provider.
 
-    module: str
-    name: str
-    extra: str
+    Attributes:
+        place: where its class is, "module:Class".
+        install: what `pip install` needs for it, for instance an extra of `tg-flow`; "" where we cannot know.
+        options: where they differ from the defaults of the class; the configuration wins over them.
+    """
+
+    place: str
+    install: str
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 PROVIDERS: dict[str, Row] = {
-    "llama-cpp": Row("tg_flow.providers.llama_cpp", "LlamaCpp", "llama-cpp"),
-    "openai": Row("tg_flow.providers.openai_compatible", "OpenAiCompatible", "openai"),
+    "llama-cpp": Row("tg_flow.providers.llama_cpp:LlamaCpp", "tg-flow[llama-cpp]"),
+    "openai": Row("tg_flow.providers.openai_compatible:OpenAiCompatible", "tg-flow[openai]"),
 }
+
+
+_OURS = {"tg_schema", "tg_base", "tg_flow"}
+"""Always there where this file is: if one of their modules is missing, that is a defect."""
 
 
 async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> LlmService:
     """Open a provider for one model.
 
     Args:
-        provider: a name of `PROVIDERS`.
+        provider: a name of `PROVIDERS`, or "module:Class" of a provider that somebody else distributes.
         model: the name that the service answers to.
         table: the provider's options as the configuration has them.
 
@@ -41,24 +51,35 @@ async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> 
         Unavailable: the provider's SDK is not installed; the message has the command that installs it.
         TgError: the provider cannot be made ready.
     """
-    row = PROVIDERS.get(provider)
-    if row is None:
-        raise NotFound(f'there is no provider "{provider}"; known are {", ".join(sorted(PROVIDERS))}')
+    row = _row(provider)
     try:
-        service = await asyncio.to_thread(_load, row)
-        return await service.open(model, _options(provider, service, table))
+        service = await asyncio.to_thread(_load, provider, row)
+        return await service.open(model, _options(provider, service, {**row.options, **table}))
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("tg_"):
+        if (error.name or "").partition(".")[0] in _OURS:
             raise
-        raise Unavailable(
-            f'provider "{provider}" needs a package that is not installed; run: pip install "tg-flow[{row.extra}]"'
-        ) from None
+        what = f'run: pip install "{row.install}"' if row.install else "install the distribution that has this class"
+        raise Unavailable(f'provider "{provider}" needs a package that is not installed; {what}') from None
 
 
-def _load(row: Row) -> type[LlmService]:
-    kind: object = getattr(import_module(row.module), row.name)
+def _row(provider: str) -> Row:
+    row = PROVIDERS.get(provider)
+    if row is not None:
+        return row
+    module, colon, name = provider.partition(":")
+    if not (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        known = ", ".join(sorted(PROVIDERS))
+        raise NotFound(
+            f'there is no provider "{provider}"; known are {known}, and any class of yours as "module:Class"'
+        )
+    return Row(provider, install="")
+
+
+def _load(provider: str, row: Row) -> type[LlmService]:
+    module, _, name = row.place.partition(":")
+    kind: object = getattr(import_module(module), name, None)
     if not isinstance(kind, type) or not issubclass(kind, LlmService):
-        raise TypeError(f"{row.module}.{row.name} is not an LlmService")
+        raise BadRequest(f'provider "{provider}": {row.place} is not a subclass of tg_base.llm_service.LlmService')
     return kind
 
 

@@ -1,0 +1,157 @@
+"""Plan -> bytes on a loopback socket: what the servers of all wires over HTTP/1.1 have in common."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import ClassVar, Self
+
+from aiohttp import web
+
+from tests.fakes.plan import Asked, Exchange, Fault, Plan
+
+
+class Refused(Exception):
+    """A request that the real provider would refuse; `response` is what it would say."""
+
+    def __init__(self, response: web.Response) -> None:
+        super().__init__(f"refused with status {response.status}: {response.text}")
+        self.response = response
+
+
+class LoopbackServer(ABC):
+    """One wire: reads requests strictly, and writes the bytes of a plan. A subclass has the bytes alone.
+
+    Attributes:
+        url: "http://127.0.0.1:PORT".
+        exchanges: every request for an answer so far.
+        content_type: of a stream.
+        keep_alive: bytes that this wire's servers send to keep a connection open; b"" where there are none.
+    """
+
+    content_type: ClassVar[str] = "text/event-stream"
+    keep_alive: ClassVar[bytes] = b": keep-alive\n\n"
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.exchanges: list[Exchange] = []
+        self._plans: deque[Plan] = deque([Plan()])
+        self._arrived = asyncio.Condition()
+
+    @abstractmethod
+    def read(self, request: web.Request, body: bytes) -> Asked:
+        """The request in our words.
+
+        Raises:
+            Refused: the real provider would refuse it: wrong path, key, field, type or order of turns.
+        """
+
+    @abstractmethod
+    def refusal(self, plan: Plan) -> web.Response:
+        """The answer for `Fault.REFUSE`: the provider's status, headers and body for `plan.error`."""
+
+    @abstractmethod
+    def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
+        """The events before the text, the reasoning among them."""
+
+    @abstractmethod
+    def piece(self, text: str) -> bytes:
+        """The event for one piece of text."""
+
+    @abstractmethod
+    def closing(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
+        """The events after the text: tool calls, terminal marker, usage."""
+
+    @abstractmethod
+    def error(self, plan: Plan) -> bytes:
+        """The event that reports `plan.error` in a stream."""
+
+    def models(self, request: web.Request, plan: Plan) -> web.Response | None:
+        """The answer to a request for the provider's list of models; None if `request` is for something else."""
+        return None
+
+    def whole(self, request: web.Request, plan: Plan, asked: Asked) -> web.Response | None:
+        """The answer to a request that is not for a stream; None if `request` is for a stream."""
+        return None
+
+    def play(self, *plans: Plan) -> None:
+        """What to do with the next requests; the last plan serves all that follow."""
+        self._plans = deque(plans)
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls) -> AsyncIterator[Self]:
+        """Serve on a free port of the loopback interface."""
+        server = cls()
+        app = web.Application(client_max_size=2**24)
+        app.router.add_route("*", "/{path:.*}", server._handle)
+        runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            yield server
+        finally:
+            await runner.cleanup()
+
+    async def exchange(self, number: int) -> Exchange:
+        """The request of that number, counted from 0, as soon as it has come."""
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: len(self.exchanges) > number)
+        return self.exchanges[number]
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if (listed := self.models(request, self._plans[0])) is not None:
+            return listed
+        body = await request.read()
+        plan = self._plans.popleft() if len(self._plans) > 1 else self._plans[0]
+        exchange = Exchange(request.raw_path, {name.lower(): value for name, value in request.headers.items()})
+        async with self._arrived:
+            self.exchanges.append(exchange)
+            self._arrived.notify_all()
+        try:
+            asked = exchange.asked = self.read(request, body)
+        except Refused as refused:
+            return refused.response
+        if plan.fault is Fault.REFUSE:
+            return self.refusal(plan)
+        whole = self.whole(request, plan, asked)
+        if whole is not None and plan.fault is Fault.NONE:
+            return whole
+        try:
+            return await self._played(request, exchange, plan, asked)
+        except (asyncio.CancelledError, ConnectionResetError):
+            exchange.left.set()
+            raise
+
+    async def _played(self, request: web.Request, exchange: Exchange, plan: Plan, asked: Asked) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": self.content_type})
+        await response.prepare(request)
+        for data in self._events(plan, asked):
+            await _write(response, data, plan.cut)
+        exchange.began.set()
+        while plan.fault is Fault.KEEP_ALIVE and self.keep_alive:
+            await response.write(self.keep_alive)
+            await asyncio.sleep(0.005)
+        if plan.fault in {Fault.STALL, Fault.KEEP_ALIVE}:
+            await asyncio.Event().wait()
+        exchange.done.set()
+        await response.write_eof()
+        return response
+
+    def _events(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
+        yield from self.opening(plan, asked)
+        for text in plan.text if plan.fault is Fault.NONE else plan.text[: plan.after]:
+            yield self.piece(text)
+        if plan.fault is Fault.ERROR:
+            yield self.error(plan)
+        if plan.fault is Fault.NONE:
+            yield from self.closing(plan, asked)
+
+
+async def _write(response: web.StreamResponse, data: bytes, cut: int) -> None:
+    for start in range(0, len(data), cut or max(len(data), 1)):
+        await response.write(data[start : start + cut] if cut else data)
+        await asyncio.sleep(0)

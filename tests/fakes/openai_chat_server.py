@@ -1,0 +1,163 @@
+"""Plan -> OpenAI's chat completions over a loopback socket, after the public API reference ("Chat", "Streaming")."""
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import msgspec
+from aiohttp import web
+from typing_extensions import override
+
+from tests.fakes.loopback_server import LoopbackServer, Refused
+from tests.fakes.openai_transcript import (
+    ChatBody,
+    done,
+    error_event,
+    event,
+    finish_event,
+    first_event,
+    refusal,
+    usage_event,
+)
+from tests.fakes.plan import Asked, Plan
+from tg_schema import Sampling, TgError
+from tg_schema.conversation import ImagePart, Message, TextPart, Tool, ToolCall
+from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+
+_STATUS: dict[type[TgError], tuple[int, str | None, str]] = {
+    BadRequest: (400, None, "invalid_request_error"),
+    ProviderAuth: (401, "invalid_api_key", "invalid_request_error"),
+    NotFound: (404, "model_not_found", "invalid_request_error"),
+    RateLimited: (429, "rate_limit_exceeded", "requests"),
+    Unavailable: (503, None, "server_error"),
+}
+
+
+class OpenAiChatServer(LoopbackServer):
+    """Bearer key, `POST /v1/chat/completions`, `GET /v1/models`."""
+
+    key: ClassVar[str] = "sk-loopback"
+    model: ClassVar[str] = "fake-model"
+    completions: ClassVar[str] = "/v1/chat/completions"
+    listing: ClassVar[str] = "/v1/models"
+
+    def authorized(self, request: web.Request) -> bool:
+        """Whether the request has the key in its place."""
+        return request.headers.get("authorization") == f"Bearer {self.key}"
+
+    @override
+    def models(self, request: web.Request, plan: Plan) -> web.Response | None:
+        if request.method != "GET" or request.path != self.listing:
+            return None
+        if not self.authorized(request):
+            return _failed(401, "invalid_api_key")
+        data = [{"id": model.id, "object": "model", "created": 1, "owned_by": "me"} for model in plan.models]
+        return web.json_response({"object": "list", "data": data})
+
+    @override
+    def read(self, request: web.Request, body: bytes) -> Asked:
+        if not self.authorized(request):
+            raise Refused(_failed(401, "invalid_api_key"))
+        if request.method != "POST" or request.path_qs != self.completions:
+            raise Refused(_failed(404, None, f"Invalid URL ({request.method} {request.path_qs})"))
+        if request.content_type != "application/json":
+            raise Refused(_failed(400, None, "send application/json"))
+        try:
+            chat = ChatBody.checked(body)
+        except msgspec.MsgspecError as error:
+            raise Refused(_failed(400, None, str(error))) from None
+        if chat.model != self.model:
+            raise Refused(_failed(404, "model_not_found"))
+        if not chat.stream or chat.stream_options is None or not chat.stream_options.include_usage:
+            raise Refused(_failed(400, None, "this server is only asked for streams with usage"))
+        return _asked(chat)
+
+    @override
+    def refusal(self, plan: Plan) -> web.Response:
+        status, code, kind = _STATUS[plan.error]
+        headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
+        return web.Response(
+            status=status, headers=headers, content_type="application/json", body=refusal("no", code, kind)
+        )
+
+    @override
+    def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
+        yield first_event(self.model)
+        for thought in plan.reasoning:
+            yield event(self.model, {"reasoning_content": thought})
+
+    @override
+    def piece(self, text: str) -> bytes:
+        return event(self.model, {"content": text})
+
+    @override
+    def closing(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
+        for index, call in enumerate(plan.calls):
+            function: dict[str, Any] = {"name": call.name, "arguments": ""}
+            started = {"index": index, "id": call.id, "type": "function", "function": function}
+            yield event(self.model, {"tool_calls": [started]})
+            for piece in call.arguments:
+                yield event(self.model, {"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+        yield finish_event(self.model, plan.finish)
+        if plan.counts is not None:
+            counts = plan.counts
+            yield usage_event(
+                self.model, counts.tokens_in, counts.tokens_out, cached=counts.cached, reasoning=counts.reasoning
+            )
+        yield done()
+
+    @override
+    def error(self, plan: Plan) -> bytes:
+        _, code, kind = _STATUS[plan.error]
+        return error_event(code, kind)
+
+
+def _failed(status: int, code: str | None, message: str = "no") -> web.Response:
+    return web.Response(status=status, content_type="application/json", body=refusal(message, code))
+
+
+def _asked(chat: ChatBody) -> Asked:
+    leading = [message for message in chat.messages if message.role == "system"]
+    shape = chat.response_format
+    return Asked(
+        model=chat.model,
+        system="\n\n".join(str(message.content) for message in leading),
+        turns=tuple(_turn(message) for message in chat.messages if message.role != "system"),
+        tools=tuple(
+            Tool(tool.function.name, tool.function.description, tool.function.parameters) for tool in chat.tools or ()
+        ),
+        tool_choice=chat.tool_choice if isinstance(chat.tool_choice, str | None) else chat.tool_choice.function.name,
+        schema=shape.json_schema.schema if shape is not None and shape.json_schema is not None else None,
+        json=shape is not None and shape.type == "json_object",
+        sampling=Sampling(
+            temperature=chat.temperature,
+            top_p=chat.top_p,
+            max_tokens=chat.max_tokens or chat.max_completion_tokens,
+            stop=chat.stop or (),
+            seed=chat.seed,
+            presence_penalty=chat.presence_penalty,
+            frequency_penalty=chat.frequency_penalty,
+            logprobs=(chat.top_logprobs or 0) if chat.logprobs else None,
+        ),
+    )
+
+
+def _turn(message: Any) -> Message:
+    content = message.content or ""
+    return Message(
+        message.role,
+        content if isinstance(content, str) else tuple(_part(part) for part in content),
+        tool_calls=tuple(
+            ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
+        ),
+        tool_call_id=message.tool_call_id,
+    )
+
+
+def _part(part: Any) -> TextPart | ImagePart:
+    if part.type == "text":
+        return TextPart(part.text)
+    url = part.image_url.url
+    if not url.startswith("data:"):
+        return ImagePart(url=url)
+    kind, _, data = url.removeprefix("data:").partition(";base64,")
+    return ImagePart(media_type=kind, data=data)

@@ -1,0 +1,86 @@
+"""How the cells ask a provider, and how they compare what the wire saw with what was asked."""
+
+import json
+from contextlib import aclosing
+from typing import Any
+
+from tg_base.llm_service import LlmService
+from tg_schema import TextCompletionRequest, TextCompletionResponse
+from tg_schema.conversation import ImagePart, Message, TextPart, Tool, ToolCall
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A picture of one point."""
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+WEATHER = Tool("weather", "The weather in a city", SCHEMA)
+CLOCK = Tool("clock", "What time it is")
+
+REQUEST = TextCompletionRequest(system="be brief", prompt="say hello", streaming=True)
+WHOLE = TextCompletionRequest(system="be brief", prompt="say hello")
+
+HISTORY = TextCompletionRequest(
+    system="be brief",
+    messages=(Message("user", "who are you?"), Message("assistant", "a model"), Message("user", "say hello")),
+    streaming=True,
+)
+TOOL_HISTORY = TextCompletionRequest(
+    messages=(
+        Message("user", "weather in Ulm?"),
+        Message(
+            "assistant",
+            "let me look",
+            tool_calls=(
+                ToolCall("call_1", "weather", '{"city": "Ulm"}'),
+                ToolCall("call_2", "weather", '{"city": "Köln"}'),
+            ),
+        ),
+        Message("tool", "rain", tool_call_id="call_1", name="weather"),
+        Message("tool", "it has failed", tool_call_id="call_2", name="weather", error=True),
+        Message("user", "and the time?"),
+    ),
+    tools=(WEATHER, CLOCK),
+    streaming=True,
+)
+IMAGE = TextCompletionRequest(
+    messages=(Message("user", (TextPart("what is this?"), ImagePart(media_type="image/png", data=PNG))),),
+    streaming=True,
+)
+IMAGE_URL = TextCompletionRequest(
+    messages=(Message("user", (TextPart("and this?"), ImagePart(url="https://pictures.invalid/a.png"))),),
+    streaming=True,
+)
+
+
+async def responses(
+    service: LlmService, request: TextCompletionRequest = REQUEST, into: list[TextCompletionResponse] | None = None
+) -> list[TextCompletionResponse]:
+    """All records of an answer; those before an error are left in `into`."""
+    received = [] if into is None else into
+    async with aclosing(service.on_request(request)) as stream:
+        async for response in stream:
+            received.append(response)
+    return received
+
+
+def joined(records: list[TextCompletionResponse]) -> TextCompletionResponse:
+    """The answer as one record."""
+    (answer,) = TextCompletionResponse.joined(records)
+    return answer
+
+
+def spoken(turns: tuple[Message, ...]) -> list[tuple[Any, ...]]:
+    """What a conversation says, without what some wires have no place for (ids, names, failed tools)."""
+    return [
+        (
+            turn.role,
+            turn.text,
+            [(image.url, image.data and (image.media_type, image.data)) for image in turn.images],
+            [(call.name, json.loads(call.arguments)) for call in turn.tool_calls],
+        )
+        for turn in turns
+    ]
