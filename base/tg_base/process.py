@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
+from tg_base.metrics import TASKS
+
 T = TypeVar("T")
 GARBAGE = 20_000
 """Objects between two collections: Python's 700 cost a busy processor a tenth of its time, for few cycles."""
@@ -25,6 +27,7 @@ def serve_process(serving: AbstractAsyncContextManager[T], ready: Callable[[T], 
 
 async def _until_stopped(serving: AbstractAsyncContextManager[T], ready: Callable[[T], None]) -> None:
     loop = asyncio.get_running_loop()
+    TASKS.set_function(lambda: len(asyncio.all_tasks(loop)))
     entered, stop = asyncio.Event(), asyncio.Event()
 
     async def serve() -> None:
