@@ -13,6 +13,7 @@ ROOMS = {
     "tg_schema": "schema",
     "tg_base": "base",
     "tg_flow": "flow",
+    "tg_bedrock": "bedrock",
     "tg_gateway": "gateway",
     "tg_client": "cli",
     "tg_cli": "cli",
@@ -21,6 +22,7 @@ MAY_IMPORT = {
     "tg_schema": set(),
     "tg_base": {"tg_schema"},
     "tg_flow": {"tg_schema", "tg_base"},
+    "tg_bedrock": {"tg_schema", "tg_base"},
     "tg_gateway": {"tg_schema", "tg_base"},
     "tg_client": {"tg_schema"},
     "tg_cli": {"tg_schema", "tg_client"},
@@ -33,7 +35,8 @@ FORBIDDEN = {
     "tg_gateway": {"pulsar", "openai", "llama_cpp", "jinja2", "click"},
     "tg_client": {"pulsar", "structlog", "openai", "llama_cpp", "jinja2", "click", "prometheus_client"},
     "tg_cli": {"pulsar", "structlog", "openai", "llama_cpp", "jinja2", "prometheus_client"},
-    "tg_flow": {"pulsar", "click"},
+    "tg_flow": {"pulsar", "click", "boto3", "botocore"},
+    "tg_bedrock": {"pulsar", "click", "aiohttp", "openai", "llama_cpp", "jinja2"},
 }
 FILES = {
     ".".join((room, *path.relative_to(ROOT / folder / room).with_suffix("").parts)).removesuffix(".__init__"): path

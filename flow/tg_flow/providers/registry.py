@@ -28,6 +28,7 @@ class Row:
 
 
 PROVIDERS: dict[str, Row] = {
+    "bedrock": Row("tg_bedrock.bedrock:Bedrock", "tg-bedrock"),
     "llama-cpp": Row("tg_flow.providers.llama_cpp:LlamaCpp", "tg-flow[llama-cpp]"),
     "openai": Row("tg_flow.providers.openai_compatible:OpenAiCompatible", "tg-flow[openai]"),
 }

@@ -1,0 +1,1 @@
+"""Models on Amazon Bedrock: whatever the Converse API serves."""

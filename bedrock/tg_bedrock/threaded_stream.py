@@ -1,0 +1,89 @@
+"""Blocking iterator -> batches in the event loop: one thread for one stream, at most `ahead` items on their way."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor
+from contextlib import closing
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from tg_base.bus.handover import Handover
+from tg_bedrock.line import Line
+
+T = TypeVar("T")
+
+AHEAD = 64
+"""Items that a thread reads before anybody takes them; then the provider has to wait, by its socket."""
+
+
+class ThreadedStream(Generic[T]):
+    """Runs `read` in a thread of `threads` while entered. Leaving it cuts the line of the thread, which ends it.
+
+    Errors of `read` are raised by `batch`, after everything that came before them.
+    """
+
+    def __init__(self, threads: Executor, read: Callable[[], Generator[T, None, None]], ahead: int = AHEAD) -> None:
+        self._threads = threads
+        self._read = read
+        self._room = threading.Semaphore(ahead)
+        self._line = Line()
+        self._left = False
+        self._ended = False
+        self._error: Exception | None = None
+
+    async def __aenter__(self) -> Self:
+        self._arrived = asyncio.Event()
+        self._handover: Handover[T | None] = Handover(asyncio.get_running_loop(), self._arrived.set)
+        self._threads.submit(self._run)
+        return self
+
+    async def batch(self) -> list[T]:
+        """All that has come since the last call, at least one item; an empty list at the end.
+
+        Raises:
+            Exception: whatever `read` raised.
+        """
+        taken: list[T] = []
+        while not taken and not self._ended:
+            await self._arrived.wait()
+            self._arrived.clear()
+            self._take(taken)
+        if not taken and self._error is not None:
+            raise self._error
+        return taken
+
+    def _take(self, taken: list[T]) -> None:
+        items = self._handover.items
+        while items and not self._ended:
+            item = items.popleft()
+            if item is None:
+                self._ended = True
+            else:
+                taken.append(item)
+        if taken:
+            self._room.release(len(taken))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._left = True
+        self._line.cut()
+        self._room.release()
+
+    def _run(self) -> None:
+        try:
+            with self._line.held():
+                self._hand_over()
+        except Exception as error:
+            self._error = error
+        finally:
+            self._handover.put(None)
+
+    def _hand_over(self) -> None:
+        with closing(self._read()) as items:
+            for item in items:
+                self._room.acquire()
+                if self._left:
+                    return
+                self._handover.put(item)
