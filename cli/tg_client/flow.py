@@ -1,17 +1,20 @@
 """Caller -> door: the services of one flow, typed; the same through REST and through a socket."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import msgspec
 
+from tg_client.agent_stream import AgentStream
+from tg_client.agent_trace import AgentTrace
 from tg_client.door import Door
 from tg_client.result import PromptResult, TextCompletionResult
+from tg_schema.agent import AgentRequest, AgentStep
 from tg_schema.codec import encode
 from tg_schema.errors import BadRequest
 from tg_schema.prompt import PromptRequest, PromptResponse
-from tg_schema.service_spec import PROMPT, TEXT_COMPLETION, Req, Resp, ServiceSpec
+from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION, Req, Resp, ServiceSpec
 from tg_schema.text_completion import Sampling, TextCompletionRequest, TextCompletionResponse
 
 TIMEOUT = 300.0
@@ -81,6 +84,52 @@ class Flow:
     ) -> AbstractAsyncContextManager[AsyncIterator[PromptResponse]]:
         """The answer to a template as it comes, like `text_completion_stream`; a JSON answer comes in one record."""
         return self.records(PROMPT, prompt_request(template, variables, streaming=True), timeout=timeout)
+
+    async def agent(
+        self,
+        question: str,
+        *,
+        group: Sequence[str] | None = None,
+        state: str | None = None,
+        history: Sequence[AgentStep] = (),
+        timeout: float | None = None,
+    ) -> AgentTrace:
+        """The whole dialog, when it is over: `trace.answer`, its messages, its steps and its usage.
+
+        Args:
+            question: what to answer.
+            group: the tools that may be used, by their groups; None = the group "default".
+            state: the state that the dialog begins in; which tools can be called may depend on it.
+            history: steps that were made before, for instance another trace's.
+            timeout: seconds until the answer must be complete; None = the client's.
+
+        Raises:
+            TgError: one of the closed set, with `retryable` and `retry_after`.
+        """
+        stream = self.agent_stream(question, group=group, state=state, history=history, timeout=timeout)
+        async with stream as events:
+            async for _ in events:
+                pass
+        return events.trace
+
+    @asynccontextmanager
+    async def agent_stream(
+        self,
+        question: str,
+        *,
+        group: Sequence[str] | None = None,
+        state: str | None = None,
+        history: Sequence[AgentStep] = (),
+        timeout: float | None = None,
+    ) -> AsyncIterator[AgentStream]:
+        """The dialog as it goes on: enter it, iterate its events, leave it at any time to stop model and tools.
+
+        The stream's `trace` has the whole dialog at the end. Arguments and errors as for `agent`.
+        """
+        groups = None if group is None else tuple(group)
+        request = AgentRequest(question, state, groups, tuple(history) or None, streaming=True)
+        async with self.records(AGENT, request, timeout=timeout) as records:
+            yield AgentStream(records)
 
     def records(
         self, spec: ServiceSpec[Req, Resp], request: Req, *, timeout: float | None = None

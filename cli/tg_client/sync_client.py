@@ -1,18 +1,48 @@
 """Blocking caller -> the asynchronous client: the same calls, written once over it."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from typing_extensions import override
+
+from tg_client.agent_event import AgentEvent
+from tg_client.agent_stream import AgentStream
+from tg_client.agent_trace import AgentTrace
 from tg_client.flow import TIMEOUT, Flow
 from tg_client.loop_thread import LoopThread
 from tg_client.result import PromptResult, TextCompletionResult
 from tg_client.tg_client import Socket, TgClient
+from tg_schema.agent import AgentStep
 from tg_schema.prompt import PromptResponse
 from tg_schema.text_completion import Sampling, TextCompletionResponse
 
 T = TypeVar("T")
+
+
+class SyncAgentStream(Iterator[AgentEvent]):
+    """`AgentStream` for blocking code."""
+
+    def __init__(self, loop: LoopThread, stream: AgentStream) -> None:
+        self._loop = loop
+        self._stream = stream
+
+    @property
+    def trace(self) -> AgentTrace:
+        """See `AgentStream.trace`."""
+        return self._stream.trace
+
+    @override
+    def __iter__(self) -> Self:
+        return self
+
+    @override
+    def __next__(self) -> AgentEvent:
+        event = self._loop.run(_following(self._stream))
+        if event is None:
+            raise StopIteration
+        return event
 
 
 class SyncFlow:
@@ -64,6 +94,34 @@ class SyncFlow:
     ) -> AbstractContextManager[Iterator[PromptResponse]]:
         """See `Flow.prompt_stream`."""
         return _iterated(self._loop, self._flow.prompt_stream(template, variables, timeout=timeout))
+
+    def agent(
+        self,
+        question: str,
+        *,
+        group: Sequence[str] | None = None,
+        state: str | None = None,
+        history: Sequence[AgentStep] = (),
+        timeout: float | None = None,
+    ) -> AgentTrace:
+        """See `Flow.agent`."""
+        asked = self._flow.agent(question, group=group, state=state, history=history, timeout=timeout)
+        return self._loop.run(asked)
+
+    @contextmanager
+    def agent_stream(
+        self,
+        question: str,
+        *,
+        group: Sequence[str] | None = None,
+        state: str | None = None,
+        history: Sequence[AgentStep] = (),
+        timeout: float | None = None,
+    ) -> Iterator[SyncAgentStream]:
+        """See `Flow.agent_stream`."""
+        stream = self._flow.agent_stream(question, group=group, state=state, history=history, timeout=timeout)
+        with _entered(self._loop, stream) as events:
+            yield SyncAgentStream(self._loop, events)
 
 
 class SyncSocket:
@@ -125,12 +183,13 @@ def _entered(loop: LoopThread, context: AbstractAsyncContextManager[T]) -> Itera
 
 @contextmanager
 def _iterated(loop: LoopThread, context: AbstractAsyncContextManager[AsyncIterator[T]]) -> Iterator[Iterator[T]]:
-    async def following(records: AsyncIterator[T]) -> T | None:
-        return await anext(records, None)
-
     def each(records: AsyncIterator[T]) -> Iterator[T]:
-        while (record := loop.run(following(records))) is not None:
+        while (record := loop.run(_following(records))) is not None:
             yield record
 
     with _entered(loop, context) as records:
         yield each(records)
+
+
+async def _following(records: AsyncIterator[T]) -> T | None:
+    return await anext(records, None)

@@ -39,11 +39,19 @@ FACES: dict[ModuleType, set[str]] = {
         "encode",
     },
     tg_client: {
+        "Action",
+        "AgentEvent",
+        "AgentStep",
+        "AgentStream",
+        "AgentTrace",
+        "Answer",
         "Flow",
+        "Observation",
         "PromptResponse",
         "PromptResult",
         "Sampling",
         "Socket",
+        "SyncAgentStream",
         "SyncFlow",
         "SyncSocket",
         "SyncTgClient",
@@ -51,6 +59,7 @@ FACES: dict[ModuleType, set[str]] = {
         "TextCompletionResult",
         "TgClient",
         "TgError",
+        "Thought",
     },
 }
 

@@ -1,0 +1,96 @@
+"""Events -> caller: a whole dialog, as it is known so far."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tg_client.agent_event import Action, AgentEvent, Answer, Observation, Thought, event_of
+from tg_schema.agent import AgentResponse, AgentStep
+from tg_schema.codec import encode
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTrace:
+    """A dialog. Token counts are of all its model calls together, and None where the provider did not say."""
+
+    messages: tuple[AgentEvent, ...] = ()
+    """Each message as one event, in the order of their beginnings."""
+    in_token: int | None = None
+    out_token: int | None = None
+    model: str | None = None
+
+    @property
+    def answer(self) -> str:
+        """The answer of the agent that was asked."""
+        return "".join(said.content for said in self.messages if isinstance(said, Answer) and not said.path)
+
+    @property
+    def steps(self) -> tuple[AgentStep, ...]:
+        """What the agent that was asked did, tool call by tool call; another question can go on from it (`history`)."""
+        steps: list[AgentStep] = []
+        unseen: list[tuple[str | None, int]] = []
+        thought: str | None = None
+        for said in self.messages:
+            if said.path:
+                continue
+            if isinstance(said, Thought):
+                thought = (thought or "") + said.content
+            elif isinstance(said, Action):
+                unseen.append((said.call_id, len(steps)))
+                steps.append(AgentStep(thought, said.tool, _texts(said.arguments)))
+                thought = None
+            elif isinstance(said, Observation) and (call := _first(unseen, said.call_id)) is not None:
+                unseen.remove(call)
+                steps[call[1]] = msgspec.structs.replace(steps[call[1]], observation=said.content)
+        return tuple(steps)
+
+
+@dataclass(slots=True)
+class TraceWriter:
+    """Takes the records of a dialog, one by one."""
+
+    _begun: list[AgentEvent] = field(default_factory=list)
+    _texts: list[list[str]] = field(default_factory=list)
+    _open: dict[tuple[str | None, type[AgentEvent]], int] = field(default_factory=dict)
+    _last: AgentResponse | None = None
+
+    def take(self, record: AgentResponse) -> AgentEvent | None:
+        """Write a record down; the answer is its event."""
+        if record.last:
+            self._last = record
+        event = event_of(record)
+        if event is None:
+            return None
+        key = event.message_id, type(event)
+        place = self._open.get(key)
+        if place is None:
+            place = self._open[key] = len(self._begun)
+            self._begun.append(event)
+            self._texts.append([])
+        self._texts[place].append(event.content)
+        if event.complete:
+            del self._open[key]
+        return event
+
+    @property
+    def trace(self) -> AgentTrace:
+        """All that has been taken. A message that has not ended yet is not `complete`."""
+        pending = set(self._open.values())
+        messages = tuple(
+            msgspec.structs.replace(event, content="".join(texts), complete=place not in pending)
+            for place, (event, texts) in enumerate(zip(self._begun, self._texts, strict=True))
+        )
+        last = self._last or AgentResponse()
+        return AgentTrace(messages, last.in_token, last.out_token, last.model)
+
+
+def _first(calls: Sequence[tuple[str | None, int]], call_id: str | None) -> tuple[str | None, int] | None:
+    return next((call for call in calls if call[0] == call_id), None)
+
+
+def _texts(arguments: object) -> dict[str, str]:
+    """Arguments as a step has them: texts, and the JSON of whatever is none."""
+    if not isinstance(arguments, dict):
+        return {}
+    return {name: value if isinstance(value, str) else encode(value).decode() for name, value in arguments.items()}
