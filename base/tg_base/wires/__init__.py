@@ -1,0 +1,1 @@
+"""Wires that more than one room speaks: providers' bytes <-> our records, without any provider's SDK."""

@@ -1,0 +1,107 @@
+"""Socket -> server-sent events -> LlmChunks: the reading loop of every provider that streams events over HTTP."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Protocol
+
+from tg_base.llm_chunk import LlmChunk
+from tg_base.llm_service import joined_chunks
+from tg_schema.errors import TgError
+from tg_schema.server_sent_events import ServerSentEvents
+
+DRAIN_PATIENCE = 0.1
+"""Seconds that a finished answer waits for its body's end, so that the connection can be used again."""
+
+USAGE_PATIENCE = 5.0
+"""Seconds that a finished answer waits for its usage; without usage it is whole all the same."""
+
+LONGEST_EVENT = 16 * 1024 * 1024
+"""Bytes of one event of a provider."""
+
+Read = Callable[[], Awaitable[bytes]]
+"""What has arrived, at least one byte; nothing at the body's end."""
+
+
+class EventDecoder(Protocol):
+    """One answer as it is read.
+
+    Attributes:
+        done: whether all has been told; what follows is not read as a part of the answer.
+    """
+
+    done: bool
+
+    def chunk(self, data: bytes) -> LlmChunk | None:
+        """The chunk for an event's data; None where the event has nothing to say. Raises TgError."""
+
+
+async def event_chunks(
+    read: Read, decoder: EventDecoder, usage_patience: float = USAGE_PATIENCE
+) -> AsyncGenerator[LlmChunk, None]:
+    """The chunks of an answer: what arrives in one read becomes one chunk, nobody could have shown its parts earlier.
+
+    Raises:
+        TgError: of the decoder, after the chunks before it; after the terminal marker nothing is raised any more.
+    """
+    stream = _Stream(decoder)
+    while not stream.finished and not decoder.done:
+        received = await read()
+        if not received:
+            return
+        chunk = stream.take(received)
+        if chunk is not None:
+            yield chunk
+        if stream.error is not None and not stream.finished:
+            raise stream.error
+    rest = await _rest(read, stream, usage_patience)
+    if rest is not None:
+        yield rest
+
+
+class _Stream:
+    """Bytes in, chunks out; an error after content is kept for later."""
+
+    def __init__(self, decoder: EventDecoder) -> None:
+        self._events = ServerSentEvents(LONGEST_EVENT)
+        self.decoder = decoder
+        self.finished = False
+        self.error: TgError | None = None
+
+    def take(self, received: bytes) -> LlmChunk | None:
+        chunks: list[LlmChunk] = []
+        try:
+            for data in self._events.feed(received):
+                chunk = self.decoder.chunk(data)
+                if chunk is not None:
+                    chunks.append(chunk)
+                    self.finished = self.finished or chunk.finish_reason is not None
+                if self.decoder.done:
+                    break
+        except TgError as error:
+            if not chunks:
+                raise
+            self.error = error
+        if len(chunks) < 2:
+            return chunks[0] if chunks else None
+        return joined_chunks(chunks)
+
+
+async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None:
+    """What follows a finished answer, its usage; whatever goes wrong from here on does not make the answer less."""
+    chunks: list[LlmChunk] = []
+    loop = asyncio.get_running_loop()
+    drained = stream.decoder.done
+    try:
+        async with asyncio.timeout(DRAIN_PATIENCE if drained else patience) as clock:
+            while received := await read():
+                if drained:
+                    continue
+                chunk = stream.take(received)
+                if chunk is not None:
+                    chunks.append(chunk)
+                if stream.decoder.done:
+                    drained = True
+                    clock.reschedule(loop.time() + DRAIN_PATIENCE)
+    except (TimeoutError, TgError):
+        pass
+    return joined_chunks(chunks) if chunks else None

@@ -1,0 +1,231 @@
+"""Plan -> Anthropic's Messages over a loopback socket, after the public API reference ("Messages", "Streaming", "Errors")."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import msgspec
+from aiohttp import web
+from typing_extensions import override
+
+from tests.fakes.anthropic_transcript import (
+    Base64,
+    Image,
+    MessagesBody,
+    Text,
+    ToolResult,
+    ToolUse,
+    delta,
+    error_body,
+    event,
+)
+from tests.fakes.anthropic_transcript import Turn as WireTurn
+from tests.fakes.loopback_server import LoopbackServer, Refused
+from tests.fakes.plan import Asked, Counts, Plan, PlannedCall
+from tg_schema import Sampling, TgError
+from tg_schema.conversation import ImagePart, Message, Part, TextPart, Tool, ToolCall
+from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+
+_STATUS: dict[type[TgError], tuple[int, str]] = {
+    BadRequest: (400, "invalid_request_error"),
+    ProviderAuth: (401, "authentication_error"),
+    NotFound: (404, "not_found_error"),
+    RateLimited: (429, "rate_limit_error"),
+    Unavailable: (529, "overloaded_error"),
+}
+_FINISH = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+
+
+class AnthropicServer(LoopbackServer):
+    """Key, version, `POST /v1/messages`, `GET /v1/models`."""
+
+    keep_alive = event("ping")
+    key: ClassVar[str] = "sk-ant-loopback"
+    model: ClassVar[str] = "fake-model"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._block = 0
+        self._by_tool = False
+
+    def authorized(self, request: web.Request) -> bool:
+        """Whether the request has the key, as the reference says or as the SDK sends it."""
+        sent = request.headers.get("x-api-key"), request.headers.get("authorization")
+        return sent in {(self.key, None), (None, f"Bearer {self.key}")}
+
+    @override
+    def models(self, request: web.Request, plan: Plan) -> web.Response | None:
+        if request.method != "GET" or request.path != "/v1/models":
+            return None
+        if not self.authorized(request):
+            return _failed(401, "authentication_error")
+        data = [
+            {"type": "model", "id": model.id, "display_name": model.id, "created_at": "2026-02-19T00:00:00Z"}
+            for model in plan.models
+        ]
+        return web.json_response({"data": data, "has_more": False, "first_id": None, "last_id": None})
+
+    @override
+    def read(self, request: web.Request, body: bytes) -> Asked:
+        if not self.authorized(request):
+            raise Refused(_failed(401, "authentication_error"))
+        model = self.place(request)
+        if request.content_type != "application/json" or not self.versioned(request, body):
+            raise Refused(_failed(400, "invalid_request_error"))
+        try:
+            asked = MessagesBody.checked(body)
+        except msgspec.MsgspecError as error:
+            raise Refused(_failed(400, "invalid_request_error", str(error))) from None
+        if (model or asked.model) != self.model or (model and asked.model):
+            raise Refused(_failed(404, "not_found_error"))
+        return _asked(asked, self.model)
+
+    def place(self, request: web.Request) -> str | None:
+        """The model's name, where the path has it.
+
+        Raises:
+            Refused: there is nothing at this path.
+        """
+        if request.method != "POST" or request.path_qs != "/v1/messages":
+            raise Refused(_failed(404, "not_found_error"))
+        return None
+
+    def versioned(self, request: web.Request, body: bytes) -> bool:
+        """Whether the API's version stands where it must, and only there."""
+        return "anthropic-version" in request.headers and b'"anthropic_version"' not in body
+
+    @override
+    def refusal(self, plan: Plan) -> web.Response:
+        status, kind = _STATUS[plan.error]
+        headers = {} if plan.retry_after is None else {"retry-after": f"{plan.retry_after:g}"}
+        return web.json_response(error_body(kind), status=status, headers=headers)
+
+    @override
+    def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
+        self._block, self._by_tool = 0, asked.json
+        message: dict[str, Any] = {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": f"{self.model}-20260219",
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+        }
+        if plan.counts is not None:
+            message["usage"] = {**_input(plan.counts), "output_tokens": min(plan.counts.tokens_out, 1)}
+        yield event("message_start", message=message)
+        yield event("ping")
+        if plan.reasoning:
+            yield event(
+                "content_block_start", index=0, content_block={"type": "thinking", "thinking": "", "signature": ""}
+            )
+            for thought in plan.reasoning:
+                yield delta(0, "thinking", thinking=thought)
+            yield delta(0, "signature", signature="EqQBCgIYAhIM1gbcDa9GJwZA2b3h")
+            yield event("content_block_stop", index=0)
+            self._block = 1
+        block = {"type": "tool_use", "id": "toolu_0", "name": "answer", "input": {}} if self._by_tool else _TEXT
+        yield event("content_block_start", index=self._block, content_block=block)
+
+    @override
+    def piece(self, text: str) -> bytes:
+        if self._by_tool:
+            return delta(self._block, "input_json", partial_json=text)
+        return delta(self._block, "text", text=text)
+
+    @override
+    def closing(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
+        yield event("content_block_stop", index=self._block)
+        for number, call in enumerate(plan.calls, self._block + 1):
+            yield from _call(number, call)
+        reason = "tool_use" if self._by_tool and plan.finish == "stop" else _FINISH[plan.finish]
+        usage: dict[str, Any] = {}
+        if plan.counts is not None:
+            counts = plan.counts
+            details = {"thinking_tokens": counts.reasoning}
+            usage["usage"] = {**_input(counts), "output_tokens": counts.tokens_out, "output_tokens_details": details}
+        yield event("message_delta", delta={"stop_reason": reason, "stop_sequence": None}, **usage)
+        yield event("message_stop")
+
+    @override
+    def error(self, plan: Plan) -> bytes:
+        return event(
+            **{"kind": "error", **{k: v for k, v in error_body(_STATUS[plan.error][1]).items() if k != "type"}}
+        )
+
+
+_TEXT = {"type": "text", "text": ""}
+
+
+def _input(counts: Counts) -> dict[str, int]:
+    """Theirs are apart: read from the cache, written to it, and the rest."""
+    written = min(counts.tokens_in - counts.cached, 2)
+    return {
+        "input_tokens": counts.tokens_in - counts.cached - written,
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": counts.cached,
+    }
+
+
+def _call(number: int, call: PlannedCall) -> Iterable[bytes]:
+    block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+    yield event("content_block_start", index=number, content_block=block)
+    yield delta(number, "input_json", partial_json="")
+    for piece in call.arguments if call.arguments != ("{}",) else ():
+        yield delta(number, "input_json", partial_json=piece)
+    yield event("content_block_stop", index=number)
+
+
+def _failed(status: int, kind: str, message: str = "no") -> web.Response:
+    return web.json_response({"type": "error", "error": {"type": kind, "message": message}}, status=status)
+
+
+def _asked(body: MessagesBody, model: str) -> Asked:
+    choice = body.tool_choice
+    by_tool = choice is not None and choice.name == "answer"
+    form = body.tools[0].input_schema if by_tool else body.output_config and body.output_config.format.schema
+    return Asked(
+        model=model,
+        system=body.system or "",
+        turns=tuple(turn for read in body.messages for turn in _turns(read)),
+        tools=() if by_tool else tuple(Tool(tool.name, tool.description, tool.input_schema) for tool in body.tools),
+        tool_choice=None if choice is None or by_tool else choice.name or _CHOICE[choice.type],
+        schema=None if form == {"type": "object"} else form,
+        json=by_tool,
+        sampling=Sampling(
+            temperature=body.temperature,
+            top_p=body.top_p,
+            top_k=body.top_k,
+            max_tokens=body.max_tokens,
+            stop=body.stop_sequences,
+        ),
+    )
+
+
+_CHOICE = {"auto": "auto", "none": "none", "any": "required"}
+
+
+def _turns(turn: WireTurn) -> Iterable[Message]:
+    """Results of calls are turns of their own for us."""
+    blocks = (Text(turn.content),) if isinstance(turn.content, str) else turn.content
+    for block in blocks:
+        if isinstance(block, ToolResult):
+            parts = (Text(block.content),) if isinstance(block.content, str) else block.content
+            content = tuple(_part(part) for part in parts)
+            yield Message("tool", content, tool_call_id=block.tool_use_id, error=block.is_error)
+    shown = tuple(_part(block) for block in blocks if isinstance(block, Text | Image))
+    calls = tuple(
+        ToolCall(block.id, block.name, json.dumps(block.input)) for block in blocks if isinstance(block, ToolUse)
+    )
+    if shown or calls:
+        yield Message(turn.role, shown, tool_calls=calls)
+
+
+def _part(block: Text | Image) -> Part:
+    if isinstance(block, Text):
+        return TextPart(block.text)
+    source = block.source
+    if isinstance(source, Base64):
+        return ImagePart(media_type=source.media_type, data=source.data)
+    return ImagePart(url=source.url)

@@ -1,0 +1,159 @@
+"""The bytes of Anthropic's Messages, written by hand after the public API reference."""
+
+import json
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="text"):
+    text: Annotated[str, Meta(min_length=1)]
+
+
+class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="base64"):
+    media_type: Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
+    data: Annotated[str, Meta(min_length=1)]
+
+
+class Url(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="url"):
+    url: Annotated[str, Meta(pattern="^https?://")]
+
+
+class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="image"):
+    source: Base64 | Url
+
+
+class ToolUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="tool_use"):
+    id: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]+$")]
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,128}$")]
+    input: dict[str, Any]
+
+
+class ToolResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="tool_result"):
+    tool_use_id: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]+$")]
+    content: str | tuple[Text | Image, ...] = ""
+    is_error: bool = False
+
+
+class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    role: Literal["user", "assistant"]
+    content: str | Annotated[tuple[Text | Image | ToolUse | ToolResult, ...], Meta(min_length=1)]
+
+
+class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,128}$")]
+    input_schema: dict[str, Any]
+    description: str = ""
+
+
+class ToolChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["auto", "any", "none", "tool"]
+    name: str | None = None
+
+
+class Format(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["json_schema"]
+    schema: dict[str, Any]
+
+
+class OutputConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: Format
+
+
+class Thinking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    type: Literal["enabled", "adaptive", "disabled"]
+    budget_tokens: Annotated[int, Meta(ge=1024)] | None = None
+    display: Literal["summarized", "omitted"] | None = None
+
+
+class MessagesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the reference allows in a request, as far as we use it; anything else is refused with 400."""
+
+    max_tokens: Annotated[int, Meta(ge=1)]
+    messages: Annotated[tuple[Turn, ...], Meta(min_length=1)]
+    stream: Literal[True]
+    model: str | None = None
+    anthropic_version: str | None = None
+    system: str | None = None
+    temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=0)] | None = None
+    stop_sequences: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice | None = None
+    output_config: OutputConfig | None = None
+    thinking: Thinking | None = None
+
+    @classmethod
+    def checked(cls, body: bytes) -> "MessagesBody":
+        """Read a request, or say what is wrong with it."""
+        read = msgspec.json.decode(body, type=cls)
+        for wrong in (_wrong_order(read), _wrong_tools(read), _wrong_thinking(read)):
+            if wrong:
+                raise msgspec.ValidationError(wrong)
+        return read
+
+
+def _wrong_order(body: MessagesBody) -> str | None:
+    if body.messages[0].role != "user":
+        return "messages: first message must use the user role"
+    asked: set[str] = set()
+    for number, turn in enumerate(body.messages):
+        blocks = () if isinstance(turn.content, str) else turn.content
+        answered = {block.tool_use_id for block in blocks if isinstance(block, ToolResult)}
+        if asked - answered:
+            return f"messages.{number}: `tool_use` ids were found without `tool_result` blocks immediately after"
+        if answered - asked:
+            return f"messages.{number}: unexpected `tool_use_id` found in `tool_result` blocks"
+        asked = {block.id for block in blocks if isinstance(block, ToolUse)}
+        if asked and turn.role != "assistant":
+            return f"messages.{number}: `tool_use` blocks can only be in `assistant` messages"
+    return None
+
+
+def _wrong_tools(body: MessagesBody) -> str | None:
+    choice = body.tool_choice
+    if choice is not None and not body.tools:
+        return "tool_choice: may only be specified while providing tools"
+    if choice is not None and (choice.type == "tool") != (choice.name is not None):
+        return "tool_choice.name: Field required, or extra inputs are not permitted"
+    if choice is not None and choice.name is not None and choice.name not in {tool.name for tool in body.tools}:
+        return f"tool_choice: Tool '{choice.name}' not found in provided tools"
+    if any(tool.input_schema.get("type") != "object" for tool in body.tools):
+        return "tools.0.custom.input_schema.type: Field required"
+    shape = body.output_config and body.output_config.format.schema
+    if shape and shape.get("type") == "object" and shape.get("additionalProperties") is not False:
+        return "output_config.format.schema: 'additionalProperties' must be explicitly set to false"
+    return None
+
+
+def _wrong_thinking(body: MessagesBody) -> str | None:
+    thinking = body.thinking
+    if thinking is None or thinking.type == "disabled":
+        return None
+    if (thinking.type == "enabled") != (thinking.budget_tokens is not None):
+        return "thinking.enabled.budget_tokens: Field required, or extra inputs are not permitted"
+    if (thinking.budget_tokens or 0) >= body.max_tokens:
+        return "`max_tokens` must be greater than `thinking.budget_tokens`"
+    if body.temperature not in {None, 1.0}:
+        return "`temperature` may only be set to 1 when thinking is enabled"
+    if body.tool_choice is not None and body.tool_choice.type in {"any", "tool"}:
+        return "Thinking may not be enabled when tool_choice forces tool use."
+    return None
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    """One event of a stream."""
+    data = json.dumps({"type": kind, **fields}, ensure_ascii=False, separators=(",", ":"))
+    return f"event: {kind}\ndata: {data}\n\n".encode()
+
+
+def delta(index: int, kind: str, **fields: Any) -> bytes:
+    """A piece of a block."""
+    return event("content_block_delta", index=index, delta={"type": f"{kind}_delta", **fields})
+
+
+def error_body(kind: str) -> dict[str, Any]:
+    """What is said of a failure, in a body and in a stream."""
+    return {"type": "error", "error": {"type": kind, "message": "no"}, "request_id": "req_1"}
