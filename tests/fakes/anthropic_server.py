@@ -1,4 +1,4 @@
-"""Plan -> Anthropic's Messages over a loopback socket, after the public API reference ("Messages", "Streaming", "Errors")."""
+"""Plan -> Anthropic's Messages over a loopback socket, after the public API reference."""
 
 import json
 from collections.abc import Iterable
@@ -150,9 +150,7 @@ class AnthropicServer(LoopbackServer):
 
     @override
     def error(self, plan: Plan) -> bytes:
-        return event(
-            **{"kind": "error", **{k: v for k, v in error_body(_STATUS[plan.error][1]).items() if k != "type"}}
-        )
+        return event("error", error=error_body(_STATUS[plan.error][1])["error"])
 
 
 _TEXT = {"type": "text", "text": ""}
@@ -184,7 +182,8 @@ def _failed(status: int, kind: str, message: str = "no") -> web.Response:
 def _asked(body: MessagesBody, model: str) -> Asked:
     choice = body.tool_choice
     by_tool = choice is not None and choice.name == "answer"
-    form = body.tools[0].input_schema if by_tool else body.output_config and body.output_config.format.schema
+    shape = body.output_config.format.schema if body.output_config else None
+    form = body.tools[0].input_schema if by_tool else shape
     return Asked(
         model=model,
         system=body.system or "",
