@@ -13,15 +13,22 @@ TIMEOUT = 300.0
 
 
 class Client(Generic[Req, Resp]):
-    """Ask one service of one flow."""
+    """Ask one service of one flow.
 
-    def __init__(self, requestor: Requestor, route: Route[Req, Resp]) -> None:
+    Args:
+        requestor: this process's end of the bus.
+        route: where to ask.
+        bounded: as `Requestor.stream`.
+    """
+
+    def __init__(self, requestor: Requestor, route: Route[Req, Resp], *, bounded: bool = False) -> None:
         self.route = route
+        self._bounded = bounded
         self._requestor = requestor
 
     def stream(self, request: Req, *, timeout: float = TIMEOUT) -> AbstractAsyncContextManager[ResponseStream[Resp]]:
         """Enter to ask, iterate to read, leave (at any time) to stop the work. Raises as `Requestor.stream`."""
-        return self._requestor.stream(self.route, request, timeout=timeout)
+        return self._requestor.stream(self.route, request, timeout=timeout, bounded=self._bounded)
 
     async def call(self, request: Req, *, timeout: float = TIMEOUT) -> Resp:
         """Ask and wait for the whole answer as one record.

@@ -20,6 +20,7 @@ SPECS: dict[str, ServiceSpec[Any, Any]] = {spec.name: spec for spec in (TEXT_COM
 
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -35,10 +36,17 @@ class BusConfig(_Section, frozen=True):
 
 
 class ApiKey(_Section, frozen=True):
-    """Who may come in: a name for logs, and the SHA-256 (hex) of the bearer token."""
+    """Who may come in, and how much: limits are for each gateway process, 0 = none."""
 
     name: str
+    """For logs. Tables of one name are one customer with several tokens, and share their limits."""
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    """Of the bearer token, in hex."""
+    requests_per_minute: Natural = 0
+    streams: Natural = 0
+    """Requests that run side by side."""
+    tokens_per_minute: Natural = 0
+    """Of prompts and answers together, where the provider counts them."""
 
 
 class GatewayConfig(_Section, frozen=True):
@@ -49,6 +57,8 @@ class GatewayConfig(_Section, frozen=True):
     auth: Literal["auto", "on", "off"] = "auto"
     """auto: off on a loopback address without keys, on otherwise. off on another address must be said here."""
     keys: tuple[ApiKey, ...] = ()
+    reserve_tokens: Annotated[int, msgspec.Meta(gt=0)] = 1024
+    """What a request without `max_tokens` is taken to need of `tokens_per_minute`, until its usage is known."""
     body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_MESSAGE)] = 1024 * 1024
     """Bytes of a request; what the bus can carry is the highest."""
     request_timeout: Seconds = 300.0
@@ -64,6 +74,8 @@ class ModelConfig(_Section, frozen=True):
     provider: str
     options: dict[str, Any] = {}
     """Read by the provider itself, into its own typed options."""
+    queue: Natural | None = None
+    """How many requests of one gateway may wait for it; None = in proportion to the capacity, `tg_base.backlog`."""
 
 
 class AgentLimits(_Section, frozen=True):
@@ -188,4 +200,9 @@ class Config(_Section, frozen=True):
             resolved(config.request) if config.request else topics.request(flow, service),
             resolved(config.response) if config.response else topics.response(flow, service),
             config.plain,
+            self._queue(service, config.model),
         )
+
+    def _queue(self, service: str, model: str | None) -> int | None:
+        bound = self.models.get(model or "")
+        return bound.queue if bound is not None and service == TEXT_COMPLETION.name else None

@@ -100,7 +100,7 @@ def _wrong_field(source: Source, data: dict[str, Any], reason: str) -> BadReques
             return _unknown_field(source, keys, field[2], kind)
         return BadRequest(f"{source.where(*keys)}: {_named(keys)} needs the field {field[2]}; add it")
     if types := _TYPES.search(what):
-        wanted, found = (_WORDS.get(word, word) for word in types.groups())
+        wanted, found = (_WORDS.get(word, word) for word in (types[1].removesuffix(" | null"), types[2]))
         return BadRequest(f"{source.where(*keys)}: {_named(keys)} must be {wanted}, not {found}")
     if get_origin(kind) is Literal:
         choices = ", ".join(f'"{choice}"' for choice in get_args(kind))

@@ -2,12 +2,14 @@
 
 import re
 
-from tg_base.config import SPECS, Config, ServiceConfig
+from tg_base.config import SPECS, ApiKey, Config, ServiceConfig
 from tg_schema.errors import BadRequest
 from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION
 from tg_schema.topics import resolved
 
 _FLOW = re.compile(r"[A-Za-z0-9._-]{1,100}")
+LIMITS = ("requests_per_minute", "streams", "tokens_per_minute")
+"""Fields of a key."""
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OF_AGENTS = ("description", "pattern", "tools", "agents", "calling", "instructions", "limits")
 
@@ -18,6 +20,7 @@ def check(config: Config) -> None:
     Raises:
         BadRequest: the first thing that is wrong, with its place and what to do.
     """
+    _check_keys(config)
     for flow, services in config.flows.items():
         if not _FLOW.fullmatch(flow):
             raise _wrong(config, ("flows", flow), "a flow's name may have letters, digits, and . _ - only")
@@ -26,6 +29,16 @@ def check(config: Config) -> None:
     for name in config.tools:
         if not _TOOL.fullmatch(name):
             raise _wrong(config, ("tools", name), "a tool's name may have letters, digits, _ and - only")
+
+
+def _check_keys(config: Config) -> None:
+    first: dict[str, ApiKey] = {}
+    for index, key in enumerate(config.gateway.keys):
+        other = first.setdefault(key.name, key)
+        for field in LIMITS:
+            if getattr(key, field) != getattr(other, field):
+                where = ("gateway", "keys", str(index), field)
+                raise _wrong(config, where, f'keys named "{key.name}" share their limits; give each the same {field}')
 
 
 def _check_service(config: Config, flow: str, service: str, bound: ServiceConfig) -> None:

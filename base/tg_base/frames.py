@@ -62,10 +62,11 @@ CONTROL = cast("type[Control]", Control)
 
 
 class LinkState(msgspec.Struct, frozen=True, array_like=True):
-    """How far a processor has sent on one link; -1 = nothing yet."""
+    """How far a processor has sent on one link (-1 = nothing yet), and how many requests it works on for that inbox."""
 
     link: str
     sent: int
+    running: int = 0
 
 
 class Presence(msgspec.Struct, frozen=True):
@@ -80,6 +81,7 @@ class Presence(msgspec.Struct, frozen=True):
         links: by inbox, how far it has sent there: a lost last message is noticed by this.
         leaving: it takes no more requests.
         features: what its service can do beyond the least (`tg_schema.features`).
+        seconds: how long a request took lately, on the average; 0 = none has ended yet.
     """
 
     processor: str
@@ -90,3 +92,4 @@ class Presence(msgspec.Struct, frozen=True):
     links: dict[str, LinkState] = {}
     leaving: bool = False
     features: tuple[str, ...] = ()
+    seconds: float = 0.0

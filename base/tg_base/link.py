@@ -65,8 +65,8 @@ class Link:
 
     @property
     def state(self) -> LinkState:
-        """How far this link has sent."""
-        return LinkState(self.name, self._sent)
+        """How far this link has sent, and for how many streams."""
+        return LinkState(self.name, self._sent, len(self.streams))
 
     @property
     def idle(self) -> bool:

@@ -5,7 +5,7 @@ Chunk loop, final record, clocks, retries before the first chunk, usage and canc
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import msgspec
 import stamina
@@ -31,11 +31,13 @@ class ProviderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     Attributes:
         clocks: how long the provider may take.
         tries: how often a request is tried as long as not a single chunk of it has been sent.
+        capacity: requests that the provider is asked side by side; more wait in the bus. None = the provider's own.
         without: what this server or model cannot do although its provider can; requests for it are refused.
     """
 
     clocks: Clocks = Clocks()
     tries: int = 3
+    capacity: Annotated[int, msgspec.Meta(gt=0)] | None = None
     without: frozenset[Feature] = frozenset()
 
 
@@ -61,6 +63,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
         self.model = model
         self.clocks = options.clocks
         self.tries = options.tries
+        self.capacity = options.capacity or type(self).capacity
         self.features = type(self).features - options.without
 
     @classmethod

@@ -17,4 +17,5 @@ STREAMS = Counter("tg_streams_total", "Requests ended, by how: ok, cancelled or 
 ATTEMPTS = Counter("tg_attempts_total", "Further attempts at a request whose processor died", ["service"])
 RESENDS = Counter("tg_resends_total", "Gaps in a link that were asked for again", [])
 POISON = Counter("tg_poison_messages_total", "Messages that nobody can read", ["topic"])
+REFUSALS = Counter("tg_refusals_total", "Requests refused unasked, by reason", ["service", "reason"])
 TASKS = Gauge("tg_tasks", "Tasks on the event loop now")

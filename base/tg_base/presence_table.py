@@ -12,16 +12,21 @@ class PresenceTable:
     Args:
         liveness: when silence means death.
         time: a monotonic clock, in seconds.
+
+    Attributes:
+        version: another number after every change.
     """
 
     def __init__(self, liveness: Liveness, time: Callable[[], float]) -> None:
         self._liveness = liveness
         self._time = time
         self._since = time()
+        self.version = 0
         self._heard: dict[str, tuple[float, Presence]] = {}
 
     def heard(self, presence: Presence) -> None:
         """A processor has announced itself."""
+        self.version += 1
         self._heard[presence.processor] = (self._time(), presence)
 
     def alive(self, processor: str) -> bool:
@@ -41,6 +46,7 @@ class PresenceTable:
         """Forget, and return, the processors that have fallen silent."""
         limit = self._time() - self._liveness.dead_after
         dead = {processor: presence for processor, (at, presence) in self._heard.items() if at < limit}
+        self.version += bool(dead)
         for processor in dead:
             del self._heard[processor]
         return dead

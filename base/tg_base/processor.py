@@ -37,6 +37,8 @@ log = structlog.get_logger()
 PREFETCH_SHARE = 16
 """One request may wait in this process for so many that it works on side by side: enough to take a burst at the speed
 of the bus, too few to keep much from others when all slots are taken. Below that capacity none waits."""
+LATELY = 16
+"""Requests over which the average of their times is taken, the newest counting most."""
 
 
 class Processor:
@@ -75,6 +77,7 @@ class Processor:
         self._running: dict[StreamKey, Work] = {}
         self._cancelled = CancelledKeys(time.monotonic)
         self._leaving = False
+        self._seconds = 0.0
         self._active = ACTIVE.labels(service.spec.name)
         self._queue_wait = QUEUE_WAIT.labels(service.spec.name)
 
@@ -142,6 +145,7 @@ class Processor:
             STREAMS.labels(route.spec.name, "dropped").inc()
             delivery.ack()
             return
+        begun = time.monotonic()
         work = self._running[call.key] = Work(self._service, route, call)
         self._active.inc()
         try:
@@ -152,8 +156,12 @@ class Processor:
                 reply.accept()
                 await work.run(request, reply)
         finally:
+            self._took(time.monotonic() - begun)
             self._active.dec()
             del self._running[call.key]
+
+    def _took(self, seconds: float) -> None:
+        self._seconds += (seconds - self._seconds) / LATELY if self._seconds else seconds
 
     async def _refuse(self, route: Route[Any, Any], delivery: Delivery, call: Call | None, error: BadRequest) -> None:
         POISON.labels(route.request).inc()
@@ -208,6 +216,7 @@ class Processor:
             links=self._links.states,
             leaving=self._leaving,
             features=tuple(sorted(self._service.features)),
+            seconds=round(self._seconds, 6),
         )
         try:
             await self._bus.publish(self._topics.presence, encode(presence), {})

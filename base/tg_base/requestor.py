@@ -15,13 +15,14 @@ import structlog
 from tg_base import trace
 from tg_base.awake_clock import AwakeClock
 from tg_base.background import each, running
+from tg_base.backlog import Backlog
 from tg_base.bus.api import Bus, Delivery
 from tg_base.call import Call
 from tg_base.controls import Controls
 from tg_base.frames import Frame, Presence, StreamKey
 from tg_base.inbox import Inbox
 from tg_base.liveness import Liveness
-from tg_base.metrics import ATTEMPTS
+from tg_base.metrics import ATTEMPTS, REFUSALS
 from tg_base.presence_table import PresenceTable
 from tg_base.response_stream import ResponseStream
 from tg_base.route import Route
@@ -76,6 +77,7 @@ class Requestor:
         self.presence = PresenceTable(self._liveness, clock)
         self._controls = Controls(self._bus, self._topics, clock)
         self._inbox = Inbox(self._topics.inbox(uuid.uuid4().hex), self._controls, clock)
+        self._backlog = Backlog(self.presence, self._inbox.topic)
         handlers = {self._inbox.topic: self._on_inbox, self._topics.presence: self._on_presence}
         handlers |= dict.fromkeys(self._plain, self._on_plain)
         async with AsyncExitStack() as stack:
@@ -105,7 +107,7 @@ class Requestor:
 
     @asynccontextmanager
     async def stream(
-        self, route: Route[Req, Resp], request: Req, *, timeout: float
+        self, route: Route[Req, Resp], request: Req, *, timeout: float, bounded: bool = False
     ) -> AsyncIterator[ResponseStream[Resp]]:
         """Ask, and read the answer inside `async with`; leaving early stops the work, wherever it is done.
 
@@ -113,21 +115,28 @@ class Requestor:
             route: the service.
             request: what to ask.
             timeout: seconds until the whole answer must have come.
+            bounded: refuse it where too many wait (`tg_base.backlog`); otherwise it waits, whatever its place.
 
         Raises:
-            Unavailable: nobody serves this.
+            Unavailable: nobody serves this; `retry_after` is set.
+            RateLimited: too many wait for this; `retry_after` is set.
             BusError: the bus did not take the request.
             TooLarge: the request is over the bus's limit.
         """
         if not route.plain and self.presence.deserted(route.request):
+            REFUSALS.labels(route.spec.name, "deserted").inc()
             raise _nobody(route)
+        if bounded:
+            self._backlog.check(route)
         stream = _Stream(route, request, timeout)
         self._streams[stream.id] = stream
+        self._backlog.asked[route.request] += 1
         try:
             await self._ask(stream)
             yield stream
         finally:
             del self._streams[stream.id]
+            self._backlog.asked[route.request] -= 1
             if not stream.complete:
                 self._cancel(stream)
             stream.close()

@@ -17,6 +17,7 @@ class Route(Generic[Req, Resp]):
         response: full topic name on which a request without an inbox of its own is answered.
         plain: the processors are peers that know nothing of links and presence (the predecessor's), so the
             requestor reads `response` as well.
+        queue: how many requests of one requestor may wait for it; None = in proportion to the announced capacity.
     """
 
     flow: str
@@ -24,3 +25,4 @@ class Route(Generic[Req, Resp]):
     request: str
     response: str
     plain: bool = False
+    queue: int | None = None

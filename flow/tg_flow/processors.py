@@ -59,7 +59,9 @@ async def prompt(
         plain = tuple({route.response for route in completions.values() if route.plain})
         requestor = Requestor(bus, config.topics, plain=plain, liveness=liveness)
         routes = tuple(route for route in config.routes(PROMPT.name) if not route.plain)
-        services = [PromptService(Client(requestor, completions[route.flow]), templates) for route in routes]
+        services = [
+            PromptService(Client(requestor, completions[route.flow], bounded=True), templates) for route in routes
+        ]
         stack.enter_context(file.follow(_prepare(services)))
         await stack.enter_async_context(requestor)
         processors = [
