@@ -10,6 +10,7 @@ import msgspec
 
 from tg_base.llm_service import LlmService, ProviderOptions
 from tg_schema.errors import BadRequest, NotFound, Unavailable
+from tg_schema.features import Feature
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +32,32 @@ _COMPATIBLE = "tg_flow.providers.openai_compatible:OpenAiCompatible"
 _OPENAI = "tg-flow[openai]"
 
 
-def _compatible(key: str, url: str, default: str | None = None, **options: Any) -> Row:
-    """A server that speaks OpenAI's chat completions, and takes more of them than OpenAI; mostly without a key."""
-    defaults = {"key_variables": (key,), "key_needed": False, "base_url_variables": (url,), "default_base_url": default}
-    return Row(_COMPATIBLE, _OPENAI, {**defaults, "without": (), **options})
+def _compatible(key: str, url: str, default: str | None = None, without: tuple[Feature, ...] = ()) -> Row:
+    """A server that speaks OpenAI's chat completions and mostly needs no key: the names of its variables, its URL."""
+    options = {"key_variables": (key,), "key_needed": False, "base_url_variables": (url,), "default_base_url": default}
+    return Row(_COMPATIBLE, _OPENAI, {**options, "without": without})
 
+
+_AZURE_AI = {
+    "key_variables": ("AZURE_AI_API_KEY", "AZURE_TOKEN"),
+    "base_url_variables": ("AZURE_AI_ENDPOINT", "AZURE_ENDPOINT"),
+    "base_url_path": "/openai/v1",
+    "default_base_url": None,
+}
 
 PROVIDERS: dict[str, Row] = {
-    "azure-ai": _compatible(
-        *("AZURE_AI_API_KEY", "AZURE_AI_ENDPOINT"),
-        key_variables=("AZURE_AI_API_KEY", "AZURE_TOKEN"),
-        base_url_variables=("AZURE_AI_ENDPOINT", "AZURE_ENDPOINT"),
-        base_url_path="/openai/v1",
-        key_needed=True,
-        without=("top_k",),
-    ),
+    "azure-ai": Row(_COMPATIBLE, _OPENAI, _AZURE_AI),
     "azure-openai": Row("tg_flow.providers.azure_openai:AzureOpenAi", _OPENAI),
+    "bedrock": Row("tg_bedrock.bedrock:Bedrock", "tg-bedrock"),
+    "bedrock": Row("tg_bedrock.bedrock:Bedrock", "tg-bedrock"),
     "llama-cpp": Row("tg_flow.providers.llama_cpp:LlamaCpp", "tg-flow[llama-cpp]"),
     "llamafile": _compatible("LLAMAFILE_API_KEY", "LLAMAFILE_URL", "http://localhost:8080/v1"),
-    "lm-studio": _compatible("LM_API_TOKEN", "LMSTUDIO_URL", "http://localhost:1234/v1"),
+    "lm-studio": _compatible("LM_API_TOKEN", "LMSTUDIO_URL", "http://localhost:1234/v1", without=("json", "logprobs")),
     "openai": Row(_COMPATIBLE, _OPENAI),
     "openai-compatible": _compatible("OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL"),
     "vllm": _compatible("VLLM_API_KEY", "VLLM_BASE_URL", "http://localhost:8000/v1"),
 }
+
 _OURS = {"tg_schema", "tg_base", "tg_flow"}
 """Always there where this file is: if one of their modules is missing, that is a defect."""
 
