@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> Amazon Bedrock's Converse API -> LlmChunks, for the models of every family that it serves."""
+"""TextCompletionRequest -> Amazon Bedrock's Converse API -> LlmChunks, for models of every family."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -44,7 +44,7 @@ class BedrockOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, k
     endpoint_url: str | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    model_fields: dict[str, Any] = {}
+    model_fields: dict[str, Any] = msgspec.field(default_factory=dict)
     usage_patience: Annotated[float, msgspec.Meta(ge=0.0)] = 5.0
 
 

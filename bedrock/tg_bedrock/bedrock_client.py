@@ -137,7 +137,9 @@ def _own_connections(client: "BaseClient", connections: int) -> None:
         response: AWSResponse = session.send(request)
         return response
 
-    client.meta.events.register(f"before-send.{client.meta.service_model.service_id.hyphenize()}", send)
+    # What a handler of this event returns, boto3 takes for the answer; the stubs know no handler that returns.
+    handler: Any = send
+    client.meta.events.register(f"before-send.{client.meta.service_model.service_id.hyphenize()}", handler)
 
 
 _KINDS: tuple[tuple[tuple[type[Exception], ...], type[TgError], str], ...] = (

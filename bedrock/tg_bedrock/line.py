@@ -5,44 +5,41 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from weakref import WeakKeyDictionary
 
 
 class Line:
     """What a thread talks over. It is entered in that thread; `cut` is for any other."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
         self._socket: socket.socket | None = None
         self._cut = False
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Inside, the connections that this thread uses belong to this line."""
+        """Inside, the sockets that this thread uses belong to this line."""
         token = _line.set(self)
         try:
             yield
         finally:
-            self.let_go()
+            with _guard:
+                self._socket = None
             _line.reset(token)
 
-    def cut(self) -> None:
-        """End what the thread waits for, now and later, and tell the other side; does nothing outside of `held`."""
-        with self._guard:
-            self._cut = True
-            if self._socket is not None:
-                _shut(self._socket)
-
     def hold(self, connection: socket.socket) -> None:
-        """The thread uses this socket from now on."""
-        with self._guard:
+        """The thread uses this socket from now on; the line that had it before has it no longer."""
+        with _guard:
             self._socket = connection
+            _holders[connection] = self
             if self._cut:
                 _shut(connection)
 
-    def let_go(self) -> None:
-        """The socket is somebody else's from now on."""
-        with self._guard:
-            self._socket = None
+    def cut(self) -> None:
+        """End what the thread waits for, now and later, and tell the other side; does nothing outside of `held`."""
+        with _guard:
+            self._cut = True
+            if self._socket is not None and _holders.get(self._socket) is self:
+                _shut(self._socket)
 
 
 def line_of_this_thread() -> Line | None:
@@ -51,6 +48,8 @@ def line_of_this_thread() -> Line | None:
 
 
 _line: ContextVar[Line | None] = ContextVar("line", default=None)
+_guard = threading.Lock()
+_holders: WeakKeyDictionary[socket.socket, Line] = WeakKeyDictionary()
 
 
 def _shut(connection: socket.socket) -> None:

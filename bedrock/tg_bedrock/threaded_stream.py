@@ -30,12 +30,12 @@ class ThreadedStream(Generic[T]):
         self._line = Line()
         self._left = False
         self._ended = False
-        self._error: Exception | None = None
 
     async def __aenter__(self) -> Self:
         self._arrived = asyncio.Event()
         self._handover: Handover[T | None] = Handover(asyncio.get_running_loop(), self._arrived.set)
-        self._threads.submit(self._run)
+        self._thread = self._threads.submit(self._hand_over)
+        self._thread.add_done_callback(lambda _: self._handover.put(None))
         return self
 
     async def batch(self) -> list[T]:
@@ -49,8 +49,8 @@ class ThreadedStream(Generic[T]):
             await self._arrived.wait()
             self._arrived.clear()
             self._take(taken)
-        if not taken and self._error is not None:
-            raise self._error
+        if not taken:
+            self._thread.result()
         return taken
 
     def _take(self, taken: list[T]) -> None:
@@ -71,17 +71,8 @@ class ThreadedStream(Generic[T]):
         self._line.cut()
         self._room.release()
 
-    def _run(self) -> None:
-        try:
-            with self._line.held():
-                self._hand_over()
-        except Exception as error:
-            self._error = error
-        finally:
-            self._handover.put(None)
-
     def _hand_over(self) -> None:
-        with closing(self._read()) as items:
+        with self._line.held(), closing(self._read()) as items:
             for item in items:
                 self._room.acquire()
                 if self._left:

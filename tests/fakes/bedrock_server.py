@@ -1,0 +1,333 @@
+"""Plan -> Bedrock's Converse API over a loopback socket, after the "Amazon Bedrock API reference" (ConverseStream).
+
+Frames are those of "Event stream encoding" in the AWS documentation: two lengths and their CRC-32, headers, payload,
+and the CRC-32 of all that.
+"""
+
+import base64
+import json
+import struct
+from binascii import crc32
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Literal
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+from typing_extensions import override
+
+from tests.fakes.loopback_server import LoopbackServer, Refused
+from tests.fakes.plan import Asked, Plan
+from tg_schema import Sampling, TgError
+from tg_schema.conversation import ImagePart, Message, Part, TextPart, Tool, ToolCall
+from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
+
+_REFUSALS: dict[type[TgError], tuple[int, str]] = {
+    BadRequest: (400, "ValidationException"),
+    ProviderAuth: (403, "AccessDeniedException"),
+    NotFound: (404, "ResourceNotFoundException"),
+    RateLimited: (429, "ThrottlingException"),
+    Unavailable: (503, "ServiceUnavailableException"),
+}
+_STOP_REASONS = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "guardrail_intervened",
+}
+
+
+class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A shape of the reference; a field that it does not have is refused."""
+
+
+class Source(Strict):
+    bytes: str
+
+
+class Image(Strict):
+    format: Literal["png", "jpeg", "gif", "webp"]
+    source: Source
+
+
+class ToolUse(Strict):
+    toolUseId: Annotated[str, Meta(pattern="^[a-zA-Z0-9_.:-]{1,64}$")]  # noqa: N815
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    input: dict[str, Any]
+
+
+class ResultBlock(Strict):
+    text: str | None = None
+    image: Image | None = None
+
+
+class ToolResult(Strict):
+    toolUseId: str  # noqa: N815
+    content: tuple[ResultBlock, ...]
+    status: Literal["success", "error"] | None = None
+
+
+class Block(Strict):
+    text: Annotated[str, Meta(min_length=1)] | None = None
+    image: Image | None = None
+    toolUse: ToolUse | None = None  # noqa: N815
+    toolResult: ToolResult | None = None  # noqa: N815
+
+
+class Turn(Strict):
+    role: Literal["user", "assistant"]
+    content: Annotated[tuple[Block, ...], Meta(min_length=1)]
+
+
+class SystemBlock(Strict):
+    text: Annotated[str, Meta(min_length=1)]
+
+
+class Inference(Strict):
+    maxTokens: Annotated[int, Meta(ge=1)] | None = None  # noqa: N815
+    temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
+    topP: Annotated[float, Meta(ge=0, le=1)] | None = None  # noqa: N815
+    stopSequences: tuple[str, ...] | None = None  # noqa: N815
+
+
+class InputSchema(Strict):
+    json: dict[str, Any]
+
+
+class ToolSpec(Strict):
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    inputSchema: InputSchema  # noqa: N815
+    description: Annotated[str, Meta(min_length=1)] | None = None
+
+
+class ToolEntry(Strict):
+    toolSpec: ToolSpec  # noqa: N815
+
+
+class Empty(Strict):
+    pass
+
+
+class NamedTool(Strict):
+    name: str
+
+
+class ToolChoice(Strict):
+    auto: Empty | None = None
+    any: Empty | None = None
+    tool: NamedTool | None = None
+
+
+class ToolConfig(Strict):
+    tools: Annotated[tuple[ToolEntry, ...], Meta(min_length=1)]
+    toolChoice: ToolChoice | None = None  # noqa: N815
+
+
+class JsonSchema(Strict):
+    schema: str
+    name: str
+
+
+class Structure(Strict):
+    jsonSchema: JsonSchema  # noqa: N815
+
+
+class TextFormat(Strict):
+    type: Literal["json_schema"]
+    structure: Structure
+
+
+class OutputConfig(Strict):
+    textFormat: TextFormat  # noqa: N815
+
+
+class Converse(Strict):
+    """The body of ConverseStream."""
+
+    messages: Annotated[tuple[Turn, ...], Meta(min_length=1)]
+    system: tuple[SystemBlock, ...] = ()
+    inferenceConfig: Inference = Inference()  # noqa: N815
+    toolConfig: ToolConfig | None = None  # noqa: N815
+    outputConfig: OutputConfig | None = None  # noqa: N815
+    additionalModelRequestFields: dict[str, Any] | None = None  # noqa: N815
+
+    def check(self) -> None:
+        """What the reference says beyond the shapes."""
+        roles = [turn.role for turn in self.messages]
+        if roles[0] != "user" or any(before == after for before, after in pairwise(roles)):
+            raise msgspec.ValidationError("A conversation must start with a user message, and roles must alternate.")
+        blocks = [block for turn in self.messages for block in turn.content]
+        if self.toolConfig is None and any(block.toolUse or block.toolResult for block in blocks):
+            raise msgspec.ValidationError("The toolConfig field must be defined when using toolUse blocks.")
+
+
+class BedrockServer(LoopbackServer):
+    """AWS signature (its form alone), `POST /model/{id}/converse-stream`, `GET /foundation-models`."""
+
+    content_type: ClassVar[str] = "application/vnd.amazon.eventstream"
+    keep_alive: ClassVar[bytes] = b""
+    key: ClassVar[str] = "AKIDLOOPBACK"
+    model: ClassVar[str] = "fake-model"
+
+    def signed(self, request: web.Request) -> bool:
+        """Whether the request has a signature of the right key, date and service."""
+        said = request.headers.get("authorization", "")
+        return said.startswith(f"AWS4-HMAC-SHA256 Credential={self.key}/") and "/bedrock/aws4_request" in said
+
+    @override
+    def models(self, request: web.Request, plan: Plan) -> web.Response | None:
+        if request.method != "GET" or request.path != "/foundation-models":
+            return None
+        if not self.signed(request) or dict(request.query) != {"byOutputModality": "TEXT"}:
+            return failed(400, "ValidationException")
+        arn = "arn:aws:bedrock:eu-west-1::foundation-model/"
+        listed = [
+            {"modelArn": arn + model.id, "modelId": model.id, "providerName": "me", "responseStreamingSupported": True}
+            for model in plan.models
+        ]
+        silent = {"modelArn": arn + "m", "modelId": "m", "responseStreamingSupported": False}
+        return web.json_response({"modelSummaries": [*listed, silent]})
+
+    @override
+    def read(self, request: web.Request, body: bytes) -> Asked:
+        if not self.signed(request):
+            raise Refused(failed(403, "UnrecognizedClientException"))
+        model, _, rest = request.path.removeprefix("/model/").rpartition("/")
+        if request.method != "POST" or rest != "converse-stream":
+            raise Refused(failed(404, "UnknownOperationException"))
+        if unquote(model) != self.model:
+            raise Refused(failed(404, "ResourceNotFoundException"))
+        try:
+            converse = msgspec.json.decode(body, type=Converse)
+            converse.check()
+        except msgspec.MsgspecError as error:
+            raise Refused(failed(400, "ValidationException", str(error))) from None
+        return _asked(self.model, converse)
+
+    @override
+    def refusal(self, plan: Plan) -> web.Response:
+        status, code = _REFUSALS[plan.error]
+        headers = {} if plan.retry_after is None else {"Retry-After": f"{plan.retry_after:g}"}
+        return failed(status, code, **headers)
+
+    @override
+    def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
+        yield event("messageStart", {"role": "assistant"})
+        for thought in plan.reasoning:
+            yield _delta(0, {"reasoningContent": {"text": thought}})
+        if plan.reasoning:
+            yield _delta(0, {"reasoningContent": {"signature": "c2ln"}})
+            yield event("contentBlockStop", {"contentBlockIndex": 0})
+
+    @override
+    def piece(self, text: str) -> bytes:
+        return _delta(1, {"text": text})
+
+    @override
+    def closing(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
+        yield event("contentBlockStop", {"contentBlockIndex": 1})
+        for index, call in enumerate(plan.calls, 2):
+            start = {"toolUse": {"toolUseId": call.id, "name": call.name}}
+            yield event("contentBlockStart", {"start": start, "contentBlockIndex": index})
+            for piece in call.arguments:
+                yield _delta(index, {"toolUse": {"input": piece}})
+            yield event("contentBlockStop", {"contentBlockIndex": index})
+        yield event("messageStop", {"stopReason": _STOP_REASONS[plan.finish]})
+        if plan.counts is not None:
+            counts = plan.counts
+            usage = {
+                "inputTokens": counts.tokens_in - counts.cached,
+                "outputTokens": counts.tokens_out,
+                "totalTokens": counts.tokens_in + counts.tokens_out,
+                "cacheReadInputTokens": counts.cached,
+                "cacheWriteInputTokens": 0,
+            }
+            yield event("metadata", {"usage": usage, "metrics": {"latencyMs": 1}})
+
+    @override
+    def error(self, plan: Plan) -> bytes:
+        _, code = _REFUSALS[plan.error]
+        return frame({":message-type": "exception", ":exception-type": code[0].lower() + code[1:]}, {"message": "no"})
+
+
+def event(kind: str, payload: dict[str, Any]) -> bytes:
+    """One event of a stream; `p` is the padding that Bedrock adds against guesses by length."""
+    return frame({":message-type": "event", ":event-type": kind}, {**payload, "p": "abcdefgh"})
+
+
+def frame(headers: dict[str, str], payload: dict[str, Any]) -> bytes:
+    """One frame, with its checksums."""
+    head = b"".join(_header(name, value) for name, value in {**headers, ":content-type": "application/json"}.items())
+    body = json.dumps(payload, ensure_ascii=False).encode()
+    prelude = struct.pack("!II", 16 + len(head) + len(body), len(head))
+    data = prelude + struct.pack("!I", crc32(prelude)) + head + body
+    return data + struct.pack("!I", crc32(data))
+
+
+def _header(name: str, value: str) -> bytes:
+    return bytes([len(name)]) + name.encode() + b"\x07" + struct.pack("!H", len(value)) + value.encode()
+
+
+def _delta(index: int, delta: dict[str, Any]) -> bytes:
+    return event("contentBlockDelta", {"delta": delta, "contentBlockIndex": index})
+
+
+def failed(status: int, code: str, message: str = "no", **headers: str) -> web.Response:
+    """A refusal as AWS says it."""
+    return web.json_response({"message": message}, status=status, headers={"x-amzn-ErrorType": f"{code}:", **headers})
+
+
+def _asked(model: str, converse: Converse) -> Asked:
+    tools = converse.toolConfig.tools if converse.toolConfig else ()
+    shape = converse.outputConfig.textFormat.structure.jsonSchema.schema if converse.outputConfig else None
+    said = converse.inferenceConfig
+    return Asked(
+        model=model,
+        system="\n\n".join(block.text for block in converse.system),
+        turns=tuple(message for turn in converse.messages for message in _turns(turn)),
+        tools=tuple(
+            Tool(tool.toolSpec.name, tool.toolSpec.description or "", tool.toolSpec.inputSchema.json) for tool in tools
+        ),
+        tool_choice=_choice(converse.toolConfig.toolChoice if converse.toolConfig else None),
+        schema=None if shape is None else json.loads(shape),
+        sampling=Sampling(
+            temperature=said.temperature,
+            top_p=said.topP,
+            max_tokens=said.maxTokens,
+            stop=said.stopSequences or (),
+        ),
+    )
+
+
+def _choice(choice: ToolChoice | None) -> str | None:
+    if choice is None:
+        return None
+    if choice.tool is not None:
+        return choice.tool.name
+    return "required" if choice.any is not None else "auto"
+
+
+def _turns(turn: Turn) -> Iterable[Message]:
+    """The turns in one message: each tool's result is one of ours."""
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    for block in turn.content:
+        if block.toolResult is not None:
+            result = block.toolResult
+            text = "".join(inner.text or "" for inner in result.content)
+            yield Message("tool", text, tool_call_id=result.toolUseId, error=result.status == "error")
+        elif block.toolUse is not None:
+            calls.append(ToolCall(block.toolUse.toolUseId, block.toolUse.name, json.dumps(block.toolUse.input)))
+        else:
+            parts.append(_part(block))
+    if parts or calls:
+        yield Message(turn.role, tuple(parts), tool_calls=tuple(calls))
+
+
+def _part(block: Block) -> Part:
+    if block.image is None:
+        return TextPart(block.text or "")
+    base64.b64decode(block.image.source.bytes, validate=True)
+    return ImagePart(media_type=f"image/{block.image.format}", data=block.image.source.bytes)
