@@ -7,6 +7,9 @@ from tg_base.bus.api import Delivery
 from tg_base.frames import StreamKey
 from tg_schema.errors import BadRequest
 
+FRESH = 0.05
+"""Seconds of age below which a request is taken for new: no processor takes one, shows a chunk and dies so quickly."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -16,6 +19,8 @@ class Call:
         key: stream id and attempt.
         reply: the requestor's inbox; None = the flow's response topic.
         remaining: seconds until the requestor gives up; None = it does not say.
+        fresh: whether it can't have been delivered before; a bus may deliver again what a dead processor, or a dead
+            broker, did not have time to note as taken.
         traceparent: W3C trace context, where there is one.
     """
 
@@ -23,6 +28,7 @@ class Call:
     reply: str | None = None
     remaining: float | None = None
     traceparent: str | None = None
+    fresh: bool = True
 
     @property
     def expired(self) -> bool:
@@ -59,4 +65,5 @@ class Call:
         except ValueError:
             raise BadRequest("the properties `attempt` and `deadline` must be whole numbers") from None
         reply = properties.get("reply")
-        return cls(StreamKey(stream, attempt), reply, remaining, properties.get("traceparent"))
+        fresh = delivery.age < FRESH
+        return cls(StreamKey(stream, attempt), reply, remaining, properties.get("traceparent"), fresh)

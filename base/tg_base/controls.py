@@ -18,6 +18,8 @@ OUTBOX = 10_000
 """Control messages that may wait; more are dropped, since every beat repeats what matters."""
 REPEAT = 5.0
 """Seconds for which every beat repeats a cancel, in case it was lost."""
+ON_THE_WAY = 1_000
+"""Messages that are being published at once: one that the bus is slow to take holds up no other."""
 
 
 class Controls:
@@ -59,14 +61,20 @@ class Controls:
 
     async def run(self) -> None:
         """Send, until cancelled."""
-        while True:
-            topic, control = await self._outbox.get()
-            try:
-                await self._bus.publish(topic, encode(control), {})
-            except TgError as error:
-                log.warning("control.lost", control=type(control).__name__, error=error.type)
-            finally:
-                self._outbox.task_done()
+        room = asyncio.Semaphore(ON_THE_WAY)
+        async with asyncio.TaskGroup() as sends:
+            while True:
+                topic, control = await self._outbox.get()
+                await room.acquire()
+                sends.create_task(self._send(topic, control)).add_done_callback(lambda _: room.release())
+
+    async def _send(self, topic: str, control: Control) -> None:
+        try:
+            await self._bus.publish(topic, encode(control), {})
+        except TgError as error:
+            log.warning("control.lost", control=type(control).__name__, error=error.type)
+        finally:
+            self._outbox.task_done()
 
     def _put(self, topic: str, control: Control) -> None:
         with contextlib.suppress(asyncio.QueueFull):

@@ -12,7 +12,8 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
         stream: the stream's id.
         attempt: which attempt at it this answers.
         last: nothing of this attempt follows.
-        record: the response record; JSON null = the processor has accepted the request and works on it.
+        record: the response record; JSON null = the processor has accepted the request and works on it; JSON true = it
+            has the request, which is no longer fresh, and asks whether the answer is still wanted.
     """
 
     stream: str
@@ -24,6 +25,11 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     def accepted(self) -> bool:
         """Whether this says only that work has begun."""
         return bytes(self.record) == b"null"
+
+    @property
+    def asks(self) -> bool:
+        """Whether this only asks; work has not begun."""
+        return bytes(self.record) == b"true"
 
 
 class StreamKey(msgspec.Struct, frozen=True, array_like=True):
@@ -56,7 +62,13 @@ class Resend(msgspec.Struct, frozen=True, tag="resend"):
     first: int
 
 
-Control = Cancel | Beat | Resend
+class Wanted(msgspec.Struct, frozen=True, tag="wanted"):
+    """Requestor -> processor: yes, begin."""
+
+    key: StreamKey
+
+
+Control = Cancel | Beat | Resend | Wanted
 CONTROL = cast("type[Control]", Control)
 """The union as `decode` takes it."""
 

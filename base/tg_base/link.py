@@ -35,6 +35,7 @@ RETRY = 0.25
 """Seconds between tries to publish while the bus is away."""
 
 
+_ASKS = msgspec.Raw(b"true")
 _TOO_LARGE = Error(type=TooLarge.type, message="the answer holds a record that is too large to travel")
 
 
@@ -42,6 +43,7 @@ _TOO_LARGE = Error(type=TooLarge.type, message="the answer holds a record that i
 class _Waiting:
     records: list[Response] = field(default_factory=list)
     accepted: bool = False
+    asks: bool = False
 
 
 class Link:
@@ -80,6 +82,10 @@ class Link:
     def accept(self, key: StreamKey) -> None:
         """Say that work on a request has begun."""
         self._queue(key).accepted = True
+
+    def ask(self, key: StreamKey) -> None:
+        """Ask whether a request is still wanted."""
+        self._queue(key).asks = True
 
     async def send(self, key: StreamKey, record: Response) -> None:
         """Give a record to the link; waits where its stream has `WAITING` before it, unless it is the last one."""
@@ -176,8 +182,10 @@ def _name(processor: str) -> str:
 
 
 def _framed(key: StreamKey, waiting: _Waiting) -> list[Frame]:
-    accepted = [Frame(key.stream, key.attempt, last=False)] if waiting.accepted else []
-    return accepted + _joined(key, waiting.records)
+    told = [Frame(key.stream, key.attempt, last=False)] if waiting.accepted else []
+    if waiting.asks:
+        told.append(Frame(key.stream, key.attempt, last=False, record=_ASKS))
+    return told + _joined(key, waiting.records)
 
 
 def _joined(key: StreamKey, records: Sequence[Response]) -> list[Frame]:

@@ -13,3 +13,8 @@ class Liveness:
     def dead_after(self) -> float:
         """Silence of this many seconds is death."""
         return 3.5 * self.beat
+
+    @property
+    def tick(self) -> float:
+        """How often silence is looked for; death is noticed so much late at most."""
+        return self.beat / 4

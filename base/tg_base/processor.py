@@ -20,7 +20,7 @@ from tg_base.background import each, report, running
 from tg_base.bus.api import Bus, Delivery
 from tg_base.call import Call
 from tg_base.cancelled_keys import CancelledKeys
-from tg_base.frames import CONTROL, Beat, Cancel, Presence, Resend, StreamKey
+from tg_base.frames import CONTROL, Beat, Cancel, Presence, Resend, StreamKey, Wanted
 from tg_base.links import Links
 from tg_base.liveness import Liveness
 from tg_base.metrics import ACTIVE, POISON, QUEUE_WAIT, STREAMS
@@ -90,6 +90,7 @@ class Processor:
             for topic in controls:
                 deliveries = await stack.enter_async_context(self._bus.subscribe(topic, None))
                 await stack.enter_async_context(running(each(deliveries, self._on_control, topic)))
+            await stack.enter_async_context(running(self._watch()))
             await stack.enter_async_context(running(self._beat()))
             pumps = await stack.enter_async_context(AsyncExitStack())
             for route in self._routes:
@@ -190,6 +191,9 @@ class Processor:
                     self._cancel(key, 0.0)
             case Resend():
                 self._links.on_resend(control)
+            case Wanted():
+                if control.key in self._running:
+                    self._running[control.key].wanted()
 
     def _cancel(self, key: StreamKey, ttl: float) -> None:
         work = self._running.get(key)
@@ -198,12 +202,16 @@ class Processor:
         elif ttl > 0:
             self._cancelled.add(key, ttl)
 
-    async def _beat(self) -> None:
+    async def _watch(self) -> None:
         while True:
-            await self._clock.sleep(self._liveness.beat)
+            await self._clock.sleep(self._liveness.tick)
             for key in self._links.silent(self._liveness.dead_after):
                 self._running[key].stop(Unavailable("the processor has lost its requestor; ask again"))
             await self._links.sweep(self._liveness.dead_after)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._liveness.beat)
             await self._announce()
 
     async def _announce(self) -> None:

@@ -19,7 +19,10 @@ class Reply(Protocol):
     """Where the responses to one request go."""
 
     def accept(self) -> None:
-        """Say that work has begun."""
+        """Say that work has begun, or is about to."""
+
+    def ask(self) -> None:
+        """Ask whether the answer is still wanted; the word comes by control message."""
 
     async def send(self, record: Response) -> None:
         """Pass one response on; waits where the way is full."""
@@ -40,6 +43,10 @@ class LinkReply(Reply):
     def accept(self) -> None:
         self._link.streams.add(self._key)
         self._telling = asyncio.get_running_loop().call_later(TELL_AFTER, self._link.accept, self._key)
+
+    @override
+    def ask(self) -> None:
+        self._link.ask(self._key)
 
     @override
     async def send(self, record: Response) -> None:
@@ -66,6 +73,10 @@ class PlainReply(Reply):
 
     @override
     def accept(self) -> None:
+        pass
+
+    @override
+    def ask(self) -> None:
         pass
 
     @override

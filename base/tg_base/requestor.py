@@ -4,6 +4,7 @@ The requestor is the only authority over a stream: it names it, binds it to the 
 another attempt as long as nothing was relayed, and cancels.
 """
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,7 +20,7 @@ from tg_base.backlog import Backlog
 from tg_base.bus.api import Bus, Delivery
 from tg_base.call import Call
 from tg_base.controls import Controls
-from tg_base.frames import Frame, Presence, StreamKey
+from tg_base.frames import Frame, Presence, StreamKey, Wanted
 from tg_base.inbox import Inbox
 from tg_base.liveness import Liveness
 from tg_base.metrics import ATTEMPTS, REFUSALS
@@ -35,6 +36,8 @@ log = structlog.get_logger()
 
 MOST_ATTEMPTS = 3
 """How many processors may die over a request before its stream fails."""
+ASKING = 4.5
+"""Seconds that the bus may take to accept a request."""
 
 
 class _Stream(ResponseStream[Any]):
@@ -70,6 +73,7 @@ class Requestor:
         self._plain = plain
         self._liveness = liveness or Liveness()
         self._streams: dict[str, _Stream] = {}
+        self._asking: set[asyncio.Task[None]] = set()
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -85,6 +89,7 @@ class Requestor:
                 deliveries = await stack.enter_async_context(self._bus.subscribe(topic, None))
                 await stack.enter_async_context(running(each(deliveries, handler, topic)))
             await stack.enter_async_context(running(self._controls.run()))
+            await stack.enter_async_context(running(self._watch()))
             await stack.enter_async_context(running(self._beat()))
             self._exit = stack.pop_all()
         return self
@@ -143,7 +148,11 @@ class Requestor:
 
     async def _ask(self, stream: _Stream) -> None:
         call = Call(stream.key, self._inbox.topic, max(stream.remaining, 0.0), trace.traceparent())
-        await self._bus.publish(stream.route.request, stream.body, call.properties)
+        try:
+            async with asyncio.timeout(ASKING):
+                await self._bus.publish(stream.route.request, stream.body, call.properties)
+        except TimeoutError:
+            raise BusError("the bus did not take the request in time; ask again") from None
 
     def _cancel(self, stream: _Stream) -> None:
         if stream.processor is not None:
@@ -166,10 +175,19 @@ class Requestor:
                 self._controls.cancel(processor, StreamKey(frame.stream, frame.attempt))
             return
         stream.processor = processor
-        if not frame.accepted:
+        if frame.asks:
+            self._on_asked(stream, processor)
+        elif not frame.accepted:
             stream.put(bytes(frame.record), last=frame.last)
             if stream.failed and not frame.last:
                 self._cancel(stream)
+
+    def _on_asked(self, stream: _Stream, processor: str) -> None:
+        """A request that may have been delivered before is worked on again only if nothing of its answer has come."""
+        if stream.relayed or stream.failed:
+            self._controls.cancel(processor, stream.key)
+        else:
+            self._controls.say(processor, Wanted(stream.key))
 
     def _on_plain(self, delivery: Delivery) -> None:
         stream = self._streams.get(delivery.properties.get("id", ""))
@@ -185,19 +203,23 @@ class Requestor:
         self.presence.heard(presence)
         self._inbox.announced(presence.processor, presence.links.get(self._inbox.topic))
 
-    async def _beat(self) -> None:
+    async def _watch(self) -> None:
         while True:
-            await self._clock.sleep(self._liveness.beat)
+            await self._clock.sleep(self._liveness.tick)
             dead = self.presence.bury()
             self._inbox.forget(set(dead))
             lost = self._inbox.sweep(self._liveness.dead_after)
             for stream in [stream for stream in self._streams.values() if not stream.failed]:
-                await self._check(stream, dead, lost)
+                self._check(stream, dead, lost)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._liveness.beat)
             for processor in self._inbox.processors | {stream.processor for stream in self._streams.values()}:
                 if processor is not None:
                     self._inbox.beat(processor)
 
-    async def _check(self, stream: _Stream, dead: dict[str, Presence], lost: set[str]) -> None:
+    def _check(self, stream: _Stream, dead: dict[str, Presence], lost: set[str]) -> None:
         """A dead processor's stream goes elsewhere if nothing was relayed, and ends otherwise."""
         if stream.processor in lost:
             self._abandon(stream, BusError("a part of the answer was lost on the bus; ask again"))
@@ -205,24 +227,32 @@ class Requestor:
             if stream.relayed or stream.attempt >= MOST_ATTEMPTS:
                 stream.fail(Unavailable("the processor died in the middle of the answer; ask again"))
             else:
-                await self._ask_elsewhere(stream)
+                self._ask_elsewhere(stream)
         elif stream.processor is None and not stream.route.plain:
-            await self._check_queued(stream, dead)
+            self._check_queued(stream, dead)
 
-    async def _check_queued(self, stream: _Stream, dead: dict[str, Presence]) -> None:
+    def _check_queued(self, stream: _Stream, dead: dict[str, Presence]) -> None:
         """A processor may have died between taking a request and saying so; then the request is asked again."""
         queue = stream.route.request
         if self.presence.deserted(queue):
             self._abandon(stream, _nobody(stream.route))
         elif any(queue in presence.queues and not presence.leaving for presence in dead.values()):
             self._controls.cancel_queued(queue, stream.key, max(stream.remaining, 0.0))
-            await self._ask_elsewhere(stream)
+            self._ask_elsewhere(stream)
 
-    async def _ask_elsewhere(self, stream: _Stream) -> None:
+    def _ask_elsewhere(self, stream: _Stream) -> None:
+        if self.presence.deserted(stream.route.request):
+            self._abandon(stream, _nobody(stream.route))
+            return
         log.warning("stream.attempt", stream=stream.id, attempt=stream.attempt + 1, died=stream.processor)
         ATTEMPTS.labels(stream.route.spec.name).inc()
         stream.attempt += 1
         stream.processor = None
+        task = asyncio.create_task(self._ask_again(stream))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _ask_again(self, stream: _Stream) -> None:
         try:
             await self._ask(stream)
         except TgError as error:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, cast
 
 import structlog
@@ -18,6 +18,8 @@ log = structlog.get_logger()
 
 LONGEST = 1800.0
 """Seconds for a request whose requestor names no deadline."""
+ASK_AGAIN = 1.0
+"""Seconds between two questions whether a request is still wanted."""
 
 
 class Work:
@@ -29,6 +31,13 @@ class Work:
         self._route = route
         self._call = call
         self._ending: TgError = Cancelled("the request was cancelled")
+        self._wanted = asyncio.Event()
+        if call.fresh or call.reply is None:
+            self._wanted.set()
+
+    def wanted(self) -> None:
+        """The requestor still waits for this."""
+        self._wanted.set()
 
     def stop(self, ending: TgError | None = None) -> None:
         """Close the service's stream now; whoever still reads is told why."""
@@ -60,16 +69,25 @@ class Work:
     async def _pass_on(self, request: Any, reply: Reply) -> None:
         limit = asyncio.timeout(LONGEST if self._call.remaining is None else self._call.remaining)
         try:
-            async with limit, aclosing(self._service.on_request(request)) as records:
-                async for record in records:
-                    await reply.send(record)
-                    if record.last:
-                        return
+            async with limit:
+                await self._until_wanted(reply)
+                async with aclosing(self._service.on_request(request)) as records:
+                    async for record in records:
+                        await reply.send(record)
+                        if record.last:
+                            return
         except TimeoutError:
             if limit.expired():
                 raise Timeout("the request's deadline has passed") from None
             raise
         raise Internal("the service ended without a last response")
+
+    async def _until_wanted(self, reply: Reply) -> None:
+        """What may have been delivered before is not begun, and paid, a second time unless the requestor says so."""
+        while not self._wanted.is_set():
+            reply.ask()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), ASK_AGAIN)
 
     async def _fail(self, reply: Reply, error: TgError) -> None:
         await reply.send(self._route.spec.response.failed(error.record))
