@@ -17,11 +17,16 @@ def key_from(variable: str | None, *older: str) -> str | None:
     """
     if not variable:
         return None
-    values = (os.environ.get(name, "").strip() for name in (variable, *older))
-    key = next((value for value in values if value), None)
+    key = key_if_set(variable, *older)
     if key is None:
         raise ProviderAuth(
             f"the environment variable {variable} is not set: put the provider's key there, "
             'or set key_variable = "" for a server that needs none'
         )
     return key
+
+
+def key_if_set(*variables: str) -> str | None:
+    """The key in the first of the variables that is set; None where none is."""
+    values = (os.environ.get(name, "").strip() for name in variables)
+    return next((value for value in values if value), None)

@@ -10,6 +10,9 @@ from typing_extensions import override
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.openai_transcript import (
     ChatBody,
+    CompatibleBody,
+    Image,
+    Text,
     done,
     error_event,
     event,
@@ -18,6 +21,7 @@ from tests.fakes.openai_transcript import (
     refusal,
     usage_event,
 )
+from tests.fakes.openai_transcript import Message as ChatMessage
 from tests.fakes.plan import Asked, Plan
 from tg_schema import Sampling, TgError
 from tg_schema.conversation import ImagePart, Message, TextPart, Tool, ToolCall
@@ -33,20 +37,21 @@ _STATUS: dict[type[TgError], tuple[int, str | None, str]] = {
 
 
 class OpenAiChatServer(LoopbackServer):
-    """Bearer key, `POST /v1/chat/completions`, `GET /v1/models`."""
+    """OpenAI's own: Bearer key, `POST /v1/chat/completions`, `GET /v1/models`."""
 
     key: ClassVar[str] = "sk-loopback"
     model: ClassVar[str] = "fake-model"
     completions: ClassVar[str] = "/v1/chat/completions"
     listing: ClassVar[str] = "/v1/models"
+    body: ClassVar[type[ChatBody]] = ChatBody
 
     def authorized(self, request: web.Request) -> bool:
-        """Whether the request has the key in its place."""
-        return request.headers.get("authorization") == f"Bearer {self.key}"
+        """Whether the request has the key in its place, and in no other."""
+        return request.headers.get("authorization") == f"Bearer {self.key}" and "api-key" not in request.headers
 
     @override
     def models(self, request: web.Request, plan: Plan) -> web.Response | None:
-        if request.method != "GET" or request.path != self.listing:
+        if request.method != "GET" or request.path_qs != self.listing:
             return None
         if not self.authorized(request):
             return _failed(401, "invalid_api_key")
@@ -62,7 +67,7 @@ class OpenAiChatServer(LoopbackServer):
         if request.content_type != "application/json":
             raise Refused(_failed(400, None, "send application/json"))
         try:
-            chat = ChatBody.checked(body)
+            chat = self.body.checked(body)
         except msgspec.MsgspecError as error:
             raise Refused(_failed(400, None, str(error))) from None
         if chat.model != self.model:
@@ -111,6 +116,34 @@ class OpenAiChatServer(LoopbackServer):
         return error_event(code, kind)
 
 
+class AzureOpenAiServer(OpenAiChatServer):
+    """A deployment of Azure OpenAI: key in `api-key`, the deployment in the path, `api-version` in the query."""
+
+    completions = "/openai/deployments/fake-model/chat/completions?api-version=2024-10-21"
+    listing = "/openai/models?api-version=2024-10-21"
+
+    @override
+    def authorized(self, request: web.Request) -> bool:
+        return request.headers.get("api-key") == self.key and "authorization" not in request.headers
+
+
+class AzureAiServer(OpenAiChatServer):
+    """Azure's serverless models: Bearer key, under `/openai/v1`."""
+
+    completions = "/openai/v1/chat/completions"
+    listing = "/openai/v1/models"
+
+
+class CompatibleServer(OpenAiChatServer):
+    """A server at home: no key, and `top_k` beside OpenAI's fields."""
+
+    body = CompatibleBody
+
+    @override
+    def authorized(self, request: web.Request) -> bool:
+        return not {"authorization", "api-key"} & {name.lower() for name in request.headers}
+
+
 def _failed(status: int, code: str | None, message: str = "no") -> web.Response:
     return web.Response(status=status, content_type="application/json", body=refusal(message, code))
 
@@ -131,6 +164,7 @@ def _asked(chat: ChatBody) -> Asked:
         sampling=Sampling(
             temperature=chat.temperature,
             top_p=chat.top_p,
+            top_k=chat.top_k if isinstance(chat, CompatibleBody) else None,
             max_tokens=chat.max_tokens or chat.max_completion_tokens,
             stop=chat.stop or (),
             seed=chat.seed,
@@ -141,10 +175,10 @@ def _asked(chat: ChatBody) -> Asked:
     )
 
 
-def _turn(message: Any) -> Message:
+def _turn(message: ChatMessage) -> Message:
     content = message.content or ""
     return Message(
-        message.role,
+        "user" if message.role == "developer" else message.role,
         content if isinstance(content, str) else tuple(_part(part) for part in content),
         tool_calls=tuple(
             ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
@@ -153,8 +187,8 @@ def _turn(message: Any) -> Message:
     )
 
 
-def _part(part: Any) -> TextPart | ImagePart:
-    if part.type == "text":
+def _part(part: Text | Image) -> TextPart | ImagePart:
+    if isinstance(part, Text):
         return TextPart(part.text)
     url = part.image_url.url
     if not url.startswith("data:"):

@@ -1,7 +1,7 @@
 """The bytes of OpenAI's chat completions, written by hand after the public API reference."""
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import Meta
@@ -99,7 +99,7 @@ class ChatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool_choice: Literal["none", "auto", "required"] | Chosen | None = None
 
     @classmethod
-    def checked(cls, body: bytes) -> "ChatBody":
+    def checked(cls, body: bytes) -> Self:
         """Read a request, or say what is wrong with it."""
         read = msgspec.json.decode(body, type=cls)
         if read.stream_options is not None and not read.stream:
@@ -113,6 +113,12 @@ class ChatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise msgspec.ValidationError("'tool_choice' is only allowed when 'tools' are specified.")
         _check_turns(read.messages)
         return read
+
+
+class CompatibleBody(ChatBody, frozen=True, forbid_unknown_fields=True):
+    """What vLLM, llama.cpp's server and LM Studio take besides."""
+
+    top_k: Annotated[int, Meta(ge=-1)] | None = None
 
 
 def _check_turns(messages: tuple[Message, ...]) -> None:

@@ -72,7 +72,8 @@ async def test_reasoning_is_kept_apart(openai_server: OpenAiServer, open_openai:
         ("stop", "stop"),
         ("length", "length"),
         ("content_filter", "content_filter"),
-        ("tool_calls", "stop"),
+        ("tool_calls", "tool_calls"),
+        ("function_call", "tool_calls"),
         ("eos_token", "stop"),
     ],
 )
@@ -180,7 +181,7 @@ async def test_defaults_of_the_configuration(openai_server: OpenAiServer, open_o
 
 async def test_top_k_is_refused_before_anything_is_sent(openai_server: OpenAiServer, open_openai: Open) -> None:
     with pytest.raises(BadRequest, match="top_k"):
-        await chunks(await open_openai(), TextCompletionRequest(prompt="p", sampling=Sampling(top_k=5)))
+        await responses(await open_openai(), TextCompletionRequest(prompt="p", sampling=Sampling(top_k=5)))
     assert openai_server.exchanges == []
 
 
@@ -223,7 +224,7 @@ async def test_the_predecessors_variable_is_understood(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("OPENAI_TOKEN", "sk-old")
     openai_server.key = "sk-old"
-    assert joined_chunks(await chunks(await open_openai(key_variable="OPENAI_API_KEY"))).text == "Hello €!"
+    assert joined_chunks(await chunks(await open_openai(key_variable=None))).text == "Hello €!"
 
 
 async def test_a_missing_key_names_its_variable(open_openai: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@ from typing import Any, Literal, get_args
 
 from tests.fakes.plan import Wire
 from tg_base.llm_service import LlmService
-from tg_flow.providers.registry import open_provider
+from tg_flow.providers.registry import announced, open_provider
+from tg_schema.features import Feature
 
 Tells = Literal[
     "cached",
@@ -51,6 +52,11 @@ class Case:
     options: Callable[[str], Mapping[str, Any]]
     environment: Callable[[str], Mapping[str, str]] = field(default=lambda url: {})
     tells: frozenset[Tells] = TELLS
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What the provider announces."""
+        return announced(self.provider, self.options("http://127.0.0.1:9"))
 
 
 @dataclass(frozen=True)

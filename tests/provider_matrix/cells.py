@@ -62,24 +62,35 @@ class Cell:
     asks: TextCompletionRequest = REQUEST
 
 
-async def play(case: Case, cell: Cell) -> bool | None:
-    """Run one cell: True = works, False = announced as not supported and refused, None = the wire cannot tell.
-
-    Raises:
-        AssertionError: neither.
-    """
+def expected(case: Case, cell: Cell) -> bool | None:
+    """What the case announces of the cell: True = it works, False = it is refused, None = the wire cannot tell."""
     if cell.tells is not None and cell.tells not in case.tells:
         return None
+    return cell.feature is None or cell.feature in case.features
+
+
+async def play(case: Case, cell: Cell) -> bool | None:
+    """Run one cell, and return `expected`.
+
+    Raises:
+        AssertionError: it neither works nor is it refused as announced.
+    """
+    supported = expected(case, cell)
+    if supported is None:
+        return None
     async with staged(case) as stage:
-        async with stage.opened() as service:
-            supported = cell.feature is None or cell.feature in service.features
-            if not supported:
-                with pytest.raises(BadRequest):
-                    await responses(service, cell.asks)
-                assert stage.wire.exchanges == []
-        if supported:
-            await asyncio.wait_for(cell.run(stage), 30)
+        await asyncio.wait_for((cell.run if supported else _refused(cell.asks))(stage), 30)
     return supported
+
+
+def _refused(request: TextCompletionRequest) -> Callable[[Stage], Awaitable[None]]:
+    async def run(stage: Stage) -> None:
+        async with stage.opened() as service:
+            with pytest.raises(BadRequest):
+                await responses(service, request)
+        assert stage.wire.exchanges == []
+
+    return run
 
 
 async def _stream(stage: Stage) -> None:
@@ -134,9 +145,6 @@ async def _images(stage: Stage) -> None:
 
 
 async def _image_urls(stage: Stage) -> None:
-    async with stage.opened() as service:
-        if "images" not in service.features:
-            return
     await _seen(stage, IMAGE_URL)
 
 

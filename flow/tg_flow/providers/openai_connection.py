@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Literal, TypedDict, cast
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -20,8 +20,11 @@ from typing_extensions import override
 from yarl import URL
 
 from tg_base.provider_errors import retry_after, status_error
+from tg_flow.providers.openai_endpoint import Endpoint
 from tg_flow.providers.openai_wire import error_code
-from tg_schema.errors import IncompleteStream, TgError, Timeout, Unavailable
+from tg_schema.errors import IncompleteStream, ProtocolError, TgError, Timeout, Unavailable
+
+_Method = Literal["GET", "POST"]
 
 CONNECT_TIMEOUT = 10.0
 """Seconds to a connection, TLS included; everything after it is timed by the stream's guard."""
@@ -31,6 +34,12 @@ PREPARED_FOR = 60.0
 
 LONGEST_ERROR_BODY = 64 * 1024
 """Bytes read of the body of an error, for its code."""
+
+LIST_PATIENCE = 15.0
+"""Seconds that a list of models may take."""
+
+LONGEST_LIST = 4 * 1024 * 1024
+"""Bytes of a list of models."""
 
 ERROR_PATIENCE = 2.0
 """Seconds that the body of an error may take; its status is known, and says enough."""
@@ -58,17 +67,17 @@ class OpenAiConnection:
         self._options: openai.RequestOptions = {"headers": {"Authorization": openai.Omit()}} if keyless else {}
 
     @classmethod
-    async def open(cls, base_url: str, key: str | None) -> "OpenAiConnection":
+    async def open(cls, endpoint: Endpoint) -> "OpenAiConnection":
         """Make the client ready; no connection is made before the first request."""
         context = await asyncio.to_thread(httpx2.create_ssl_context)
-        client = await asyncio.to_thread(_client, base_url, key)
+        client = await asyncio.to_thread(_client, endpoint)
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=context),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
-            proxy=_proxy(base_url),
+            proxy=_proxy(endpoint.base_url),
         )
-        return cls(client, session, keyless=key is None)
+        return cls(client, session, keyless=endpoint.key is None)
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator["Body"]:
@@ -77,12 +86,34 @@ class OpenAiConnection:
         Raises:
             TgError: there is no answer, or its status is not 2xx; from the closed set, in our own words.
         """
+        async with self._answered("POST", path, body) as received:
+            yield received
+
+    async def get(self, path: str) -> bytes:
+        """The whole body of the answer to a small question, in at most `LIST_PATIENCE` seconds.
+
+        Raises:
+            TgError: as `post`, or the body is larger than `LONGEST_LIST`.
+        """
+        whole = bytearray()
+        try:
+            async with asyncio.timeout(LIST_PATIENCE), self._answered("GET", path, None) as body:
+                while part := await body.read():
+                    whole += part
+                    if len(whole) > LONGEST_LIST:
+                        raise ProtocolError("the provider's list is too long to be one; check base_url")
+        except TimeoutError:
+            raise Timeout(f"the provider did not answer within {LIST_PATIENCE:g} s") from None
+        return bytes(whole)
+
+    @asynccontextmanager
+    async def _answered(self, method: _Method, path: str, body: bytes | None) -> AsyncIterator["Body"]:
         prepared = self._prepared.get(path)
         if prepared is None or prepared.until < time.monotonic():
-            prepared = self._prepared[path] = await self._prepare(path)
+            prepared = self._prepared[path] = await self._prepare(method, path)
         try:
-            response = await self._session.post(
-                prepared.url, headers=prepared.headers, data=body, allow_redirects=False
+            response = await self._session.request(
+                method, prepared.url, headers=prepared.headers, data=body, allow_redirects=False
             )
         except (aiohttp.ServerTimeoutError, TimeoutError):
             raise Timeout(_SLOW) from None
@@ -96,16 +127,18 @@ class OpenAiConnection:
         finally:
             response.close()
 
-    async def _prepare(self, path: str) -> Prepared:
+    async def _prepare(self, method: _Method, path: str) -> Prepared:
         """Let the SDK do all of its work on a request, up to the network."""
         until = time.monotonic() + PREPARED_FOR
-        answer = await self._client.post(
+        prepare = self._client.post if method == "POST" else self._client.get
+        content = {"content": b"{}"} if method == "POST" else {}
+        answer = await prepare(
             path,
             cast_to=httpx2.Response,
-            content=b"{}",
             options=self._options,
             stream=True,
             stream_cls=openai.AsyncStream[object],
+            **content,
         )
         # With `stream` and this `cast_to` the SDK hands out the response as it is, whatever its overloads say.
         request = cast(httpx2.Response, answer).request
@@ -151,16 +184,35 @@ async def _refused(response: aiohttp.ClientResponse) -> TgError:
     return status_error(response.status, error_code(body), retry_after(response.headers))
 
 
-def _client(base_url: str, key: str | None) -> openai.AsyncOpenAI:
+class _Settings(TypedDict):
+    """What all of the SDK's clients are told."""
+
+    api_key: str
+    max_retries: int
+    timeout: None
+    http_client: httpx2.AsyncClient
+    default_headers: dict[str, str]
+
+
+def _client(endpoint: Endpoint) -> openai.AsyncOpenAI:
     """Runs in a thread: the SDK loads parts of itself when they are first used."""
-    client = openai.AsyncOpenAI(
-        base_url=base_url,
-        api_key=key or "none",
-        max_retries=0,
-        timeout=None,
-        http_client=httpx2.AsyncClient(transport=_Nowhere(), trust_env=False),
-        default_headers={"Accept": "text/event-stream", "Accept-Encoding": "identity"},
-    )
+    settings: _Settings = {
+        "api_key": endpoint.key or "none",
+        "max_retries": 0,
+        "timeout": None,
+        "http_client": httpx2.AsyncClient(transport=_Nowhere(), trust_env=False),
+        "default_headers": {"Accept": "text/event-stream", "Accept-Encoding": "identity"},
+    }
+    client: openai.AsyncOpenAI
+    if endpoint.deployment:
+        client = openai.AsyncAzureOpenAI(
+            azure_endpoint=endpoint.base_url,
+            azure_deployment=endpoint.deployment,
+            api_version=endpoint.api_version,
+            **settings,
+        )
+    else:
+        client = openai.AsyncOpenAI(base_url=endpoint.base_url, **settings)
     _ = client.auth_headers, client.platform_headers()
     return client
 

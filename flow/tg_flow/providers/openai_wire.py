@@ -1,110 +1,27 @@
-"""OpenAI's chat completions <-> our records: pure functions of values, after the public API reference.
+"""Events of OpenAI's chat completions -> LlmChunks: pure functions of values, after the public API reference.
 
 What we read of an event is modelled and nothing else; other fields of compatible servers are passed over.
 """
-
-from typing import Any
 
 import msgspec
 
 from tg_base.llm_chunk import LlmChunk
 from tg_base.provider_errors import event_error
-from tg_schema import Sampling, TextCompletionRequest, Token
-from tg_schema.errors import BadRequest, ContentFilter, ProtocolError
+from tg_schema import Token, ToolCallDelta
+from tg_schema.conversation import ModelInfo
+from tg_schema.errors import ContentFilter, ProtocolError
 
 NO_ID = -1
 """A token's id where the provider tells the token's text alone, as OpenAI's API does."""
 
-_FINISH = {"stop": "stop", "length": "length", "max_tokens": "length", "content_filter": "content_filter"}
-
-
-class _Message(msgspec.Struct, frozen=True):
-    role: str
-    content: str
-
-
-class _StreamOptions(msgspec.Struct, frozen=True):
-    include_usage: bool = True
-
-
-class _Schema(msgspec.Struct, frozen=True):
-    name: str
-    schema: dict[str, Any]
-    strict: bool
-
-
-class _ResponseFormat(msgspec.Struct, frozen=True, omit_defaults=True):
-    type: str
-    json_schema: _Schema | None = None
-
-
-class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of `POST /chat/completions`."""
-
-    model: str
-    messages: tuple[_Message, ...]
-    stream: bool
-    stream_options: _StreamOptions | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    stop: tuple[str, ...] | None = None
-    seed: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-    response_format: _ResponseFormat | None = None
-
-
-def to_wire(
-    request: TextCompletionRequest, model: str, *, defaults: Sampling, completion_tokens: bool, strict: bool
-) -> ChatRequest:
-    """The body for a request.
-
-    Args:
-        request: what to answer.
-        model: its name at the provider.
-        defaults: for sampling fields that the request leaves open.
-        completion_tokens: name the bound on the answer's length `max_completion_tokens`, as reasoning models need.
-        strict: ask for answers that cannot break the schema.
-
-    Raises:
-        BadRequest: the request asks for what this API cannot do.
-    """
-    sampling = request.sampling or defaults
-    if sampling.top_k is not None:
-        raise BadRequest("sampling.top_k is not known to this provider; leave it out, or use top_p")
-    limit = defaults.max_tokens if sampling.max_tokens is None else sampling.max_tokens
-    return ChatRequest(
-        model=model,
-        messages=_messages(request),
-        stream=True,
-        stream_options=_StreamOptions(),
-        temperature=defaults.temperature if sampling.temperature is None else sampling.temperature,
-        top_p=sampling.top_p,
-        max_tokens=None if completion_tokens else limit,
-        max_completion_tokens=limit if completion_tokens else None,
-        stop=sampling.stop or None,
-        seed=sampling.seed,
-        presence_penalty=sampling.presence_penalty,
-        frequency_penalty=sampling.frequency_penalty,
-        logprobs=None if sampling.logprobs is None else True,
-        top_logprobs=sampling.logprobs or None,
-        response_format=_response_format(request, strict=strict),
-    )
-
-
-def _messages(request: TextCompletionRequest) -> tuple[_Message, ...]:
-    prompt = _Message("user", request.prompt or "")
-    return (_Message("system", request.system), prompt) if request.system else (prompt,)
-
-
-def _response_format(request: TextCompletionRequest, *, strict: bool) -> _ResponseFormat | None:
-    if request.schema is not None:
-        return _ResponseFormat("json_schema", _Schema("answer", request.schema, strict))
-    return _ResponseFormat("json_object") if request.response_format == "json" else None
+_FINISH = {
+    "stop": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+}
 
 
 class _TopLogprob(msgspec.Struct, frozen=True, gc=False):
@@ -121,11 +38,23 @@ class _Logprobs(msgspec.Struct, frozen=True):
     content: tuple[_TokenLogprob, ...] | None = None
 
 
-class _Delta(msgspec.Struct, frozen=True, gc=False):
+class _Function(msgspec.Struct, frozen=True, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _CallDelta(msgspec.Struct, frozen=True):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct, frozen=True):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
+    tool_calls: tuple[_CallDelta, ...] | None = None
 
 
 _NO_DELTA = _Delta()
@@ -138,9 +67,30 @@ class _Choice(msgspec.Struct, frozen=True):
     logprobs: _Logprobs | None = None
 
 
-class _Usage(msgspec.Struct, frozen=True, gc=False):
+class _PromptDetails(msgspec.Struct, frozen=True, gc=False):
+    cached_tokens: int | None = None
+
+
+class _CompletionDetails(msgspec.Struct, frozen=True, gc=False):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+
+    @property
+    def counts(self) -> tuple[int | None, ...]:
+        """Tokens in, out, cached and reasoning."""
+        prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
+        return (
+            self.prompt_tokens,
+            self.completion_tokens,
+            None if prompt is None else prompt.cached_tokens,
+            None if completion is None else completion.reasoning_tokens,
+        )
 
 
 class _Fault(msgspec.Struct, frozen=True):
@@ -157,6 +107,16 @@ class ChatEvent(msgspec.Struct, frozen=True):
     error: _Fault | str | None = None
 
 
+class _Model(msgspec.Struct, frozen=True):
+    id: str
+    owned_by: str | None = None
+    created: int | None = None
+
+
+class _ModelList(msgspec.Struct, frozen=True):
+    data: tuple[_Model, ...]
+
+
 _decode = msgspec.json.Decoder(ChatEvent).decode
 
 
@@ -169,11 +129,28 @@ def error_code(body: bytes) -> str:
     return str(fault.code or fault.type or "") if isinstance(fault, _Fault) else ""
 
 
+def model_list(body: bytes) -> tuple[ModelInfo, ...]:
+    """The models in the answer to `GET /models`.
+
+    Raises:
+        ProtocolError: the body is no such list.
+    """
+    try:
+        listed = msgspec.json.decode(body, type=_ModelList)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ProtocolError("the provider's list of models cannot be read") from None
+    return tuple(ModelInfo(model.id, model.owned_by or "", model.created or 0) for model in listed.data)
+
+
 class Answer:
-    """One answer as it is read: events in, chunks out. Remembers the counts told so far, because ours are deltas."""
+    """One answer as it is read: events in, chunks out.
+
+    Remembers the counts told so far, because ours are deltas, and the number of tool calls.
+    """
 
     def __init__(self) -> None:
-        self._told = _Usage(0, 0)
+        self._told: tuple[int | None, ...] = (None, None, None, None)
+        self._calls = 0
 
     def chunk(self, data: bytes) -> LlmChunk | None:
         """The chunk for an event's data; None where the event has nothing to say, for instance the role's.
@@ -192,49 +169,65 @@ class Answer:
         delta = choice.delta
         if delta is None:
             return None
-        if delta.content and not delta.reasoning_content and not delta.reasoning:
+        if delta.content and not delta.reasoning_content and not delta.reasoning and not delta.tool_calls:
             return LlmChunk(delta.content, model=event.model)
-        return _delta_chunk(delta, event.model)
+        return self._said(delta, event.model)
 
     def _uncommon(self, event: ChatEvent) -> LlmChunk | None:
         if event.error is not None:
             fault = event.error if isinstance(event.error, _Fault) else _Fault()
             raise event_error(fault.code, fault.type)
-        in_token, out_token = self._counted(event.usage)
         choice = next((choice for choice in event.choices or () if choice.index == 0), _Choice())
         if choice.finish_reason == "error":
             raise event_error(None, None)
-        said = _delta_chunk(choice.delta or _NO_DELTA, event.model) or LlmChunk(model=event.model)
+        said = self._said(choice.delta or _NO_DELTA, event.model) or LlmChunk(model=event.model)
+        in_token, out_token, cached_token, reasoning_token = self._counted(event.usage)
         chunk = msgspec.structs.replace(
             said,
             in_token=in_token,
             out_token=out_token,
-            finish_reason=_FINISH.get(choice.finish_reason, "stop") if choice.finish_reason else None,
+            cached_token=cached_token,
+            reasoning_token=reasoning_token,
+            finish_reason=self._finish(choice.finish_reason),
             tokens=_tokens(choice.logprobs),
         )
         return None if chunk == LlmChunk(model=event.model) else chunk
 
-    def _counted(self, usage: _Usage | None) -> tuple[int | None, int | None]:
+    def _counted(self, usage: _Usage | None) -> tuple[int | None, ...]:
         """What the usage adds to the counts told before; some servers repeat the running counts in each event."""
         if usage is None:
-            return None, None
-        before, self._told = self._told, usage
-        return _increase(before.prompt_tokens, usage.prompt_tokens), _increase(
-            before.completion_tokens, usage.completion_tokens
-        )
+            return None, None, None, None
+        before, self._told = self._told, usage.counts
+        return tuple(_increase(was, now) for was, now in zip(before, self._told, strict=True))
+
+    def _finish(self, reason: str | None) -> str | None:
+        """Our word. By the reference, an answer to a request that names its tool ends with "stop" despite the call."""
+        if not reason:
+            return None
+        ours = _FINISH.get(reason, "stop")
+        return "tool_calls" if ours == "stop" and self._calls else ours
+
+    def _said(self, delta: _Delta, model: str | None) -> LlmChunk | None:
+        if delta.refusal:
+            raise ContentFilter("the model refused to answer this request")
+        reasoning = delta.reasoning_content or delta.reasoning
+        if not delta.content and not reasoning and not delta.tool_calls:
+            return None
+        calls = tuple(self._call(call) for call in delta.tool_calls or ())
+        return LlmChunk(delta.content or "", model=model, reasoning=reasoning or None, tool_calls=calls)
+
+    def _call(self, call: _CallDelta) -> ToolCallDelta:
+        """A piece of a call. A server that does not number its calls starts a new one with each id."""
+        index = call.index
+        if index is None:
+            index = self._calls if call.id else max(self._calls - 1, 0)
+        self._calls = max(self._calls, index + 1)
+        function = call.function or _Function()
+        return ToolCallDelta(index, call.id or None, function.name or None, function.arguments or "")
 
 
 def _increase(before: int | None, now: int | None) -> int | None:
     return None if now is None else max(now - (before or 0), 0)
-
-
-def _delta_chunk(delta: _Delta, model: str | None) -> LlmChunk | None:
-    if delta.refusal:
-        raise ContentFilter("the model refused to answer this request")
-    reasoning = delta.reasoning_content or delta.reasoning
-    if not delta.content and not reasoning:
-        return None
-    return LlmChunk(delta.content or "", model=model, reasoning=reasoning or None)
 
 
 def _tokens(logprobs: _Logprobs | None) -> tuple[Token, ...]:

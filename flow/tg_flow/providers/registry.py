@@ -49,7 +49,6 @@ PROVIDERS: dict[str, Row] = {
     "azure-ai": Row(_COMPATIBLE, _OPENAI, _AZURE_AI),
     "azure-openai": Row("tg_flow.providers.azure_openai:AzureOpenAi", _OPENAI),
     "bedrock": Row("tg_bedrock.bedrock:Bedrock", "tg-bedrock"),
-    "bedrock": Row("tg_bedrock.bedrock:Bedrock", "tg-bedrock"),
     "llama-cpp": Row("tg_flow.providers.llama_cpp:LlamaCpp", "tg-flow[llama-cpp]"),
     "llamafile": _compatible("LLAMAFILE_API_KEY", "LLAMAFILE_URL", "http://localhost:8080/v1"),
     "lm-studio": _compatible("LM_API_TOKEN", "LMSTUDIO_URL", "http://localhost:1234/v1", without=("json", "logprobs")),
@@ -85,6 +84,13 @@ async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> 
             raise
         what = f'run: pip install "{row.install}"' if row.install else "install the distribution that has this class"
         raise Unavailable(f'provider "{provider}" needs a package that is not installed; {what}') from None
+
+
+def announced(provider: str, table: Mapping[str, Any]) -> frozenset[Feature]:
+    """What the provider can do with these options; it is imported but not opened. Raises as `open_provider`."""
+    row = _row(provider)
+    service = _load(provider, row)
+    return service.features - _options(provider, service, {**row.options, **table}).without
 
 
 def _row(provider: str) -> Row:
