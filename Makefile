@@ -9,7 +9,7 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF -DGGML_NATIVE=OFF $(i
 UV := $(or $(shell command -v uv),.cache/uv/bin/uv)
 MEMBERS := schema base flow bedrock gateway cli
 
-.PHONY: help demo serve test test-quick test-connected check bench lock clean
+.PHONY: help demo serve test test-quick test-connected check bench soak lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -39,6 +39,10 @@ check: .venv/ready ## Lint, format and types
 bench: .venv/ready ## Measure the pipeline against the bare broker and a bare proxy, side by side
 	@scripts/require java
 	$(BIN)/python -m bench.pipeline $(ARGS)
+
+soak: .venv/ready ## Run real processes under load and random faults: nothing lost, hung, wrong or growing (MINUTES=10)
+	@scripts/require java
+	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),10) $(ARGS)
 
 lock: ## Resolve all dependencies anew into requirements.lock (versions and hashes)
 	$(UV) lock --upgrade

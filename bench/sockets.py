@@ -1,0 +1,265 @@
+"""One gateway under very many clients: 10,000 idle WebSockets, and 2,000 slow streams, beside 200 fast ones.
+
+    python -m bench.sockets          prints a table, and one JSON object to `--json FILE`
+
+A real Pulsar, one `tg-serve --only gateway`, and one processor whose model only tells the time: each chunk carries the
+moment in which it was made, so the fast streams' readers can tell what the way took. All clients are processes of their
+own. Memory is the gateway's. An idle socket has said its auth frame; a slow stream gets one chunk in five seconds; a
+fast one ten in a second.
+"""
+
+import argparse
+import asyncio
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvloop
+from typing_extensions import override
+
+from bench.child import Child, listen, say
+from bench.load_client import Connection, Stream, handshake, masked, run, summary
+from bench.pipeline import free_port
+from bench.subject import Subject, tokengrid, wait_ready
+from tests.pulsar_server import PulsarServer
+from tg_base.bus.open import open_bus
+from tg_base.config_file import ConfigFile
+from tg_base.llm_chunk import LlmChunk
+from tg_base.llm_service import LlmService, ProviderOptions
+from tg_base.processor import Processor
+from tg_schema import TextCompletionRequest
+
+CONFIGURATION = """
+[models.bench]
+provider = "openai"
+[flows.default]
+text-completion = { model = "bench" }
+"""
+CAPACITY = 4096
+AT_A_TIME = 50
+"""Connections that one client process opens side by side."""
+
+
+class ClockLlm(LlmService):
+    """Says `<index>:<ns>` as often and as fast as the prompt wants: `chunks=100 gap=100`."""
+
+    capacity = CAPACITY
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        plan = dict(part.split("=") for part in request.prompt.split())
+        loop, gap = asyncio.get_running_loop(), float(plan["gap"]) / 1000
+        start = loop.time()
+        for index in range(int(plan["chunks"])):
+            await asyncio.sleep(start + index * gap - loop.time())
+            yield LlmChunk(f"{index}:{time.monotonic_ns()} ")
+        yield LlmChunk("", finish_reason="stop")
+
+
+async def _process(config: Path, url: str) -> None:
+    """In a child: the processor, until killed."""
+    read = ConfigFile(config).config
+    async with open_bus(url) as bus:
+        model = ClockLlm("bench", ProviderOptions())
+        async with Processor(bus, read.topics, model, read.routes("text-completion"), models=("bench",)):
+            say("ready")
+            await asyncio.Event().wait()
+
+
+class _Crowd:
+    """In a child: clients that hold what they have opened."""
+
+    def __init__(self, url: str) -> None:
+        target = urlsplit(url)
+        self._host, self._port = target.hostname or "", target.port or 80
+        self._turn = asyncio.Semaphore(AT_A_TIME)
+        self._readers: list[asyncio.StreamReader] = []
+        self._writers: list[asyncio.StreamWriter] = []
+        self._streams: list[asyncio.Future[Stream]] = []
+
+    async def sockets(self, count: int) -> int:
+        """Open idle WebSockets; how many there are."""
+        await asyncio.gather(*(self._socket() for _ in range(count)))
+        return len(self._writers)
+
+    async def _socket(self) -> None:
+        async with self._turn:
+            reader, writer = await asyncio.open_connection(self._host, self._port, limit=4096)
+            writer.write(handshake(f"{self._host}:{self._port}") + masked(b'{"type":"auth","token":""}'))
+            await asyncio.wait_for(reader.readuntil(b"auth-ok"), 60)
+            self._readers.append(reader)
+            self._writers.append(writer)
+
+    async def streams(self, count: int, prompt: str) -> int:
+        """Open slow streams over SSE; how many there are."""
+        loop = asyncio.get_running_loop()
+        for number in range(count):
+            done: asyncio.Future[Stream] = loop.create_future()
+            self._streams.append(done)
+            await loop.create_connection(
+                lambda done=done: Connection(f"{self._host}:{self._port}", "sse", prompt, done),  # type: ignore[misc]
+                self._host,
+                self._port,
+            )
+            if number % AT_A_TIME == AT_A_TIME - 1:
+                await asyncio.sleep(0.25)
+        return len(self._streams)
+
+    async def ended(self, seconds: float) -> dict[str, Any]:
+        """Wait for the streams; what became of them, and how many sockets are still open."""
+        await asyncio.wait(self._streams, timeout=seconds)
+        seen = [done.result() for done in self._streams if done.done()]
+        left = sum(reader.at_eof() for reader in self._readers)
+        return {
+            "ended": sum(not stream.error for stream in seen),
+            "missing": sum(stream.missing for stream in seen),
+            "repeated": sum(stream.repeated for stream in seen),
+            "errors": sorted({stream.error for stream in seen if stream.error}),
+            "unfinished": len(self._streams) - len(seen),
+            "sockets_open": len(self._writers) - left,
+        }
+
+
+async def _hold(url: str) -> None:
+    """In a child: do what the parent says, line by line."""
+    crowd = _Crowd(url)
+    while line := await asyncio.to_thread(listen):
+        order, *rest = line.split(maxsplit=2)
+        if order == "sockets":
+            say(await crowd.sockets(int(rest[0])))
+        elif order == "streams":
+            say(await crowd.streams(int(rest[0]), rest[1]))
+        else:
+            say(await crowd.ended(float(rest[0])))
+
+
+async def _fast(url: str, streams: int, chunks: int) -> None:
+    """In a child: fast streams; what they saw."""
+    seen = await run(url, "sse", f"chunks={chunks} gap=100", streams=streams, limit=120, spread=2.0)
+    say(asdict(summary(seen, chunks)))
+
+
+def fast(url: str, streams: int, seconds: float) -> dict[str, Any]:
+    """One run of the fast streams."""
+    with Child(
+        "bench.sockets", "--role", "fast", "--url", url, "--count", str(streams), "--chunks", str(int(seconds * 10))
+    ) as child:
+        row: dict[str, Any] = child.hear()
+        return row
+
+
+def measure(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, Any]:
+    """All of it, in one gateway's life."""
+    server = stack.enter_context(PulsarServer())
+    config, port = folder / "sockets.toml", free_port()
+    config.write_text(CONFIGURATION, "utf-8")
+    bus = ["--config", str(config), "--bus", server.service_url]
+    processor = stack.enter_context(
+        Child("bench.sockets", "--role", "processor", "--url", server.service_url, "--config", str(config))
+    )
+    assert processor.hear() == "ready"
+    command = tokengrid(*bus, "--only", "gateway", "--port", str(port), "--log-level", "warning")
+    gateway = stack.enter_context(Subject("gateway", command, folder / "gateway.log"))
+    url = f"http://127.0.0.1:{port}"
+    wait_ready(url)
+    holders = [stack.enter_context(Child("bench.sockets", "--role", "holder", "--url", url)) for _ in range(2)]
+    result: dict[str, Any] = {"sockets": args.sockets, "slow_streams": args.streams, "fast_streams": args.fast}
+
+    def told(order: str) -> list[Any]:
+        for holder in holders:
+            holder.tell(order)
+        return [holder.hear() for holder in holders]
+
+    def fasts(name: str) -> None:
+        rows = [fast(url, args.fast, args.seconds) for _ in range(args.runs)]
+        result[name] = sorted(rows, key=lambda row: row["steady_p99"])[len(rows) // 2]
+        result[name]["p99_of_runs"] = [round(row["steady_p99"], 2) for row in rows]
+        print(f"  {name}: p50 {result[name]['steady_p50']:.1f}, p99 {result[name]['p99_of_runs']} ms", file=sys.stderr)
+
+    fast(url, args.fast, args.seconds)
+    result["at_rest_mib"] = gateway.resident
+    fasts("alone")
+    before = gateway.resident
+    opened = time.monotonic()
+    result["sockets_opened"] = sum(told(f"sockets {args.sockets // 2}"))
+    result["sockets_seconds"] = time.monotonic() - opened
+    result["kib_per_socket"] = 1024 * (gateway.resident - before) / args.sockets
+    fasts("beside the sockets")
+    before = gateway.resident
+    chunks = 12 + int((args.seconds + 8) * args.runs / 5)
+    told(f"streams {args.streams // 2} chunks={chunks} gap=5000")
+    time.sleep(6)
+    result["kib_per_stream"] = 1024 * (gateway.resident - before) / args.streams
+    cpu, at = gateway.cpu, time.monotonic()
+    time.sleep(5)
+    result["cores_of_slow_streams"] = (gateway.cpu - cpu) / (time.monotonic() - at)
+    fasts("beside sockets and slow streams")
+    result["held"] = told(f"ended {chunks * 5 + 60}")
+    result["at_end_mib"] = gateway.resident
+    return result
+
+
+def shown(result: dict[str, Any]) -> str:
+    """The result as Markdown."""
+    alone = result["alone"]["steady_p99"]
+    columns = ("fast streams", "first token p99, ms", "added p50 / p99, ms", "p99 by that alone", "missing", "errors")
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for name in ("alone", "beside the sockets", "beside sockets and slow streams"):
+        row = result[name]
+        latency = f"{row['steady_p50']:.2f} / {row['steady_p99']:.2f} | {row['steady_p99'] / alone:.2f}"
+        lines.append(f"| {name} | {row['first_p99']:.0f} | {latency} | {row['missing']} | {len(row['errors'])} |")
+    sockets, streams = result["kib_per_socket"], result["kib_per_stream"]
+    lines += [
+        "",
+        f"{result['sockets_opened']:,} sockets opened in {result['sockets_seconds']:.0f} s: {sockets:.1f} KiB each",
+    ]
+    lines.append(
+        f"{result['slow_streams']:,} slow streams: {streams:.1f} KiB each, {result['cores_of_slow_streams']:.2f} cores"
+    )
+    lines.append(f"gateway: {result['at_rest_mib']:.0f} MiB at rest, {result['at_end_mib']:.0f} at the end")
+    lines += [f"held by a client process: {held}" for held in result["held"]]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Read the command line, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sockets", type=int, default=10_000)
+    parser.add_argument("--streams", type=int, default=2_000)
+    parser.add_argument("--fast", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=10.0, help="for one run of the fast streams")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--role", choices=["processor", "holder", "fast"], help=argparse.SUPPRESS)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    parser.add_argument("--config", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--count", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--chunks", type=int, default=0, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    # Children inherit it: as many descriptors as the system lets us have.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if args.role == "processor":
+        uvloop.run(_process(args.config, args.url))
+    elif args.role == "holder":
+        uvloop.run(_hold(args.url))
+    elif args.role == "fast":
+        uvloop.run(_fast(args.url, args.count, args.chunks))
+    else:
+        with tempfile.TemporaryDirectory(prefix="tokengrid-sockets-") as folder, ExitStack() as stack:
+            result = measure(args, Path(folder), stack)
+        print(shown(result))
+        if args.json:
+            args.json.write_text(json.dumps(result, indent=1), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
