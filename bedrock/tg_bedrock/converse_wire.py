@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tg_base.llm_chunk import LlmChunk
-from tg_schema import Sampling, TextCompletionRequest, Tool, ToolCall, ToolCallDelta
+from tg_base.wires.call_arguments import call_arguments
+from tg_schema import Sampling, TextCompletionRequest, Tool, ToolCallDelta
 from tg_schema.conversation import ImagePart, Message, TextPart
 from tg_schema.errors import BadRequest, ProtocolError
 
@@ -131,7 +132,7 @@ def _blocks(turn: Message) -> "Iterable[ContentBlockUnionTypeDef]":
         else:
             yield {"image": _image(part)}
     for call in turn.tool_calls:
-        yield {"toolUse": {"toolUseId": call.id, "name": call.name, "input": _arguments(call)}}
+        yield {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call_arguments(call.arguments)}}
 
 
 def _result(turn: Message) -> "ToolResultBlockUnionTypeDef":
@@ -156,13 +157,6 @@ def _image(part: ImagePart) -> "ImageBlockUnionTypeDef":
         return {"format": kind, "source": {"bytes": base64.b64decode(part.data, validate=True)}}
     except binascii.Error:
         raise BadRequest("an image's `data` is not base64") from None
-
-
-def _arguments(call: ToolCall) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(call.arguments, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError):
-        raise BadRequest(f"the arguments of the call of {call.name} are not a JSON object") from None
 
 
 class Answer:

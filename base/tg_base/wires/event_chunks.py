@@ -22,6 +22,13 @@ Read = Callable[[], Awaitable[bytes]]
 """What has arrived, at least one byte; nothing at the body's end."""
 
 
+class Frames(Protocol):
+    """Takes a body apart; `ServerSentEvents` is one."""
+
+    def feed(self, received: bytes) -> list[bytes]:
+        """The data of the events that `received` completes, in order. Raises ProtocolError."""
+
+
 class EventDecoder(Protocol):
     """One answer as it is read.
 
@@ -36,14 +43,16 @@ class EventDecoder(Protocol):
 
 
 async def event_chunks(
-    read: Read, decoder: EventDecoder, usage_patience: float = USAGE_PATIENCE
+    read: Read, decoder: EventDecoder, usage_patience: float = USAGE_PATIENCE, frames: Frames | None = None
 ) -> AsyncGenerator[LlmChunk, None]:
     """The chunks of an answer: what arrives in one read becomes one chunk, nobody could have shown its parts earlier.
+
+    The body is one of server-sent events where `frames` says nothing else.
 
     Raises:
         TgError: of the decoder, after the chunks before it; after the terminal marker nothing is raised any more.
     """
-    stream = _Stream(decoder)
+    stream = _Stream(decoder, frames or ServerSentEvents(LONGEST_EVENT))
     while not stream.finished and not decoder.done:
         received = await read()
         if not received:
@@ -61,8 +70,8 @@ async def event_chunks(
 class _Stream:
     """Bytes in, chunks out; an error after content is kept for later."""
 
-    def __init__(self, decoder: EventDecoder) -> None:
-        self._events = ServerSentEvents(LONGEST_EVENT)
+    def __init__(self, decoder: EventDecoder, frames: Frames) -> None:
+        self._events = frames
         self.decoder = decoder
         self.finished = False
         self.error: TgError | None = None
