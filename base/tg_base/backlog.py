@@ -65,7 +65,7 @@ class Backlog:
         REFUSALS.labels(route.spec.name, "queue").inc()
         name = f"{route.spec.name} of flow {route.flow}"
         wait = (waiting + 1) * pool.seconds / max(room, 1) or SOON
-        raise RateLimited(f"more requests wait for {name} than may; come back later", retry_after=wait)
+        raise RateLimited(f"more requests wait for {name} than may; come back later", retry_after=round(wait, 3))
 
     def _pool(self, queue: str) -> _Pool:
         if self._version != self._presence.version:

@@ -47,6 +47,7 @@ class _Stream(ResponseStream[Any]):
         super().__init__(uuid.uuid4().hex, route.spec.response, timeout)
         self.route = route
         self.body = encode(request)
+        self.asked = len(self.body)
         self.attempt = 1
         self.processor: str | None = None
 

@@ -22,6 +22,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         id: the stream's id, everywhere.
         relayed: whether a record has come, so that no other attempt may answer.
         complete: whether the last record has come.
+        asked: bytes of the request, as it travelled.
         came: loop time at which the oldest of the records that were read last had come.
 
     Raises (while iterating):
@@ -32,6 +33,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self.id = stream
         self.relayed = False
         self.complete = False
+        self.asked = 0
         self.came = 0.0
         self._record = record
         self._frames: deque[bytes] = deque()
@@ -48,6 +50,11 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     def remaining(self) -> float:
         """Seconds until the deadline."""
         return self._end - self._loop.time()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that have come and were not read."""
+        return self._size
 
     @property
     def failed(self) -> bool:

@@ -2,9 +2,11 @@
 
     client: {"type":"auth","token"}   {"id","service","flow"?,"request"}   {"id","cancel":true}
     server: {"type":"auth-ok","default_workspace"}   {"type":"auth-failed","error"}
-            {"id","response","complete"}*   {"id","error":{"message","type"},"complete":true}
+            {"id","response","complete"}*
+            {"id","error":{"message","type","retry_after"?},"complete":true}
 
-`cancel` is ours. An error always stands in the envelope, never inside `response`: all clients understand that form.
+`cancel` and `retry_after` (seconds) are ours. An error always stands in the envelope, never inside `response`: all
+clients understand that form.
 """
 
 from typing import Any
@@ -35,9 +37,10 @@ class _Id(msgspec.Struct, frozen=True):
     id: Any = None
 
 
-class _Message(msgspec.Struct, frozen=True):
+class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     type: str
+    retry_after: float | None = None
 
 
 class _Error(msgspec.Struct, frozen=True):
@@ -82,6 +85,6 @@ def response(opened: bytes, body: bytes, *, last: bool) -> bytes:
     return b'%b"response":%b,"complete":%b}' % (opened, body, b"true" if last else b"false")
 
 
-def failure(opened: bytes, message: str, kind: str) -> bytes:
+def failure(opened: bytes, error: TgError, kind: str) -> bytes:
     """The last response of a request that failed; `opened` is `{` where the message had no id."""
-    return opened + encode(_Error(_Message(message, kind)))[1:]
+    return opened + encode(_Error(_Message(error.message, kind, error.retry_after)))[1:]

@@ -73,6 +73,10 @@ class EventStream(web.StreamResponse, Sink):
         return self._protocol.writing_paused
 
     @override
+    def hold(self, size: int) -> None:
+        """Nobody shares this connection; the stream's own bound holds."""
+
+    @override
     async def drain(self) -> None:
         try:
             async with asyncio.timeout(self._patience):

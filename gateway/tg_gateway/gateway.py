@@ -18,6 +18,7 @@ from tg_gateway.entrance import Entrance
 from tg_gateway.flow_service import FlowService
 from tg_gateway.health import Health
 from tg_gateway.http import HttpDoor
+from tg_gateway.key_limits import KeyLimits
 from tg_gateway.limits import Limits
 from tg_gateway.metrics import show_metrics
 from tg_gateway.relay import Relay
@@ -66,7 +67,7 @@ class Gateway:
         self._authenticator = Authenticator(config, self._limits, time.monotonic)
 
     async def __aenter__(self) -> Self:
-        self._relay = Relay(self._requestor, self._config.request_timeout)
+        self._relay = Relay(self._requestor, self._config.request_timeout, KeyLimits(self._config, time.monotonic))
         async with AsyncExitStack() as stack:
             runner = web.AppRunner(
                 self._application(),

@@ -15,6 +15,8 @@ class Limits:
         sockets: WebSockets open at the same time.
         auth: until a WebSocket has sent a right token, where one is asked for.
         socket_streams: requests that run side by side on one WebSocket.
+        socket_bytes: what all streams of one WebSocket may hold for a client that does not read; beyond it those that
+            hold most end.
         socket_id: characters of a WebSocket request's id.
         failures: wrong tokens from one address, within `forget`, before it is told to wait.
         forget: after how long wrong tokens are forgotten.
@@ -28,6 +30,7 @@ class Limits:
     sockets: int = 10_000
     auth: float = 60.0
     socket_streams: int = 1000
+    socket_bytes: int = 4 * 1024 * 1024
     socket_id: int = 256
     failures: int = 20
     forget: float = 60.0

@@ -9,12 +9,15 @@ from typing import Any
 
 import structlog
 
+from tg_base.metrics import REFUSALS
 from tg_base.requestor import Requestor
 from tg_base.response_stream import ResponseStream
 from tg_gateway.access_line import AccessLine
 from tg_gateway.directory import Endpoint
+from tg_gateway.key_limits import KeyLimits
 from tg_gateway.metrics import STREAMING
 from tg_gateway.sink import Sink
+from tg_gateway.usage import Usage
 from tg_schema.errors import Internal, TgError, Unavailable
 
 log = structlog.get_logger()
@@ -27,10 +30,13 @@ LAST_WORDS = 1.0
 class Exchange:
     """One running request: its responses, and the clocks on them."""
 
-    def __init__(self, endpoint: Endpoint, responses: ResponseStream[Any], line: AccessLine) -> None:
+    def __init__(
+        self, endpoint: Endpoint, responses: ResponseStream[Any], line: AccessLine, usage: Usage | None = None
+    ) -> None:
         self.endpoint = endpoint
         self.responses = responses
         self._line = line
+        self._usage = usage
 
     async def relay(self, sink: Sink) -> None:
         """Send every record as it comes, until the last.
@@ -38,7 +44,7 @@ class Exchange:
         Raises:
             TgError: the stream failed; what came before has been sent.
         """
-        await _Pump(self.endpoint, self.responses, self._line, sink).run()
+        await _Pump(self.endpoint, self.responses, self._line, sink, self._usage).run()
 
     async def whole(self) -> bytes:
         """The whole answer as one record's JSON.
@@ -46,7 +52,11 @@ class Exchange:
         Raises:
             TgError: the stream failed.
         """
-        records = [record async for record in self.responses]
+        records = []
+        async for record in self.responses:
+            records.append(record)
+            if self._usage is not None:
+                self._usage.add(record)
         self._line.records = len(records)
         return self.endpoint.dialect.event(self.endpoint.route.spec.response.joined(records)[-1])
 
@@ -57,12 +67,20 @@ class _Pump:
     The task that runs it sleeps until there is something to wait for: a slow client, or the end.
     """
 
-    def __init__(self, endpoint: Endpoint, responses: ResponseStream[Any], line: AccessLine, sink: Sink) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        responses: ResponseStream[Any],
+        line: AccessLine,
+        sink: Sink,
+        usage: Usage | None,
+    ) -> None:
         self._endpoint = endpoint
         self._event = endpoint.dialect.event
         self._responses = responses
         self._line = line
         self._sink = sink
+        self._usage = usage
         self._loop = asyncio.get_running_loop()
         self._needed = self._loop.create_future()
         self._error: TgError | None = None
@@ -75,18 +93,27 @@ class _Pump:
             self._turn()
             await self._needed
             while not self._over:
-                await self._sink.drain()
+                await self._caught_up()
                 self._needed = self._loop.create_future()
                 self._turn()
                 await self._needed
         finally:
             self._responses.listen(None)
+            self._sink.hold(0)
         if self._error is not None:
             raise self._error
+
+    async def _caught_up(self) -> None:
+        while True:
+            await self._sink.drain()
+            if not self._sink.full:
+                break
+        self._sink.hold(0)
 
     def _turn(self) -> None:
         """Records have come. Called from the reader of the bus, which nothing here may hold up or break."""
         if self._needed.done():
+            self._sink.hold(self._responses.waiting)
             return
         try:
             needed = self._moved()
@@ -103,6 +130,8 @@ class _Pump:
         while (record := self._responses.poll()) is not None:
             self._sink.send(self._event(record), last=record.last)
             self._sent()
+            if self._usage is not None:
+                self._usage.add(record)
             if self._sink.full:
                 return True
         self._over = self._responses.complete
@@ -126,11 +155,13 @@ class Relay:
     Args:
         requestor: this process's end of the bus.
         timeout: seconds for a whole answer.
+        limits: what each key may use.
     """
 
-    def __init__(self, requestor: Requestor, timeout: float) -> None:
+    def __init__(self, requestor: Requestor, timeout: float, limits: KeyLimits) -> None:
         self._requestor = requestor
         self._timeout = timeout
+        self._limits = limits
         self._running: set[ResponseStream[Any]] = set()
         self._ended = asyncio.Event()
         self.draining = False
@@ -140,17 +171,30 @@ class Relay:
         """Ask, and relay inside `async with`; leaving early stops the work, wherever it is done.
 
         Raises:
-            TgError: as `Requestor.stream`, and Unavailable where the gateway is about to leave.
+            TgError: as `Requestor.stream`, Unavailable where the gateway is about to leave, and RateLimited over a
+                limit of the key that asks (`line.key`).
         """
+        name = endpoint.route.spec.name
         if self.draining:
+            REFUSALS.labels(name, "draining").inc()
             raise Unavailable("the gateway is shutting down; ask again", retry_after=1.0)
-        async with self._requestor.stream(endpoint.route, request, timeout=self._timeout) as responses:
+        with self._limits.admitted(line.key, name, request) as spending:
+            async with self._asked(endpoint, request, line) as responses:
+                spending.asked = True
+                if spending.usage is not None:
+                    spending.usage.asked = responses.asked
+                yield Exchange(endpoint, responses, line, spending.usage)
+
+    @asynccontextmanager
+    async def _asked(self, endpoint: Endpoint, request: Any, line: AccessLine) -> AsyncIterator[ResponseStream[Any]]:
+        stream = self._requestor.stream(endpoint.route, request, timeout=self._timeout, bounded=True)
+        async with stream as responses:
             line.stream = responses.id
             structlog.contextvars.bind_contextvars(stream=responses.id)
             self._running.add(responses)
             STREAMING.inc()
             try:
-                yield Exchange(endpoint, responses, line)
+                yield responses
             finally:
                 STREAMING.dec()
                 self._running.discard(responses)

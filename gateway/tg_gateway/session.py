@@ -7,6 +7,7 @@ from typing import Self
 
 import structlog
 
+from tg_base.metrics import REFUSALS
 from tg_gateway import envelope
 from tg_gateway.access_line import AccessLine
 from tg_gateway.auth import Authenticator
@@ -15,7 +16,16 @@ from tg_gateway.flow_service import FlowService
 from tg_gateway.limits import Limits
 from tg_gateway.relay import DEFECT, Relay
 from tg_gateway.socket_writer import SocketStream, SocketWriter
-from tg_schema.errors import BadRequest, Cancelled, Internal, RateLimited, TgError, TooLarge, Unauthorized
+from tg_schema.errors import (
+    BadRequest,
+    Cancelled,
+    Internal,
+    RateLimited,
+    SlowConsumer,
+    TgError,
+    TooLarge,
+    Unauthorized,
+)
 
 log = structlog.get_logger()
 
@@ -115,14 +125,22 @@ class Session:
         if request in self._running:
             raise BadRequest("a request with this id is running on this socket; take another id")
         if len(self._running) >= self._backend.limits.socket_streams:
-            raise RateLimited(f"a socket has at most {self._backend.limits.socket_streams} requests running")
+            REFUSALS.labels(endpoint.route.spec.name, "socket").inc()
+            most = self._backend.limits.socket_streams
+            raise RateLimited(f"a socket has at most {most} requests running; wait for one to end", retry_after=1.0)
         if len(body) > self._backend.body_limit:
             raise TooLarge(f"the request may have at most {self._backend.body_limit} bytes")
         stream = SocketStream(self._writer, request)
         line = AccessLine("socket", self._line.request, self.key, endpoint.route.flow, endpoint.route.spec.name)
         task = self._group.create_task(self._serve(endpoint, body, stream, line))
+        stream.stop = lambda: self._stop(task, line)
         self._running[request] = task, stream
         task.add_done_callback(lambda _: self._ended(request, stream, line))
+
+    def _stop(self, task: asyncio.Task[None], line: AccessLine) -> None:
+        """The client does not read, and this request has to make room."""
+        line.ended(SlowConsumer.status, SlowConsumer.type)
+        task.cancel()
 
     def _ended(self, request: envelope.Id, stream: SocketStream, line: AccessLine) -> None:
         """However a request's task ended, even one that was cancelled before it began."""
@@ -148,10 +166,10 @@ class Session:
             if asked.streaming:
                 await exchange.relay(stream)
             else:
-                stream.send(await exchange.whole(), last=True)
+                await stream.deliver(await exchange.whole())
 
     def _refuse(self, request: envelope.Id | None, error: TgError) -> None:
         kind = "auth-required" if isinstance(error, Unauthorized) else error.type
         short = request is not None and len(str(request)) <= self._backend.limits.socket_id
         opened = envelope.opening(request) if short and request is not None else b"{"
-        self._writer.write(envelope.failure(opened, error.message, kind))
+        self._writer.write(envelope.failure(opened, error, kind))

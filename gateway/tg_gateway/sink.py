@@ -13,6 +13,9 @@ class Sink(Protocol):
     def full(self) -> bool:
         """Whether the client does not keep up."""
 
+    def hold(self, size: int) -> None:
+        """So many bytes wait for the client to catch up; a sink that others share may end this stream for it."""
+
     async def drain(self) -> None:
         """Return once the client has caught up.
 

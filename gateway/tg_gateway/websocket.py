@@ -68,7 +68,7 @@ class WebSocketDoor:
             decode_text=False,
         )
         await socket.prepare(request)
-        writer = SocketWriter(request, limits.write)
+        writer = SocketWriter(request, limits.write, limits.socket_bytes)
         self._sockets.add(socket)
         SOCKETS.inc()
         try:

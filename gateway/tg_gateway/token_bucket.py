@@ -1,0 +1,30 @@
+"""So many a minute -> how long to wait: what is unused fills up again, and more than was there can be owed."""
+
+from collections.abc import Callable
+
+
+class TokenBucket:
+    """Full at first. Own, because amounts are reserved before they are known, and settled after.
+
+    Args:
+        per_minute: its size, and what flows in within a minute.
+        time: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, per_minute: int, time: Callable[[], float]) -> None:
+        self.size = per_minute
+        self._rate = per_minute / 60
+        self._time = time
+        self._level = float(per_minute)
+        self._at = time()
+
+    def wait(self, amount: float) -> float:
+        """Seconds until so much may be taken; 0 = now. More than its size never may."""
+        now = self._time()
+        self._level = min(self._level + (now - self._at) * self._rate, self.size)
+        self._at = now
+        return max((amount - self._level) / self._rate, 0.0)
+
+    def take(self, amount: float) -> None:
+        """Take so much, be it more than there is: the rest is owed. A negative amount is given back."""
+        self._level -= amount
