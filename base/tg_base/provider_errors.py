@@ -73,6 +73,7 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
     "ServiceQuotaExceededException": _LIMIT,
     "ModelNotReadyException": _DOWN,
     "UNAUTHENTICATED": _AUTH,
+    "API_KEY_INVALID": _AUTH,
     "PERMISSION_DENIED": _AUTH,
     "NOT_FOUND": _UNKNOWN,
     "RESOURCE_EXHAUSTED": _LIMIT,

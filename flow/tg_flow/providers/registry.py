@@ -46,9 +46,11 @@ _AZURE_AI = {
 }
 
 PROVIDERS: dict[str, Row] = {
+    "anthropic": Row("tg_flow.providers.anthropic:Anthropic", "tg-flow[anthropic]"),
     "azure-ai": Row(_COMPATIBLE, _OPENAI, _AZURE_AI),
     "azure-openai": Row("tg_flow.providers.azure_openai:AzureOpenAi", _OPENAI),
     "bedrock": Row("tg_bedrock.bedrock:Bedrock", "tg-bedrock"),
+    "google-ai-studio": Row("tg_flow.providers.google_ai_studio:GoogleAiStudio", "tg-flow[google-ai-studio]"),
     "llama-cpp": Row("tg_flow.providers.llama_cpp:LlamaCpp", "tg-flow[llama-cpp]"),
     "llamafile": _compatible("LLAMAFILE_API_KEY", "LLAMAFILE_URL", "http://localhost:8080/v1"),
     "lm-studio": _compatible("LM_API_TOKEN", "LMSTUDIO_URL", "http://localhost:1234/v1", without=("json", "logprobs")),
