@@ -11,6 +11,7 @@ import msgspec
 import stamina
 from typing_extensions import override
 
+from tg_base.completion_check import check_completion
 from tg_base.llm_chunk import LlmChunk
 from tg_base.metrics import TOKENS
 from tg_base.service import Service
@@ -146,10 +147,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
         return TextCompletionResponse(response="", models=await self.models(), end_of_stream=True)
 
     def _checked(self, request: TextCompletionRequest) -> TextCompletionRequest:
-        if not request.turns:
-            raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
-        if request.response_format not in {None, "text", "json"}:
-            raise BadRequest('response_format must be "text" or "json"')
+        check_completion(request)
         if request.model not in {None, "", self.model}:
             raise NotFound(f"no model of that name is served here; this flow serves {self.model}")
         if missing := request.features - self.features:
