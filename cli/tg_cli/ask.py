@@ -1,4 +1,4 @@
-"""Command line -> ask: what the two invoking commands have in common."""
+"""Command line -> ask: what the invoking commands have in common."""
 
 import os
 import sys

@@ -1,49 +1,35 @@
-"""Ask -> gateway -> stdout: one request, whichever service, shown as it is answered."""
+"""Ask -> gateway -> display: one request, whichever service, shown as it is answered."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Generic, TypeVar
+from typing import Generic
 
 from tg_cli.ask import Ask
-from tg_cli.entry import Failure, Interrupted, say
+from tg_cli.display import Display
+from tg_cli.entry import Failure, Interrupted
 from tg_cli.gateway_choice import chosen_gateway
-from tg_cli.output import Output
 from tg_client.tg_client import TgClient
-from tg_schema.codec import encode
 from tg_schema.errors import TgError
-from tg_schema.prompt import PromptResponse
-from tg_schema.service_spec import Req, ServiceSpec
-from tg_schema.text_completion import TextCompletionResponse
-
-_CUT = {
-    "length": "the answer is cut: the model has reached its limit of tokens",
-    "content_filter": "the answer is cut: the provider's content filter has stopped it",
-}
+from tg_schema.service_spec import Req, Resp, ServiceSpec
 
 
-Told = TypeVar("Told", TextCompletionResponse, PromptResponse)
-
-
-class Invocation(Generic[Req, Told]):
+class Invocation(Generic[Req, Resp]):
     """One request.
 
     Args:
-        ask: where to ask, and how to show the answer.
+        ask: where to ask.
         spec: the service.
         request: its request.
-        text: what of a record is shown.
+        display: what shows the answer.
     """
 
-    def __init__(
-        self, ask: Ask, spec: ServiceSpec[Req, Told], request: Req, text: Callable[[Told], str | None]
-    ) -> None:
+    def __init__(self, ask: Ask, spec: ServiceSpec[Req, Resp], request: Req, display: Display[Resp]) -> None:
         self._ask = ask
-        self._spec: ServiceSpec[Req, Told] = spec
+        self._spec: ServiceSpec[Req, Resp] = spec
         self._request = request
-        self._text: Callable[[Told], str | None] = text
+        self._display: Display[Resp] = display
 
     def run(self) -> None:
-        """Ask and show. Ctrl-C cancels, which closes the stream and so stops the model.
+        """Ask and show. Ctrl-C cancels, which closes the stream and so stops whoever works on the answer.
 
         Raises:
             Failure: with the sentence to show.
@@ -64,29 +50,4 @@ class Invocation(Generic[Req, Told]):
             TgClient(url, timeout=self._ask.timeout) as client,
             client.flow(self._ask.flow).records(self._spec, self._request) as records,
         ):
-            last = await self._show(records)
-        if last is not None:
-            self._tell(last)
-
-    async def _show(self, records: AsyncIterator[Told]) -> Told | None:
-        record = None
-        async with Output() as output:
-            async for record in records:
-                if self._ask.json:
-                    await output.line(_json(record))
-                else:
-                    await output.text(self._text(record) or "")
-        return record
-
-    def _tell(self, last: Told) -> None:
-        if last.finish_reason in _CUT:
-            say(_CUT[last.finish_reason])
-        if self._ask.show_usage:
-            counts = ("unknown" if count is None else str(count) for count in (last.in_token, last.out_token))
-            say("Input tokens: {}  Output tokens: {}  Model: {}".format(*counts, last.model or "unknown"))
-
-
-def _json(record: TextCompletionResponse | PromptResponse) -> bytes:
-    """The record without what is not known, as the gateway writes it."""
-    fields = ((name, getattr(record, name)) for name in record.__struct_fields__)
-    return encode({name: value for name, value in fields if value not in (None, ())})
+            await self._display.show(records)

@@ -30,13 +30,15 @@ def invoke_llm(
     """
     system, prompt = _texts(system, prompt)
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    from tg_cli.answer_display import AnswerDisplay
     from tg_cli.invocation import Invocation
     from tg_schema.service_spec import TEXT_COMPLETION
-    from tg_schema.text_completion import TextCompletionRequest
+    from tg_schema.text_completion import TextCompletionRequest, TextCompletionResponse
 
     request = TextCompletionRequest(system, prompt, streaming=not no_streaming)
     ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)
-    Invocation(ask, TEXT_COMPLETION, request, lambda record: record.response).run()
+    display: AnswerDisplay[TextCompletionResponse] = AnswerDisplay(ask, lambda record: record.response)
+    Invocation(ask, TEXT_COMPLETION, request, display).run()
 
 
 def _texts(system: str | None, prompt: str | None) -> tuple[str, str]:

@@ -33,13 +33,18 @@ def invoke_prompt(
     """
     values = _values(variables)
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    from tg_cli.answer_display import AnswerDisplay
     from tg_cli.invocation import Invocation
     from tg_client.flow import prompt_request
+    from tg_schema.prompt import PromptResponse
     from tg_schema.service_spec import PROMPT
 
     request = prompt_request(template_id, values, streaming=not no_streaming)
     ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)
-    Invocation(ask, PROMPT, request, lambda record: record.text if record.object is None else record.object).run()
+    display: AnswerDisplay[PromptResponse] = AnswerDisplay(
+        ask, lambda record: record.text if record.object is None else record.object
+    )
+    Invocation(ask, PROMPT, request, display).run()
 
 
 def _values(variables: tuple[str, ...]) -> dict[str, Any]:

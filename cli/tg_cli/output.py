@@ -1,10 +1,10 @@
-"""Answer -> stdout: each piece at once, without ever blocking the loop, and with one line end at the end."""
+"""Text -> stdout or stderr: each piece at once, without ever blocking the loop, and with one line end at the end."""
 
 import asyncio
 import os
 import select
 import sys
-from typing import Self
+from typing import Final, Self, TextIO
 
 from tg_cli.entry import Failure, ReaderLeft
 
@@ -12,31 +12,50 @@ _AT_ONCE = 4096
 """Bytes that a pipe which is ready takes without blocking (POSIX: PIPE_BUF)."""
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
+BOLD: Final = "\x1b[1m"
+DIM: Final = "\x1b[2m"
+"""Styles of a text (ECMA-48, section 8.3.117)."""
+_PLAIN = "\x1b[0m"
+
 
 class Output:
-    """The standard output of this process. On a terminal, control characters of the model are left out."""
+    """An output of this process. On a terminal, control characters of the model are left out.
 
-    def __init__(self) -> None:
-        if sys.stdout is None:
+    Args:
+        stream: sys.stderr, or sys.stdout where absent.
+
+    Attributes:
+        terminal: whether a person looks at it.
+        open_line: whether the line that was written last has not ended.
+
+    Raises:
+        ReaderLeft: it was closed before this process began; writing raises it too, when its reader leaves.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        stream = stream or sys.stdout
+        if stream is None:
             raise ReaderLeft
-        self._descriptor = sys.stdout.fileno()
-        self._terminal = os.isatty(self._descriptor)
-        self._open_line = False
+        self._descriptor = stream.fileno()
+        self.terminal = os.isatty(self._descriptor)
+        self.open_line = False
+        self._coloured = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         interrupted = kind is not None and not issubclass(kind, Exception)
-        if self._open_line and not (interrupted and self._blocked()):
+        if self.open_line and not (interrupted and self._blocked()):
             await self._write(b"\n")
 
-    async def text(self, text: str) -> None:
-        """Write a piece of the answer."""
-        shown = text.translate(_CONTROLS) if self._terminal else text
+    async def text(self, text: str, style: str = "") -> None:
+        """Write a piece of text; its style is seen where colours are (a terminal, without NO_COLOR)."""
+        shown = text.translate(_CONTROLS) if self.terminal else text
         if shown:
-            self._open_line = not shown.endswith("\n")
-            await self._write(shown.encode("utf-8", "replace"))
+            self.open_line = not shown.endswith("\n")
+            styled = f"{style}{shown}{_PLAIN}" if style and self._coloured else shown
+            await self._write(styled.encode("utf-8", "replace"))
 
     async def line(self, data: bytes) -> None:
         """Write a line of its own."""
@@ -52,10 +71,10 @@ class Output:
                 except BlockingIOError:
                     continue
         except BrokenPipeError:
-            self._open_line = False
+            self.open_line = False
             raise ReaderLeft from None
         except OSError as error:
-            self._open_line = False
+            self.open_line = False
             raise Failure(f"the output cannot be written: {os.strerror(error.errno or 0)}") from None
 
     def _blocked(self) -> bool:

@@ -29,12 +29,12 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 @asynccontextmanager
 async def started(
-    program: str, *arguments: str, stdin: int = PIPE, stdout: int = PIPE, **extra: str
+    program: str, *arguments: str, stdin: int = PIPE, stdout: int = PIPE, stderr: int = PIPE, **extra: str
 ) -> AsyncIterator[Process]:
     """Start a command of ours, or another program; `extra` goes to its environment. It is killed here at the latest."""
     own = SCRIPTS / program
     process = await asyncio.create_subprocess_exec(
-        own if own.exists() else program, *arguments, stdin=stdin, stdout=stdout, stderr=PIPE, env=environment(extra)
+        own if own.exists() else program, *arguments, stdin=stdin, stdout=stdout, stderr=stderr, env=environment(extra)
     )
     try:
         yield process

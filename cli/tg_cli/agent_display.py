@@ -1,0 +1,58 @@
+"""An agent's dialog -> a person, or one JSON object a line."""
+
+from collections.abc import AsyncIterator
+
+from tg_cli.agent_screen import AgentScreen
+from tg_cli.ask import Ask
+from tg_cli.display import record_line, usage
+from tg_cli.entry import say
+from tg_cli.message_order import MessageOrder
+from tg_cli.output import Output
+from tg_client.agent_event import event_of
+from tg_schema.agent import AgentResponse
+from tg_schema.errors import TgError
+
+
+class AgentDisplay:
+    """See `Display`.
+
+    Args:
+        ask: how to show the answer.
+        verbose: show all of it.
+    """
+
+    def __init__(self, ask: Ask, *, verbose: bool) -> None:
+        self._ask = ask
+        self._verbose = verbose
+
+    async def show(self, records: AsyncIterator[AgentResponse]) -> None:
+        """See `Display`."""
+        async with Output() as output:
+            last = await (self._lines(records, output) if self._ask.json else self._dialog(records, output))
+        if last is not None and self._ask.show_usage:
+            say(usage(last))
+
+    async def _lines(self, records: AsyncIterator[AgentResponse], output: Output) -> AgentResponse | None:
+        record = None
+        async for record in records:
+            await output.line(record_line(record))
+        return record
+
+    async def _dialog(self, records: AsyncIterator[AgentResponse], output: Output) -> AgentResponse | None:
+        screen, order, record = AgentScreen(output, verbose=self._verbose), MessageOrder(), None
+        try:
+            async for record in records:
+                event = event_of(record)
+                for shown in order.take(event) if event is not None else ():
+                    await screen.show(shown)
+        except TgError:
+            await _finish(screen, order)
+            raise
+        await _finish(screen, order)
+        return record
+
+
+async def _finish(screen: AgentScreen, order: MessageOrder) -> None:
+    for shown in order.rest():
+        await screen.show(shown)
+    await screen.end()

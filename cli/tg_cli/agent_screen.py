@@ -1,0 +1,94 @@
+"""Events of an agent -> a person: thoughts dim, actions marked, observations short, the answer plain.
+
+The answer goes to stdout and all else to stderr, so that a pipe gets the answer alone.
+"""
+
+import sys
+
+from tg_cli.entry import Failure, ReaderLeft
+from tg_cli.output import BOLD, DIM, Output
+from tg_cli.shortened import Shortened
+from tg_client.agent_event import Action, AgentEvent, Answer, Observation
+from tg_schema.codec import encode
+
+MOST_CHARACTERS, MOST_LINES = 400, 6
+"""Of an observation, unless all is asked for."""
+_MOST_ARGUMENTS = 200
+_INDENT = "  "
+
+
+class AgentScreen:
+    """Shows one dialog, one message after the other.
+
+    Args:
+        answer: where the answer goes.
+        verbose: show observations whole, and all steps even where nobody looks at stderr.
+    """
+
+    def __init__(self, answer: Output, *, verbose: bool) -> None:
+        self._answer = answer
+        self._verbose = verbose
+        self._steps = _opened(verbose)
+        self._message: tuple[str | None, type[AgentEvent]] | None = None
+        self._shown = False
+        self._shortened = Shortened(None, 0)
+
+    async def show(self, event: AgentEvent) -> None:
+        """Show the next piece."""
+        begins = self._message != (event.message_id, type(event))
+        self._message = None if event.complete else (event.message_id, type(event))
+        if isinstance(event, Answer) and not event.path:
+            if begins and self._answer.terminal and self._shown:
+                await self._write("\n")
+            await self._answer.text(event.content)
+        elif self._steps is not None:
+            self._shown = True
+            await self._step(event, begins=begins)
+
+    async def end(self) -> None:
+        """End the line, where there is one to end."""
+        if self._steps is not None and self._steps.open_line:
+            await self._write("\n")
+
+    async def _step(self, event: AgentEvent, *, begins: bool) -> None:
+        if begins:
+            await self.end()
+            await self._write("".join(f"{name}: " for name in event.path), BOLD)
+        if isinstance(event, Action):
+            await self._write(f"→ {event.tool} {self._arguments(event)}", BOLD)
+        elif isinstance(event, Observation):
+            await self._observed(event, begins=begins)
+        else:
+            await self._write(event.content, DIM)
+        if event.complete:
+            await self.end()
+
+    def _arguments(self, action: Action) -> str:
+        text = action.arguments if isinstance(action.arguments, str) else encode(action.arguments).decode()
+        return text if self._verbose or len(text) <= _MOST_ARGUMENTS else f"{text[:_MOST_ARGUMENTS]}…"
+
+    async def _observed(self, event: Observation, *, begins: bool) -> None:
+        if begins:
+            self._shortened = Shortened(None if self._verbose else MOST_CHARACTERS, MOST_LINES)
+        text = self._shortened.take(event.content)
+        indented = text.replace("\n", f"\n{_INDENT}")
+        await self._write(f"{_INDENT}{indented}" if begins else indented, DIM)
+        if event.complete and self._shortened.left_out:
+            await self._write(f" … {self._shortened.left_out:,} more characters (-v shows all)", DIM)
+
+    async def _write(self, text: str, style: str = "") -> None:
+        """Nobody listening on stderr is no failure."""
+        if self._steps is None:
+            return
+        try:
+            await self._steps.text(text, style)
+        except (ReaderLeft, Failure):
+            self._steps = None
+
+
+def _opened(verbose: bool) -> Output | None:
+    """Stderr, where somebody wants to see the steps."""
+    if sys.stderr is None:
+        return None
+    steps = Output(sys.stderr)
+    return steps if steps.terminal or verbose else None

@@ -1,0 +1,65 @@
+"""`tg-invoke-agent`: a question to an agent; its steps and its answer as they come."""
+
+import click
+
+from tg_cli.ask import Ask, ask_options, is_piped, piped, wanted_url
+from tg_cli.entry import run
+
+
+@click.command("tg-invoke-agent", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("words", nargs=-1, metavar="[QUESTION]")
+@click.option("-q", "--question", "asked", help="The question, in place of QUESTION.")
+@click.option("-g", "--group", multiple=True, help="Tools of this group may be used; may be repeated.")
+@click.option("-s", "--state", help="The state that the dialog begins in.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every step whole, even where stderr is no terminal.")
+@ask_options
+def invoke_agent(
+    *,
+    words: tuple[str, ...],
+    asked: str | None,
+    group: tuple[str, ...],
+    state: str | None,
+    verbose: bool,
+    url: str | None,
+    flow_id: str,
+    timeout: float,
+    no_streaming: bool,
+    as_json: bool,
+    show_usage: bool,
+) -> None:
+    """Ask an agent, which thinks, uses its tools, and answers.
+
+    QUESTION may be "-" or missing: then it is read from standard input. The answer goes to standard output, and the
+    steps to standard error, where a terminal shows them. The bearer token is taken from TOKENGRID_TOKEN. Ctrl-C stops
+    the agent, its model and its tools.
+
+    Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
+    """
+    question, groups = _question(words, asked, group)
+    # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    from tg_cli.agent_display import AgentDisplay
+    from tg_cli.invocation import Invocation
+    from tg_schema.agent import AgentRequest
+    from tg_schema.service_spec import AGENT
+
+    request = AgentRequest(question, state, groups or None, streaming=not no_streaming)
+    ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)
+    Invocation(ask, AGENT, request, AgentDisplay(ask, verbose=verbose)).run()
+
+
+def _question(words: tuple[str, ...], asked: str | None, group: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The question and the groups. After -q, words are more groups: the predecessor's form is `-g ONE TWO`."""
+    if asked is not None and words and not group:
+        raise click.UsageError("the question is given twice: as an argument and with -q")
+    if asked is not None:
+        words, group = (asked,), (*group, *words)
+    if len(words) > 1:
+        raise click.UsageError("QUESTION is one argument: put it into quotes")
+    if not words and not is_piped():
+        raise click.UsageError("QUESTION is missing: give it as an argument, or pipe it in")
+    return piped() if words in {(), ("-",)} else words[0], group
+
+
+def main() -> None:
+    """Run the command and exit."""
+    run(invoke_agent)

@@ -1,0 +1,37 @@
+"""Events of messages that run side by side -> one message after the other, for somebody who reads them."""
+
+from collections.abc import Iterator
+
+from tg_client.agent_event import AgentEvent
+
+Key = tuple[str | None, type[AgentEvent]]
+
+
+class MessageOrder:
+    """Lets one message through as it comes; others wait for its end, in the order of their beginnings."""
+
+    def __init__(self) -> None:
+        self._live: Key | None = None
+        self._waiting: dict[Key, list[AgentEvent]] = {}
+
+    def take(self, event: AgentEvent) -> Iterator[AgentEvent]:
+        """What can be shown now that this has come."""
+        key = event.message_id, type(event)
+        if self._live not in {None, key}:
+            self._waiting.setdefault(key, []).append(event)
+            return
+        yield event
+        self._live = None if event.complete else key
+        while self._live is None and self._waiting:
+            key = next(iter(self._waiting))
+            yield from self._through(key)
+
+    def rest(self) -> Iterator[AgentEvent]:
+        """Nothing more comes: what still waits."""
+        while self._waiting:
+            yield from self._through(next(iter(self._waiting)))
+
+    def _through(self, key: Key) -> Iterator[AgentEvent]:
+        events = self._waiting.pop(key)
+        yield from events
+        self._live = None if events[-1].complete else key

@@ -1,0 +1,30 @@
+"""A long text in pieces -> its beginning."""
+
+
+class Shortened:
+    """Lets the beginning of a text through, and counts the rest.
+
+    Args:
+        characters: how many at most; None = the whole text.
+        lines: how many at most.
+
+    Attributes:
+        left_out: how many characters were not let through, blanks at the ends of pieces apart.
+    """
+
+    def __init__(self, characters: int | None, lines: int) -> None:
+        self.left_out = 0
+        self._characters = characters
+        self._lines = lines
+        self._cut = False
+
+    def take(self, text: str) -> str:
+        """What of the next piece is let through."""
+        if self._characters is None:
+            return text
+        through = "" if self._cut else "\n".join(text[: self._characters].split("\n", self._lines)[: self._lines])
+        self._cut = self._cut or through != text
+        self._characters -= len(through)
+        self._lines -= through.count("\n")
+        self.left_out += len(text[len(through) :].strip())
+        return through

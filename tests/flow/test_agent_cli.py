@@ -1,0 +1,290 @@
+"""`tg-invoke-agent` as a process, against a gateway that really listens."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.fakes.scripted_agent import DIALOG, ScriptedAgent
+from tests.flow.command import SCRIPTS, ended, ran, started
+from tests.flow.open_agent import OpenedAgent, open_agent
+from tests.flow.test_cli import HEAVY, SHOW
+from tg_schema import AgentResponse
+from tg_schema.errors import RateLimited, TgError
+
+AGENT = "tg-invoke-agent"
+STEPS = 'I must add.\n→ sum {"numbers":[2,3],"note":"n"}\n  5.0\nDone.\n'
+
+
+@pytest.fixture
+async def it() -> AsyncIterator[OpenedAgent]:
+    async with open_agent() as opened:
+        yield opened
+
+
+async def test_the_answer_alone_goes_to_a_pipe(it: OpenedAgent) -> None:
+    done = await ran(AGENT, "2 + 3?", "-u", it.gateway.url)
+    assert (done.code, done.out, done.err) == (0, "It is 5.\n", "")
+    (asked,) = it.agent.requests
+    assert (asked.question, asked.streaming, asked.group, asked.state) == ("2 + 3?", True, None, None)
+
+
+async def test_verbose_tells_every_step(it: OpenedAgent) -> None:
+    done = await ran(AGENT, "2 + 3?", "-v", "-u", it.gateway.url)
+    assert (done.code, done.out, done.err) == (0, "It is 5.\n", STEPS)
+
+
+async def test_no_streaming(it: OpenedAgent) -> None:
+    done = await ran(AGENT, "2 + 3?", "--no-streaming", "--show-usage", "-u", it.gateway.url)
+    assert (done.code, done.out) == (0, "It is 5.\n")
+    assert done.err == "Input tokens: 40  Output tokens: 9  Model: scripted\n"
+    assert not it.agent.requests[0].streaming
+
+
+async def test_each_piece_is_shown_at_once(it: OpenedAgent) -> None:
+    it.agent.step = asyncio.Semaphore(0)
+    shown = [
+        "I must ",
+        "add.\n",
+        '→ sum {"numbers":[2,3],"note":"n"}\n',
+        "  5",
+        ".0\n",
+        "Done.\n",
+        "It is ",
+        "5.",
+        "\n",
+    ]
+    async with started(AGENT, "q", "-v", "-u", it.gateway.url) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for number, piece in enumerate(shown):
+            it.agent.step.release()
+            stream = process.stdout if number > 5 else process.stderr
+            assert (await asyncio.wait_for(stream.readexactly(len(piece.encode())), 20)).decode() == piece
+            assert it.agent.said == number + 1
+
+
+async def test_json_lines(it: OpenedAgent) -> None:
+    done = await ran(AGENT, "q", "--json", "-u", it.gateway.url)
+    records = [json.loads(line) for line in done.out.splitlines()]
+    assert (done.code, done.err) == (0, "")
+    assert [record["end_of_dialog"] for record in records] == [False] * (len(records) - 1) + [True]
+    assert "".join(record["content"] for record in records if record["chunk_type"] == "answer") == "It is 5."
+    (action,) = [record for record in records if record["chunk_type"] == "action"]
+    assert (action["tool"], json.loads(action["arguments"])["numbers"]) == ("sum", [2, 3])
+    assert "error" not in records[-1]
+    done = await ran(AGENT, "q", "--json", "--no-streaming", "-u", it.gateway.url)
+    assert json.loads(done.out)["content"] == "It is 5."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "question", "group"),
+    [
+        (["-q", "q"], b"", "q", None),
+        (["--question", "q", "-g", "a", "b", "-v"], b"", "q", ("a", "b")),
+        (["q", "-g", "a", "-g", "b", "-s", "begun"], b"", "q", ("a", "b")),
+        (["-"], b"pip\xc3\xa9d\n", "pip\xe9d", None),
+        (["-q", "-"], b"piped", "piped", None),
+        ([], b"piped\n", "piped", None),
+    ],
+)
+async def test_ways_to_ask(
+    it: OpenedAgent, arguments: list[str], stdin: bytes, question: str, group: tuple[str, ...] | None
+) -> None:
+    done = await ran(AGENT, *arguments, data=stdin, TOKENGRID_URL=it.gateway.url)
+    assert (done.code, done.out) == (0, "It is 5.\n")
+    (asked,) = it.agent.requests
+    assert (asked.question, asked.group) == (question, group)
+    assert asked.state == ("begun" if "-s" in arguments else None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "sentence"),
+    [
+        (["two", "words"], b"", "put it into quotes"),
+        (["q", "-q", "q"], b"", "given twice"),
+        (["-"], b"\xff", "not UTF-8"),
+        (["q", "--token", "t"], b"", "No such option"),
+    ],
+)
+async def test_wrong_usage(arguments: list[str], stdin: bytes, sentence: str) -> None:
+    done = await ran(AGENT, *arguments, data=stdin)
+    assert (done.code, done.out) == (2, "")
+    assert sentence in done.err
+
+
+async def test_a_terminal_without_a_question_is_wrong_usage() -> None:
+    ours, theirs = os.openpty()
+    async with started(AGENT, stdin=theirs) as process:
+        done = await ended(process)
+    os.close(ours)
+    os.close(theirs)
+    assert done.code == 2
+    assert "QUESTION is missing" in done.err
+
+
+@pytest.mark.parametrize("streaming", [(), ("--no-streaming",)])
+async def test_an_error_is_one_sentence(it: OpenedAgent, streaming: tuple[str, ...]) -> None:
+    for arguments, sentence in (
+        (("", "-u", it.gateway.url), "question is missing"),
+        (("q", "-f", "nope", "-u", it.gateway.url), "no flow has this id; there are: default"),
+        (("q", "-u", "http://127.0.0.1:9"), "no gateway answers at"),
+    ):
+        done = await ran(AGENT, *arguments, *streaming)
+        assert (done.code, done.out) == (1, "")
+        assert done.err.startswith(f"{AGENT}: ")
+        assert sentence in done.err
+        assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "out", "steps"),
+    [(0, "", ""), (1, "", "I must \n"), (4, "", STEPS.partition(".0")[0] + "\n"), (7, "It is \n", STEPS)],
+)
+async def test_an_error_in_mid_dialog_keeps_what_came(said: int, out: str, steps: str) -> None:
+    error: TgError = RateLimited("the provider is busy", retry_after=3.0)
+    async with open_agent(ScriptedAgent(DIALOG[:said], error)) as it:
+        done = await ran(AGENT, "q", "-v", "-u", it.gateway.url)
+        assert (done.code, done.out) == (1, out)
+        assert done.err == f"{steps}{AGENT}: the provider is busy (try again in 3 s)\n"
+        done = await ran(AGENT, "q", "--json", "-u", it.gateway.url)
+        assert done.code == 1
+        assert done.err == f"{AGENT}: the provider is busy (try again in 3 s)\n"
+
+
+@pytest.mark.parametrize("said", [0, 2, 4, 7])
+@pytest.mark.parametrize("options", [(), ("-v",), ("--no-streaming",), ("--json",)])
+async def test_an_interrupt_stops_the_agent(it: OpenedAgent, said: int, options: tuple[str, ...]) -> None:
+    it.agent.step = asyncio.Semaphore(said)
+    async with started(AGENT, "q", *options, "-u", it.gateway.url) as process:
+        await asyncio.wait_for(it.agent.started.wait(), 20)
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(it.agent.stopped.wait(), 1)
+        done = await ended(process, within=5)
+    assert done.code == 130
+    assert "Traceback" not in done.err
+    assert it.agent.said <= said
+
+
+async def test_a_reader_that_leaves_stops_the_agent() -> None:
+    dialog = (AgentResponse("answer", "word ", message_id="m"),) * 1000
+    async with open_agent(ScriptedAgent(dialog)) as it:
+        it.agent.step = asyncio.Semaphore(0)
+        command = f"{SCRIPTS / AGENT} q -u {it.gateway.url} | head -c 5; echo ${{PIPESTATUS[0]}}"
+        async with started("bash", "-c", command) as shell:
+            await asyncio.wait_for(it.agent.started.wait(), 20)
+            assert shell.stdout is not None
+            it.agent.step.release()
+            assert await shell.stdout.readexactly(5) == b"word "
+            while not it.agent.stopped.is_set():
+                it.agent.step.release()
+                await asyncio.sleep(0.01)
+            done = await ended(shell)
+    assert (done.out, done.err) == ("141\n", "")
+    assert it.agent.said < 1000
+
+
+async def test_closed_stderr_is_no_failure(it: OpenedAgent) -> None:
+    for redirection in ("2>&-", "2>/dev/full"):
+        done = await ran("bash", "-c", f"{SCRIPTS / AGENT} q -v -u {it.gateway.url} {redirection}")
+        assert (done.code, done.out) == (0, "It is 5.\n")
+
+
+async def on_a_terminal(it: OpenedAgent, *arguments: str, **extra: str) -> str:
+    """What a person sees who has both outputs on one terminal."""
+    ours, theirs = os.openpty()
+    try:
+        async with started(
+            AGENT, *arguments, "-u", it.gateway.url, stdin=theirs, stdout=theirs, stderr=theirs, **extra
+        ) as process:
+            assert await asyncio.wait_for(process.wait(), 20) == 0
+        return os.read(ours, 65536).decode().replace("\r\n", "\n")
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def dim(text: str) -> str:
+    return f"\x1b[2m{text}\x1b[0m"
+
+
+def bold(text: str) -> str:
+    return f"\x1b[1m{text}\x1b[0m"
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9]m", "", text)
+
+
+async def test_a_terminal_shows_steps_and_answer(it: OpenedAgent) -> None:
+    seen = await on_a_terminal(it, "q", TERM="xterm")
+    assert plain(seen) == f"{STEPS}\nIt is 5.\n"
+    assert dim("Done.") in seen
+    assert bold('→ sum {"numbers":[2,3],"note":"n"}') in seen
+    assert seen.endswith("\n\nIt is 5.\n")
+
+
+@pytest.mark.parametrize("extra", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+async def test_a_terminal_without_colours(it: OpenedAgent, extra: dict[str, str]) -> None:
+    assert await on_a_terminal(it, "q", **extra) == f"{STEPS}\nIt is 5.\n"
+
+
+async def test_long_observations_are_short_unless_all_is_asked_for() -> None:
+    lines = "".join(f"line {number}\n" for number in range(100))
+    dialog = (
+        AgentResponse("observation", lines, message_id="a"),
+        AgentResponse("observation", "last", True, message_id="a"),
+        AgentResponse("observation", "y" * 500, True, message_id="b"),
+        DIALOG[-1],
+    )
+    async with open_agent(ScriptedAgent(dialog)) as it:
+        short = plain(await on_a_terminal(it, "q", TERM="xterm"))
+        whole = plain(await on_a_terminal(it, "q", "-v", TERM="xterm"))
+    left = len(lines + "last") - len("line 0\n" * 6)
+    assert short.startswith("  line 0\n  line 1\n  line 2\n  line 3\n  line 4\n  line 5 … ")
+    assert left - 5 < int(re.findall(r"… ([\d,]+) more", short)[0].replace(",", "")) <= left
+    assert f"  {'y' * 400} … 100 more characters (-v shows all)\n" in short
+    assert whole.startswith("  line 0\n  line 1\n")
+    assert f"  line 99\n  last\n  {'y' * 500}\n" in whole
+
+
+async def test_a_terminal_gets_no_control_characters() -> None:
+    dialog = (
+        AgentResponse("thought", "a\x1b[2Jb\x07", True, message_id="t"),
+        AgentResponse("action", "x", True, message_id="a", tool="x\x1b[1m", arguments='"\x9b"'),
+        AgentResponse("answer", "\x1b]0;title\x07c", True, True, message_id="f"),
+    )
+    async with open_agent(ScriptedAgent(dialog)) as it:
+        assert await on_a_terminal(it, "q", TERM="dumb") == "a[2Jb\n→ x[1m \n\n]0;titlec\n"
+
+
+async def test_sub_agents_side_by_side_are_shown_one_after_the_other() -> None:
+    def piece(name: str, content: str, *, end: bool = False, kind: str = "thought") -> AgentResponse:
+        return AgentResponse(kind, content, end, message_id=f"{name}/{kind}", path=("team", name))  # type: ignore[arg-type]
+
+    dialog = (
+        piece("a", "I "),
+        piece("b", "You "),
+        piece("a", "am a.", end=True),
+        piece("b", "are b.", end=True),
+        piece("b", "B", end=True, kind="answer"),
+        DIALOG[-1],
+    )
+    async with open_agent(ScriptedAgent(dialog)) as it:
+        done = await ran(AGENT, "q", "-v", "-u", it.gateway.url)
+    assert done.out == ""
+    assert done.err == "team: a: I am a.\nteam: b: You are b.\nteam: b: B\n"
+
+
+async def test_imports(it: OpenedAgent) -> None:
+    done = await ran(sys.executable, "-c", SHOW.format(module="invoke_agent"), "--help")
+    assert "Usage: tg-invoke-agent" in done.out
+    assert not set(done.err.split()) & (HEAVY | {"aiohttp", "msgspec", "asyncio"})
+    done = await ran(sys.executable, "-c", SHOW.format(module="invoke_agent"), "q", "-u", it.gateway.url)
+    assert done.out == "It is 5.\n"
+    assert not set(done.err.split()) & HEAVY
