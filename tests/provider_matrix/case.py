@@ -18,6 +18,7 @@ Tells = Literal[
     "reasoning",
     "reasoning_count",
     "call_ids",
+    "tool_choice",
     "retry_after",
     "error_event",
     "image_urls",
@@ -26,7 +27,8 @@ Tells = Literal[
 """What a wire may carry or not, other than features of a request:
 
 cached and reasoning_count: these parts of the usage; reasoning: the thinking's text, apart from the answer;
-call_ids: ids of tool calls; retry_after: how long to wait; error_event: an error in a stream that began well;
+call_ids: ids of tool calls; tool_choice: that a tool must be called (where not, that is refused);
+retry_after: how long to wait; error_event: an error in a stream that began well;
 image_urls: pictures by URL (where not, they are refused); models: a list of models."""
 
 TELLS: frozenset[Tells] = frozenset(get_args(Tells))

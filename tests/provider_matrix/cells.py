@@ -163,9 +163,10 @@ _CALLS = (PlannedCall("weather", ('{"ci', 'ty":"Kö', 'ln"}')), PlannedCall("clo
 
 async def _tools(stage: Stage) -> None:
     stage.wire.play(Plan(text=("I look. ",), calls=_CALLS, finish="tool_calls"))
+    required = "required" if "tool_choice" in stage.case.tells else None
     for streaming in (True, False):
         request = TextCompletionRequest(
-            prompt="weather?", tools=(WEATHER, CLOCK), tool_choice="required", streaming=streaming
+            prompt="weather?", tools=(WEATHER, CLOCK), tool_choice=required, streaming=streaming
         )
         async with stage.opened() as service:
             received = await responses(service, request)
@@ -185,7 +186,7 @@ async def _tools(stage: Stage) -> None:
             (tool.name, tool.description) for tool in request.tools
         ]
         assert asked.tools[0].parameters == SCHEMA
-        assert asked.tool_choice == "required"
+        assert asked.tool_choice == required
 
 
 async def _tool_results(stage: Stage) -> None:
@@ -199,6 +200,10 @@ async def _tool_results(stage: Stage) -> None:
         assert [turn.tool_call_id for turn in results] == ["call_1", "call_2"]
     for choice, seen in ((None, {None, "auto"}), ("auto", {None, "auto"}), ("weather", {"weather"})):
         async with stage.opened() as service:
+            if choice == "weather" and "tool_choice" not in stage.case.tells:
+                with pytest.raises(BadRequest):
+                    await responses(service, replace_choice(choice))
+                continue
             await responses(service, replace_choice(choice))
         asked = stage.wire.exchanges[-1].asked
         assert asked is not None

@@ -54,8 +54,11 @@ PROVIDERS: dict[str, Row] = {
     "llama-cpp": Row("tg_flow.providers.llama_cpp:LlamaCpp", "tg-flow[llama-cpp]"),
     "llamafile": _compatible("LLAMAFILE_API_KEY", "LLAMAFILE_URL", "http://localhost:8080/v1"),
     "lm-studio": _compatible("LM_API_TOKEN", "LMSTUDIO_URL", "http://localhost:1234/v1", without=("json", "logprobs")),
+    "ollama": Row("tg_flow.providers.ollama:Ollama", "tg-flow[ollama]"),
     "openai": Row(_COMPATIBLE, _OPENAI),
     "openai-compatible": _compatible("OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL"),
+    "vertexai-claude": Row("tg_vertexai.claude:VertexClaude", "tg-vertexai"),
+    "vertexai-gemini": Row("tg_vertexai.gemini:VertexGemini", "tg-vertexai"),
     "vllm": _compatible("VLLM_API_KEY", "VLLM_BASE_URL", "http://localhost:8000/v1"),
 }
 

@@ -1,7 +1,8 @@
-"""Anthropic's Messages: Anthropic's own API."""
+"""Anthropic's Messages: Anthropic's own API, and Claude on Vertex AI."""
 
-from tests.fakes.anthropic_server import AnthropicServer
-from tests.provider_matrix.case import Case
+from tests.fakes import google_account
+from tests.fakes.anthropic_server import AnthropicServer, VertexClaudeServer
+from tests.provider_matrix.case import TELLS, Case
 
 CASES = (
     Case(
@@ -9,5 +10,12 @@ CASES = (
         AnthropicServer.running,
         options=lambda url: {"base_url": url},
         environment=lambda url: {"ANTHROPIC_API_KEY": AnthropicServer.key},
+    ),
+    Case(
+        "vertexai-claude",
+        VertexClaudeServer.running,
+        options=lambda url: {"base_url": url},
+        environment=google_account.environment,
+        tells=TELLS - {"models"},
     ),
 )

@@ -1,6 +1,7 @@
-"""Gemini's REST API: Google AI Studio."""
+"""Gemini's REST API: Google AI Studio, and Vertex AI."""
 
-from tests.fakes.gemini_server import GeminiServer
+from tests.fakes import google_account
+from tests.fakes.gemini_server import GeminiServer, VertexGeminiServer
 from tests.provider_matrix.case import Case
 
 CASES = (
@@ -9,5 +10,11 @@ CASES = (
         GeminiServer.running,
         options=lambda url: {"base_url": url},
         environment=lambda url: {"GOOGLE_API_KEY": GeminiServer.key},
+    ),
+    Case(
+        "vertexai-gemini",
+        VertexGeminiServer.running,
+        options=lambda url: {"base_url": url},
+        environment=google_account.environment,
     ),
 )
