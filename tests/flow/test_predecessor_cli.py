@@ -2,15 +2,15 @@
 
 import asyncio
 import hashlib
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.failing_llm import FailingLlm
+from tests.flow import predecessor_command
 from tests.flow.open_gateway import Opened, open_gateway
-from tests.predecessor_tools import ToolsMissing, tools
+from tests.flow.predecessor_command import folder_or_skip
 from tg_base.config import ApiKey, GatewayConfig
 
 pytestmark = pytest.mark.predecessor
@@ -18,12 +18,7 @@ pytestmark = pytest.mark.predecessor
 
 @pytest.fixture(scope="session")
 def bin_folder() -> Path:
-    try:
-        return tools()
-    except ToolsMissing as missing:
-        if os.environ.get("TOKENGRID_REQUIRE_PULSAR") == "1":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
+    return folder_or_skip()
 
 
 @pytest.fixture
@@ -33,20 +28,7 @@ async def it() -> AsyncIterator[Opened]:
 
 
 async def run(folder: Path, it: Opened, tool: str, *arguments: str, token: str = "") -> tuple[str, str]:
-    """What a tool prints on stdout and on stderr."""
-    environment = {"PATH": os.environ["PATH"], "TRUSTGRAPH_URL": it.gateway.url}
-    if token:
-        environment["TRUSTGRAPH_TOKEN"] = token
-    process = await asyncio.create_subprocess_exec(
-        folder / tool,
-        *arguments,
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0
-    return out.decode(), err.decode()
+    return await predecessor_command.run(folder, it.gateway.url, tool, *arguments, token=token)
 
 
 @pytest.mark.parametrize("streaming", [(), ("--no-streaming",)])
