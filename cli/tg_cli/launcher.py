@@ -14,7 +14,7 @@ from tg_base.overrides import Overrides
 from tg_base.process import serve_process
 from tg_cli.order import PARTS, Order, Part
 from tg_schema.errors import BadRequest, Timeout, Unavailable
-from tg_schema.service_spec import PROMPT, TEXT_COMPLETION
+from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION
 
 _PING = 10.0
 """Seconds in which a bus must answer a check."""
@@ -70,6 +70,10 @@ async def launched(order: Order) -> AsyncIterator[tuple[Config, str | None]]:
             from tg_flow.processors import prompt
 
             await stack.enter_async_context(prompt(config_file, bus))
+        if "agent" in order.parts and config.routes(AGENT.name):
+            from tg_flow.processors import agent
+
+            await stack.enter_async_context(agent(config_file, bus))
         yield config, await _gateway(config, bus, stack) if "gateway" in order.parts else None
 
 
@@ -136,5 +140,8 @@ def _what(config: Config, part: Part) -> str:
             return ", ".join(dict.fromkeys(models)) or "no flow has a model"
         case "prompt":
             return f"{len(config.prompts.templates)} templates" if config.routes(PROMPT.name) else "no flow has prompts"
+        case "agent":
+            agents = [f"{route.flow} ({config.flows[route.flow][part].pattern})" for route in config.routes(AGENT.name)]
+            return ", ".join(agents) or "no flow has an agent"
         case "gateway":
             return f"http://{config.gateway.host}:{config.gateway.port}/, auth {config.gateway.auth}"

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-Part = Literal["text-completion", "prompt", "gateway"]
-PARTS: tuple[Part, ...] = ("text-completion", "prompt", "gateway")
+Part = Literal["text-completion", "prompt", "agent", "gateway"]
+PARTS: tuple[Part, ...] = ("text-completion", "prompt", "agent", "gateway")
 LogForm = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 

@@ -6,18 +6,23 @@ from typing import Any
 
 from tg_base.bus.api import Bus
 from tg_base.client import Client
-from tg_base.config import Config
+from tg_base.config import SPECS, Config
 from tg_base.config_file import ConfigFile
 from tg_base.liveness import Liveness
 from tg_base.llm_service import LlmService
 from tg_base.processor import Processor
 from tg_base.requestor import Requestor
 from tg_base.route import Route
+from tg_flow.agent.agent_prompts import AgentPrompts
+from tg_flow.agent.agent_service import AgentService, Member
+from tg_flow.agent.agent_tool import Reach
+from tg_flow.agent.thinker import Thinker
+from tg_flow.agent.toolbox import opened_tools
 from tg_flow.prompt.prompt_service import PromptService
 from tg_flow.prompt.templates import Templates
 from tg_flow.providers.registry import open_provider
 from tg_schema.errors import TgError
-from tg_schema.service_spec import PROMPT, TEXT_COMPLETION
+from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION
 
 
 @asynccontextmanager
@@ -69,6 +74,69 @@ async def prompt(
             for service, route in zip(services, routes, strict=True)
         ]
         yield tuple(processors)
+
+
+@asynccontextmanager
+async def agent(
+    file: ConfigFile, bus: Bus, *, liveness: Liveness | None = None
+) -> AsyncIterator[tuple[Processor, ...]]:
+    """Serve agents while the block runs: one processor for each flow that has one. Follows edits of their prompts.
+
+    Raises:
+        TgError: a tool cannot be made ready, or a prompt is wrong; the message has its place in the file.
+    """
+    config = file.config
+    prompts = AgentPrompts.of(config)
+    async with AsyncExitStack() as stack:
+        routes = tuple(route for route in config.routes(AGENT.name) if not route.plain)
+        every = tuple(route for service in SPECS for route in config.routes(service) if route.plain)
+        plain = tuple(dict.fromkeys(route.response for route in every))
+        requestor = await stack.enter_async_context(Requestor(bus, config.topics, plain=plain, liveness=liveness))
+        services = []
+        for route in routes:
+            reach = Reach(config, route.flow, requestor)
+            services.append(await _agent_of(reach, prompts, stack))
+        stack.enter_context(file.follow(_prepare_agents(services)))
+        processors = [
+            await stack.enter_async_context(Processor(bus, config.topics, service, (route,), liveness=liveness))
+            for service, route in zip(services, routes, strict=True)
+        ]
+        yield tuple(processors)
+
+
+async def _agent_of(reach: Reach, prompts: AgentPrompts, stack: AsyncExitStack) -> AgentService:
+    config = reach.config
+    profile = config.flows[reach.flow][AGENT.name]
+    thinks = reach.flow if profile.model is None else _flow_of(config, reach.flow, profile.model)
+    thinker = Thinker(reach.requestor, reach.client(TEXT_COMPLETION.name, thinks), profile.calling, prompts)
+    names = config.tools if profile.tools is None else profile.tools
+    tools = await stack.enter_async_context(opened_tools(reach, names))
+    team = {
+        flow: Member(config.flows[flow][AGENT.name].description, reach.client(AGENT.name, flow))
+        for flow in profile.agents
+    }
+    return AgentService(profile, thinker, tools, team)
+
+
+def _flow_of(config: Config, flow: str, model: str) -> str:
+    """The flow whose text completion has this model: the agent's own if possible."""
+    flows = (flow, *config.flows)
+    return next(
+        name for name in flows if (bound := config.flows[name].get(TEXT_COMPLETION.name)) and bound.model == model
+    )
+
+
+def _prepare_agents(services: list[AgentService]) -> Callable[[Config], Callable[[], None]]:
+    def prepare(config: Config) -> Callable[[], None]:
+        prompts = AgentPrompts.of(config)
+
+        def commit() -> None:
+            for service in services:
+                service.thinker.prompts = prompts
+
+        return commit
+
+    return prepare
 
 
 def _prepare(services: list[PromptService]) -> Callable[[Config], Callable[[], None]]:

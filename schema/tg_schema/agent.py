@@ -21,7 +21,10 @@ class AgentStep(msgspec.Struct, frozen=True):
 
 
 class AgentRequest(msgspec.Struct, frozen=True):
-    """Seed: `question`, `state`, `group`, `history`, `user`, `streaming`."""
+    """Seed: `question`, `state`, `group`, `history`, `user`, `streaming`. The rest is optional.
+
+    `history` holds rounds that have already happened; the agent goes on from there.
+    """
 
     question: str | None = None
     state: str | None = None
@@ -29,10 +32,15 @@ class AgentRequest(msgspec.Struct, frozen=True):
     history: tuple[AgentStep, ...] | None = None
     user: str | None = None
     streaming: bool | None = False
+    pattern: str | None = None
+    """"react", "plan-then-execute" or "supervisor"; None = the flow's own."""
 
 
 class AgentResponse(msgspec.Struct, frozen=True):
     """Seed: `chunk_type` to `end_of_dialog`, and `error` where `chunk_type` is "error". The rest is optional.
+
+    A message is all records of one `message_id`; the messages of calls that run side by side may alternate. The answer
+    is the message that ends the dialog: one of type "answer" that does not was withdrawn, since the model went on.
 
     Token counts are of the whole dialog, and stand on its last record.
     """

@@ -13,6 +13,7 @@ import structlog
 
 from tg_base.bus.options import BusOptions
 from tg_base.config import (
+    AgentLimits,
     ApiKey,
     BusConfig,
     Config,
@@ -21,6 +22,7 @@ from tg_base.config import (
     PromptsConfig,
     ServiceConfig,
     TemplateConfig,
+    ToolConfig,
 )
 from tg_base.config_file import ConfigFile
 from tg_base.config_reader import DEFAULT, LARGEST, parse_config, read_config
@@ -28,7 +30,6 @@ from tg_base.llm_service import ProviderOptions
 from tg_base.stream_guard import Clocks
 from tg_base.toml_places import Place, places_of
 from tg_flow.providers.llama_cpp import LlamaCppOptions
-from tg_flow.providers.openai_compatible import OpenAiOptions
 from tg_schema.errors import BadRequest
 
 FILE = Path("tg.toml")
@@ -58,7 +59,11 @@ def test_an_empty_file_is_a_configuration() -> None:
     [
         ("[gateway]\nprot = 1", 2, 'unknown field "prot" in gateway; did you mean "port"?'),
         ("[gateway]\nzzz = 1", 2, 'unknown field "zzz" in gateway; known are host, port'),
-        ("nothing = 1", 1, 'unknown field "nothing" in the file; known are bus, gateway, models, flows, prompts, tools'),
+        (
+            "nothing = 1",
+            1,
+            'unknown field "nothing" in the file; known are bus, gateway, models, flows, prompts, tools',
+        ),
         ('source = "x"', 1, 'unknown field "source" in the file'),
         ("gateway = 3", 1, "gateway must be a table, not a whole number"),
         ('\n\n[gateway]\n\nport = "a"', 5, "gateway.port must be a whole number, not text"),
@@ -291,11 +296,22 @@ async def test_nobody_is_told_after_leaving(tmp_path: Path) -> None:
 
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
-TABLES = [BusConfig, BusOptions, GatewayConfig, ApiKey, ModelConfig, ServiceConfig, PromptsConfig, TemplateConfig]
+TABLES = [
+    BusConfig,
+    BusOptions,
+    GatewayConfig,
+    ApiKey,
+    ModelConfig,
+    ServiceConfig,
+    PromptsConfig,
+    TemplateConfig,
+    AgentLimits,
+    ToolConfig,
+]
 
 
-@pytest.mark.parametrize("table", [*TABLES, Clocks, ProviderOptions, LlamaCppOptions, OpenAiOptions])
+@pytest.mark.parametrize("table", [*TABLES, Clocks, ProviderOptions, LlamaCppOptions])
 def test_every_field_is_documented(table: type[msgspec.Struct]) -> None:
     named = {name.rpartition(".")[2] for name in re.findall(r"`\[*([A-Za-z0-9_.]+)\]*", DOCUMENT)}
-    nested = {"options", "templates", "clocks", "keys"}
+    nested = {"options", "templates", "clocks", "keys", "limits"}
     assert set(table.__struct_fields__) - nested <= named

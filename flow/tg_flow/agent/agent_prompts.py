@@ -1,0 +1,45 @@
+"""Configuration -> agent: the prompts that agents think with, built in or as the configuration has them."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from tg_base.config import Config
+from tg_base.config_reader import read_config
+from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
+from tg_flow.prompt.rendering import Rendering
+
+BUILT_IN = Path(__file__).with_name("agent_prompts.toml")
+
+
+class AgentPrompts:
+    """Immutable; replaced as a whole when the configuration is edited."""
+
+    def __init__(self, templates: dict[str, PromptTemplate]) -> None:
+        self._templates = templates
+        self._rendering = Rendering()
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """Compile them.
+
+        Raises:
+            BadRequest: one that the configuration has in place of a built-in one is wrong; with file and line.
+        """
+        built_in = msgspec.structs.replace(read_config(BUILT_IN), source=None)
+        own = config.prompts.templates
+        return cls(
+            {name: PromptTemplate(config if name in own else built_in, name) for name in built_in.prompts.templates}
+        )
+
+    async def render(self, name: str, **variables: Any) -> Rendered:
+        """The texts of one; a template need not use all that there is to tell.
+
+        Raises:
+            BadRequest: it cannot be rendered with these.
+        """
+        template = self._templates[name]
+        used = {name: value for name, value in variables.items() if name in template.variables}
+        rendered = await self._rendering.render(template, used)
+        return Rendered(rendered.system.strip(), rendered.prompt.strip())

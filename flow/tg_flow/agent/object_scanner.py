@@ -1,0 +1,56 @@
+"""Model's text -> parser: where a JSON object ends, and what stands in it."""
+
+import json
+import re
+from typing import Any, NoReturn
+
+import msgspec
+
+_SIGNS = re.compile(r'["\\{}\[\]]')
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class ObjectScanner:
+    """Finds the end of an object in text that grows; braces and quotes inside of strings are text."""
+
+    def __init__(self) -> None:
+        self._scanned = 0
+        self._depth = 0
+        self._in_string = False
+
+    def end(self, text: str, start: int) -> int | None:
+        """The index behind the object that begins at `start`; None = it has not come to its end yet."""
+        if self._depth == 0 and self._scanned:
+            return start + self._scanned
+        while (sign := _SIGNS.search(text, start + self._scanned)) is not None:
+            after = sign.end()
+            if sign[0] == "\\":
+                if after == len(text):
+                    return None
+                after += 1
+            elif sign[0] == '"':
+                self._in_string = not self._in_string
+            elif not self._in_string:
+                self._depth += 1 if sign[0] in "{[" else -1
+            self._scanned = after - start
+            if self._depth == 0:
+                return after
+        self._scanned = len(text) - start
+        return None
+
+
+def object_of(text: str) -> dict[str, Any] | None:
+    """The object; None where the text is none. Line breaks inside of strings are let pass, as models write them."""
+    try:
+        return _decode(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        pass
+    try:
+        value = json.loads(text, strict=False, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _refuse(_: str) -> NoReturn:
+    raise ValueError

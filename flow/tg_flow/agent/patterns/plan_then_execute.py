@@ -1,0 +1,57 @@
+"""Dialog -> answer: make a plan, carry out its steps one after the other, then answer from what they gave."""
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from tg_flow.agent.agent_loop import AgentLoop
+from tg_flow.agent.calling import Goal
+from tg_flow.agent.dialog import Dialog, said
+from tg_schema import AgentResponse, TextCompletionRequest
+
+MOST_STEPS = 8
+
+_STEP = re.compile(r"^[ \t]*(?:\d+[.):]|[-*])[ \t]+(.*\S)", re.MULTILINE)
+
+
+async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
+    """The plan and the results of its steps are thoughts; only what they give together is the answer."""
+    prompts, goal = dialog.thinker.prompts, dialog.goal
+    tools = [
+        {"name": tool.declaration.name, "description": tool.declaration.description} for tool in dialog.tools.values()
+    ]
+    plan: list[str] = []
+    rendered = await prompts.render(
+        "agent-plan", question=goal.question, instructions=goal.instructions, tools=tools, most=MOST_STEPS
+    )
+    async with aclosing(said(dialog, TextCompletionRequest(rendered.system, rendered.prompt, streaming=True))) as texts:
+        async for text in texts:
+            plan.append(text)
+            for record in dialog.messages.say("thought", text):
+                yield record
+    for record in dialog.messages.close():
+        yield record
+    done: list[dict[str, str]] = []
+    for step in steps_of("".join(plan)) or [goal.question]:
+        question = await prompts.render("agent-step", step=step, question=goal.question, done=done)
+        earlier = () if done else dialog.earlier
+        loop = AgentLoop(dialog, Goal(question.prompt, goal.instructions), earlier, speaks="thought")
+        async with aclosing(loop.records()) as records:
+            async for record in records:
+                yield record
+        for record in dialog.messages.close():
+            yield record
+        done.append({"step": step, "result": loop.answer})
+    rendered = await prompts.render(
+        "agent-synthesis", question=goal.question, instructions=goal.instructions, done=done
+    )
+    async with aclosing(said(dialog, TextCompletionRequest(rendered.system, rendered.prompt, streaming=True))) as texts:
+        async for text in texts:
+            for record in dialog.messages.say("answer", text):
+                yield record
+    yield dialog.messages.finish(dialog.usage)
+
+
+def steps_of(plan: str) -> list[str]:
+    """The steps of a list, as models write them."""
+    return [step.group(1) for step in _STEP.finditer(plan)][:MOST_STEPS]

@@ -1,0 +1,16 @@
+"""Dialog -> answer: think, act, observe, until the answer is known."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from tg_flow.agent.agent_loop import AgentLoop
+from tg_flow.agent.dialog import Dialog
+from tg_schema import AgentResponse
+
+
+async def react(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
+    """One loop, which ends with the answer."""
+    async with aclosing(AgentLoop(dialog, dialog.goal, dialog.earlier).records()) as records:
+        async for record in records:
+            yield record
+    yield dialog.messages.finish(dialog.usage)

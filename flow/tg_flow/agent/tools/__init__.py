@@ -1,0 +1,1 @@
+"""The kinds of tools that an agent can call, one file each."""

@@ -1,0 +1,107 @@
+"""Agent -> Python callable: a function, a coroutine function, or an async generator that yields text."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Self
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.config import ToolConfig
+from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, ToolOptions, declared
+from tg_flow.agent.tools.thread_call import ThreadCalls
+from tg_schema import Tool
+from tg_schema.errors import BadRequest, NotFound
+
+GROUP = "tokengrid.tools"
+"""The entry points that packages may offer as tools."""
+
+
+class PythonOptions(ToolOptions, frozen=True):
+    """`function`: "module:function", or the name of an entry point; the tool's own name where absent."""
+
+    function: str | None = None
+
+
+class PythonTool(AgentTool):
+    """The arguments' schema is made from the function's signature, where the table has none; so is the description.
+
+    A function that is no coroutine runs on a thread of its own: it cannot be stopped, but nobody waits for it.
+    """
+
+    Options = PythonOptions
+
+    def __init__(self, declaration: Tool, table: ToolConfig, function: Callable[..., Any]) -> None:
+        super().__init__(declaration, table)
+        self._function = function
+        self._arguments = _arguments_of(function)
+        self._threads = ThreadCalls(declaration.name)
+
+    @classmethod
+    @override
+    async def open(cls, name: str, table: ToolConfig, options: PythonOptions, reach: Reach) -> tuple[Self, ...]:
+        function = await asyncio.to_thread(_loaded, options.function or name)
+        schema = _schema_of(_arguments_of(function))
+        return (cls(declared(name, table, inspect.getdoc(function) or "", schema), table, function),)
+
+    @override
+    async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
+        try:
+            values = msgspec.structs.asdict(msgspec.convert(arguments, self._arguments))
+        except msgspec.ValidationError as error:
+            raise BadRequest(f"the arguments do not fit: {error}") from None
+        if inspect.isasyncgenfunction(self._function):
+            async with aclosing(self._function(**values)) as pieces:
+                async for piece in pieces:
+                    yield text_of(piece)
+        elif inspect.iscoroutinefunction(self._function):
+            yield text_of(await self._function(**values))
+        else:
+            yield text_of(await self._threads.run(lambda: self._function(**values)))
+
+
+def text_of(value: Any) -> str:
+    """A result as the model reads it: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def _loaded(function: str) -> Callable[..., Any]:
+    module, colon, name = function.partition(":")
+    try:
+        if colon:
+            found: Any = import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+        else:
+            (found,) = (point.load() for point in entry_points(group=GROUP, name=function))
+    except (ImportError, AttributeError, ValueError):
+        raise NotFound(
+            f'there is no function "{function}"; write "module:function" of an installed module, or the name of an '
+            f'entry point of the group "{GROUP}"'
+        ) from None
+    if not callable(found):
+        raise BadRequest(f'"{function}" is not a function')
+    return found  # type: ignore[no-any-return]
+
+
+def _arguments_of(function: Callable[..., Any]) -> type[msgspec.Struct]:
+    """A record with the function's parameters."""
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        if parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY}:
+            raise BadRequest(f'the parameter "{name}" of the function has no name of its own; a tool needs named ones')
+        kind = Any if parameter.annotation is parameter.empty else parameter.annotation
+        field = (name, kind) if parameter.default is parameter.empty else (name, kind, parameter.default)
+        fields.append(field)
+    return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True)
+
+
+def _schema_of(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+    schema = msgspec.json.schema(arguments)
+    definition: dict[str, Any] = schema["$defs"].pop("Arguments")
+    del definition["title"]
+    return definition | ({"$defs": schema["$defs"]} if schema["$defs"] else {})

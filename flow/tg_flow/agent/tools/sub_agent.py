@@ -1,0 +1,68 @@
+"""Supervisor -> agent service of another flow: an agent as a tool."""
+
+from collections.abc import AsyncGenerator
+from typing import Any, Self
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.client import Client
+from tg_base.config import ToolConfig
+from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, Spent, ToolOptions
+from tg_schema import AgentRequest, AgentResponse, Tool
+from tg_schema.errors import BadRequest
+
+QUESTION = {
+    "type": "object",
+    "properties": {"question": {"type": "string", "description": "what to find out"}},
+    "required": ["question"],
+    "additionalProperties": False,
+}
+
+
+class SubAgent(AgentTool):
+    """What it says goes to the requestor with its name in front of the path; its answer is the observation.
+
+    Args:
+        name: the flow.
+        description: what it is good at.
+        client: its agent service.
+        asked: the request that the supervisor answers; the sub-agent has the same groups.
+        seconds: how long it may take.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        client: Client[AgentRequest, AgentResponse],
+        asked: AgentRequest,
+        seconds: float,
+    ) -> None:
+        table = ToolConfig(kind="service", timeout=seconds, group=asked.group or ("default",))
+        super().__init__(Tool(name, description or f"the agent {name}", QUESTION), table)
+        self._client = client
+        self._asked = asked
+        self._seconds = seconds
+
+    @classmethod
+    @override
+    async def open(cls, name: str, table: ToolConfig, options: ToolOptions, reach: Reach) -> tuple[Self, ...]:
+        raise BadRequest("an agent is no tool of the configuration; name its flow in agents")
+
+    @override
+    async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
+        asked = self._asked
+        request = AgentRequest(str(arguments["question"]), group=asked.group, user=asked.user, streaming=True)
+        answers: dict[str | None, list[str]] = {}
+        async with self._client.stream(request, timeout=self._seconds) as records:
+            async for record in records:
+                if record.chunk_type == "answer" and not record.path:
+                    answers.setdefault(record.message_id, []).append(record.content or "")
+                path = (self.declaration.name, *record.path)
+                yield msgspec.structs.replace(
+                    record, path=path, end_of_dialog=False, in_token=None, out_token=None, model=None
+                )
+                if record.last:
+                    yield Spent(record.in_token, record.out_token)
+                    yield "".join(answers.get(record.message_id, ()))

@@ -1,0 +1,59 @@
+"""Python tool -> thread: a blocking function that may never come back, kept away from the loop."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tg_schema.errors import Unavailable
+
+SIDE_BY_SIDE = 16
+"""Threads of one tool; calls that were given up still count until their function returns."""
+
+
+class ThreadCalls:
+    """Calls of one tool, each on a thread that does not keep the process from ending."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+        self._running = 0
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        """What the function returns or raises. Cancelled, nobody waits for it any more.
+
+        Raises:
+            Unavailable: too many earlier calls have not come back.
+        """
+        if self._running >= SIDE_BY_SIDE:
+            raise Unavailable(f"{SIDE_BY_SIDE} earlier calls of {self._tool} have not come back; ask later")
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[Any] = loop.create_future()
+        self._running += 1
+
+        def settle(value: Any, error: BaseException | None) -> None:
+            self._running -= 1
+            if result.done():
+                return
+            if error is None:
+                result.set_result(value)
+            else:
+                result.set_exception(error)
+
+        threading.Thread(target=_run, args=(function, loop, settle), name=f"tool {self._tool}", daemon=True).start()
+        return await result
+
+
+def _run(
+    function: Callable[[], Any], loop: asyncio.AbstractEventLoop, settle: Callable[[Any, BaseException | None], None]
+) -> None:
+    value: Any = None
+    error: Exception | None = None
+    try:
+        value = function()
+    except Exception as raised:  # noqa: BLE001 - the thread ends here; whoever awaits the result gets it
+        error = raised
+    if isinstance(error, StopIteration):
+        error = RuntimeError("the function raised StopIteration")
+    with contextlib.suppress(RuntimeError):  # the loop may have ended before the function
+        loop.call_soon_threadsafe(settle, value, error)

@@ -1,0 +1,23 @@
+"""Text completions -> dialog: what they cost together."""
+
+from tg_schema.deltas import added
+
+
+class Usage:
+    """Tokens and the model; None = unknown, 0 = counted zero."""
+
+    def __init__(self) -> None:
+        self.in_token: int | None = None
+        self.out_token: int | None = None
+        self.model: str | None = None
+
+    @property
+    def total(self) -> int:
+        """All tokens that are known of."""
+        return (self.in_token or 0) + (self.out_token or 0)
+
+    def add(self, in_token: int | None, out_token: int | None, model: str | None = None) -> None:
+        """Count one more record's tokens. The model named first is the dialog's."""
+        self.in_token = added((self.in_token, in_token))
+        self.out_token = added((self.out_token, out_token))
+        self.model = self.model or model

@@ -1,0 +1,51 @@
+"""A model at the edge of the world that says one written turn after the other, as an agent's model does."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+from typing_extensions import override
+
+from tg_base.llm_chunk import LlmChunk
+from tg_base.llm_service import LlmService
+from tg_schema import FEATURES, TextCompletionRequest, ToolCallDelta
+from tg_schema.errors import TgError
+from tg_schema.features import Feature
+
+Turn = Sequence[str | ToolCallDelta | LlmChunk | TgError | asyncio.Event]
+"""Pieces of text or calls; an error is raised, an event is waited for."""
+
+TEXT_ONLY: frozenset[Feature] = FEATURES - {"tools"}
+
+
+class TurnsLlm(LlmService):
+    """Turn after turn; each costs 10 prompt tokens, and an answer token a piece. The last one is repeated."""
+
+    def __init__(self, *turns: Turn, features: frozenset[Feature] = TEXT_ONLY) -> None:
+        super().__init__("turns")
+        self.features = features
+        self.turns = turns
+        self.requests: list[TextCompletionRequest] = []
+        self.stopped = asyncio.Event()
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        turn = self.turns[min(len(self.requests), len(self.turns) - 1)]
+        self.requests.append(request)
+        reason = "stop"
+        try:
+            for piece in turn:
+                match piece:
+                    case str():
+                        yield LlmChunk(piece, out_token=1)
+                    case ToolCallDelta():
+                        reason = "tool_calls"
+                        yield LlmChunk(out_token=1, tool_calls=(piece,))
+                    case LlmChunk():
+                        yield piece
+                    case asyncio.Event():
+                        await piece.wait()
+                    case TgError():
+                        raise piece
+            yield LlmChunk(in_token=10, finish_reason=reason)
+        finally:
+            self.stopped.set()
