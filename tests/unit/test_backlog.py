@@ -1,0 +1,124 @@
+"""The rule by which a request waits or is refused, and when it should come back."""
+
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from tg_base.backlog import ASSUMED, LEAST, SOON, Backlog
+from tg_base.frames import LinkState, Presence
+from tg_base.liveness import Liveness
+from tg_base.presence_table import PresenceTable
+from tg_base.route import Route
+from tg_schema import TEXT_COMPLETION
+from tg_schema.errors import RateLimited
+
+INBOX = "inbox"
+
+
+def route(queue: str = "q", bound: int | None = None) -> Route[Any, Any]:
+    return Route("default", TEXT_COMPLETION, queue, "unused", queue=bound)
+
+
+def presence(capacity: int, *, ours: int = 0, others: int = 0, name: str = "p", **more: Any) -> Presence:
+    links = {INBOX: LinkState("link", 7, ours), "another": LinkState("other", 7, others)}
+    said = {"queues": ("q",), "capacity": capacity, "in_flight": ours + others, "links": links}
+    return Presence(name, **(said | more))
+
+
+def backlog(*processors: Presence) -> Backlog:
+    table = PresenceTable(Liveness(), lambda: 0.0)
+    for processor in processors:
+        table.heard(processor)
+    return Backlog(table, INBOX)
+
+
+def taken(backlog: Backlog, asked: Route[Any, Any]) -> int:
+    """How many requests are let in."""
+    for number in range(10_000):
+        try:
+            backlog.check(asked)
+        except RateLimited:
+            return number
+        backlog.asked[asked.request] += 1
+    raise AssertionError("there is no bound")
+
+
+@pytest.mark.parametrize(
+    ("processors", "bound", "expected"),
+    [
+        ([presence(100)], None, 125),
+        ([presence(4)], None, 4 + LEAST),
+        ([presence(4)], 0, 4),
+        ([presence(4)], 3, 7),
+        ([presence(4), presence(8, name="p2")], 3, 15),
+        ([presence(4), presence(8, name="p2", leaving=True)], 3, 7),
+        ([presence(4), presence(8, name="p2", queues=("other",))], 3, 7),
+        ([presence(10, ours=6)], 3, 13),
+        ([presence(10, others=6)], 3, 7),
+        ([presence(10, ours=2, others=8)], 0, 2),
+        ([presence(10, others=10)], 3, 3),
+        ([presence(10, others=10)], 0, 0),
+        ([], None, ASSUMED + ASSUMED // 4),
+        ([], 5, ASSUMED + 5),
+    ],
+)
+def test_capacity_that_others_leave_and_so_many_more(
+    processors: list[Presence], bound: int | None, expected: int
+) -> None:
+    assert taken(backlog(*processors), route(bound=bound)) == expected
+
+
+def test_flows_of_one_model_share_its_capacity() -> None:
+    both = backlog(presence(4, queues=("q", "r")))
+    both.asked["r"] = 3
+    assert taken(both, route(bound=2)) == 3
+    with pytest.raises(RateLimited):
+        both.check(route("r", bound=2))
+
+
+@pytest.mark.parametrize(
+    ("processor", "asked", "expected"),
+    [
+        (presence(10, seconds=5.0), 13, (3 + 1) * 5 / 10),
+        (presence(10, seconds=5.0, others=8), 5, (3 + 1) * 5 / 2),
+        (presence(10, seconds=5.0, others=10), 3, (3 + 1) * 5),
+        (presence(10), 13, SOON),
+    ],
+)
+def test_come_back_when_as_many_are_answered_as_wait(processor: Presence, asked: int, expected: float) -> None:
+    full = backlog(processor)
+    full.asked["q"] = asked
+    with pytest.raises(RateLimited) as refused:
+        full.check(route(bound=3))
+    assert refused.value.retry_after == pytest.approx(expected)
+
+
+def test_times_count_by_capacity_and_the_unknown_not_at_all() -> None:
+    processors = presence(30, seconds=2.0), presence(10, seconds=6.0, name="slow"), presence(40, name="new")
+    full = backlog(*processors)
+    full.asked["q"] = 80
+    with pytest.raises(RateLimited) as refused:
+        full.check(route(bound=0))
+    assert refused.value.retry_after == pytest.approx(3.0 / 80, abs=1e-3)
+
+
+def test_the_next_announcement_counts_at_once() -> None:
+    table = PresenceTable(Liveness(), lambda: 0.0)
+    table.heard(presence(4))
+    it = Backlog(table, INBOX)
+    it.asked["q"] = 4
+    with pytest.raises(RateLimited):
+        it.check(route(bound=0))
+    table.heard(presence(5))
+    it.check(route(bound=0))
+
+
+def test_refusals_are_counted() -> None:
+    def counted() -> float:
+        labels = {"service": "text-completion", "reason": "queue"}
+        return REGISTRY.get_sample_value("tg_refusals_total", labels) or 0.0
+
+    before = counted()
+    assert taken(backlog(presence(1)), route(bound=0)) == 1
+    assert counted() == before + 1

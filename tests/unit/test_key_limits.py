@@ -1,0 +1,207 @@
+"""What one key may use, by a clock that the test moves."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tg_base.config import ApiKey, GatewayConfig
+from tg_gateway.key_limits import SOON, KeyLimits, Spending
+from tg_gateway.token_bucket import TokenBucket
+from tg_gateway.usage import Usage
+from tg_schema import PromptRequest, Sampling, TextCompletionRequest, TextCompletionResponse
+from tg_schema.errors import Error, RateLimited, Unavailable
+
+ASKED = TextCompletionRequest(prompt="x")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def running() -> Iterator[ExitStack]:
+    """Requests that go on until the end of the test."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def limits(clock: Clock, **said: int) -> KeyLimits:
+    reserve = said.pop("reserve_tokens", 1024)
+    key = ApiKey(name="k", sha256="0" * 64, **said)
+    return KeyLimits(GatewayConfig(keys=(key,), reserve_tokens=reserve), clock)
+
+
+def ask(limits: KeyLimits, request: object = ASKED, used: TextCompletionResponse | None = None) -> None:
+    """One request, from its beginning to its end."""
+    with limits.admitted("k", "text-completion", request) as spending:
+        began(spending)
+        if used is not None and spending.usage is not None:
+            spending.usage.add(used)
+
+
+def began(spending: Spending, size: int = 40) -> None:
+    spending.asked = True
+    if spending.usage is not None:
+        spending.usage.asked = size
+
+
+def fail(limits: KeyLimits) -> None:
+    with limits.admitted("k", "text-completion", most(60)) as spending:
+        began(spending)
+        raise Unavailable("gone")
+
+
+def wait_of(limits: KeyLimits, request: object = ASKED) -> float:
+    """How long a request is told to wait; 0 = it may come."""
+    try:
+        with limits.admitted("k", "text-completion", request):
+            return 0.0
+    except RateLimited as refused:
+        return refused.retry_after or float("nan")
+
+
+def most(tokens: int) -> TextCompletionRequest:
+    return TextCompletionRequest(prompt="x", sampling=Sampling(max_tokens=tokens))
+
+
+def test_a_bucket_fills_steadily_and_owes_what_was_too_much(clock: Clock) -> None:
+    bucket = TokenBucket(60, clock)
+    assert bucket.wait(60) == 0
+    bucket.take(60)
+    assert bucket.wait(1) == 1
+    clock.now += 0.5
+    assert bucket.wait(1) == 0.5
+    bucket.take(30)
+    assert bucket.wait(1) == 30.5
+    clock.now += 1000
+    assert bucket.wait(60) == 0
+    assert bucket.wait(61) == 1
+
+
+def test_requests_per_minute(clock: Clock) -> None:
+    it = limits(clock, requests_per_minute=2)
+    ask(it)
+    ask(it)
+    assert wait_of(it) == 30
+    clock.now += 29
+    assert wait_of(it) == 1
+    clock.now += 1
+    assert wait_of(it) == 0
+    ask(it)
+    assert wait_of(it) == 30
+
+
+def test_streams_side_by_side(clock: Clock, running: ExitStack) -> None:
+    it = limits(clock, streams=2)
+    began(running.enter_context(it.admitted("k", "prompt", ASKED)))
+    with it.admitted("k", "text-completion", ASKED) as second:
+        began(second)
+        assert wait_of(it) == SOON
+        clock.now += 10
+    assert wait_of(it) == 0
+    began(running.enter_context(it.admitted("k", "prompt", ASKED)))
+    assert wait_of(it) == 10 / 2
+
+
+def test_tokens_are_reserved_and_settled_on_the_usage(clock: Clock) -> None:
+    it = limits(clock, tokens_per_minute=600)
+    with it.admitted("k", "text-completion", most(500)) as first:
+        began(first)
+        assert wait_of(it, most(100)) == 0
+        assert wait_of(it, most(101)) == pytest.approx(0.1)
+        assert first.usage is not None
+        first.usage.add(TextCompletionResponse(in_token=20, out_token=30, end_of_stream=True))
+    assert wait_of(it, most(550)) == 0
+    assert wait_of(it, most(551)) == pytest.approx(0.1)
+
+
+def test_what_was_used_beyond_the_reservation_is_owed(clock: Clock) -> None:
+    it = limits(clock, tokens_per_minute=60)
+    ask(it, most(1), used=TextCompletionResponse(in_token=100, out_token=20, end_of_stream=True))
+    assert wait_of(it, most(1)) == 61
+
+
+@pytest.mark.parametrize(
+    "request_", [ASKED, PromptRequest(id="x"), TextCompletionRequest(prompt="x", sampling=Sampling(temperature=1))]
+)
+def test_a_request_that_does_not_say_reserves_the_default(clock: Clock, request_: object) -> None:
+    it = limits(clock, tokens_per_minute=60, reserve_tokens=40)
+    with it.admitted("k", "text-completion", request_) as first:
+        began(first)
+        assert wait_of(it, most(20)) == 0
+        assert wait_of(it, most(21)) == 1
+
+
+def test_a_reservation_over_the_whole_minute_is_the_whole_minute(clock: Clock) -> None:
+    it = limits(clock, tokens_per_minute=60)
+    with it.admitted("k", "text-completion", most(1_000_000)) as first:
+        began(first)
+        assert wait_of(it, most(1_000_000)) == 60
+    assert wait_of(it, most(50)) == 0
+
+
+def test_an_answer_that_was_left_is_estimated(clock: Clock) -> None:
+    it = limits(clock, tokens_per_minute=60)
+    ask(it, most(60), used=TextCompletionResponse(response="x" * 80))
+    assert wait_of(it, most(30)) == 0
+    assert wait_of(it, most(31)) == 1
+
+
+def test_a_failure_before_the_first_text_costs_no_tokens(clock: Clock) -> None:
+    it = limits(clock, tokens_per_minute=60, requests_per_minute=10)
+    with pytest.raises(Unavailable):
+        fail(it)
+    assert wait_of(it, most(60)) == 0
+
+
+def test_what_was_refused_behind_the_door_costs_nothing(clock: Clock) -> None:
+    it = limits(clock, tokens_per_minute=60, requests_per_minute=1, streams=1)
+    for _ in range(5):
+        with pytest.raises(Unavailable), it.admitted("k", "text-completion", most(60)):
+            raise Unavailable("nobody serves this")
+    assert wait_of(it, most(60)) == 0
+
+
+def test_the_longest_wait_counts_and_a_refusal_takes_nothing(clock: Clock) -> None:
+    it = limits(clock, tokens_per_minute=60, requests_per_minute=2)
+    ask(it, most(1), used=TextCompletionResponse(out_token=60, end_of_stream=True))
+    for _ in range(5):
+        assert wait_of(it, most(60)) == 60
+    clock.now += 60
+    ask(it, most(1))
+    assert wait_of(it, most(1)) == 0
+
+
+def test_keys_without_limits_and_nobody_are_let_in(clock: Clock) -> None:
+    it = limits(clock)
+    for key in ("k", "anybody", None):
+        with it.admitted(key, "text-completion", ASKED) as spending:
+            assert spending.usage is None
+
+
+def test_keys_of_one_name_share(clock: Clock) -> None:
+    keys = tuple(ApiKey(name="k", sha256=digit * 64, requests_per_minute=1) for digit in "01")
+    it = KeyLimits(GatewayConfig(keys=keys), clock)
+    ask(it)
+    assert wait_of(it) == 60
+
+
+def test_counts_are_deltas_and_failures_without_text_are_free() -> None:
+    usage = Usage()
+    usage.asked = 8
+    assert (usage.tokens(failed=False), usage.tokens(failed=True)) == (2, 0)
+    usage.add(TextCompletionResponse(response="abcde"))
+    assert (usage.tokens(failed=False), usage.tokens(failed=True)) == (4, 4)
+    usage.add(TextCompletionResponse(out_token=3))
+    usage.add(TextCompletionResponse(in_token=5, out_token=0, error=Error("x")))
+    assert usage.tokens(failed=True) == 8
