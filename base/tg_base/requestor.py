@@ -49,6 +49,7 @@ class _Stream(ResponseStream[Any]):
         self.body = encode(request)
         self.asked = len(self.body)
         self.attempt = 1
+        self.asked_at = 0.0
         self.processor: str | None = None
 
     @property
@@ -100,6 +101,8 @@ class Requestor:
     ) -> None:
         for stream in list(self._streams.values()):
             self._abandon(stream, Unavailable("this process is shutting down; ask again"))
+        for task in self._asking:
+            task.cancel()
         await self._controls.flush(1.0)
         await self._exit.aclose()
 
@@ -148,6 +151,7 @@ class Requestor:
             stream.close()
 
     async def _ask(self, stream: _Stream) -> None:
+        stream.asked_at = self._clock()
         call = Call(stream.key, self._inbox.topic, max(stream.remaining, 0.0), trace.traceparent())
         try:
             async with asyncio.timeout(ASKING):
@@ -233,13 +237,19 @@ class Requestor:
             self._check_queued(stream, dead)
 
     def _check_queued(self, stream: _Stream, dead: dict[str, Presence]) -> None:
-        """A processor may have died between taking a request and saying so; then the request is asked again."""
+        """A processor may have died, or be cut off, between taking a request and saying so: then it is asked again."""
         queue = stream.route.request
         if self.presence.deserted(queue):
             self._abandon(stream, _nobody(stream.route))
         elif any(queue in presence.queues and not presence.leaving for presence in dead.values()):
             self._controls.cancel_queued(queue, stream.key, max(stream.remaining, 0.0))
             self._ask_elsewhere(stream)
+        elif self.presence.passed_over(queue, stream.asked_at):
+            if stream.attempt >= MOST_ATTEMPTS:
+                self._abandon(stream, Unavailable("no processor takes the request; ask again"))
+            else:
+                self._controls.cancel_queued(queue, stream.key, max(stream.remaining, 0.0))
+                self._ask_elsewhere(stream)
 
     def _ask_elsewhere(self, stream: _Stream) -> None:
         if self.presence.deserted(stream.route.request):

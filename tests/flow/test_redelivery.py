@@ -1,4 +1,4 @@
-"""Work queue -> processor: what a bus delivers a second time is not paid a second time."""
+"""Work queue -> processor: what is delivered twice is not paid twice, and what a silent one holds goes to another."""
 
 import asyncio
 from uuid import uuid4
@@ -40,3 +40,16 @@ async def test_a_request_that_nobody_waits_for_any_more_is_not_begun(bus: Bus, r
         async with Processor(bus, TOPICS, llm, (route,), liveness=QUICK):
             assert await LlmClient(requestor, route).request("", "3") == "0 1 2 "
     assert [request.prompt for request in llm.requests] == ["3"]
+
+
+async def test_a_request_that_a_silent_processor_holds_goes_to_a_free_one(bus: Bus, route: Completions) -> None:
+    async with (
+        Requestor(bus, TOPICS, liveness=QUICK) as requestor,
+        bus.subscribe(route.request, "tg-text-completion", prefetch=0) as silent,
+    ):
+        request = TextCompletionRequest(prompt="3", streaming=True)
+        async with LlmClient(requestor, route).stream(request) as responses:
+            held = await anext(silent)
+            assert held.properties["attempt"] == "1"
+            async with Processor(bus, TOPICS, CountingLlm(), (route,), liveness=QUICK):
+                assert "".join([record.response or "" async for record in responses]) == "0 1 2 "
