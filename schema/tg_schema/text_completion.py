@@ -75,7 +75,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True):
         asked: dict[Feature, bool] = {
             "history": len(turns) > 1 or any(turn.role != "user" for turn in turns),
             "images": any(turn.images for turn in turns),
-            "tools": bool(self.tools),
+            "tools": bool(self.tools) or any(turn.role == "tool" or turn.tool_calls for turn in turns),
             "json": self.response_format == "json" and self.schema is None,
             "schema": self.schema is not None,
             "stop": bool(sampling.stop),

@@ -114,3 +114,43 @@ def test_a_template_without_end_is_left_behind() -> None:
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{{ messages[0].content }}"
     with pytest.raises(Unavailable, match="come to an end"):
         ChatTemplate(loop, seconds=0.05)
+
+
+def test_a_conversation_is_laid_out_from_rounds() -> None:
+    template = ChatTemplate(CHATML)
+    answer = Hole("answer", trimmed=False)
+    assert template.between == (
+        "<|im_end|>\n<|im_start|>assistant\n",
+        answer,
+        "<|im_end|>\n<|im_start|>user\n",
+    )
+    assert template.conversation(1, system=True) == template.with_system
+    assert template.conversation(3, system=True) == (
+        *template.with_system[:4],
+        *template.between,
+        *template.with_system[3:],
+    )
+    names = [part.name for part in template.conversation(7, system=True) if isinstance(part, Hole)]
+    assert names == ["system", *["prompt", "answer"] * 3, "prompt"]
+
+
+def test_holes_of_a_conversation_are_trimmed_where_the_template_does() -> None:
+    between = ChatTemplate(NO_SYSTEM_ROLE).between
+    assert between is not None
+    assert Hole("answer", trimmed=True) in between
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for m in messages %}{% if loop.last %}{{ m.content }}{% endif %}{% endfor %}",  # forgets
+        "{% for m in messages %}{{ loop.index }}: {{ m.content }}{% endfor %}",  # counts
+        "{% for m in messages %}{{ m.content }}{% endfor %}{% if messages|length > 2 %}long{% endif %}",
+        "{% if messages|length > 2 %}{{ raise_exception('one turn only') }}{% endif %}{{ messages[-1].content }}",
+        "{{ messages[0].content }}{% for m in messages[1:] %}{{ m.content }}{{ m.content }}{% endfor %}",
+    ],
+)
+def test_a_template_that_treats_turns_differently_has_no_conversations(source: str) -> None:
+    template = ChatTemplate(source)
+    assert template.between is None
+    assert template.alone

@@ -1,4 +1,4 @@
-"""A GGUF's own chat template -> where in a prompt the system's and the user's text stand.
+"""A GGUF's own chat template -> where in a prompt the texts of the system and of each turn stand.
 
 A template is a program that came with a file from somewhere. It runs once for each kind of conversation, when the model
 is loaded, in a sandbox, on placeholders; no request's text ever passes through it.
@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn, get_args
 
 from jinja2 import TemplateError
 from jinja2.runtime import Context
@@ -27,13 +27,14 @@ LONGEST_OPERAND = 10_000
 _EDGE = "\u2003"
 """White space that no template writes, put around placeholders: if it is gone, the template trims the text."""
 
-_MARKS = {"system": "\ue000system\ue001", "prompt": "\ue000prompt\ue001"}
+_Name = Literal["system", "prompt", "answer"]
+_MARKS: dict[_Name, str] = {name: f"\ue000{name}\ue001" for name in get_args(_Name)}
 
 
 class Hole(NamedTuple):
     """Where a request's text goes."""
 
-    name: Literal["system", "prompt"]
+    name: _Name
     trimmed: bool
 
 
@@ -41,12 +42,14 @@ Layout = tuple[str | Hole, ...]
 
 
 class ChatTemplate:
-    """One model's template, rendered for "a user's text" and "a system's and a user's text".
+    """One model's template, rendered for "a user's text", "a system's and a user's text", and a longer conversation.
 
     Attributes:
         alone: the layout of a prompt without system text.
         with_system: the layout of one with it. Where the template knows no system role, the system's text stands
             before the user's, in the user's turn.
+        between: the layout from a user's text to the next one's, with the answer's hole in it. None where the template
+            does not treat all turns alike, so that conversations cannot be laid out from parts.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class ChatTemplate:
             prompt = Hole("prompt", trimmed=False)
             self.alone: Layout = (prompt,)
             self.with_system: Layout = (Hole("system", trimmed=False), "\n\n", prompt)
+            self.between: Layout | None = None
             return
         rendering = _Rendering(source, {"bos_token": begin_text, "eos_token": end_text})
         rendering.start()
@@ -71,6 +75,19 @@ class ChatTemplate:
         if rendering.layouts is None:
             raise Unavailable("the model file's chat template cannot be rendered; use an instruction-tuned model file")
         self.alone, self.with_system = rendering.layouts
+        self.between = rendering.between
+
+    def conversation(self, turns: int, *, system: bool) -> Layout:
+        """The layout of `turns` turns, the user's and the assistant's by turns, the last one the user's.
+
+        More than one need `between`.
+        """
+        layout = self.with_system if system else self.alone
+        if turns < 2 or self.between is None:
+            return layout
+        prompt = next(part for part in layout if isinstance(part, Hole) and part.name == "prompt")
+        at = layout.index(prompt)
+        return (*layout[:at], *(prompt, *self.between) * (turns // 2), *layout[at:])
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -107,6 +124,7 @@ class _Rendering(threading.Thread):
         self._source = source
         self._names = names
         self.layouts: tuple[Layout, Layout] | None = None
+        self.between: Layout | None = None
 
     @override
     def run(self) -> None:
@@ -115,6 +133,7 @@ class _Rendering(threading.Thread):
             if not _has(alone, "prompt"):
                 return
             self.layouts = alone, self._with_system(alone)
+            self.between = self._between(alone)
         except _FAILURES:
             return
 
@@ -134,6 +153,18 @@ class _Rendering(threading.Thread):
             parts.extend([part] if isinstance(part, str) else [Hole("system", part.trimmed), "\n\n", part])
         return tuple(parts)
 
+    def _between(self, alone: Layout) -> Layout | None:
+        """What stands between two prompts, if it is the same in every round and the rest is as in `alone`."""
+        prompt, answer = _message("user", "prompt"), _message("assistant", "answer")
+        long = self._layout([prompt, answer, prompt, answer, prompt])
+        holes = [part.name for part in long if isinstance(part, Hole)]
+        if holes != ["prompt", "answer", "prompt", "answer", "prompt"]:
+            return None
+        first, second, third = (at for at, part in enumerate(long) if isinstance(part, Hole) and part.name == "prompt")
+        between = long[first + 1 : second]
+        whole = (*long[: first + 1], *between, long[first], *between, *long[third:])
+        return between if long == whole and (*long[:first], *long[third:]) == alone else None
+
     def _layout(self, messages: Sequence[dict[str, str]]) -> Layout:
         environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
         environment.globals["raise_exception"] = _refuse
@@ -152,7 +183,7 @@ def _today(form: str) -> str:
     return time.strftime(form, datetime.now().astimezone().timetuple())
 
 
-def _message(role: str, name: str) -> dict[str, str]:
+def _message(role: str, name: _Name) -> dict[str, str]:
     return {"role": role, "content": f"{_EDGE}{_MARKS[name]}{_EDGE}"}
 
 
@@ -172,6 +203,6 @@ def _split(text: str) -> list[str | Hole]:
         trimmed = not before.endswith(_EDGE)
         if before.removesuffix(_EDGE):
             parts.append(before.removesuffix(_EDGE))
-        parts.append(Hole("prompt" if name == "prompt" else "system", trimmed))
+        parts.append(Hole(name, trimmed))
         text = text.removeprefix(_EDGE)
     return parts

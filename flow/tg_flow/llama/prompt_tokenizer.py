@@ -1,6 +1,6 @@
 """System and prompt text -> the tokens of a chat, whose only control tokens are the template's own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from tg_flow.llama.chat_template import ChatTemplate, Hole, Layout
@@ -24,16 +24,27 @@ class PromptTokenizer:
         """Raises: Unavailable, if the model's chat template does not work."""
         template = ChatTemplate(model.chat_template, model.begin_text, model.end_text)
         self._model = model
-        self._alone = self._compiled(template.alone)
-        self._with_system = self._compiled(template.with_system)
+        self._template = template
+        self._short = {system: self._compiled(template.conversation(1, system=system)) for system in (False, True)}
 
-    def tokens(self, system: str | None, prompt: str, limit: int) -> tuple[int, ...]:
+    @property
+    def knows_history(self) -> bool:
+        """Whether a conversation can have more than one turn."""
+        return self._template.between is not None
+
+    def tokens(self, system: str | None, prompt: str, limit: int, earlier: Sequence[str] = ()) -> tuple[int, ...]:
         """The prompt's tokens; takes milliseconds for a text of 10,000 characters.
+
+        Args:
+            system: before all.
+            prompt: the user's last text.
+            limit: how many tokens there may be, those of the answer among them.
+            earlier: the texts of the turns before, the user's and the assistant's by turns, an even number of them.
 
         Raises:
             TooLarge: the text cannot fit into `limit` tokens; most that do not fit are seen later.
         """
-        size = len(system or "") + len(prompt)
+        size = len(system or "") + len(prompt) + sum(map(len, earlier))
         if size > limit * self._model.longest_piece:
             raise TooLarge(
                 f"the prompt has {size} characters, but prompt and answer together may have {limit} tokens: "
@@ -41,7 +52,8 @@ class PromptTokenizer:
             )
         tokens: list[int] = []
         text = ""
-        for part in self._with_system if system else self._alone:
+        texts = {"system": iter([system or ""]), "prompt": iter([*earlier[::2], prompt]), "answer": iter(earlier[1::2])}
+        for part in self._parts(1 + len(earlier), system=bool(system)):
             if isinstance(part, int):
                 tokens.extend(self._cut(text))
                 tokens.append(part)
@@ -49,10 +61,13 @@ class PromptTokenizer:
             elif isinstance(part, str):
                 text += part
             else:
-                filling = prompt if part.name == "prompt" else system or ""
+                filling = next(texts[part.name])
                 text += filling.strip() if part.trimmed else filling
         tokens.extend(self._cut(text))
         return tuple(tokens)
+
+    def _parts(self, turns: int, *, system: bool) -> tuple[_Part, ...]:
+        return self._short[system] if turns < 2 else self._compiled(self._template.conversation(turns, system=system))
 
     def _cut(self, text: str) -> list[int]:
         return self._model.tokenize(text, special=False) if text else []

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator
 from functools import lru_cache
+from itertools import groupby
 from typing import Annotated, ClassVar, Self
 
 import msgspec
@@ -20,7 +21,7 @@ from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import model_file
 from tg_flow.llama.prompt_tokenizer import PromptTokenizer
 from tg_flow.llama.sampler_settings import SamplerSettings
-from tg_schema import FEATURES, Sampling, TextCompletionRequest
+from tg_schema import FEATURES, Message, Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest, TgError
 
 SMALL_MODEL = 64_000_000
@@ -87,12 +88,14 @@ class LlamaCpp(LlmService):
     """
 
     Options: ClassVar[type[ProviderOptions]] = LlamaCppOptions
-    features = FEATURES - {"history", "images", "tools"}
+    features = FEATURES - {"images", "tools"}
 
     def __init__(self, model: str, options: LlamaCppOptions, engine: EnginePool, tokenizer: PromptTokenizer) -> None:
         super().__init__(model, options)
         self.capacity = options.slots
         self.engine = engine
+        if not tokenizer.knows_history:
+            self.features -= {"history"}
         self._options = options
         self._tokenizer = tokenizer
 
@@ -133,11 +136,11 @@ class LlamaCpp(LlmService):
         )
 
     async def _prompt(self, request: TextCompletionRequest) -> tuple[int, ...]:
-        system, prompt = request.system_text, request.turns[-1].text
-        limit = self.engine.context_length
-        if len(system or "") + len(prompt) < LONG_TEXT:
-            return self._tokenizer.tokens(system, prompt, limit)
-        return await asyncio.to_thread(self._tokenizer.tokens, system, prompt, limit)
+        *earlier, prompt = _texts(request.turns)
+        system, limit = request.system_text, self.engine.context_length
+        if len(system) + len(prompt) + sum(map(len, earlier)) < LONG_TEXT:
+            return self._tokenizer.tokens(system, prompt, limit, earlier)
+        return await asyncio.to_thread(self._tokenizer.tokens, system, prompt, limit, earlier)
 
     @override
     async def aclose(self) -> None:
@@ -154,6 +157,18 @@ def _loaded(options: LlamaCppOptions) -> tuple[EnginePool, PromptTokenizer]:
     except TgError:
         model.close()
         raise
+
+
+def _texts(turns: tuple[Message, ...]) -> list[str]:
+    """The texts of a conversation; turns of the same speaker in a row are one, with a blank line between them."""
+    spoken = [(role, "\n\n".join(turn.text for turn in group)) for role, group in groupby(turns, _role)]
+    if [role for role, _ in spoken] != (["user", "assistant"] * len(spoken))[: len(spoken)] or len(spoken) % 2 == 0:
+        raise BadRequest("messages: this model knows turns of user and assistant, the first and the last the user's")
+    return [text for _, text in spoken]
+
+
+def _role(turn: Message) -> str:
+    return turn.role
 
 
 def _check(sampling: Sampling) -> None:

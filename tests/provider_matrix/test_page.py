@@ -1,0 +1,55 @@
+"""No provider without its matrix, its distribution and its place in the documents."""
+
+import re
+import tomllib
+from importlib import import_module
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+
+from tests.provider_matrix.case import cases
+from tests.provider_matrix.cells import expected
+from tests.provider_matrix.table import PAGE, tables, written
+from tg_base.llm_service import ProviderOptions
+from tg_flow.providers.registry import PROVIDERS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_provider_has_its_case() -> None:
+    assert [case.provider for case in cases()] == sorted(PROVIDERS)
+
+
+def test_the_committed_tables_are_what_the_cases_announce() -> None:
+    page = PAGE.read_text()
+    assert page == written(page, tables(cases(), expected)), "run: python -m tests.provider_matrix --write"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_provider_has_its_row_in_the_page(provider: str) -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{provider}` |")]
+    assert len(rows) == 3
+    assert f"`{PROVIDERS[provider].install}`" in rows[0]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_option_is_documented(provider: str) -> None:
+    documents = PAGE.read_text() + (PAGE.parent / "configuration.md").read_text()
+    module, _, name = PROVIDERS[provider].place.partition(":")
+    options: type[ProviderOptions] = getattr(import_module(module), name).Options
+    for field in options.__struct_fields__:
+        assert f"`{field}`" in documents or f"`{field}." in documents, field
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_a_provider_needs_can_be_installed(provider: str) -> None:
+    """Its extra exists, or the distribution that it comes with."""
+    match = re.fullmatch(r"(tg-[a-z]+)(?:\[([a-z-]+)\])?", PROVIDERS[provider].install)
+    assert match is not None
+    distribution, extra = match.groups()
+    assert requires(distribution)
+    project = tomllib.loads((ROOT / distribution.removeprefix("tg-") / "pyproject.toml").read_text())["project"]
+    assert project["name"] == distribution
+    assert extra is None or extra in project["optional-dependencies"]
+    assert PROVIDERS[provider].place.startswith(distribution.replace("-", "_") + ".")
