@@ -20,6 +20,7 @@ from tests.fakes.anthropic_transcript import (
     event,
 )
 from tests.fakes.anthropic_transcript import Turn as WireTurn
+from tests.fakes.google_account import LOCATION, PROJECT, TOKEN, token
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Counts, Plan, PlannedCall
 from tg_schema import Sampling, TgError
@@ -151,6 +152,30 @@ class AnthropicServer(LoopbackServer):
     @override
     def error(self, plan: Plan) -> bytes:
         return event("error", error=error_body(_STATUS[plan.error][1])["error"])
+
+
+class VertexClaudeServer(AnthropicServer):
+    """Vertex AI: an access token; model and version stand in other places, and there is no list of models."""
+
+    @override
+    def authorized(self, request: web.Request) -> bool:
+        return request.headers.get("authorization") == f"Bearer {TOKEN}" and "x-api-key" not in request.headers
+
+    @override
+    def models(self, request: web.Request, plan: Plan) -> web.Response | None:
+        return token(request)
+
+    @override
+    def place(self, request: web.Request) -> str | None:
+        folder = f"/v1/projects/{PROJECT}/locations/{LOCATION}/publishers/anthropic/models/"
+        model, _, verb = request.path_qs.removeprefix(folder).partition(":")
+        if request.method != "POST" or not request.path_qs.startswith(folder) or verb != "streamRawPredict":
+            raise Refused(_failed(404, "not_found_error"))
+        return model
+
+    @override
+    def versioned(self, request: web.Request, body: bytes) -> bool:
+        return b'"anthropic_version":' in body
 
 
 _TEXT = {"type": "text", "text": ""}

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from tests.fakes.gemini_transcript import Content, GenerateBody, Result, candidate, error_body, response
 from tests.fakes.gemini_transcript import Part as WirePart
+from tests.fakes.google_account import LOCATION, PROJECT, TOKEN, token
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
 from tg_schema import Sampling, TgError
@@ -108,15 +109,18 @@ class GeminiServer(LoopbackServer):
 class VertexGeminiServer(GeminiServer):
     """Vertex AI: an access token, and models within a project and a location."""
 
-    token: ClassVar[str] = "ya29.loopback"
-    place = "/v1beta1/projects/a-project/locations/a-place/publishers/google/models"
+    place = f"/v1beta1/projects/{PROJECT}/locations/{LOCATION}/publishers/google/models"
     listing = "/v1beta1/publishers/google/models"
 
     @override
     def unauthorized(self, request: web.Request) -> web.Response | None:
-        if request.headers.get("authorization") == f"Bearer {self.token}" and "x-goog-api-key" not in request.headers:
+        if request.headers.get("authorization") == f"Bearer {TOKEN}" and "x-goog-api-key" not in request.headers:
             return None
         return web.json_response(error_body(401, "UNAUTHENTICATED"), status=401)
+
+    @override
+    def models(self, request: web.Request, plan: Plan) -> web.Response | None:
+        return token(request) or super().models(request, plan)
 
     @override
     def listed(self, plan: Plan) -> dict[str, Any]:

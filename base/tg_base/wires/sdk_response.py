@@ -95,12 +95,12 @@ async def answered(call: Awaitable[Response], failures: Failures) -> Response:
     """Wait for an SDK's answer, its exceptions as errors of ours."""
     try:
         return await call
-    except failures.credentials:
-        raise ProviderAuth(_CREDENTIALS) from None
     except failures.slow:
         raise Timeout(_SLOW) from None
     except failures.unreachable:
         raise Unavailable(_UNREACHABLE) from None
+    except failures.credentials:
+        raise ProviderAuth(_CREDENTIALS) from None
 
 
 def _reader(response: Response, failures: Failures) -> Read:

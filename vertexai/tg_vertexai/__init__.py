@@ -1,0 +1,1 @@
+"""Models on Google's Vertex AI: Gemini and Claude. Its SDKs stay in this distribution."""

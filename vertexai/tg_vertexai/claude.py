@@ -1,0 +1,38 @@
+"""TextCompletionRequest -> Claude on Vertex AI -> LlmChunks."""
+
+import asyncio
+from importlib import import_module
+from typing import ClassVar, Literal, Self
+
+from typing_extensions import override
+
+from tg_base.llm_service import ProviderOptions
+from tg_base.wires.claude import Claude, ClaudeOptions
+from tg_schema.errors import Internal
+
+
+class VertexClaudeOptions(ClaudeOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the configuration may say of Claude on Vertex AI; for the last three see `tg_vertexai.account`.
+
+    Google's organizations have structured outputs of Claude switched off unless they say otherwise, hence `schema_by`.
+    """
+
+    schema_by: Literal["format", "tool"] = "tool"
+    project: str | None = None
+    location: str | None = None
+    credentials_file: str | None = None
+
+
+class VertexClaude(Claude):
+    """Claude on Vertex AI, through Anthropic's asynchronous SDK."""
+
+    Options: ClassVar[type[ProviderOptions]] = VertexClaudeOptions
+
+    @classmethod
+    @override
+    async def open(cls, model: str, options: ProviderOptions) -> Self:
+        if not isinstance(options, VertexClaudeOptions):
+            raise Internal("this provider was opened with the options of another one")
+        module = await asyncio.to_thread(import_module, "tg_vertexai.claude_connection")
+        place = (options.base_url, options.project, options.location, options.credentials_file)
+        return cls(model, options, await asyncio.to_thread(module.connection, *place))
