@@ -72,6 +72,7 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
     "ThrottlingException": _LIMIT,
     "ServiceQuotaExceededException": _LIMIT,
     "ModelNotReadyException": _DOWN,
+    "ERROR_TOXIC": _FILTER,
     "UNAUTHENTICATED": _AUTH,
     "API_KEY_INVALID": _AUTH,
     "PERMISSION_DENIED": _AUTH,
