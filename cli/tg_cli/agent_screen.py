@@ -38,9 +38,7 @@ class AgentScreen:
         begins = self._message != (event.message_id, type(event))
         self._message = None if event.complete else (event.message_id, type(event))
         if isinstance(event, Answer) and not event.path:
-            if begins and self._answer.terminal and self._shown:
-                await self._write("\n")
-            await self._answer.text(event.content)
+            await self._answered(event, begins=begins)
         elif self._steps is not None:
             self._shown = True
             await self._step(event, begins=begins)
@@ -49,6 +47,14 @@ class AgentScreen:
         """End the line, where there is one to end."""
         if self._steps is not None and self._steps.open_line:
             await self._write("\n")
+
+    async def _answered(self, event: Answer, *, begins: bool) -> None:
+        if begins and self._answer.terminal and self._shown:
+            await self._write("\n")
+        await self._answer.text(event.content)
+        if event.complete and not event.final and self._answer.open_line:
+            await self._answer.text("\n")
+            await self._write("(this was not the answer yet)\n", DIM)
 
     async def _step(self, event: AgentEvent, *, begins: bool) -> None:
         if begins:

@@ -5,12 +5,15 @@ import click
 from tg_cli.ask import Ask, ask_options, is_piped, piped, wanted_url
 from tg_cli.entry import run
 
+_PATTERNS = ("react", "plan-then-execute", "supervisor")
+
 
 @click.command("tg-invoke-agent", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("words", nargs=-1, metavar="[QUESTION]")
 @click.option("-q", "--question", "asked", help="The question, in place of QUESTION.")
 @click.option("-g", "--group", multiple=True, help="Tools of this group may be used; may be repeated.")
 @click.option("-s", "--state", help="The state that the dialog begins in.")
+@click.option("-p", "--pattern", type=click.Choice(_PATTERNS), help="How to reason. [default: as the flow says]")
 @click.option("-v", "--verbose", is_flag=True, help="Show every step whole, even where stderr is no terminal.")
 @ask_options
 def invoke_agent(
@@ -19,6 +22,7 @@ def invoke_agent(
     asked: str | None,
     group: tuple[str, ...],
     state: str | None,
+    pattern: str | None,
     verbose: bool,
     url: str | None,
     flow_id: str,
@@ -42,7 +46,7 @@ def invoke_agent(
     from tg_schema.agent import AgentRequest
     from tg_schema.service_spec import AGENT
 
-    request = AgentRequest(question, state, groups or None, streaming=not no_streaming)
+    request = AgentRequest(question, state, groups or None, streaming=not no_streaming, pattern=pattern)
     ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)
     Invocation(ask, AGENT, request, AgentDisplay(ask, verbose=verbose)).run()
 

@@ -53,12 +53,18 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer, of the agent that was asked where `path` is empty, else of a sub-agent."""
+    """The answer, of the agent that was asked where `path` is empty, else of a sub-agent.
+
+    Attributes:
+        final: whether the dialog ends with this. An answer that is complete without it was withdrawn, since the model
+            went on.
+    """
 
     content: str
     message_id: str | None = None
     path: tuple[str, ...] = ()
     complete: bool = True
+    final: bool = False
 
 
 AgentEvent = Thought | Action | Observation | Answer
@@ -76,7 +82,7 @@ def event_of(record: AgentResponse) -> AgentEvent | None:
         case "observation":
             return Observation(content, message, path, complete, record.tool or "", record.call_id)
         case "answer":
-            return Answer(content, message, path, complete or record.last)
+            return Answer(content, message, path, complete or record.last, record.last)
         case _:
             return None
 

@@ -22,8 +22,8 @@ class AgentTrace:
 
     @property
     def answer(self) -> str:
-        """The answer of the agent that was asked."""
-        return "".join(said.content for said in self.messages if isinstance(said, Answer) and not said.path)
+        """The answer; empty as long as the dialog has not come to its end."""
+        return next((said.content for said in self.messages if isinstance(said, Answer) and said.final), "")
 
     @property
     def steps(self) -> tuple[AgentStep, ...]:
@@ -50,7 +50,7 @@ class AgentTrace:
 class TraceWriter:
     """Takes the records of a dialog, one by one."""
 
-    _begun: list[AgentEvent] = field(default_factory=list)
+    _newest: list[AgentEvent] = field(default_factory=list)
     _texts: list[list[str]] = field(default_factory=list)
     _open: dict[tuple[str | None, type[AgentEvent]], int] = field(default_factory=dict)
     _last: AgentResponse | None = None
@@ -65,9 +65,10 @@ class TraceWriter:
         key = event.message_id, type(event)
         place = self._open.get(key)
         if place is None:
-            place = self._open[key] = len(self._begun)
-            self._begun.append(event)
+            place = self._open[key] = len(self._newest)
+            self._newest.append(event)
             self._texts.append([])
+        self._newest[place] = event
         self._texts[place].append(event.content)
         if event.complete:
             del self._open[key]
@@ -76,10 +77,9 @@ class TraceWriter:
     @property
     def trace(self) -> AgentTrace:
         """All that has been taken. A message that has not ended yet is not `complete`."""
-        pending = set(self._open.values())
         messages = tuple(
-            msgspec.structs.replace(event, content="".join(texts), complete=place not in pending)
-            for place, (event, texts) in enumerate(zip(self._begun, self._texts, strict=True))
+            msgspec.structs.replace(event, content="".join(texts))
+            for event, texts in zip(self._newest, self._texts, strict=True)
         )
         last = self._last or AgentResponse()
         return AgentTrace(messages, last.in_token, last.out_token, last.model)

@@ -92,6 +92,7 @@ class Flow:
         group: Sequence[str] | None = None,
         state: str | None = None,
         history: Sequence[AgentStep] = (),
+        pattern: str | None = None,
         timeout: float | None = None,
     ) -> AgentTrace:
         """The whole dialog, when it is over: `trace.answer`, its messages, its steps and its usage.
@@ -101,12 +102,15 @@ class Flow:
             group: the tools that may be used, by their groups; None = the group "default".
             state: the state that the dialog begins in; which tools can be called may depend on it.
             history: steps that were made before, for instance another trace's.
+            pattern: "react", "plan-then-execute" or "supervisor"; None = the flow's own.
             timeout: seconds until the answer must be complete; None = the client's.
 
         Raises:
             TgError: one of the closed set, with `retryable` and `retry_after`.
         """
-        stream = self.agent_stream(question, group=group, state=state, history=history, timeout=timeout)
+        stream = self.agent_stream(
+            question, group=group, state=state, history=history, pattern=pattern, timeout=timeout
+        )
         async with stream as events:
             async for _ in events:
                 pass
@@ -120,6 +124,7 @@ class Flow:
         group: Sequence[str] | None = None,
         state: str | None = None,
         history: Sequence[AgentStep] = (),
+        pattern: str | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[AgentStream]:
         """The dialog as it goes on: enter it, iterate its events, leave it at any time to stop model and tools.
@@ -127,7 +132,7 @@ class Flow:
         The stream's `trace` has the whole dialog at the end. Arguments and errors as for `agent`.
         """
         groups = None if group is None else tuple(group)
-        request = AgentRequest(question, state, groups, tuple(history) or None, streaming=True)
+        request = AgentRequest(question, state, groups, tuple(history) or None, streaming=True, pattern=pattern)
         async with self.records(AGENT, request, timeout=timeout) as records:
             yield AgentStream(records)
 

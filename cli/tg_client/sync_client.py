@@ -102,10 +102,11 @@ class SyncFlow:
         group: Sequence[str] | None = None,
         state: str | None = None,
         history: Sequence[AgentStep] = (),
+        pattern: str | None = None,
         timeout: float | None = None,
     ) -> AgentTrace:
         """See `Flow.agent`."""
-        asked = self._flow.agent(question, group=group, state=state, history=history, timeout=timeout)
+        asked = self._flow.agent(question, group=group, state=state, history=history, pattern=pattern, timeout=timeout)
         return self._loop.run(asked)
 
     @contextmanager
@@ -116,10 +117,13 @@ class SyncFlow:
         group: Sequence[str] | None = None,
         state: str | None = None,
         history: Sequence[AgentStep] = (),
+        pattern: str | None = None,
         timeout: float | None = None,
     ) -> Iterator[SyncAgentStream]:
         """See `Flow.agent_stream`."""
-        stream = self._flow.agent_stream(question, group=group, state=state, history=history, timeout=timeout)
+        stream = self._flow.agent_stream(
+            question, group=group, state=state, history=history, pattern=pattern, timeout=timeout
+        )
         with _entered(self._loop, stream) as events:
             yield SyncAgentStream(self._loop, events)
 

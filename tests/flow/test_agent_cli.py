@@ -87,7 +87,7 @@ async def test_json_lines(it: OpenedAgent) -> None:
     [
         (["-q", "q"], b"", "q", None),
         (["--question", "q", "-g", "a", "b", "-v"], b"", "q", ("a", "b")),
-        (["q", "-g", "a", "-g", "b", "-s", "begun"], b"", "q", ("a", "b")),
+        (["q", "-g", "a", "-g", "b", "-s", "begun", "-p", "react"], b"", "q", ("a", "b")),
         (["-"], b"pip\xc3\xa9d\n", "pip\xe9d", None),
         (["-q", "-"], b"piped", "piped", None),
         ([], b"piped\n", "piped", None),
@@ -100,7 +100,7 @@ async def test_ways_to_ask(
     assert (done.code, done.out) == (0, "It is 5.\n")
     (asked,) = it.agent.requests
     assert (asked.question, asked.group) == (question, group)
-    assert asked.state == ("begun" if "-s" in arguments else None)
+    assert (asked.state, asked.pattern) == (("begun", "react") if "-s" in arguments else (None, None))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,7 @@ async def test_ways_to_ask(
         (["q", "-q", "q"], b"", "given twice"),
         (["-"], b"\xff", "not UTF-8"),
         (["q", "--token", "t"], b"", "No such option"),
+        (["q", "-p", "wishing"], b"", "'wishing' is not one of 'react'"),
     ],
 )
 async def test_wrong_usage(arguments: list[str], stdin: bytes, sentence: str) -> None:
@@ -261,6 +262,15 @@ async def test_a_terminal_gets_no_control_characters() -> None:
     )
     async with open_agent(ScriptedAgent(dialog)) as it:
         assert await on_a_terminal(it, "q", TERM="dumb") == "a[2Jb\n→ x[1m \n\n]0;titlec\n"
+
+
+async def test_an_answer_that_is_withdrawn_has_a_line_of_its_own() -> None:
+    dialog = (AgentResponse("answer", "It is 4.", True, message_id="1"), *DIALOG[-3:])
+    async with open_agent(ScriptedAgent(dialog)) as it:
+        done = await ran(AGENT, "q", "-v", "-u", it.gateway.url)
+        assert (done.out, done.err) == ("It is 4.\nIt is 5.\n", "(this was not the answer yet)\n")
+        done = await ran(AGENT, "q", "--no-streaming", "-u", it.gateway.url)
+        assert (done.out, done.err) == ("It is 5.\n", "")
 
 
 async def test_sub_agents_side_by_side_are_shown_one_after_the_other() -> None:

@@ -31,7 +31,7 @@ TRACE = AgentTrace(
         Action("sum", ACTION, tool="sum", arguments=ARGUMENTS, call_id="a"),
         Observation("5.0", OBSERVATION, tool="sum", call_id="a"),
         Thought("Done.", AGAIN),
-        Answer("It is 5.", FINAL),
+        Answer("It is 5.", FINAL, final=True),
     ),
     40,
     9,
@@ -78,10 +78,11 @@ async def test_each_event_comes_before_the_next_is_made(flow: Flow, it: OpenedAg
 
 async def test_the_whole_dialog(flow: Flow, it: OpenedAgent) -> None:
     step = AgentStep("t", "sum", {"a": "1"}, "1")
-    trace = await flow.agent("2 + 3?", group=["maths", "x"], state="begun", history=[step])
+    trace = await flow.agent("2 + 3?", group=["maths", "x"], state="begun", history=[step], pattern="react")
     assert trace == TRACE
     assert trace.answer == "It is 5."
-    assert it.agent.requests == [AgentRequest("2 + 3?", "begun", ("maths", "x"), (step,), streaming=True)]
+    asked = AgentRequest("2 + 3?", "begun", ("maths", "x"), (step,), streaming=True, pattern="react")
+    assert it.agent.requests == [asked]
 
 
 async def test_a_trace_goes_on_as_history(flow: Flow, it: OpenedAgent) -> None:
@@ -175,6 +176,19 @@ async def test_sub_agents_and_calls_side_by_side() -> None:
     assert trace.steps == (AgentStep("Ask both.", "x", {}, "XX"), AgentStep(None, "y", {}, "Y"))
 
 
+async def test_an_answer_that_is_withdrawn() -> None:
+    dialog = (
+        AgentResponse("answer", "It is", message_id="1"),
+        AgentResponse("answer", " 4.", True, message_id="1"),
+        AgentResponse("answer", "It is 5.", message_id="2"),
+        AgentResponse("answer", "", True, True, message_id="2"),
+    )
+    async with open_agent(ScriptedAgent(dialog)) as it, flow_of(it, "rest") as flow:
+        trace = await flow.agent("q")
+    assert trace.messages == (Answer("It is 4.", "1"), Answer("It is 5.", "2", final=True))
+    assert trace.answer == "It is 5."
+
+
 async def test_what_another_peer_adds_is_passed_over() -> None:
     frames = [
         '{"id":"ID","response":{"message_type":"explain","end_of_message":false,"end_of_dialog":false},"complete":false}',
@@ -182,7 +196,7 @@ async def test_what_another_peer_adds_is_passed_over() -> None:
         '{"id":"ID","response":{"chunk_type":"answer","end_of_dialog":true},"complete":true}',
     ]
     async with SocketWire(frames).listening() as url, TgClient(url) as client, client.socket() as socket:
-        assert (await socket.flow().agent("q")).messages == (Answer("a"),)
+        assert (await socket.flow().agent("q")).messages == (Answer("a", final=True),)
     async with (
         SocketWire(frames[:2]).listening() as url,
         TgClient(url, timeout=5) as client,
