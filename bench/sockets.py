@@ -11,6 +11,7 @@ fast one ten in a second.
 import argparse
 import asyncio
 import json
+import re
 import resource
 import sys
 import tempfile
@@ -34,6 +35,7 @@ from tg_base.bus.open import open_bus
 from tg_base.config_file import ConfigFile
 from tg_base.llm_chunk import LlmChunk
 from tg_base.llm_service import LlmService, ProviderOptions
+from tg_base.log import configure_log
 from tg_base.processor import Processor
 from tg_schema import TextCompletionRequest
 
@@ -44,6 +46,9 @@ provider = "openai"
 text-completion = { model = "bench" }
 """
 CAPACITY = 4096
+SETTING = re.compile(r"(chunks|gap)=([0-9.]+)")
+GAP = 5.0
+"""Seconds between two chunks of a slow stream."""
 AT_A_TIME = 50
 """Connections that one client process opens side by side."""
 
@@ -55,7 +60,7 @@ class ClockLlm(LlmService):
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        plan = dict(part.split("=") for part in request.prompt.split())
+        plan = dict(SETTING.findall(request.prompt or ""))
         loop, gap = asyncio.get_running_loop(), float(plan["gap"]) / 1000
         start = loop.time()
         for index in range(int(plan["chunks"])):
@@ -66,6 +71,7 @@ class ClockLlm(LlmService):
 
 async def _process(config: Path, url: str) -> None:
     """In a child: the processor, until killed."""
+    configure_log("json", "warning")
     read = ConfigFile(config).config
     async with open_bus(url) as bus:
         model = ClockLlm("bench", ProviderOptions())
@@ -99,9 +105,9 @@ class _Crowd:
             self._writers.append(writer)
 
     async def streams(self, count: int, prompt: str) -> int:
-        """Open slow streams over SSE; how many there are."""
+        """Open slow streams over SSE, spread so that their chunks are; how many there are."""
         loop = asyncio.get_running_loop()
-        for number in range(count):
+        for _ in range(count):
             done: asyncio.Future[Stream] = loop.create_future()
             self._streams.append(done)
             await loop.create_connection(
@@ -109,8 +115,7 @@ class _Crowd:
                 self._host,
                 self._port,
             )
-            if number % AT_A_TIME == AT_A_TIME - 1:
-                await asyncio.sleep(0.25)
+            await asyncio.sleep(GAP / count)
         return len(self._streams)
 
     async def ended(self, seconds: float) -> dict[str, Any]:
@@ -194,15 +199,15 @@ def measure(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[st
     result["kib_per_socket"] = 1024 * (gateway.resident - before) / args.sockets
     fasts("beside the sockets")
     before = gateway.resident
-    chunks = 12 + int((args.seconds + 8) * args.runs / 5)
-    told(f"streams {args.streams // 2} chunks={chunks} gap=5000")
-    time.sleep(6)
+    chunks = 12 + int((args.seconds + 8) * args.runs / GAP)
+    told(f"streams {args.streams // 2} chunks={chunks} gap={1000 * GAP:g}")
+    time.sleep(GAP)
     result["kib_per_stream"] = 1024 * (gateway.resident - before) / args.streams
     cpu, at = gateway.cpu, time.monotonic()
     time.sleep(5)
     result["cores_of_slow_streams"] = (gateway.cpu - cpu) / (time.monotonic() - at)
     fasts("beside sockets and slow streams")
-    result["held"] = told(f"ended {chunks * 5 + 60}")
+    result["held"] = told(f"ended {chunks * GAP + 60}")
     result["at_end_mib"] = gateway.resident
     return result
 

@@ -1,0 +1,109 @@
+"""What a client can send to be everybody's trouble: bombs, line breaks in names, a thousand requests on one socket."""
+
+import asyncio
+import gzip
+import json
+import tracemalloc
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.flow.open_gateway import Opened, open_gateway
+from tests.flow.raw_http import raw_connection
+
+COMPLETION, SOCKET = "api/v1/text-completion", "api/v1/socket"
+BREAKS = "x\r\nX-Injected: 1\r\n\r\ndata: {}\n\nevent: y\u2028\u0085\x00"
+INFLATED = 200 * 1024 * 1024
+MOST_HELD = 24 * 1024 * 1024
+"""Bytes that a compressed body may cost: the body's limit, and what the decoder makes of one read."""
+
+
+@pytest.fixture
+async def it() -> AsyncIterator[Opened]:
+    async with open_gateway() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_a_compressed_bomb_is_refused_before_it_is_inflated(it: Opened, encoding: str) -> None:
+    bomb = (gzip if encoding == "gzip" else zlib).compress(bytes(INFLATED), 9)
+    assert len(bomb) < 1024 * 1024
+    tracemalloc.start()
+    try:
+        async with it.http.post(COMPLETION, data=bomb, headers={"Content-Encoding": encoding}) as response:
+            assert response.status == 413
+        assert tracemalloc.get_traced_memory()[1] < MOST_HELD
+    finally:
+        tracemalloc.stop()
+    async with it.http.post(COMPLETION, json={"prompt": "1"}) as response:
+        assert response.status == 200
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_line_breaks_in_names_stay_inside_the_json(it: Opened, streaming: bool) -> None:
+    body = json.dumps({"prompt": "2", "model": BREAKS, "user": BREAKS, "streaming": streaming}).encode()
+    for path in (f"/{COMPLETION}", "/api/v1/flow/x%0d%0aX-Injected:%201/service/text-completion"):
+        async with raw_connection(it.address) as raw:
+            raw.post(path, body, headers="Connection: close\r\n")
+            head, _, rest = (await raw.rest()).partition(b"\r\n\r\n")
+        assert b"injected" not in head.lower()
+        assert head.startswith(b"HTTP/1.1 404 ")
+        assert json.loads(rest)["error"]["type"] == "not-found"
+        assert not {b"\r", b"\n"} & {rest[at : at + 1] for at in range(len(rest))}
+
+
+async def test_line_breaks_in_a_sockets_ids_come_back_as_they_went(it: Opened) -> None:
+    async with it.http.ws_connect(SOCKET) as socket:
+        for field in ("model", "service", "flow", "id"):
+            asked = {"id": BREAKS, "service": "text-completion", "request": {"prompt": "1", "streaming": True}}
+            if field == "model":
+                asked["request"] = {"prompt": "1", "model": BREAKS}
+            else:
+                asked[field] = BREAKS
+            await socket.send_str(json.dumps(asked))
+            while True:
+                text = await socket.receive_str(timeout=5)
+                frame = json.loads(text)
+                assert frame["id"] == BREAKS
+                assert "\n" not in text
+                if frame["complete"]:
+                    break
+            assert ("error" in frame) == (field != "id")
+
+
+async def test_a_thousand_requests_on_one_socket_good_and_bad(it: Opened) -> None:
+    """Each id gets exactly one end, right where it can be; what is wrong with one does not reach another."""
+    expected = "".join(f"{number} " for number in range(20))
+    wrong: dict[int, dict[str, Any]] = {
+        0: {"request": {"prompt": "no number"}}, 1: {"service": "nope"}, 2: {"flow": "nope"},
+        3: {"request": {"prompt": 7}}, 4: {"request": {"prompt": "1", "model": "nope"}},
+    }  # fmt: skip
+    texts: defaultdict[int, str] = defaultdict(str)
+    ends: dict[int, str] = {}
+    async with it.http.ws_connect(SOCKET) as socket:
+        for name in range(1000):
+            good = {"id": name, "service": "text-completion", "request": {"prompt": "20", "streaming": True}}
+            await socket.send_json(good | wrong.get(name % 20, {}))
+            if name % 100 == 0:
+                await socket.send_json({"id": "never asked", "cancel": True})
+                await socket.send_str("[" * 10_000)
+                await socket.send_str('{"id": {}}')
+        async with asyncio.timeout(30):
+            while len(ends) < 1000:
+                frame = json.loads(await socket.receive_str())
+                name = frame.get("id")
+                if name is None:
+                    assert frame["error"]["type"] == "bad-request"
+                    continue
+                assert name not in ends
+                texts[name] += frame.get("response", {}).get("response", "")
+                if frame["complete"]:
+                    ends[name] = frame["error"]["type"] if "error" in frame else "ok"
+    found = Counter(ends[name] for name in range(1000) if name % 20 not in wrong)
+    assert set(found) <= {"ok", "rate-limited"}, found
+    assert found["ok"] >= 200
+    assert {texts[name] for name, end in ends.items() if end == "ok"} == {expected}
+    assert all(ends[name] != "ok" for name in range(1000) if name % 20 in wrong)

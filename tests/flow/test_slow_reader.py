@@ -1,0 +1,76 @@
+"""A client that never reads: what it may cost is bounded, it alone is ended, and its neighbours do not notice."""
+
+import asyncio
+import json
+import tracemalloc
+from contextlib import AsyncExitStack
+
+import pytest
+from prometheus_client import REGISTRY
+
+from tests.fakes.wordy_llm import WORD, WordyLlm
+from tests.flow.open_gateway import QUICK, open_gateway
+from tests.flow.raw_http import RawConnection, raw_connection
+from tg_base.response_stream import BUFFER
+from tg_gateway.limits import Limits
+
+PATH = "/api/v1/text-completion"
+FLOOD = json.dumps({"prompt": "10000000", "streaming": True}).encode()
+HELD = 3 * BUFFER
+"""Bytes of ours for each such stream: its buffer, once more as one event that is written, and the transport's own."""
+GENERATED = 16 * 1024 * 1024
+"""Bytes made for each of them at most: the same, the kernel's buffers (tcp_wmem: 4 MiB), what is on its way."""
+STUCK = 4
+
+
+async def flood(raw: RawConnection) -> None:
+    """Ask for more than fits anywhere, and read only the head of it."""
+    raw.post(PATH, FLOOD)
+    await raw.until(b"\r\n\r\n")
+
+
+async def test_memory_is_bounded_and_the_others_stay_whole() -> None:
+    """Four clients that read nothing, beside one that does; their connections are cut, and nothing of them is left."""
+    expected = "".join(f"{number} " for number in range(100))
+    async with open_gateway(limits=Limits(write=1.5), llm=WordyLlm(), liveness=QUICK) as it:
+        reading = 0
+
+        async def reads() -> str:
+            nonlocal reading
+            reading += 1
+            async with it.http.post(PATH, json={"prompt": "100"}) as response:
+                return str((await response.json())["response"])
+
+        assert await reads() == expected
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            async with AsyncExitStack() as stack:
+                for _ in range(STUCK):
+                    raw = await stack.enter_async_context(raw_connection(it.address))
+                    raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
+                    raw.post(PATH, FLOOD)
+                texts, held = {await reads()}, []
+                while streams := REGISTRY.get_sample_value("tg_gateway_streams"):
+                    if streams == STUCK:
+                        held.append(tracemalloc.get_traced_memory()[0] - before)
+                    texts.add(await reads())
+        finally:
+            tracemalloc.stop()
+        assert texts == {expected}
+        # The processor keeps what it has sent until the next beat tells it that it has come: the least is what stays.
+        assert min(held) < STUCK * HELD
+        assert it.llm.generated * len(WORD) < STUCK * GENERATED + len(WORD) * 100 * reading
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_neighbour_on_the_same_model_is_not_delayed(streaming: bool) -> None:
+    async with open_gateway(limits=Limits(write=30.0), llm=WordyLlm()) as it, raw_connection(it.address) as raw:
+        await flood(raw)
+        for _ in range(10):
+            async with (
+                asyncio.timeout(5),
+                it.http.post(PATH, json={"prompt": "50", "streaming": streaming}) as response,
+            ):
+                assert response.status == 200
+                assert b"49 " in await response.read()

@@ -1,0 +1,21 @@
+"""Deadlines, liveness and limits run on monotonic clocks: who reads the clock on the wall, and for what."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("schema", "base", "flow", "gateway", "cli", "bedrock", "vertexai")
+WALL = re.compile(r"\btime\.time(?:_ns)?\(|\bdatetime\.(?:now|utcnow|today)\(|\blocaltime\(|\bgmtime\(")
+READERS = {
+    "base/tg_base/bus/pulsar.py",  # how old a message is: the broker's stamp is a wall clock's
+    "base/tg_base/provider_errors.py",  # Retry-After as a date
+    "flow/tg_flow/llama/chat_template.py",  # templates that tell the model today's date
+    "gateway/tg_gateway/event_stream.py",  # the header Date
+}
+
+
+def test_only_these_files_read_it() -> None:
+    files = [file for room in ROOMS for file in sorted((ROOT / room).glob("tg_*/**/*.py"))]
+    assert len(files) > 80
+    found = {str(file.relative_to(ROOT)) for file in files if WALL.search(file.read_text("utf-8"))}
+    assert found == READERS
