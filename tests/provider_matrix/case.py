@@ -1,7 +1,7 @@
 """One provider's place in the matrix: its row of the registry, its wire, and what its wire tells."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -47,6 +47,7 @@ class Case:
         options: the configuration's options for a server at this URL.
         environment: variables for a server at this URL; keys, for instance.
         tells: what this wire carries.
+        own: for a provider without a wire, in this process: the cells that have a meaning for it, by name.
     """
 
     provider: str
@@ -54,6 +55,7 @@ class Case:
     options: Callable[[str], Mapping[str, Any]]
     environment: Callable[[str], Mapping[str, str]] = field(default=lambda url: {})
     tells: frozenset[Tells] = TELLS
+    own: Mapping[str, "Run"] = field(default_factory=dict)
 
     @property
     def features(self) -> frozenset[Feature]:
@@ -77,6 +79,9 @@ class Stage:
             yield service
         finally:
             await service.aclose()
+
+
+Run = Callable[[Stage], Awaitable[None]]
 
 
 @asynccontextmanager

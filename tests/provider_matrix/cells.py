@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ from tests.provider_matrix.asking import (
     responses,
     spoken,
 )
-from tests.provider_matrix.case import MODEL, Case, Stage, Tells, staged
+from tests.provider_matrix.case import MODEL, Case, Run, Stage, Tells, staged
 from tg_base.stream_guard import Clocks
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse
 from tg_schema.conversation import whole_calls
@@ -56,7 +56,7 @@ class Cell:
     """
 
     name: str
-    run: Callable[[Stage], Awaitable[None]]
+    run: Run
     feature: Feature | None = None
     tells: Tells | None = None
     asks: TextCompletionRequest = REQUEST
@@ -66,7 +66,9 @@ def expected(case: Case, cell: Cell) -> bool | None:
     """What the case announces of the cell: True = it works, False = it is refused, None = the wire cannot tell."""
     if cell.tells is not None and cell.tells not in case.tells:
         return None
-    return cell.feature is None or cell.feature in case.features
+    if cell.feature is not None and cell.feature not in case.features:
+        return False
+    return None if case.own and cell.name not in case.own else True
 
 
 async def play(case: Case, cell: Cell) -> bool | None:
@@ -79,11 +81,12 @@ async def play(case: Case, cell: Cell) -> bool | None:
     if supported is None:
         return None
     async with staged(case) as stage:
-        await asyncio.wait_for((cell.run if supported else _refused(cell.asks))(stage), 30)
+        run = case.own.get(cell.name, cell.run) if supported else _refused(cell.asks)
+        await asyncio.wait_for(run(stage), 30)
     return supported
 
 
-def _refused(request: TextCompletionRequest) -> Callable[[Stage], Awaitable[None]]:
+def _refused(request: TextCompletionRequest) -> Run:
     async def run(stage: Stage) -> None:
         async with stage.opened() as service:
             with pytest.raises(BadRequest):
@@ -252,7 +255,7 @@ def _sampling(**fields: float) -> TextCompletionRequest:
     return TextCompletionRequest(prompt="p", sampling=Sampling(**fields), streaming=True)  # type: ignore[arg-type]
 
 
-def _field(name: str, request: TextCompletionRequest) -> Callable[[Stage], Awaitable[None]]:
+def _field(name: str, request: TextCompletionRequest) -> Run:
     async def run(stage: Stage) -> None:
         async with stage.opened() as service:
             await responses(service, request)

@@ -21,7 +21,8 @@ CASE = Case(
 
 
 def code() -> str:
-    return next(block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "class " in block)
+    blocks: list[str] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return next(block for block in blocks if "class " in block)
 
 
 @pytest.fixture(scope="module", autouse=True)
