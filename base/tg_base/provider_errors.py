@@ -34,6 +34,7 @@ _REFUSED = (
 )
 _LENGTH = (BadRequest, "the prompt and the answer together are longer than the model's context; send a shorter prompt")
 _FILTER = (ContentFilter, "the provider's content filter refused to answer this prompt")
+_LARGE = (TooLarge, "the request is larger than the provider takes; send a shorter prompt")
 _DOWN = (Unavailable, "the provider is failing or overloaded; ask again later")
 
 _BY_STATUS: dict[int, tuple[type[TgError], str]] = {
@@ -42,7 +43,7 @@ _BY_STATUS: dict[int, tuple[type[TgError], str]] = {
     403: _AUTH,
     404: _UNKNOWN,
     408: (Timeout, "the provider gave up waiting"),
-    413: (TooLarge, "the request is larger than the provider takes; send a shorter prompt"),
+    413: _LARGE,
     429: _LIMIT,
 }
 
@@ -58,6 +59,7 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
     "rate_limit_error": _LIMIT,
     "invalid_request_error": _REFUSED,
     "authentication_error": _AUTH,
+    "request_too_large": _LARGE,
     "permission_error": _AUTH,
     "billing_error": _QUOTA,
     "not_found_error": _UNKNOWN,

@@ -1,0 +1,297 @@
+"""Anthropic's Messages <-> our records, value by value."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.fakes.anthropic_transcript import delta, event
+from tg_base.llm_chunk import LlmChunk
+from tg_base.llm_service import joined_chunks
+from tg_base.wires.anthropic_answer import Answer, model_list, refusal
+from tg_base.wires.anthropic_messages import Defaults, answers_by_tool, to_wire
+from tg_base.wires.sdk_response import Refusal
+from tg_schema import ModelInfo, Sampling, TextCompletionRequest, TgError, ToolCallDelta
+from tg_schema.conversation import ImagePart, Message, TextPart, Tool, ToolCall
+from tg_schema.errors import BadRequest, ProtocolError, RateLimited, TooLarge, Unavailable
+
+DEFAULTS = Defaults(max_tokens=100)
+WEATHER = Tool("weather", "in a city", {"type": "object"})
+CALLED = Message("assistant", tool_calls=(ToolCall("c1", "weather", '{"city":"Ulm"}'), ToolCall("c2", "weather", "")))
+
+
+def body(request: TextCompletionRequest, defaults: Defaults = DEFAULTS) -> dict[str, Any]:
+    sent: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_wire(request, "claude", defaults)))
+    return sent
+
+
+def chunks(*events: bytes, by_tool: bool = False) -> list[LlmChunk]:
+    answer = Answer(by_tool=by_tool)
+    read = [answer.chunk(each.partition(b"data: ")[2].strip()) for each in events]
+    return [chunk for chunk in read if chunk is not None]
+
+
+def test_a_plain_request_has_no_more_than_it_needs() -> None:
+    assert body(TextCompletionRequest(prompt="hi")) == {
+        "model": "claude",
+        "max_tokens": 100,
+        "stream": True,
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
+    }
+
+
+def test_all_sampling_fields() -> None:
+    sampling = Sampling(temperature=0.0, top_p=0.5, top_k=7, max_tokens=9, stop=("END",))
+    sent = body(TextCompletionRequest(system="s", prompt="p", sampling=sampling), Defaults(5, temperature=1.0))
+    del sent["messages"], sent["model"], sent["stream"]
+    assert sent == {
+        "system": "s",
+        "max_tokens": 9,
+        "temperature": 0.0,
+        "top_p": 0.5,
+        "top_k": 7,
+        "stop_sequences": ["END"],
+    }
+
+
+def test_results_of_calls_and_what_the_user_says_then_are_one_turn() -> None:
+    turns = (
+        Message(
+            "user", (TextPart("this?"), ImagePart(media_type="image/webp", data="QQ=="), ImagePart(url="https://a"))
+        ),
+        CALLED,
+        Message("tool", "rain", tool_call_id="c1"),
+        Message("tool", "no", tool_call_id="c2", error=True),
+    )
+    sent = body(TextCompletionRequest(messages=turns, prompt="go on", tools=(WEATHER,)))
+    assert sent["messages"] == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "this?"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/webp", "data": "QQ=="}},
+                {"type": "image", "source": {"type": "url", "url": "https://a"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Ulm"}},
+                {"type": "tool_use", "id": "c2", "name": "weather", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "rain"}]},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "c2",
+                    "content": [{"type": "text", "text": "no"}],
+                    "is_error": True,
+                },
+                {"type": "text", "text": "go on"},
+            ],
+        },
+    ]
+
+
+@pytest.mark.parametrize("arguments", ["[]", "{", "nonsense", "\ud800", "[" * 100_000])
+def test_arguments_that_are_no_object_are_refused(arguments: str) -> None:
+    turns = (Message("user", "x"), Message("assistant", tool_calls=(ToolCall("c", "weather", arguments),)))
+    with pytest.raises(BadRequest, match="arguments of a tool call"):
+        body(TextCompletionRequest(messages=turns))
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        (None, None),
+        ("auto", {"type": "auto"}),
+        ("none", {"type": "none"}),
+        ("required", {"type": "any"}),
+        ("weather", {"type": "tool", "name": "weather"}),
+    ],
+)
+def test_tool_choice(choice: str | None, sent: dict[str, str] | None) -> None:
+    request = TextCompletionRequest(prompt="p", tools=(WEATHER,), tool_choice=choice)
+    assert body(request).get("tool_choice") == sent
+    assert body(request)["tools"] == [
+        {"name": "weather", "description": "in a city", "input_schema": {"type": "object"}}
+    ]
+
+
+SCHEMA = {"type": "object", "additionalProperties": False}
+
+
+def test_a_schema_goes_by_structured_outputs_or_by_a_tool() -> None:
+    request = TextCompletionRequest(prompt="p", schema=SCHEMA)
+    by_format, by_tool = body(request), body(request, Defaults(100, thinking=2000, schema_by_tool=True))
+    assert by_format["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}}
+    assert "tools" not in by_format
+    assert by_tool["tools"][0]["input_schema"] == SCHEMA
+    assert by_tool["tool_choice"] == {"type": "tool", "name": "answer"}
+    assert not {"output_config", "thinking"} & set(by_tool)
+
+
+def test_json_goes_by_a_tool_and_not_beside_tools() -> None:
+    request = TextCompletionRequest(prompt="p", response_format="json")
+    assert answers_by_tool(request, DEFAULTS)
+    assert body(request)["tools"][0]["input_schema"] == {"type": "object"}
+    with pytest.raises(BadRequest, match="at once"):
+        body(TextCompletionRequest(prompt="p", response_format="json", tools=(WEATHER,)))
+
+
+@pytest.mark.parametrize(
+    ("thinking", "sent"),
+    [
+        (None, None),
+        (2048, {"type": "enabled", "budget_tokens": 2048}),
+        ("adaptive", {"type": "adaptive", "display": "summarized"}),
+    ],
+)
+def test_thinking_is_asked_for_outside_of_calls(thinking: Any, sent: object) -> None:
+    defaults = Defaults(5000, thinking=thinking)
+    assert body(TextCompletionRequest(prompt="p"), defaults).get("thinking") == sent
+    answered = (Message("user", "x"), CALLED, Message("tool", "y", tool_call_id="c1"))
+    assert "thinking" not in body(TextCompletionRequest(messages=answered), defaults)
+
+
+def test_calls_and_text_share_a_message() -> None:
+    read = chunks(
+        event("content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        delta(0, "text", text="so "),
+        event("content_block_stop", index=0),
+        event("content_block_start", index=1, content_block={"type": "tool_use", "id": "a", "name": "f", "input": {}}),
+        delta(1, "input_json", partial_json=""),
+        delta(1, "input_json", partial_json='{"x":'),
+        event("content_block_start", index=2, content_block={"type": "tool_use", "id": "b", "name": "g", "input": {}}),
+        delta(1, "input_json", partial_json="1}"),
+        event("content_block_stop", index=1),
+        event("content_block_stop", index=2),
+        event("message_delta", delta={"stop_reason": "tool_use"}, usage={"output_tokens": 5}),
+        event("message_stop"),
+    )
+    whole = joined_chunks(read)
+    assert (whole.text, whole.finish_reason, whole.out_token, whole.in_token) == ("so ", "tool_calls", 5, None)
+    assert whole.tool_calls == (ToolCallDelta(0, "a", "f", '{"x":1}'), ToolCallDelta(1, "b", "g", "{}"))
+
+
+def test_a_tools_input_as_the_answer() -> None:
+    read = chunks(
+        event("content_block_start", index=0, content_block={"type": "tool_use", "id": "a", "name": "answer"}),
+        delta(0, "input_json", partial_json='{"x"'),
+        delta(0, "input_json", partial_json=":1}"),
+        event("content_block_stop", index=0),
+        event("message_delta", delta={"stop_reason": "tool_use"}, usage={"output_tokens": 5}),
+        event("message_stop"),
+        by_tool=True,
+    )
+    whole = joined_chunks(read)
+    assert (whole.text, whole.finish_reason, whole.tool_calls) == ('{"x":1}', "stop", ())
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("pause_turn", "stop"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("refusal", "content_filter"),
+        ("of_next_year", "stop"),
+    ],
+)
+def test_finish_reasons_count_once_the_message_stops(theirs: str, ours: str) -> None:
+    told = event("message_delta", delta={"stop_reason": theirs})
+    assert [chunk.finish_reason for chunk in chunks(told)] == []
+    assert [chunk.finish_reason for chunk in chunks(told, event("message_stop"))] == [ours]
+
+
+def test_a_stop_without_a_reason_is_no_end() -> None:
+    assert [chunk.finish_reason for chunk in chunks(event("message_stop"))] == [None]
+
+
+def test_usage_is_told_as_deltas_with_the_cache_in_it() -> None:
+    read = chunks(
+        event(
+            "message_start",
+            message={
+                "model": "claude-1",
+                "usage": {
+                    "input_tokens": 3,
+                    "cache_creation_input_tokens": 20,
+                    "cache_read_input_tokens": 100,
+                    "output_tokens": 1,
+                },
+            },
+        ),
+        event("message_delta", delta={}, usage={"output_tokens": 4}),
+        event(
+            "message_delta",
+            delta={"stop_reason": "end_turn"},
+            usage={"output_tokens": 9, "input_tokens": None, "output_tokens_details": {"thinking_tokens": 6}},
+        ),
+    )
+    assert [(chunk.in_token, chunk.out_token, chunk.cached_token, chunk.reasoning_token) for chunk in read] == [
+        (123, 1, 100, None),
+        (None, 3, None, None),
+        (None, 5, None, 6),
+    ]
+
+
+def test_what_we_do_not_know_is_passed_over() -> None:
+    assert (
+        chunks(
+            event("ping"),
+            event("of_next_year", index=1, delta=None),
+            event("content_block_start", index=0, content_block={"type": "server_tool_use", "id": "x", "name": "y"}),
+            delta(0, "input_json", partial_json="{}"),
+            delta(0, "signature", signature="abc"),
+            delta(0, "citations", citation={"type": "x"}),
+            event("content_block_stop", index=0),
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b'{"index":1}', b'{"type":"ping","index":"x"}', b"\xff", b"[" * 100_000]
+)
+def test_garbage_is_a_protocol_error(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        Answer().chunk(data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("overloaded_error", Unavailable),
+        ("api_error", Unavailable),
+        ("rate_limit_error", RateLimited),
+        ("invalid_request_error", BadRequest),
+        ("request_too_large", TooLarge),
+        ("of_next_year", Unavailable),
+    ],
+)
+def test_errors_in_a_stream(kind: str, error: type[TgError]) -> None:
+    data = json.dumps({"type": "error", "error": {"type": kind, "message": "sk-secret"}}).encode()
+    with pytest.raises(error) as caught:
+        Answer().chunk(data)
+    assert type(caught.value) is error
+    assert "secret" not in str(caught.value)
+    assert refusal(data) == Refusal(kind)
+
+
+@pytest.mark.parametrize("data", [b"<html>", b"{}", b'{"type":"error"}', b'{"type":"error","error":{}}'])
+def test_a_refusal_without_a_word(data: bytes) -> None:
+    assert refusal(data) == Refusal()
+
+
+def test_the_list_of_models() -> None:
+    data = b'{"data":[{"id":"a","created_at":"1970-01-01T00:01:00Z"},{"id":"b","created_at":"soon"}],"has_more":false}'
+    assert model_list(data) == (ModelInfo("a", "anthropic", 60), ModelInfo("b", "anthropic"))
+    with pytest.raises(ProtocolError):
+        model_list(b"<html>")

@@ -1,0 +1,250 @@
+"""Gemini's contents <-> our records, value by value."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.fakes.gemini_transcript import candidate, error_body, response
+from tg_base.llm_chunk import LlmChunk
+from tg_base.wires.gemini_answer import Answer, model_list, refusal
+from tg_base.wires.gemini_contents import Defaults, to_wire
+from tg_base.wires.sdk_response import Refusal
+from tg_schema import ModelInfo, Sampling, TextCompletionRequest, TgError, Token
+from tg_schema.conversation import ImagePart, Message, TextPart, Tool, ToolCall
+from tg_schema.errors import BadRequest, ContentFilter, IncompleteStream, ProtocolError, RateLimited, Unavailable
+
+DEFAULTS = Defaults()
+WEATHER = Tool("weather", "in a city", {"type": "object"})
+
+
+def body(request: TextCompletionRequest, defaults: Defaults = DEFAULTS) -> dict[str, Any]:
+    sent: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_wire(request, defaults)))
+    return sent
+
+
+def chunk(data: bytes, answer: Answer | None = None) -> LlmChunk | None:
+    return (answer or Answer()).chunk(data.removeprefix(b"data: ").strip())
+
+
+def test_a_plain_request_has_no_more_than_it_needs() -> None:
+    assert body(TextCompletionRequest(prompt="hi")) == {
+        "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+        "generationConfig": {},
+    }
+
+
+def test_all_sampling_fields() -> None:
+    sampling = Sampling(0.0, 0.5, 7, 9, ("END",), 3, 0.25, 0.5, 2)
+    schema = {"type": "object"}
+    defaults = Defaults(5, 1.0, thoughts=True, thinking_budget=0)
+    sent = body(TextCompletionRequest(system="s", prompt="p", sampling=sampling, schema=schema), defaults)
+    assert sent["systemInstruction"] == {"parts": [{"text": "s"}]}
+    assert sent["generationConfig"] == {
+        "temperature": 0.0,
+        "topP": 0.5,
+        "topK": 7,
+        "maxOutputTokens": 9,
+        "stopSequences": ["END"],
+        "seed": 3,
+        "presencePenalty": 0.25,
+        "frequencyPenalty": 0.5,
+        "responseLogprobs": True,
+        "logprobs": 2,
+        "responseMimeType": "application/json",
+        "responseJsonSchema": schema,
+        "thinkingConfig": {"includeThoughts": True, "thinkingBudget": 0},
+    }
+
+
+def test_defaults_leave_no_trace_in_the_next_request() -> None:
+    defaults = Defaults()
+    body(TextCompletionRequest(system="s", prompt="p", response_format="json"), defaults)
+    assert body(TextCompletionRequest(prompt="p"), defaults) == body(TextCompletionRequest(prompt="p"))
+
+
+def test_a_conversation_with_calls_and_images() -> None:
+    turns = (
+        Message("user", (TextPart("this?"), ImagePart(data="QQ=="), ImagePart(media_type="image/gif", url="gs://a/b"))),
+        Message("assistant", "so", tool_calls=(ToolCall("call-1", "f", '{"x":1}'), ToolCall("theirs", "g", ""))),
+        Message("tool", "rain", tool_call_id="call-1"),
+        Message("tool", "no", tool_call_id="theirs", error=True),
+    )
+    assert body(TextCompletionRequest(messages=turns, prompt="go on"))["contents"] == [
+        {
+            "role": "user",
+            "parts": [
+                {"text": "this?"},
+                {"inlineData": {"mimeType": "image/png", "data": "QQ=="}},
+                {"fileData": {"mimeType": "image/gif", "fileUri": "gs://a/b"}},
+            ],
+        },
+        {
+            "role": "model",
+            "parts": [
+                {"text": "so"},
+                {
+                    "functionCall": {"name": "f", "args": {"x": 1}},
+                    "thoughtSignature": "skip_thought_signature_validator",
+                },
+                {"functionCall": {"name": "g", "args": {}, "id": "theirs"}},
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                {"functionResponse": {"name": "f", "response": {"output": "rain"}}},
+                {"functionResponse": {"name": "g", "response": {"error": "no"}, "id": "theirs"}},
+                {"text": "go on"},
+            ],
+        },
+    ]
+
+
+def test_a_result_that_answers_nothing_is_refused() -> None:
+    turns = (Message("user", "x"), Message("tool", "y", tool_call_id="lost"))
+    with pytest.raises(BadRequest, match="tool_call_id"):
+        body(TextCompletionRequest(messages=turns))
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", {"mode": "AUTO"}),
+        ("none", {"mode": "NONE"}),
+        ("required", {"mode": "ANY"}),
+        ("weather", {"mode": "ANY", "allowedFunctionNames": ["weather"]}),
+    ],
+)
+def test_tool_choice(choice: str, sent: dict[str, Any]) -> None:
+    request = TextCompletionRequest(prompt="p", tools=(WEATHER,), tool_choice=choice)
+    assert body(request)["toolConfig"] == {"functionCallingConfig": sent}
+    (tools,) = body(request)["tools"]
+    assert tools["functionDeclarations"] == [
+        {"name": "weather", "description": "in a city", "parametersJsonSchema": {"type": "object"}}
+    ]
+
+
+def test_thoughts_and_text_come_apart() -> None:
+    read = chunk(candidate("m", {"text": "hm", "thought": True}, {"text": "a"}, {"text": "b"}))
+    assert read == LlmChunk("ab", model="m-001", reasoning="hm")
+
+
+def test_calls_without_ids_get_some_that_differ() -> None:
+    answer = Answer()
+    part = {"functionCall": {"name": "f", "args": {"x": "ü"}}}
+    first, second = (chunk(candidate("m", part, **fields), answer) for fields in ({}, {"finish": "STOP"}))
+    assert first is not None
+    assert second is not None
+    calls = (*first.tool_calls, *second.tool_calls)
+    assert [(call.index, call.name, call.arguments) for call in calls] == [(0, "f", '{"x":"ü"}'), (1, "f", '{"x":"ü"}')]
+    assert len({call.id for call in calls}) == 2
+    assert second.finish_reason == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("STOP", "stop"),
+        ("MAX_TOKENS", "length"),
+        ("SAFETY", "content_filter"),
+        ("PROHIBITED_CONTENT", "content_filter"),
+        ("FINISH_REASON_UNSPECIFIED", None),
+    ],
+)
+def test_finish_reasons(theirs: str, ours: str | None) -> None:
+    read = chunk(candidate("m", finish=theirs))
+    assert read is not None
+    assert read.finish_reason == ours
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [
+        ("MALFORMED_FUNCTION_CALL", ProtocolError),
+        ("UNEXPECTED_TOOL_CALL", ProtocolError),
+        ("OTHER", IncompleteStream),
+        ("OF_NEXT_YEAR", IncompleteStream),
+    ],
+)
+def test_an_end_that_is_none_is_an_error(reason: str, error: type[TgError]) -> None:
+    with pytest.raises(error):
+        chunk(candidate("m", {"text": "half"}, finish=reason))
+
+
+def test_a_blocked_prompt() -> None:
+    with pytest.raises(ContentFilter):
+        chunk(response(promptFeedback={"blockReason": "SAFETY"}, usageMetadata={"promptTokenCount": 5}))
+
+
+def test_usage_is_told_as_deltas_with_the_thinking_in_it() -> None:
+    answer = Answer()
+    usages: list[dict[str, Any]] = [
+        {"trafficType": "ON_DEMAND"},
+        {"promptTokenCount": 10, "cachedContentTokenCount": 4, "thoughtsTokenCount": 3},
+        {"promptTokenCount": 10, "cachedContentTokenCount": 4, "thoughtsTokenCount": 3, "candidatesTokenCount": 2},
+        {
+            "promptTokenCount": 10,
+            "toolUsePromptTokenCount": 5,
+            "cachedContentTokenCount": 4,
+            "thoughtsTokenCount": 3,
+            "candidatesTokenCount": 6,
+        },
+    ]
+    read = [chunk(response(usageMetadata=usage), answer) for usage in usages]
+    assert [each and (each.in_token, each.out_token, each.cached_token, each.reasoning_token) for each in read] == [
+        None,
+        (10, 3, 4, 3),
+        (0, 2, 0, 0),
+        (5, 4, 0, 0),
+    ]
+
+
+def test_logprobs_become_tokens() -> None:
+    result = {
+        "chosenCandidates": [{"token": "Hi", "tokenId": 7, "logProbability": -0.5}],
+        "topCandidates": [{"candidates": [{"token": "Hi", "tokenId": 7, "logProbability": -0.5}, {"token": "Yo"}]}],
+    }
+    said = {"content": {"parts": [{"text": "Hi"}]}, "logprobsResult": result}
+    read = chunk(response(candidates=[said]))
+    assert read is not None
+    assert read.tokens == (Token(7, "Hi", -0.5, ((7, -0.5),)),)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"candidates":5}', b"\xff", b"[" * 100_000])
+def test_garbage_is_a_protocol_error(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        Answer().chunk(data)
+
+
+def test_errors_in_a_stream_tell_nothing_of_their_text() -> None:
+    for code, status, error in ((503, "UNAVAILABLE", Unavailable), (429, "RESOURCE_EXHAUSTED", RateLimited)):
+        said = error_body(code, status)
+        said["error"]["message"] = "a secret"
+        with pytest.raises(error) as caught:
+            Answer().chunk(json.dumps(said).encode())
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (error_body(404, "NOT_FOUND"), Refusal("NOT_FOUND")),
+        ([error_body(404, "NOT_FOUND")], Refusal("NOT_FOUND")),
+        (error_body(400, "INVALID_ARGUMENT", {"reason": "API_KEY_INVALID"}), Refusal("API_KEY_INVALID")),
+        (error_body(429, "X", {"@type": "RetryInfo", "retryDelay": "1.5s"}), Refusal("X", 1.5)),
+        (error_body(429, "X", {"retryDelay": "soon"}), Refusal("X")),
+        ("<html>", Refusal()),
+        ({}, Refusal()),
+    ],
+)
+def test_refusals(said: object, expected: Refusal) -> None:
+    assert refusal(json.dumps(said).encode()) == expected
+
+
+def test_the_list_of_models() -> None:
+    assert model_list(b'{"models":[{"name":"models/a"}],"nextPageToken":""}') == (ModelInfo("a", "google"),)
+    assert model_list(b'{"publisherModels":[{"name":"publishers/google/models/b"}]}') == (ModelInfo("b", "google"),)
+    with pytest.raises(ProtocolError):
+        model_list(b"<html>")
