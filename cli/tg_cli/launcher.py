@@ -10,7 +10,7 @@ from tg_base.config import SPECS, Config
 from tg_base.config_file import ConfigFile
 from tg_base.log import configure_log
 from tg_base.metrics_page import metrics_page
-from tg_base.overrides import Overrides
+from tg_base.overrides import FLOW, Overrides
 from tg_base.process import serve_process
 from tg_cli.order import PARTS, Order, Part
 from tg_schema.errors import BadRequest, Timeout, Unavailable
@@ -36,7 +36,7 @@ def set_up(order: Order) -> None:
 
 
 def check(order: Order) -> str:
-    """Read the configuration and try the bus; the answer says what would run.
+    """Read the configuration and try the bus, and the model or provider that the order names; say what would run.
 
     Raises:
         TgError: it would not run; the message says what to do.
@@ -44,9 +44,10 @@ def check(order: Order) -> str:
     set_up(order)
     config = _configured(order, ConfigFile(order.file).config)
     asyncio.run(_ping(config))
+    asked = asyncio.run(_asked(order, config)) if order.model or order.provider else ()
     source = "built in" if config.source is None else str(config.source.file)
     parts = [f"{part}: {_what(config, part)}" for part in order.parts]
-    return "\n".join((f"configuration: {source}", f"bus: {config.bus.url}, which answers", *parts))
+    return "\n".join((f"configuration: {source}", f"bus: {config.bus.url}, which answers", *parts, *asked))
 
 
 @asynccontextmanager
@@ -110,6 +111,16 @@ async def _ping(config: Config) -> None:
             raise Timeout(
                 f"{config.bus.url} does not answer within {_PING:g} s; check the URL, and the broker"
             ) from None
+
+
+async def _asked(order: Order, config: Config) -> tuple[str]:
+    """What the model that the order names answers to one smallest request."""
+    from tg_flow.provider_check import check_provider
+
+    if order.model is None:
+        return (await check_provider(order.provider or "", None, order.options),)
+    bound = config.flows[FLOW][TEXT_COMPLETION.name].model or order.model
+    return (await check_provider(config.models[bound].provider, bound, config.models[bound].options),)
 
 
 def _configured(order: Order, config: Config) -> Config:

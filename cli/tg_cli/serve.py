@@ -26,7 +26,7 @@ from tg_cli.order import PARTS, LogForm, LogLevel, Order, Part
 @click.option("--provider", help="Who provides the model, for instance openai.")
 @click.option("--base-url", help="Where the provider's API is.")
 @click.option("-o", "--option", multiple=True, metavar="NAME=VALUE", help="Another option of the provider.")
-@click.option("--check", "check_only", is_flag=True, help="Say what would run, try the bus, and exit.")
+@click.option("--check", "check_only", is_flag=True, help="Say what would run, try bus and --model, and exit.")
 @click.option("--log-format", type=click.Choice(get_args(LogForm)), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(get_args(LogLevel)), default="info", show_default=True)
 def serve(
@@ -45,14 +45,14 @@ def serve(
     log_format: LogForm,
     log_level: LogLevel,
 ) -> None:
-    """Serve text completion and prompts through a gateway, all in this process unless --only says otherwise.
+    """Serve text completion, prompts and agents through a gateway, all in this process unless --only says otherwise.
 
     Without a configuration it serves the small built-in demo model. SIGTERM and Ctrl-C let running streams finish
     within the configured time; a second one ends at once.
 
     Exit codes: 0 stopped, 1 error, 2 wrong usage.
     """
-    if model is None and (provider or base_url or option):
+    if model is None and (provider or base_url or option) and not (provider and check_only):
         raise click.UsageError("--provider, --base-url and --option describe a model: give its name with --model")
     order = Order(
         file=config,
