@@ -9,13 +9,16 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF -DGGML_NATIVE=OFF $(i
 UV := $(or $(shell command -v uv),.cache/uv/bin/uv)
 MEMBERS := schema base flow bedrock vertexai gateway cli
 
-.PHONY: help demo serve test test-quick test-connected check bench soak lock clean
+.PHONY: help demo agent-demo serve test test-quick test-connected check bench soak lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
 
 demo: .venv/ready ## Stream an answer of the built-in demo model: no key, no broker, no download of a model
 	@$(BIN)/tg-invoke-llm "You are a helpful assistant." "What is Apache Pulsar?"
+
+agent-demo: .venv/ready ## Ask an agent with two tools and a scripted model: no key, no network (Q="What is 2 * 21?")
+	@scripts/agent-demo $(if $(Q),'$(Q)')
 
 serve: .venv/ready ## Run the whole pipeline in one process, at http://localhost:8888/ (ARGS="--bus pulsar://...")
 	@$(BIN)/tg-serve $(ARGS)
