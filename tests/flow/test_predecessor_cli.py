@@ -52,6 +52,11 @@ async def test_invoke_llm_prints_as_it_comes(it: Opened, bin_folder: Path) -> No
     await process.wait()
 
 
+async def test_list_models(it: Opened, bin_folder: Path) -> None:
+    out, _ = await run(bin_folder, it, "tg-list-models")
+    assert out == f"{it.llm.model}\n"
+
+
 @pytest.mark.parametrize("streaming", [(), ("--no-streaming",)])
 async def test_invoke_prompt(it: Opened, bin_folder: Path, streaming: tuple[str, ...]) -> None:
     out, err = await run(bin_folder, it, "tg-invoke-prompt", "text", "a=x=y", "b=z", "--show-usage", *streaming)
