@@ -1,7 +1,7 @@
 """Configuration -> running processors: the one place that knows which service a table of the file becomes."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 from tg_base.bus.api import Bus
@@ -23,6 +23,7 @@ from tg_flow.prompt.templates import Templates
 from tg_flow.providers.registry import open_provider
 from tg_schema.errors import TgError
 from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION
+from tg_schema.topics import resolved
 
 
 @asynccontextmanager
@@ -89,8 +90,7 @@ async def agent(
     prompts = AgentPrompts.of(config)
     async with AsyncExitStack() as stack:
         routes = tuple(route for route in config.routes(AGENT.name) if not route.plain)
-        every = tuple(route for service in SPECS for route in config.routes(service) if route.plain)
-        plain = tuple(dict.fromkeys(route.response for route in every))
+        plain = _plain_responses(config)
         requestor = await stack.enter_async_context(Requestor(bus, config.topics, plain=plain, liveness=liveness))
         services = []
         for route in routes:
@@ -102,6 +102,16 @@ async def agent(
             for service, route in zip(services, routes, strict=True)
         ]
         yield tuple(processors)
+
+
+def _plain_responses(config: Config) -> tuple[str, ...]:
+    """Where peers answer that know no inbox: those of flows, and those that are tools."""
+    routes = [route for service in SPECS for route in config.routes(service) if route.plain]
+    topics = [route.response for route in routes]
+    for tool in config.tools.values():
+        with suppress(ValueError):  # the tool itself says what is wrong with it, and where
+            topics += [resolved(str(tool.options["response"]))] if "response" in tool.options else []
+    return tuple(dict.fromkeys(topics))
 
 
 async def _agent_of(reach: Reach, prompts: AgentPrompts, stack: AsyncExitStack) -> AgentService:

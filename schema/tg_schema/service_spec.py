@@ -7,6 +7,7 @@ from tg_schema.agent import AgentRequest, AgentResponse
 from tg_schema.prompt import PromptRequest, PromptResponse
 from tg_schema.response import Response
 from tg_schema.text_completion import TextCompletionRequest, TextCompletionResponse
+from tg_schema.tool import ToolRequest, ToolResponse
 
 Req = TypeVar("Req")
 Resp = TypeVar("Resp", bound=Response)
@@ -24,3 +25,5 @@ class ServiceSpec(Generic[Req, Resp]):
 TEXT_COMPLETION = ServiceSpec("text-completion", TextCompletionRequest, TextCompletionResponse)
 PROMPT = ServiceSpec("prompt", PromptRequest, PromptResponse)
 AGENT = ServiceSpec("agent", AgentRequest, AgentResponse)
+TOOL = ServiceSpec("tool", ToolRequest, ToolResponse)
+"""What a service of one's own speaks to be called by agents; it has a name of its own in topics."""

@@ -1,13 +1,12 @@
 """A pipeline with an agent over a scripted model, for the tests of agents; and what every dialog must satisfy."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.turns_llm import TurnsLlm
 from tg_base.bus.api import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client
@@ -143,4 +142,8 @@ async def soon(event: asyncio.Event) -> None:
     await asyncio.wait_for(event.wait(), 2)
 
 
-__all__ = ["BASE", "LIVELY", "Pipeline", "Told", "TurnsLlm", "assert_valid", "pipeline", "soon"]
+async def until(true: Callable[[], object]) -> None:
+    """As soon as it is true of what another process does."""
+    async with asyncio.timeout(5):
+        while not true():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.005)

@@ -36,7 +36,8 @@ async def serving(provider: GatedOpenAi, *options: str) -> AsyncIterator[tuple[P
         assert process.stdout is not None
         line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
         found = re.fullmatch(
-            r"ready: (http://127\.0\.0\.1:\d+/) serves text-completion \(gated of openai\), prompt \(\d+ templates\); "
+            r"ready: (http://127\.0\.0\.1:\d+/) serves text-completion \(gated of openai\), prompt \(\d+ templates\), "
+            r"agent \(.*\); "
             r'try: tg-invoke-llm -u \1 "be brief" "What is Apache Pulsar\?"\n',
             line,
         )
@@ -159,7 +160,7 @@ KEYLESS = ["--model", "m", "--provider", "openai", "-o", "key_variable="]
         ([*KEYLESS, "--host", "0.0.0.0"], 1, "without any key"),
         (["--provider", "openai"], 2, "give its name with --model"),
         (["--model", "m", "--provider", "p", "-o", "x"], 2, "write NAME=VALUE"),
-        (["--only", "agent"], 2, "agent"),
+        (["--only", "agnet"], 2, "agnet"),
         (["--port", "70000"], 2, "70000"),
     ],
 )
@@ -186,6 +187,7 @@ async def test_a_check_says_what_would_run() -> None:
         "bus: memory://, which answers\n"
         "text-completion: tinydemo of llama-cpp\n"
         r"prompt: \d+ templates\n"
+        r"agent: default \(react\)\n"
         "gateway: http://127.0.0.1:9999/, auth auto\n",
         done.out,
     )

@@ -12,7 +12,7 @@ OURS = {name: service for name, service in COMPOSE["services"].items() if name !
 
 
 def test_one_service_a_process() -> None:
-    assert set(OURS) == {"gateway", "text-completion", "prompt"}
+    assert set(OURS) == {"gateway", "text-completion", "prompt", "agent"}
     assert COMPOSE["services"]["pulsar"]["image"].startswith("apachepulsar/pulsar:4.")
 
 

@@ -67,7 +67,8 @@ class AgentService(Service[AgentRequest, AgentResponse]):
         goal = Goal(_question(request), self._profile.instructions)
         toolbox = self._with_team(request) if pattern is supervisor else self._toolbox
         calling = await self.thinker.calling()
-        dialog = Dialog(request, goal, self.thinker, calling, toolbox, self._profile.limits)
+        limits = self._profile.limits
+        dialog = Dialog(request, goal=goal, thinker=self.thinker, calling=calling, toolbox=toolbox, limits=limits)
         async with aclosing(pattern(dialog)) as records:
             if not request.streaming:
                 yield await whole(records)

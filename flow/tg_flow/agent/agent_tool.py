@@ -69,7 +69,7 @@ class AgentTool(ABC):
             TgError: the call failed; the model is told the message.
         """
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027 - most tools hold nothing
         """Let go of what the tool holds. Called once, after its last call."""
 
 

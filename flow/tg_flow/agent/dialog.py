@@ -31,6 +31,7 @@ class Dialog:
     def __init__(
         self,
         request: AgentRequest,
+        *,
         goal: Goal,
         thinker: Thinker,
         calling: Calling,

@@ -61,20 +61,17 @@ class ReactCall:
             fence = _behind_fence(text, here, final=final)
             if isinstance(fence, Undecided):
                 return None
-            if fence is not None and text.startswith("{", fence):
-                self._fenced = True
-                return fence
-            if text[here] == "{":
-                return here
+            if text.startswith("{", here if fence is None else fence):
+                self._fenced = fence is not None
+                return here if fence is None else fence
             marker = marker_at(text, here) if not labelled or "\n" in text[at:here] else None
             if marker == UNDECIDED and not final:
                 return None
             if isinstance(marker, Marker) and marker.section == "input" and not labelled:
                 at, labelled = marker.end, True
                 continue
-            if isinstance(marker, Marker) or not labelled:
-                return Read(here, self._called("{}"))
-            return self._bare(text, here, final=final)
+            bare = labelled and not isinstance(marker, Marker)
+            return self._bare(text, here, final=final) if bare else Read(here, self._called("{}"))
 
     def _bare(self, text: str, start: int, *, final: bool) -> Read | None:
         """Arguments that are no object: the line."""

@@ -104,7 +104,7 @@ class ReactParser:
             case "action" if self._actions:
                 return self._begin_call(marker.end)
             case "answer" | "observation" if self._called:
-                self._state = self._invented
+                self._state, self._space = self._invented, ""
             case "thought":
                 self._switch("thought")
             case "answer":

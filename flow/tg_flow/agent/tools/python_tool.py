@@ -91,7 +91,11 @@ def _loaded(function: str) -> Callable[..., Any]:
 def _arguments_of(function: Callable[..., Any]) -> type[msgspec.Struct]:
     """A record with the function's parameters."""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except (ValueError, NameError):
+        raise BadRequest("the function does not tell its parameters; wrap it in one that does") from None
+    for name, parameter in signature.parameters.items():
         if parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY}:
             raise BadRequest(f'the parameter "{name}" of the function has no name of its own; a tool needs named ones')
         kind = Any if parameter.annotation is parameter.empty else parameter.annotation

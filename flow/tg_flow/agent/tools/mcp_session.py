@@ -1,0 +1,129 @@
+"""MCP tool -> MCP server: one session, kept over many calls and opened again when it was lost."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+import anyio
+import httpx2
+import structlog
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import CONNECTION_CLOSED
+
+from tg_flow.agent.tools.mcp_options import McpOptions
+from tg_schema.errors import ProviderAuth, TgError, Unavailable
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+CLOSING = 5.0
+"""Seconds that a server gets to end."""
+
+_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
+
+
+class McpSession:
+    """Runs in a task of its own, because the SDK wants a session closed where it was opened.
+
+    Args:
+        options: where the server is.
+    """
+
+    def __init__(self, options: McpOptions) -> None:
+        self._options = options
+        self._task: asyncio.Task[None] | None = None
+        self._opened: asyncio.Future[Client] | None = None
+        self._leave = asyncio.Event()
+
+    async def use(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        """Do something with the session, which is opened where there is none.
+
+        Raises:
+            Unavailable: the server cannot be reached, or was lost; the next use opens a new session.
+            ProviderAuth: an environment variable that it needs is not set.
+            MCPError: the server refused.
+        """
+        client = await self._client()
+        task = self._task
+        try:
+            return await _while_alive(work(client), task)
+        except MCPError as error:
+            if error.code != CONNECTION_CLOSED:
+                raise
+        except _GONE:
+            pass
+        if self._task is task:
+            await self.aclose()
+        raise Unavailable("the MCP server has ended; the next call starts it again")
+
+    async def aclose(self) -> None:
+        """End the session. It can be used again."""
+        task, self._task, self._opened = self._task, None, None
+        self._leave.set()
+        self._leave = asyncio.Event()
+        if task is not None:
+            _, late = await asyncio.wait([task], timeout=CLOSING)
+            for one in late:
+                one.cancel()
+                await asyncio.wait([one])
+
+    async def _client(self) -> Client:
+        if self._task is None or self._task.done() or self._opened is None:
+            self._opened = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._run(self._opened, self._leave), name="mcp session")
+        try:
+            async with asyncio.timeout(self._options.start):
+                return await asyncio.shield(self._opened)
+        except TimeoutError:
+            await self.aclose()
+            raise Unavailable(f"the MCP server did not introduce itself within {self._options.start:g} s") from None
+
+    async def _run(self, opened: "asyncio.Future[Client]", leave: asyncio.Event) -> None:
+        fault: TgError = Unavailable("the MCP server cannot be started or reached; check its command or url")
+        try:
+            async with AsyncExitStack() as stack:
+                opened.set_result(await _entered(self._options, stack))
+                await leave.wait()
+        except TgError as error:
+            fault = error
+        except Exception as error:  # noqa: BLE001 - the task ends here; who waits for the session gets our sentence
+            log.warning("mcp.lost", error=type(error).__name__)
+        finally:
+            if not opened.done():
+                opened.set_exception(fault)
+                opened.exception()
+
+
+async def _while_alive(work: Coroutine[Any, Any, T], session: asyncio.Task[None] | None) -> T:
+    """What the work gives, unless the session ends before."""
+    working = asyncio.ensure_future(work)
+    try:
+        waited: set[asyncio.Future[Any]] = {working} if session is None else {working, session}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise anyio.ClosedResourceError
+        return working.result()
+    finally:
+        if not working.done():
+            working.cancel()
+            await asyncio.wait([working])
+
+
+async def _entered(options: McpOptions, stack: AsyncExitStack) -> Client:
+    secrets = {name: _secret(variable) for name, variable in options.secrets.items()}
+    if options.url is None:
+        command, *arguments = options.command
+        server = StdioServerParameters(command=command, args=arguments, env=options.env | secrets, cwd=options.cwd)
+        return await stack.enter_async_context(Client(server, cache=None))
+    http = httpx2.AsyncClient(headers=options.headers | secrets, timeout=httpx2.Timeout(30.0, read=300.0))
+    await stack.enter_async_context(http)
+    return await stack.enter_async_context(Client(streamable_http_client(options.url, http_client=http), cache=None))
+
+
+def _secret(variable: str) -> str:
+    if not (value := os.environ.get(variable, "")):
+        raise ProviderAuth(f"the MCP server needs the environment variable {variable}; set it")
+    return value

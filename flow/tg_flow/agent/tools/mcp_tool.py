@@ -1,0 +1,127 @@
+"""Agent -> MCP server: its tools, called through a session that is kept."""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Any, Self
+
+from mcp import Client, MCPError, types
+from typing_extensions import override
+
+from tg_base.config import ToolConfig
+from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, declared
+from tg_flow.agent.tools.mcp_options import McpOptions, check
+from tg_flow.agent.tools.mcp_session import McpSession
+from tg_schema import Tool
+from tg_schema.codec import encode
+from tg_schema.errors import NotFound, PeerError
+
+MOST_PAGES = 100
+"""Pages of a server's list of tools."""
+
+WAITING = 16
+"""Reports of progress that may wait for a slow reader; more are left out."""
+
+_STRANGE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class McpTool(AgentTool):
+    """One tool of a server. Reports of progress are pieces of the observation."""
+
+    Options = McpOptions
+
+    def __init__(self, declaration: Tool, table: ToolConfig, session: McpSession, remote: str) -> None:
+        super().__init__(declaration, table)
+        self._session = session
+        self._remote = remote
+
+    @classmethod
+    @override
+    async def open(cls, name: str, table: ToolConfig, options: McpOptions, reach: Reach) -> tuple[Self, ...]:
+        check(options)
+        session = McpSession(options)
+        if options.tool is not None and table.arguments is not None:
+            return (cls(declared(name, table, "", {}), table, session, options.tool),)
+        try:
+            listed = await session.use(_listed)
+            if options.tool is None:
+                return tuple(
+                    cls(_declared(f"{name}_{tool.name}", table, tool), table, session, tool.name) for tool in listed
+                )
+            for tool in listed:
+                if tool.name == options.tool:
+                    return (cls(_declared(name, table, tool), table, session, tool.name),)
+            known = ", ".join(tool.name for tool in listed) or "none"
+            raise NotFound(f'the MCP server has no tool "{options.tool}"; it has {known}')
+        except MCPError:
+            await session.aclose()
+            raise PeerError("the MCP server does not list its tools") from None
+        except BaseException:
+            await session.aclose()
+            raise
+
+    @override
+    async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
+        reports: deque[str] = deque()
+        woken = asyncio.Event()
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            if len(reports) < WAITING:
+                reports.append(_progress(progress, total, message))
+                woken.set()
+
+        async def ask(client: Client) -> types.CallToolResult:
+            return await client.call_tool(self._remote, arguments, progress_callback=report)
+
+        task = asyncio.ensure_future(self._session.use(ask))
+        task.add_done_callback(lambda _: woken.set())
+        try:
+            while reports or not task.done():
+                await woken.wait()
+                woken.clear()
+                while reports:
+                    yield reports.popleft()
+            result = task.result()
+        except MCPError:
+            raise PeerError("the MCP server refused the call") from None
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        yield _text(result)
+        if result.is_error:
+            raise PeerError("the tool says that it failed")
+
+    @override
+    async def aclose(self) -> None:
+        await self._session.aclose()
+
+
+async def _listed(client: Client) -> list[types.Tool]:
+    tools: list[types.Tool] = []
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return tools
+
+
+def _declared(name: str, table: ToolConfig, tool: types.Tool) -> Tool:
+    return declared(_STRANGE.sub("_", name)[:64], table, tool.description or tool.title or "", tool.input_schema)
+
+
+def _progress(progress: float, total: float | None, message: str | None) -> str:
+    far = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+    return f"{message or f'progress: {far}'}\n"
+
+
+def _text(result: types.CallToolResult) -> str:
+    """Text as it is; other content by its kind alone."""
+    texts = [block.text if isinstance(block, types.TextContent) else f"({block.type})" for block in result.content]
+    if not texts and result.structured_content is not None:
+        return encode(result.structured_content).decode()
+    return "\n".join(texts)

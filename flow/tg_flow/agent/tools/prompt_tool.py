@@ -1,0 +1,49 @@
+"""Agent -> prompt service: a template as a tool; the arguments are its variables."""
+
+from collections.abc import AsyncGenerator
+from typing import Any, Self
+
+from typing_extensions import override
+
+from tg_base.client import Client
+from tg_base.config import ToolConfig
+from tg_base.prompt_client import prompt_request
+from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, Spent, ToolOptions, declared
+from tg_schema import PROMPT, PromptRequest, PromptResponse, Tool
+
+ANYTHING = {"type": "object"}
+
+
+class PromptOptions(ToolOptions, frozen=True):
+    """`template`: its id; the tool's own name where absent. `flow`: whose prompts; the agent's own where absent."""
+
+    template: str | None = None
+    flow: str | None = None
+
+
+class PromptTool(AgentTool):
+    """The answer streams as the observation."""
+
+    Options = PromptOptions
+
+    def __init__(
+        self, declaration: Tool, table: ToolConfig, client: Client[PromptRequest, PromptResponse], template: str
+    ) -> None:
+        super().__init__(declaration, table)
+        self._client = client
+        self._template = template
+
+    @classmethod
+    @override
+    async def open(cls, name: str, table: ToolConfig, options: PromptOptions, reach: Reach) -> tuple[Self, ...]:
+        client = reach.client(PROMPT.name, options.flow)
+        return (cls(declared(name, table, "", ANYTHING), table, client, options.template or name),)
+
+    @override
+    async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
+        request = prompt_request(self._template, arguments, streaming=True)
+        async with self._client.stream(request, timeout=self.table.timeout) as answers:
+            async for answer in answers:
+                if answer.last:
+                    yield Spent(answer.in_token, answer.out_token)
+                yield answer.text or answer.object or ""

@@ -1,0 +1,73 @@
+"""Agent -> any service on the bus that speaks the tool records, in whatever process and language it runs."""
+
+from collections.abc import AsyncGenerator
+from typing import Any, Self
+
+from typing_extensions import override
+
+from tg_base.client import Client
+from tg_base.config import ToolConfig
+from tg_base.route import Route
+from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, ToolOptions, declared
+from tg_schema import Tool
+from tg_schema.codec import encode
+from tg_schema.errors import BadRequest
+from tg_schema.service_spec import TOOL
+from tg_schema.tool import ToolRequest, ToolResponse
+from tg_schema.topics import resolved
+
+
+class ServiceOptions(ToolOptions, frozen=True):
+    """Where the service is.
+
+    Attributes:
+        service: its name in this flow's topics; the tool's own name where absent.
+        flow: another flow's.
+        request: the topic of its requests, in place of the flow's.
+        response: the topic of its responses, where it is the predecessor's and answers there.
+    """
+
+    service: str | None = None
+    flow: str | None = None
+    request: str | None = None
+    response: str | None = None
+
+
+class ServiceTool(AgentTool):
+    """The text of the responses is the observation."""
+
+    Options = ServiceOptions
+
+    def __init__(self, declaration: Tool, table: ToolConfig, client: Client[ToolRequest, ToolResponse]) -> None:
+        super().__init__(declaration, table)
+        self._client = client
+
+    @classmethod
+    @override
+    async def open(cls, name: str, table: ToolConfig, options: ServiceOptions, reach: Reach) -> tuple[Self, ...]:
+        client = Client(reach.requestor, route_of(name, options, reach))
+        return (cls(declared(name, table, "", {"type": "object"}), table, client),)
+
+    @override
+    async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
+        request = ToolRequest(self.declaration.name, encode(arguments).decode())
+        async with self._client.stream(request, timeout=self.table.timeout) as answers:
+            async for answer in answers:
+                yield answer.text or answer.object or ""
+
+
+def route_of(name: str, options: ServiceOptions, reach: Reach) -> Route[ToolRequest, ToolResponse]:
+    """Where the calls go.
+
+    Raises:
+        BadRequest: a topic is none.
+    """
+    topics, flow, service = reach.config.topics, options.flow or reach.flow, options.service or name
+    try:
+        request = resolved(options.request) if options.request else topics.request(flow, service)
+        response = resolved(options.response) if options.response else topics.response(flow, service)
+    except ValueError:
+        raise BadRequest(
+            'write a topic ("persistent://tenant/namespace/name") or a queue id ("request:tg:name")'
+        ) from None
+    return Route(flow, TOOL, request, response, plain=options.response is not None)

@@ -1,0 +1,46 @@
+"""Tool: a call in, its result out; what a service of one's own on the bus speaks to be a tool (the predecessor's)."""
+
+from collections.abc import Sequence
+from typing import Self
+
+import msgspec
+
+from tg_schema.deltas import joined_text
+from tg_schema.errors import Error
+
+
+class ToolRequest(msgspec.Struct, frozen=True):
+    """`name` of the tool; `parameters` is the JSON text of its arguments."""
+
+    name: str | None = None
+    parameters: str | None = None
+
+
+class ToolResponse(msgspec.Struct, frozen=True):
+    """`text`, or `object` (JSON text). `end_of_stream` is an addition; a peer that knows it not sends one record."""
+
+    error: Error | None = None
+    text: str | None = None
+    object: str | None = None
+    end_of_stream: bool | None = True
+
+    @property
+    def last(self) -> bool:
+        """Whether the stream ends here."""
+        return bool(self.end_of_stream) or self.error is not None
+
+    @classmethod
+    def failed(cls, error: Error) -> Self:
+        """The last record of a failed stream."""
+        return cls(error=error, end_of_stream=True)
+
+    @classmethod
+    def joined(cls, records: Sequence[Self]) -> Sequence[Self]:
+        """One record with the text of all; an object is never split; an error stays apart."""
+        if len(records) < 2:
+            return records
+        final = records[-1]
+        if final.error is not None:
+            return (*cls.joined(records[:-1]), final)
+        text = joined_text(record.text for record in records)
+        return (cls(text=text, object=final.object, end_of_stream=final.end_of_stream),)

@@ -1,0 +1,144 @@
+"""MCP servers as tools, through the official SDK on both ends: over stdio and over streamable HTTP."""
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.turns_llm import TurnsLlm
+from tests.flow.agent_dialog import BASE, pipeline, until
+from tg_base.bus.memory import MemoryBus
+from tg_base.config_file import ConfigFile
+from tg_flow.processors import agent
+from tg_schema.errors import NotFound, TgError, Unavailable
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "tests.fakes.mcp_server"]
+STDIO = f"""
+[tools.tiny]
+kind = "mcp"
+timeout = 20
+options = {{ command = {json.dumps(COMMAND)}, cwd = {json.dumps(str(ROOT))} }}
+"""
+
+
+def call(tool: str, **arguments: object) -> tuple[str, ...]:
+    return (f"Thought: so\nAction: {tool}\nAction Input: {json.dumps(arguments)}\n",)
+
+
+DONE = ("Final Answer: done",)
+
+
+async def observed(folder: Path, config: str, *turns: tuple[str, ...]) -> list[str]:
+    """What a dialog with these turns observes."""
+    async with pipeline(TurnsLlm(*turns, DONE), folder, BASE + config) as it:
+        told = await it.tell()
+        assert told.answer == "done"
+        return [content for kind, content in told.messages if kind == "observation"]
+
+
+async def test_a_stdio_server_is_asked_in_one_session(tmp_path: Path) -> None:
+    first, second, third = await observed(
+        tmp_path, STDIO, call("tiny_count"), call("tiny_add", a=2, b=3), call("tiny_count")
+    )
+    assert second == "5"
+    assert first.startswith("1 of ")
+    assert third == first.replace("1 of", "2 of")
+
+
+async def test_its_tools_are_described_to_the_model(tmp_path: Path) -> None:
+    llm = TurnsLlm(DONE)
+    async with pipeline(llm, tmp_path, BASE + STDIO) as it:
+        await it.tell()
+    assert "tiny_add: Adds two numbers." in (llm.requests[0].system or "")
+    assert "tiny_walk" in (llm.requests[0].system or "")
+
+
+async def test_progress_is_shown_as_it_comes(tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(call("tiny_walk", steps=2), DONE), tmp_path, BASE + STDIO) as it:
+        told = await it.tell()
+    pieces = [record.content for record in told.records if record.chunk_type == "observation"]
+    assert "".join(piece or "" for piece in pieces) == "step 1\nstep 2\nthere"
+    assert len(pieces) >= 2
+
+
+async def test_a_failure_is_an_observation(tmp_path: Path) -> None:
+    failed, wrong = await observed(tmp_path, STDIO, call("tiny_fail"), call("tiny_add", a="x", b=1))
+    assert "no luck" in failed
+    assert failed.endswith("error: the tool says that it failed")
+    assert wrong.startswith("error: the arguments do not fit the tool's schema: a breaks")
+
+
+async def test_a_server_that_ends_is_started_again(tmp_path: Path) -> None:
+    before, gone, after = await observed(tmp_path, STDIO, call("tiny_count"), call("tiny_leave"), call("tiny_count"))
+    assert gone == "error: the MCP server has ended; the next call starts it again"
+    assert after.startswith("1 of ")
+    assert after != before
+
+
+async def test_a_call_that_is_left_is_cancelled_at_the_server(tmp_path: Path) -> None:
+    file = tmp_path / "told"
+    config = STDIO.replace("timeout = 20", "timeout = 0.5")
+    (late,) = await observed(tmp_path, config, call("tiny_hang", file=str(file)))
+    assert late == "error: no result within 0.5 s"
+    await until(lambda: file.read_text() == "stopped")
+
+
+async def test_one_tool_of_a_server_under_another_name(tmp_path: Path) -> None:
+    config = STDIO.replace("[tools.tiny]", "[tools.plus]").replace("cwd", 'tool = "add", cwd')
+    assert await observed(tmp_path, config, call("plus", a=1, b=1)) == ["2"]
+
+
+async def refused(folder: Path, config: str) -> TgError:
+    file = folder / "tg.toml"
+    file.write_text(BASE + config)
+    bus = MemoryBus()
+    with pytest.raises(TgError) as error:
+        await agent(ConfigFile(file), bus).__aenter__()
+    await bus.aclose()
+    return error.value
+
+
+async def test_what_cannot_be_used_is_named_with_its_line(tmp_path: Path) -> None:
+    error = await refused(tmp_path, STDIO.replace("cwd", 'tool = "nope", cwd'))
+    assert isinstance(error, NotFound)
+    assert 'tg.toml, line 9: the MCP server has no tool "nope"; it has add, count' in error.message
+    error = await refused(tmp_path, '\n[tools.tiny]\nkind = "mcp"\noptions.command = ["/no/such/program"]\n')
+    assert isinstance(error, Unavailable)
+    assert "line 9: the MCP server cannot be started or reached" in error.message
+    error = await refused(tmp_path, '\n[tools.tiny]\nkind = "mcp"\n')
+    assert "an MCP server needs either command" in error.message
+
+
+@asynccontextmanager
+async def http_server() -> AsyncIterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(*COMMAND, str(port), cwd=ROOT, stderr=asyncio.subprocess.DEVNULL)
+    try:
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                    break
+                except OSError:
+                    await asyncio.sleep(0.05)
+        writer.close()
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_a_server_over_streamable_http(tmp_path: Path) -> None:
+    async with http_server() as url:
+        config = f'\n[tools.tiny]\nkind = "mcp"\noptions.url = "{url}"\n'
+        walked, added = await observed(tmp_path, config, call("tiny_walk", steps=2), call("tiny_add", a=2, b=3))
+    assert walked == "step 1\nstep 2\nthere"
+    assert added == "5"

@@ -1,0 +1,237 @@
+"""The ReAct parser: the same events however the text is cut, and every character of the prose exactly once."""
+
+import os
+import random
+from collections.abc import Iterable
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tg_flow.agent.events import Called, Closed, Event, Misread, Said
+from tg_flow.agent.object_scanner import object_of
+from tg_flow.agent.react_parser import HOLD, ReactParser
+
+DIALOGS = int(os.environ.get("TOKENGRID_DIALOGS", "500"))
+SPLITS = 3
+
+
+def joined(events: Iterable[Event]) -> list[Event]:
+    """With the pieces of each message as one."""
+    whole: list[Event] = []
+    for event in events:
+        before = whole[-1] if whole else None
+        if isinstance(event, Said) and isinstance(before, Said) and event.kind == before.kind:
+            whole[-1] = Said(event.kind, before.text + event.text)
+        else:
+            whole.append(event)
+    return whole
+
+
+def read(pieces: Iterable[str], *, actions: bool = True) -> list[Event]:
+    parser = ReactParser(actions=actions)
+    events = [event for piece in pieces for event in parser.feed(piece)]
+    return joined(events + parser.end())
+
+
+THINKING = Said("thought", "I must  look.")
+CASES: list[tuple[str, list[Event]]] = [
+    ('Thought: I must  look.\nAction: see\nAction Input: {"a": 1}\n', [THINKING, Closed(), Called("see", '{"a":1}')]),
+    ('Action: see\nAction Input: {"a": "}\\"{"}', [Called("see", '{"a":"}\\"{"}')]),
+    ('Action: see\nArgs: {"a": [{"b": {}}]}\nObservation: 5\nFinal Answer: 5', [Called("see", '{"a":[{"b":{}}]}')]),
+    ("Thought: The Action: button\nAction: I press it", [Said("thought", "The Action: button\nAction: I press it")]),
+    ("Thought: I must  look.\n\nAction: now", [THINKING, Closed(), Called("now")]),
+    ("Action: now\nAction Input:\nObservation: x", [Called("now")]),
+    ("Action: now\nAction Input: none\n", [Called("now")]),
+    ("Action: `now`\n\n\n", [Called("now")]),
+    ('Action:\n```json\n{"tool": "see", "arguments": {"a": 1}}\n```\n', [Called("see", '{"a":1}')]),
+    ('Action: see\nAction Input:\n```json\n{"a":\n1}\n```\nObservation: 1', [Called("see", '{"a":1}')]),
+    ('Action: see {"a": 1}', [Called("see", '{"a":1}')]),
+    ('Action: {"name": "see", "args": "{\\"a\\": 1}"}', [Called("see", '{"a":1}')]),
+    ('Action: a\nAction Input: {}\nAction: b\nAction Input: {"c": 1}\n', [Called("a"), Called("b", '{"c":1}')]),
+    ("Action: a\nThought: and\nAction: b", [Called("a"), Said("thought", "and"), Closed(), Called("b")]),
+    ('Action: see\nAction Input: {"a": "x\ny"}', [Called("see", '{"a":"x\\ny"}')]),
+    ("Paris.", [Said("answer", "Paris.")]),
+    ("  Paris.\n\nIt is nice. \n", [Said("answer", "  Paris.\n\nIt is nice. \n")]),
+    ("I must  look.\nAction: now", [THINKING, Closed(), Called("now")]),
+    ("I must  look.\nFinal Answer: 5", [THINKING, Closed(), Said("answer", "5")]),
+    ("Thought: I must  look.\nAction: None\nFinal Answer: 5", [THINKING, Closed(), Said("answer", "5")]),
+    ("**Thought:** I must  look.\n**Final Answer**: 5", [THINKING, Closed(), Said("answer", "5")]),
+    ("Final Answer: a\nAction: now\nThought: b\n", [Said("answer", "a\nAction: now\nThought: b\n")]),
+    ("Final Answer:\n```python\nx = {\n```", [Said("answer", "```python\nx = {\n```")]),
+    ("Thought: a\nThought: b", [Said("thought", "a"), Closed(), Said("thought", "b")]),
+    ("Thought: a\nObservation: b", [Said("thought", "a\nObservation: b")]),
+    ("x" * HOLD + "\nAction: now", [Said("thought", "x" * HOLD), Closed(), Called("now")]),
+    ("x" * (HOLD + 1) + "\nAction: now", [Said("answer", "x" * (HOLD + 1)), Closed(), Called("now")]),
+    ("", []),
+    (" \n ", []),
+    ("Thought:", []),
+]
+
+
+@pytest.mark.parametrize(("text", "events"), CASES)
+def test_what_a_text_says(text: str, events: list[Event]) -> None:
+    assert read([text]) == events
+    assert read(text) == events
+    for cut in range(len(text)):
+        assert read([text[:cut], text[cut:]]) == events
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "words"),
+    [
+        ('Action: see\nAction Input: {"a": ', "see", "end in the middle"),
+        ("Action: see\nAction Input: {'a': 1}", "see", "not a JSON object"),
+        ("Action: see\nAction Input: Paris\n", "see", "not a JSON object"),
+        ('Action: {"arguments": {}}', None, "names no tool"),
+        ('Action: {"tool": "see", "arguments": [1]}', "see", "not a JSON object"),
+        ('Action: see\nAction Input: {"a": NaN}', "see", "not a JSON object"),
+        ("Action: see\nAction Input: " + '{"a":' * 5000 + "1" + "}" * 5000, "see", "not a JSON object"),
+    ],
+)
+def test_what_is_no_call(text: str, tool: str | None, words: str) -> None:
+    whole, bit_by_bit = read([text]), read(text)
+    assert whole == bit_by_bit
+    (event,) = whole
+    assert isinstance(event, Misread)
+    assert event.tool == tool
+    assert words in event.fault
+
+
+def test_prose_leaves_at_once() -> None:
+    parser = ReactParser()
+    assert parser.feed("Thought: I") == [Said("thought", "I")]
+    assert parser.feed(" think") == [Said("thought", " think")]
+    assert parser.feed(" so.") == [Said("thought", " so.")]
+    assert parser.feed("\nFinal Answer:") == [Closed()]
+    assert parser.feed(" It") == [Said("answer", "It")]
+    assert parser.feed(" is.\nAction: x\n") == [Said("answer", " is."), Said("answer", "\nAction: x")]
+
+
+def test_without_actions_they_are_prose() -> None:
+    assert read(["Thought: a\nAction: now\nFinal Answer: b"], actions=False) == [
+        Said("thought", "a\nAction: now"),
+        Closed(),
+        Said("answer", "b"),
+    ]
+
+
+def test_a_call_outside_of_the_text_ends_the_thought() -> None:
+    parser = ReactParser(actions=False)
+    assert parser.feed("I look. Fin") == []
+    assert parser.call_follows() == [Said("thought", "I look. Fin"), Closed()]
+    assert parser.end() == []
+
+
+SIGNS = "aA1 \n\t:{}[]\"'\\`*#.,é🙂"
+MARKED = ("Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:")
+ALPHABET = st.sampled_from(
+    [*SIGNS, *MARKED, *(f"\n{word} " for word in MARKED), "```json\n", '{"a": 1}', "see", "none", "\n\n"]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(ALPHABET, max_size=40), st.lists(st.integers(0, 200), max_size=12), st.booleans())
+def test_every_split_gives_the_same_events(words: list[str], cuts: list[int], actions: bool) -> None:
+    text = "".join(words)
+    places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
+    pieces = [text[start:end] for start, end in pairwise(places)]
+    whole = read([text], actions=actions)
+    assert read(pieces, actions=actions) == whole
+    assert read(text, actions=actions) == whole
+
+
+WORDS = [
+    "Action:",
+    "Thought:",
+    "I",
+    "will  look",
+    "at",
+    "{it}",
+    '"now"',
+    "Final",
+    "Answer:",
+    "🙂",
+    "`x`",
+    "a: b",
+    "\tso",
+]
+VALUES = ["}", "{", '"', "\\", "Paris", "\nAction: x\n", "Final Answer: y", "```", "é🙂", "", "a b"]
+
+
+def prose(chance: random.Random) -> str:
+    """Some lines of text; a word that gives structure stands in it, but never where a line begins."""
+    lines = [" ".join(["so", *chance.choices(WORDS, k=chance.randrange(6))]) for _ in range(chance.randrange(1, 4))]
+    return chance.choice(["\n", "\n\n", "\n  "]).join(line.rstrip() for line in lines)
+
+
+def generated(chance: random.Random) -> tuple[str, list[Event]]:
+    """A turn as a model may write it, and what it says."""
+    text, events = "", list[Event]()
+    for _ in range(chance.randrange(3)):
+        thought = prose(chance)
+        text += chance.choice(["Thought: ", "**Thought:** ", "thought:\n"]) + thought + chance.choice(["\n", "\n\n"])
+        events += [Said("thought", thought), Closed()]
+        for _ in range(chance.randrange(3)):
+            keys = chance.sample(VALUES[4:], chance.randrange(3))
+            arguments = {key: chance.choice([*VALUES, 1, None, [{}]]) for key in keys}
+            call, event = written(chance, chance.choice(["see", "add_2", "x.y"]), arguments)
+            text += call
+            events.append(event)
+    called = any(isinstance(event, Called) for event in events)
+    if not called:
+        answer = prose(chance) + chance.choice(["", "\nAction: see\nThought: x", " \n"])
+        text += ("Final Answer: " if events else chance.choice(["Final Answer: ", ""])) + answer
+        plain = not text.startswith(("Final", "Thought", "**", "thought")) and "\nAction: see" in answer
+        if plain:
+            return generated(chance)
+        events.append(Said("answer", answer))
+    elif chance.random() < 0.5:
+        text += chance.choice(["Observation: 5\n", "Final Answer: 7"]) + prose(chance)
+    if isinstance(events[-1], Closed):
+        text, events = text.rstrip(), events[:-1]
+    return text, events
+
+
+def written(chance: random.Random, tool: str, arguments: dict[str, object]) -> tuple[str, Event]:
+    """A call in one of the forms in which models write it."""
+    json = msgspec.json.encode(arguments).decode()
+    if chance.random() < 0.3:
+        json = msgspec.json.format(json, indent=2)
+    whole = msgspec.json.encode({"tool": tool, "arguments": arguments}).decode()
+    forms = [
+        f"Action: {tool}\nAction Input: {json}\n",
+        f"Action: {tool}\nAction Input:\n```json\n{json}\n```\n",
+        f"**Action:** `{tool}`\n**Action Input:** {json}\n",
+        f"Action: {whole}\n",
+        f"Action:\n```\n{whole}\n```\n\n",
+        f"Action: {tool} {json}\n",
+    ]
+    if not arguments:
+        forms += [f"Action: {tool}\n", f"Action: {tool}\nAction Input:\n", f"Action: {tool}\nAction Input: None\n"]
+    return chance.choice(forms), Called(tool, msgspec.json.encode(arguments).decode())
+
+
+@pytest.mark.timeout(60 + DIALOGS / 50)
+def test_generated_turns_in_random_pieces() -> None:
+    for seed in range(DIALOGS):
+        chance = random.Random(seed)
+        text, events = generated(chance)
+        assert read([text]) == events, (seed, text)
+        for _ in range(SPLITS):
+            size = chance.choice([1, 2, 4, 16])
+            pieces, at = [], 0
+            while at < len(text):
+                step = chance.randint(1, 2 * size - 1)
+                pieces.append(text[at : at + step])
+                at += step
+            assert read(pieces) == events, (seed, pieces)
+
+
+def test_arguments_as_models_write_them() -> None:
+    assert object_of('{"a": "x\ty"}') == {"a": "x\ty"}
+    assert object_of("[1]") is None
+    assert object_of("{" * 100_000) is None
+    assert object_of('{"a": Infinity}') is None
