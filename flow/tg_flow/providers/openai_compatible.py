@@ -1,7 +1,8 @@
 """TextCompletionRequest -> any server that speaks OpenAI's chat completions -> LlmChunks."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -10,11 +11,12 @@ from typing_extensions import override
 
 from tg_base.credentials import key_from, key_if_set
 from tg_base.llm_chunk import LlmChunk
-from tg_base.llm_service import LlmService, ProviderOptions, joined_chunks
+from tg_base.llm_service import LlmService, ProviderOptions
+from tg_base.wires.event_chunks import event_chunks
 from tg_flow.providers.openai_endpoint import Endpoint, base_url_from
 from tg_flow.providers.openai_request import to_wire
 from tg_flow.providers.openai_wire import Answer, model_list
-from tg_schema import FEATURES, ModelInfo, Sampling, TextCompletionRequest, TgError
+from tg_schema import FEATURES, ModelInfo, Sampling, TextCompletionRequest
 from tg_schema.errors import Internal, ProtocolError
 from tg_schema.features import Feature
 from tg_schema.server_sent_events import ServerSentEvents
@@ -22,13 +24,9 @@ from tg_schema.server_sent_events import ServerSentEvents
 if TYPE_CHECKING:
     from tg_flow.providers.openai_connection import OpenAiConnection
 
-DRAIN_PATIENCE = 0.1
-"""Seconds that a finished answer waits for its body's end, so that the connection can be used again."""
-
 LONGEST_EVENT = 1024 * 1024
 """Bytes of one event of a provider."""
 
-_DONE = b"[DONE]"
 _NO_STREAM = {"application/json", "text/html"}
 
 _encode = msgspec.json.Encoder().encode
@@ -126,18 +124,10 @@ class OpenAiCompatible(LlmService):
         async with self._connection.post("/chat/completions", self._body(request)) as body:
             if body.content_type in _NO_STREAM:
                 raise ProtocolError("the provider's answer is not a stream of events; check that base_url is an API's")
-            stream = _Stream()
-            while received := await body.read():
-                chunk = stream.take(received)
-                if chunk is not None:
+            frames = ServerSentEvents(LONGEST_EVENT)
+            async with aclosing(event_chunks(body.read, Answer(), self._options.usage_patience, frames)) as chunks:
+                async for chunk in chunks:
                     yield chunk
-                if stream.error is not None:
-                    raise stream.error
-                if stream.finished:
-                    break
-            rest = await _rest(body.read, stream, self._options.usage_patience)
-            if rest is not None:
-                yield rest
 
     @override
     async def aclose(self) -> None:
@@ -159,53 +149,3 @@ class OpenAiCompatible(LlmService):
 def _members(extra: dict[str, Any]) -> bytes:
     """The end of a JSON object that has these members besides others; b"" where there are none."""
     return b"," + _encode(extra)[1:] if extra else b""
-
-
-class _Stream:
-    """What arrives in one read becomes one chunk: nobody could have shown its parts any earlier."""
-
-    def __init__(self) -> None:
-        self._events = ServerSentEvents(LONGEST_EVENT)
-        self._answer = Answer()
-        self.finished = False
-        self.done = False
-        self.error: TgError | None = None
-
-    def take(self, received: bytes) -> LlmChunk | None:
-        """The chunk for the bytes of one read; an error after content is kept for later, in `error`."""
-        chunks: list[LlmChunk] = []
-        try:
-            for data in self._events.feed(received):
-                if data.startswith(_DONE):
-                    self.done = self.finished = True
-                    break
-                chunk = self._answer.chunk(data)
-                if chunk is not None:
-                    chunks.append(chunk)
-                    self.finished = self.finished or chunk.finish_reason is not None
-        except TgError as error:
-            if not chunks:
-                raise
-            self.error = error
-        if len(chunks) < 2:
-            return chunks[0] if chunks else None
-        return joined_chunks(chunks)
-
-
-async def _rest(read: Callable[[], Awaitable[bytes]], stream: _Stream, patience: float) -> LlmChunk | None:
-    """What follows a finished answer, its usage; whatever goes wrong from here on does not make the answer less."""
-    chunks: list[LlmChunk] = []
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(DRAIN_PATIENCE if stream.done else patience) as clock:
-            while received := await read():
-                if stream.done:
-                    continue
-                chunk = stream.take(received)
-                if chunk is not None:
-                    chunks.append(chunk)
-                if stream.done:
-                    clock.reschedule(loop.time() + DRAIN_PATIENCE)
-    except (TimeoutError, TgError):
-        pass
-    return joined_chunks(chunks) if chunks else None

@@ -96,6 +96,12 @@ class _Usage(msgspec.Struct, frozen=True):
 class _Fault(msgspec.Struct, frozen=True):
     code: str | int | None = None
     type: str | None = None
+    message: str | None = None
+
+    @property
+    def word(self) -> str | None:
+        """Its type; some compatible servers have none, and say it before the colon of their message."""
+        return self.type or (self.message or "").partition(":")[0]
 
 
 class ChatEvent(msgspec.Struct, frozen=True):
@@ -117,6 +123,7 @@ class _ModelList(msgspec.Struct, frozen=True):
     data: tuple[_Model, ...]
 
 
+_DONE = b"[DONE]"
 _decode = msgspec.json.Decoder(ChatEvent).decode
 
 
@@ -146,9 +153,13 @@ class Answer:
     """One answer as it is read: events in, chunks out.
 
     Remembers the counts told so far, because ours are deltas, and the number of tool calls.
+
+    Attributes:
+        done: whether the stream's own end has come.
     """
 
     def __init__(self) -> None:
+        self.done = False
         self._told: tuple[int | None, ...] = (None, None, None, None)
         self._calls = 0
 
@@ -159,6 +170,9 @@ class Answer:
             ProtocolError: the data is not a chat completion's event.
             TgError: the provider reports an error in its stream.
         """
+        if data.startswith(_DONE):
+            self.done = True
+            return None
         try:
             event = _decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -176,7 +190,7 @@ class Answer:
     def _uncommon(self, event: ChatEvent) -> LlmChunk | None:
         if event.error is not None:
             fault = event.error if isinstance(event.error, _Fault) else _Fault()
-            raise event_error(fault.code, fault.type)
+            raise event_error(fault.code, fault.word)
         choice = next((choice for choice in event.choices or () if choice.index == 0), _Choice())
         if choice.finish_reason == "error":
             raise event_error(None, None)
