@@ -75,6 +75,8 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
     "ServiceQuotaExceededException": _LIMIT,
     "ModelNotReadyException": _DOWN,
     "ERROR_TOXIC": _FILTER,
+    "Input validation error": _REFUSED,
+    "Model is overloaded": _LIMIT,
     "UNAUTHENTICATED": _AUTH,
     "API_KEY_INVALID": _AUTH,
     "PERMISSION_DENIED": _AUTH,

@@ -19,6 +19,7 @@ Tells = Literal[
     "reasoning_count",
     "call_ids",
     "tool_choice",
+    "parallel_calls",
     "retry_after",
     "error_event",
     "image_urls",
@@ -28,6 +29,7 @@ Tells = Literal[
 
 cached and reasoning_count: these parts of the usage; reasoning: the thinking's text, apart from the answer;
 call_ids: ids of tool calls; tool_choice: that a tool must be called (where not, that is refused);
+parallel_calls: more than one call in an answer;
 retry_after: how long to wait; error_event: an error in a stream that began well;
 image_urls: pictures by URL (where not, they are refused); models: a list of models."""
 

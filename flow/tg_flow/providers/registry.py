@@ -59,6 +59,7 @@ PROVIDERS: dict[str, Row] = {
     "ollama": Row("tg_flow.providers.ollama:Ollama", "tg-flow[ollama]"),
     "openai": Row(_COMPATIBLE, _OPENAI),
     "openai-compatible": _compatible("OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL"),
+    "tgi": Row("tg_flow.providers.tgi:Tgi", _OPENAI),
     "vertexai-claude": Row("tg_vertexai.claude:VertexClaude", "tg-vertexai"),
     "vertexai-gemini": Row("tg_vertexai.gemini:VertexGemini", "tg-vertexai"),
     "vllm": _compatible("VLLM_API_KEY", "VLLM_BASE_URL", "http://localhost:8000/v1"),
