@@ -32,6 +32,7 @@ from tests.pulsar_server import PulsarServer
 CONFIGURATION = """
 [models.bench]
 provider = "openai"
+queue = 10000
 options = {{ base_url = "{provider}/v1", key_variable = "BENCH_KEY" }}
 
 [flows.default]

@@ -15,9 +15,9 @@ from tg_base.presence_table import PresenceTable
 from tg_base.route import Route
 from tg_schema.errors import RateLimited
 
-SHARE = 4
+SHARE = 8
 """Unless the route says how many may wait: one for so many that are worked on, ..."""
-LEAST = 16
+LEAST = 8
 """... and at least so many, so that a few impatient clients of a small model are not turned away."""
 ASSUMED = 256
 """The capacity where none is announced: of plain peers, and in the first seconds."""

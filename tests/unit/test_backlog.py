@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from tg_base.backlog import ASSUMED, LEAST, SOON, Backlog
+from tg_base.backlog import ASSUMED, LEAST, SHARE, SOON, Backlog
 from tg_base.frames import LinkState, Presence
 from tg_base.liveness import Liveness
 from tg_base.presence_table import PresenceTable
@@ -47,7 +47,7 @@ def taken(backlog: Backlog, asked: Route[Any, Any]) -> int:
 @pytest.mark.parametrize(
     ("processors", "bound", "expected"),
     [
-        ([presence(100)], None, 125),
+        ([presence(160)], None, 180),
         ([presence(4)], None, 4 + LEAST),
         ([presence(4)], 0, 4),
         ([presence(4)], 3, 7),
@@ -59,7 +59,7 @@ def taken(backlog: Backlog, asked: Route[Any, Any]) -> int:
         ([presence(10, ours=2, others=8)], 0, 2),
         ([presence(10, others=10)], 3, 3),
         ([presence(10, others=10)], 0, 0),
-        ([], None, ASSUMED + ASSUMED // 4),
+        ([], None, ASSUMED + ASSUMED // SHARE),
         ([], 5, ASSUMED + 5),
     ],
 )
