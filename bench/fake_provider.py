@@ -3,9 +3,10 @@
     python bench/fake_provider.py --port 0        prints its port on the first line
 
 `POST .../chat/completions` streams `--chunks` pieces, `--gap` ms apart on a fixed timetable (a late chunk does not
-delay the next); 0 ms is flat out. The prompt may say otherwise: `chunks=64 gap=10 burst=1`, where `burst` is how many
-chunks share one write. Each piece of text is `<index>:<CLOCK_MONOTONIC in ns> `, stamped right before it is written
-to the socket, so that the reader of any number of merged pieces can still tell the added latency of each.
+delay the next); 0 ms is flat out. The prompt may say otherwise: `chunks=64 gap=10 burst=1 thought=1`, where `burst` is
+how many chunks share one write, and `thought` makes them an agent's thought, which a short answer follows. Each piece
+of text is `<index>:<CLOCK_MONOTONIC in ns> `, stamped right before it is written to the socket, so that the reader of
+any number of merged pieces can still tell the added latency of each.
 `GET /stats` tells what was done so far; `POST /stats` forgets it.
 """
 
@@ -34,7 +35,7 @@ USAGE = (
     b'{"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1760000000,"model":"bench","choices":[],'
     b'"usage":{"prompt_tokens":8,"completion_tokens":%d,"total_tokens":%d}}'
 )
-SETTING = re.compile(rb"\b(chunks|gap|burst)=([0-9.]+)")
+SETTING = re.compile(rb"\b(chunks|gap|burst|thought)=([0-9.]+)")
 LENGTH = re.compile(rb"(?i)\r\ncontent-length:\s*(\d+)")
 LARGEST_REQUEST = 8 * 1024 * 1024
 
@@ -47,6 +48,9 @@ def framed(data: bytes) -> bytes:
 ROLE = framed(EVENT % (b'{"role":"assistant","content":""}', b"null"))
 STOP = framed(EVENT % (b"{}", b'"stop"'))
 DONE = framed(b"[DONE]") + b"0\r\n\r\n"
+THOUGHT, ANSWER = (
+    framed(EVENT % (b'{"content":"%s"}' % text, b"null")) for text in (b"Thought: ", b"\\nFinal Answer: ok")
+)
 BEFORE, AFTER = (EVENT % (b'{"content":"@"}', b"null")).split(b"@")
 
 
@@ -71,18 +75,20 @@ class Stats:
 
 @dataclass(frozen=True)
 class Plan:
-    """What one request gets: how many chunks, how many seconds apart, how many in one write."""
+    """What one request gets: how many chunks, how many seconds apart, how many in one write, whether as a thought."""
 
     chunks: int
     gap: float
     burst: int
+    thought: bool = False
 
     @staticmethod
     def of(body: bytes, default: "Plan") -> "Plan":
         """The default, changed by what the prompt says."""
         said = {name: float(value) for name, value in SETTING.findall(body)}
         gap = said[b"gap"] / 1000 if b"gap" in said else default.gap
-        return Plan(int(said.get(b"chunks", default.chunks)), gap, max(1, int(said.get(b"burst", default.burst))))
+        burst = max(1, int(said.get(b"burst", default.burst)))
+        return Plan(int(said.get(b"chunks", default.chunks)), gap, burst, bool(said.get(b"thought")))
 
 
 class Connection(asyncio.Protocol):
@@ -147,7 +153,7 @@ class Connection(asyncio.Protocol):
             self.plan = Plan.of(body, self.default)
             self.index = 0
             self.start = self.loop.time()
-            self.pending = HEAD + ROLE
+            self.pending = HEAD + ROLE + (THOUGHT if self.plan.thought else b"")
             self.tick()
         elif path.endswith(b"/stats"):
             text = json.dumps(asdict(self.stats)).encode()
@@ -203,7 +209,8 @@ class Connection(asyncio.Protocol):
 
     def finish(self, plan: Plan) -> None:
         """Write the end of the stream, and wait for the next request."""
-        self.write(self.pending + STOP + framed(USAGE % (plan.chunks, plan.chunks + 8)) + DONE)
+        answer = ANSWER if plan.thought else b""
+        self.write(self.pending + answer + STOP + framed(USAGE % (plan.chunks, plan.chunks + 8)) + DONE)
         self.stats.finished += 1
         self.ended()
         if self.received:

@@ -23,9 +23,11 @@ from urllib.parse import urlsplit
 import uvloop
 from typing_extensions import override
 
-STAMP = re.compile(rb"(\d+):(\d{9,})(?= )")
-END = re.compile(rb'"end_of_stream":\s*true|\[DONE\]')
+STAMP = re.compile(rb'(\d+):(\d{9,})(?=[ "])')
+END = re.compile(rb'"end_of_(?:stream|dialog)":\s*true|\[DONE\]')
 ERROR = re.compile(rb'"error":\s*\{[^}]*\}|HTTP/1\.1 [45]\d\d')
+AGENTS = {"agent": "/api/v1/agent", "agent-text": "/api/v1/flow/text/service/agent"}
+"""Doors that lead to an agent, whose thoughts are measured."""
 TAIL = 64
 """Bytes kept between reads, in case a stamp or an end is cut."""
 
@@ -34,6 +36,8 @@ def _body(door: str, prompt: str) -> tuple[str, dict[str, object]]:
     if door == "openai":
         message = {"role": "user", "content": prompt}
         return "/v1/chat/completions", {"model": "bench", "messages": [message], "stream": True}
+    if door in AGENTS:
+        return AGENTS[door], {"question": f"{prompt} thought=1", "streaming": True}
     return "/api/v1/text-completion", {"system": "", "prompt": prompt, "streaming": True}
 
 
@@ -224,7 +228,7 @@ def main() -> None:
     """Read the command line, run, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("url")
-    parser.add_argument("--door", choices=["sse", "websocket", "openai"], default="sse")
+    parser.add_argument("--door", choices=["sse", "websocket", "openai", *AGENTS], default="sse")
     parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--chunks", type=int, default=64)
     parser.add_argument("--gap", type=float, default=10.0, help="milliseconds")
