@@ -11,7 +11,7 @@ import msgspec
 from tg_base.llm_chunk import LlmChunk
 from tg_base.provider_errors import event_error
 from tg_base.wires.gemini_contents import OUR_CALL
-from tg_base.wires.running_counts import RunningCounts
+from tg_base.wires.running_counts import Counts, RunningCounts
 from tg_base.wires.sdk_response import Refusal
 from tg_schema import ModelInfo, Token, ToolCallDelta
 from tg_schema.errors import IncompleteStream, ProtocolError
@@ -30,6 +30,7 @@ _FINISH = {
     "MODEL_ARMOR": "content_filter",
 }
 _NO_ID = -1
+_UNKNOWN: Counts = (None, None, None, None)
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -70,12 +71,15 @@ class _Candidate(msgspec.Struct, frozen=True, rename="camel"):
     logprobs_result: _Logprobs | None = None
 
 
-class _Usage(msgspec.Struct, frozen=True, rename="camel"):
+_NOTHING = _Candidate()
+
+
+class _Usage(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     prompt_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    cached_content_token_count: int | None = None
+    tool_use_prompt_token_count: int = 0
+    candidates_token_count: int = 0
+    thoughts_token_count: int = 0
+    cached_content_token_count: int = 0
 
 
 class _Feedback(msgspec.Struct, frozen=True, rename="camel"):
@@ -184,28 +188,34 @@ class Answer:
             raise event_error(event.error.code, _word(event.error))
         if event.prompt_feedback is not None and event.prompt_feedback.block_reason:
             raise event_error("content_filter")
-        candidate = next((candidate for candidate in event.candidates if candidate.index == 0), None)
-        chunk = self._counted(event.usage_metadata, event.model_version)
-        if candidate is None:
-            return chunk
-        return self._said(candidate, chunk or LlmChunk(model=event.model_version))
+        candidate = next((candidate for candidate in event.candidates if candidate.index == 0), _NOTHING)
+        counts = self._counted(event.usage_metadata)
+        if candidate is _NOTHING and counts is _UNKNOWN:
+            return None
+        return self._said(candidate, counts, event.model_version)
 
-    def _said(self, candidate: _Candidate, counted: LlmChunk) -> LlmChunk:
-        """The usage's chunk with what the candidate says; one part of text, the usual, at little cost."""
+    def _said(self, candidate: _Candidate, counts: Counts, model: str | None) -> LlmChunk:
         parts = candidate.content.parts if candidate.content else ()
-        calls = tuple(self._call(part.function_call) for part in parts if part.function_call is not None)
-        reasoning = "".join(part.text or "" for part in parts if part.thought)
+        text = reasoning = ""
+        calls: tuple[ToolCallDelta, ...] = ()
+        for part in parts:
+            if part.function_call is not None:
+                calls += (self._call(part.function_call),)
+            elif part.thought:
+                reasoning += part.text or ""
+            else:
+                text += part.text or ""
         return LlmChunk(
-            "".join(part.text or "" for part in parts if not part.thought),
-            in_token=counted.in_token,
-            out_token=counted.out_token,
-            model=counted.model,
-            finish_reason=self._finish(candidate.finish_reason, counted),
-            reasoning=reasoning or None,
-            tokens=_tokens(candidate.logprobs_result),
-            tool_calls=calls,
-            cached_token=counted.cached_token,
-            reasoning_token=counted.reasoning_token,
+            text,
+            counts[0],
+            counts[1],
+            model,
+            self._finish(candidate.finish_reason, told=counts is not _UNKNOWN) if candidate.finish_reason else None,
+            reasoning or None,
+            _tokens(candidate.logprobs_result) if candidate.logprobs_result else (),
+            calls,
+            counts[2],
+            counts[3],
         )
 
     def _call(self, call: _Call) -> ToolCallDelta:
@@ -216,34 +226,31 @@ class Answer:
         self._calls += 1
         return delta
 
-    def _finish(self, reason: str | None, counted: LlmChunk) -> str | None:
-        if not reason or reason == "FINISH_REASON_UNSPECIFIED":
+    def _finish(self, reason: str, *, told: bool) -> str | None:
+        if reason == "FINISH_REASON_UNSPECIFIED":
             return None
         finish = _FINISH.get(reason)
         if finish is None and ("TOOL_CALL" in reason or "FUNCTION_CALL" in reason):
             raise ProtocolError("the model wrote a tool call that makes no sense; ask again, or simplify the tools")
         if finish is None:
             raise IncompleteStream("the provider stopped the answer for a reason of its own; ask again")
-        self.done = counted.in_token is not None
+        self.done = told
         return "tool_calls" if finish == "stop" and self._calls else finish
 
-    def _counted(self, usage: _Usage | None, model: str | None) -> LlmChunk | None:
+    def _counted(self, usage: _Usage | None) -> Counts:
         """Their totals as deltas. They count thinking beside the answer, ours has it within; zeros are left out."""
         if usage is None or usage.prompt_token_count is None:
-            return None
-        thoughts = usage.thoughts_token_count or 0
-        counted = self._counts.chunk(
-            usage.prompt_token_count + (usage.tool_use_prompt_token_count or 0),
-            (usage.candidates_token_count or 0) + thoughts,
-            usage.cached_content_token_count or 0,
+            return _UNKNOWN
+        thoughts = usage.thoughts_token_count
+        return self._counts.added(
+            usage.prompt_token_count + usage.tool_use_prompt_token_count,
+            usage.candidates_token_count + thoughts,
+            usage.cached_content_token_count,
             thoughts,
         )
-        return msgspec.structs.replace(counted, model=model)
 
 
-def _tokens(logprobs: _Logprobs | None) -> tuple[Token, ...]:
-    if logprobs is None:
-        return ()
+def _tokens(logprobs: _Logprobs) -> tuple[Token, ...]:
     tops = logprobs.top_candidates
     return tuple(
         Token(
