@@ -1,10 +1,10 @@
 """Offered load of several times the capacity: what the accepted wait, what is answered, what the refused are told.
 
-    python -m bench.overload                 at capacity and at 4 x, three rounds (about three minutes)
+    python -m bench.overload                 at capacity and at 4 x, three rounds (about four minutes)
     python -m bench.overload --door websocket
 
 One embedded `tg-serve` on the memory bus; the fake provider is a process of its own, the load client is this one.
-The model works on 64 requests at once, each of 16 to 112 chunks 40 ms apart, so that its capacity is 25 requests a
+The model works on 16 requests at once, each of 16 to 48 chunks 40 ms apart, so that its capacity is 12.5 requests a
 second; 8 may wait, which is the default. Requests come by chance (a Poisson process with a seed), each on a new
 connection, and those that are refused do not come back. Prints a table, and one JSON object to `--json FILE`.
 """
@@ -28,13 +28,13 @@ from bench.load_client import Connection, Stream, percentile
 from bench.pipeline import ENVIRONMENT, free_port, provider
 from bench.subject import Subject, tokengrid, wait_ready
 
-CAPACITY = 64
-SHORTEST, LONGEST = 16, 112
+CAPACITY = 16
+SHORTEST, LONGEST = 16, 48
 CHUNKS = (SHORTEST + LONGEST) / 2
 GAP = 0.04
-SECONDS = 24.0
+SECONDS = 30.0
 """Of one measurement, after its queue has found its length."""
-SETTLE = 8.0
+SETTLE = 6.0
 """Seconds of the same load before it."""
 PATIENCE = 30.0
 """Seconds for a stream to end."""

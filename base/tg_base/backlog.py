@@ -5,6 +5,7 @@ So much may be asked at once, and `queue` requests more, which wait. Beyond it a
 which as many will have been answered as wait. Announcements are up to a beat old; what is asked here is exact.
 """
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,11 @@ class _Pool:
     capacity: int
     theirs: int
     seconds: float
+
+
+def in_milliseconds(seconds: float) -> float:
+    """Seconds with three digits behind the point, never earlier: whoever comes back then is not too early."""
+    return math.ceil(seconds * 1000) / 1000
 
 
 class Backlog:
@@ -65,7 +71,7 @@ class Backlog:
         REFUSALS.labels(route.spec.name, "queue").inc()
         name = f"{route.spec.name} of flow {route.flow}"
         wait = (waiting + 1) * pool.seconds / max(room, 1) or SOON
-        raise RateLimited(f"more requests wait for {name} than may; come back later", retry_after=round(wait, 3))
+        raise RateLimited(f"more requests wait for {name} than may; come back later", retry_after=in_milliseconds(wait))
 
     def _pool(self, queue: str) -> _Pool:
         if self._version != self._presence.version:

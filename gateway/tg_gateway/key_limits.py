@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from tg_base.backlog import in_milliseconds
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.metrics import REFUSALS
 from tg_gateway.token_bucket import TokenBucket
@@ -99,7 +100,7 @@ class _Allowance:
         reason = max(waits, key=lambda reason: waits[reason])
         if waits[reason] > 0:
             REFUSALS.labels(service, reason).inc()
-            raise RateLimited(_WORDS[reason], retry_after=round(waits[reason], 3))
+            raise RateLimited(_WORDS[reason], retry_after=in_milliseconds(waits[reason]))
         self._pay(1, most)
         return Spending(Usage() if most else None, most, self._time())
 
@@ -124,4 +125,5 @@ class _Allowance:
 
 def _most_tokens(request: object) -> int | None:
     """What the request says its answer may have at most."""
-    return getattr(getattr(request, "sampling", None), "max_tokens", None)
+    most: int | None = getattr(getattr(request, "sampling", None), "max_tokens", None)
+    return most if most is None else max(most, 1)

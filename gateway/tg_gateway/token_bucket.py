@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+TRIFLE = 1e-6
+"""What is missing by rounding alone is not missing."""
+
 
 class TokenBucket:
     """Full at first. Own, because amounts are reserved before they are known, and settled after.
@@ -20,11 +23,16 @@ class TokenBucket:
 
     def wait(self, amount: float) -> float:
         """Seconds until so much may be taken; 0 = now. More than its size never may."""
-        now = self._time()
-        self._level = min(self._level + (now - self._at) * self._rate, self.size)
-        self._at = now
-        return max((amount - self._level) / self._rate, 0.0)
+        self._fill()
+        missing = amount - self._level
+        return missing / self._rate if missing > TRIFLE else 0.0
 
     def take(self, amount: float) -> None:
         """Take so much, be it more than there is: the rest is owed. A negative amount is given back."""
+        self._fill()
         self._level -= amount
+
+    def _fill(self) -> None:
+        now = self._time()
+        self._level = min(self._level + (now - self._at) * self._rate, self.size)
+        self._at = now

@@ -86,6 +86,9 @@ def test_a_bucket_fills_steadily_and_owes_what_was_too_much(clock: Clock) -> Non
     clock.now += 1000
     assert bucket.wait(60) == 0
     assert bucket.wait(61) == 1
+    clock.now += 1000
+    bucket.take(30)
+    assert bucket.wait(60) == 30
 
 
 def test_requests_per_minute(clock: Clock) -> None:
@@ -148,6 +151,14 @@ def test_a_reservation_over_the_whole_minute_is_the_whole_minute(clock: Clock) -
         began(first)
         assert wait_of(it, most(1_000_000)) == 60
     assert wait_of(it, most(50)) == 0
+
+
+@pytest.mark.parametrize("nonsense", [-1_000_000, 0])
+def test_a_reservation_gives_nothing(clock: Clock, nonsense: int) -> None:
+    it = limits(clock, tokens_per_minute=60, reserve_tokens=60)
+    with it.admitted("k", "text-completion", most(nonsense)) as first:
+        began(first)
+        assert wait_of(it, most(60)) >= 1
 
 
 def test_an_answer_that_was_left_is_estimated(clock: Clock) -> None:
