@@ -66,6 +66,13 @@ async def test_every_step_is_seen(url: str) -> None:
     assert (trace.out_token or 0) > 20
 
 
+async def test_the_page_shows_what_happens(url: str) -> None:
+    page = (FOLDER.parents[1] / "docs" / "agents.md").read_text("utf-8")
+    question, _, shown = page.partition("$ make agent-demo\n> ")[2].partition("```")[0].partition("\n")
+    done = await ran("tg-invoke-agent", "-v", question, "-u", url)
+    assert f"{done.err}\n{done.out}" == shown
+
+
 async def test_the_demo() -> None:
     done = await ran("scripts/agent-demo", "What is 2 * 21?")
     assert (done.code, done.out) == (0, "> What is 2 * 21?\nIt is 42.\n")
