@@ -32,6 +32,11 @@ _REFUSED = (
     BadRequest,
     "the provider refused the request; check the sampling fields, the schema and the model",
 )
+_FIELD = (
+    BadRequest,
+    'the model refuses one of the sampling fields; reasoning models take no temperature, and need max_tokens_field = '
+    '"max_completion_tokens" in their options',
+)
 _LENGTH = (BadRequest, "the prompt and the answer together are longer than the model's context; send a shorter prompt")
 _FILTER = (ContentFilter, "the provider's content filter refused to answer this prompt")
 _LARGE = (TooLarge, "the request is larger than the provider takes; send a shorter prompt")
@@ -53,6 +58,9 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
     "invalid_api_key": _AUTH,
     "model_not_found": _UNKNOWN,
     "context_length_exceeded": _LENGTH,
+    "exceed_context_size_error": _LENGTH,
+    "unsupported_parameter": _FIELD,
+    "unsupported_value": _FIELD,
     "content_filter": _FILTER,
     "content_policy_violation": _FILTER,
     "rate_limit_exceeded": _LIMIT,
@@ -88,8 +96,13 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
 
 
 def status_error(status: int, code: str = "", wait: float | None = None) -> TgError:
-    """The error for a status that is not 2xx; a code that says more than the status wins."""
+    """The error for a status that is not 2xx; a code that says more than the status wins.
+
+    It does not where it makes a failure of the provider out of a wrong request, as the types of some servers do.
+    """
     known = _BY_CODE.get(code) if status < 500 and code not in {"invalid_request_error"} else None
+    if status == 400 and known is _DOWN:
+        known = None
     kind, sentence = known or _BY_STATUS.get(status) or _by_class(status)
     return kind(f"{sentence} (status {status})", retry_after=wait)
 
