@@ -18,6 +18,8 @@ from botocore.exceptions import (
     ConnectTimeoutError,
     CredentialRetrievalError,
     EventStreamError,
+    InvalidEndpointConfigurationError,
+    InvalidRegionError,
     NoAuthTokenError,
     NoCredentialsError,
     NoRegionError,
@@ -66,6 +68,9 @@ _UNREACHABLE = "the provider cannot be reached; check its region and endpoint_ur
 _BROKEN = "the connection to the provider broke before the answer was complete; ask again"
 _SLOW = f"the provider did not take a connection within {CONNECT_TIMEOUT:g} s"
 _NONSENSE = "the provider sent bytes that are not an answer of its API; check endpoint_url"
+_BAD_ENDPOINT = (
+    "endpoint_url and region must be valid, and a key in AWS_BEARER_TOKEN_BEDROCK goes to an https:// URL only"
+)
 _REFUSED = "the request cannot be put into the provider's terms; check names of tools, sampling fields and images"
 
 
@@ -89,8 +94,11 @@ class BedrockClient:
         with _translated():
             session = boto3.session.Session(region_name=region, profile_name=profile)
             config = Config(retries={"total_max_attempts": 1}, connect_timeout=CONNECT_TIMEOUT)
-            runtime = session.client("bedrock-runtime", endpoint_url=endpoint_url, config=config)
-            control = session.client("bedrock", endpoint_url=endpoint_url, config=config)
+            try:
+                runtime = session.client("bedrock-runtime", endpoint_url=endpoint_url, config=config)
+                control = session.client("bedrock", endpoint_url=endpoint_url, config=config)
+            except ValueError:
+                raise BadRequest(_BAD_ENDPOINT) from None
             # A key of Bedrock's own stands in its variable, and not in the chain of AWS credentials.
             if not os.environ.get("AWS_BEARER_TOKEN_BEDROCK") and session.get_credentials() is None:
                 raise ProviderAuth(_NO_CREDENTIALS)
@@ -146,6 +154,7 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], type[TgError], str], ...] = (
     ((NoCredentialsError, NoAuthTokenError), ProviderAuth, _NO_CREDENTIALS),
     ((CredentialRetrievalError, PartialCredentialsError, TokenRetrievalError), ProviderAuth, _NO_ACCESS),
     ((NoRegionError,), BadRequest, _NO_REGION),
+    ((InvalidEndpointConfigurationError, InvalidRegionError), BadRequest, _BAD_ENDPOINT),
     ((ProfileNotFound,), ProviderAuth, _NO_PROFILE),
     ((ParamValidationError,), BadRequest, _REFUSED),
     ((ConnectTimeoutError,), Timeout, _SLOW),

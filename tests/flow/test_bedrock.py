@@ -1,0 +1,243 @@
+"""The bedrock provider beyond the matrix: foreign frames, credentials, threads."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from tests.fakes.bedrock_server import BedrockServer, event, frame
+from tests.fakes.plan import Asked, Fault, Plan
+from tests.fakes.silent_server import SilentServer
+from tg_base.llm_service import LlmService
+from tg_flow.providers.registry import open_provider
+from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema.conversation import ImagePart, Message, ToolCall
+from tg_schema.errors import (
+    BadRequest,
+    IncompleteStream,
+    ProtocolError,
+    ProviderAuth,
+    RateLimited,
+    Timeout,
+    Unavailable,
+)
+
+REQUEST = TextCompletionRequest(prompt="say hello", streaming=True)
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """An environment with a key, and with nothing of this machine's."""
+    nowhere = tmp_path_factory.mktemp("aws")
+    for name in ("AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", BedrockServer.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(nowhere / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(nowhere / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@asynccontextmanager
+async def opened(url: str, **options: Any) -> AsyncIterator[LlmService]:
+    table = {"endpoint_url": url, "region": "eu-west-1", "tries": 1, **options}
+    service = await open_provider("bedrock", "fake-model", table)
+    try:
+        yield service
+    finally:
+        await service.aclose()
+
+
+async def responses(
+    service: LlmService, request: TextCompletionRequest = REQUEST, into: list[TextCompletionResponse] | None = None
+) -> list[TextCompletionResponse]:
+    received = [] if into is None else into
+    async with aclosing(service.on_request(request)) as stream:
+        async for response in stream:
+            received.append(response)
+    return received
+
+
+class Broken(BedrockServer):
+    """Sends `raw` in place of an error."""
+
+    raw = b""
+
+    @override
+    def error(self, plan: Plan) -> bytes:
+        return self.raw
+
+
+def exception(kind: str) -> bytes:
+    return frame({":message-type": "exception", ":exception-type": kind}, {"message": "no"})
+
+
+GOOD = event("contentBlockDelta", {"delta": {"text": "x"}, "contentBlockIndex": 1})
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        (exception("throttlingException"), RateLimited),
+        (exception("validationException"), BadRequest),
+        (exception("serviceUnavailableException"), Unavailable),
+        (exception("internalServerException"), Unavailable),
+        (exception("modelStreamErrorException"), Unavailable),
+        (GOOD[:-1] + bytes([GOOD[-1] ^ 1]), ProtocolError),
+        (GOOD[:9] + bytes([GOOD[9] ^ 1]) + GOOD[10:], ProtocolError),
+        (bytes(range(256)), ProtocolError),
+        (b"<html>" * 50, ProtocolError),
+        (frame({":message-type": "event", ":event-type": "contentBlockDelta"}, {})[:-20], IncompleteStream),
+        (event("messageStop", {"stopReason": "malformed_tool_use"}), ProtocolError),
+    ],
+)
+async def test_what_goes_wrong_in_a_stream_is_one_typed_error_after_the_text(raw: bytes, kind: type[TgError]) -> None:
+    async with Broken.running() as server, opened(server.url) as service:
+        server.raw = raw
+        server.play(Plan(fault=Fault.ERROR, after=1))
+        received: list[TextCompletionResponse] = []
+        with pytest.raises(TgError) as caught:
+            await responses(service, into=received)
+        assert type(caught.value) is kind
+        assert "".join(record.response or "" for record in received) == "Hel"
+        assert "no" not in caught.value.message.split()
+
+
+class Lingering(BedrockServer):
+    """Keeps the connection after the terminal marker, without the usage."""
+
+    @override
+    def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
+        yield from super().opening(plan, asked)
+        yield self.piece("all")
+        yield event("messageStop", {"stopReason": "end_turn"})
+
+
+async def test_a_finished_answer_is_whole_without_its_usage() -> None:
+    async with Lingering.running() as server, opened(server.url, usage_patience=0.05) as service:
+        server.play(Plan(fault=Fault.STALL))
+        last = (await responses(service))[-1]
+        assert (last.finish_reason, last.in_token, last.error) == ("stop", None, None)
+        await asyncio.wait_for((await server.exchange(0)).left.wait(), 1)
+
+
+async def test_a_cancel_before_any_answer_closes_the_socket_and_ends_the_thread() -> None:
+    async with SilentServer.running() as server, opened(server.url) as service:
+        before = threading.active_count()
+        task = asyncio.create_task(responses(service))
+        await asyncio.wait_for(server.asked.wait(), 10)
+        assert threading.active_count() > before
+        task.cancel()
+        await asyncio.wait_for(server.left.wait(), 1)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("bedrock")]
+
+
+async def test_a_list_of_models_that_does_not_come_is_left() -> None:
+    async with SilentServer.running() as server, opened(server.url, clocks={"first_token": 0.2}) as service:
+        with pytest.raises(Timeout):
+            await service.models()
+        await asyncio.wait_for(server.left.wait(), 1)
+
+
+class Endless(BedrockServer):
+    """Counts how many pieces it could send."""
+
+    sent = 0
+
+    @override
+    def opening(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
+        while True:
+            self.sent += 1
+            yield self.piece("x" * 10_000)
+
+
+async def test_a_slow_reader_holds_the_provider_back_and_may_leave() -> None:
+    async with Endless.running() as server, opened(server.url) as service:
+        async with aclosing(service.on_request(REQUEST)) as stream:
+            await anext(stream)
+            async with asyncio.timeout(20):
+                before = -1
+                while before != server.sent:  # until the thread's room and all buffers of the socket are full
+                    before = server.sent
+                    await asyncio.sleep(0.2)
+        await asyncio.wait_for((await server.exchange(0)).left.wait(), 1)
+
+
+async def test_side_by_side_without_harm_by_cancelled_neighbours() -> None:
+    async with BedrockServer.running() as server, opened(server.url) as service:
+        server.play(*(Plan(fault=Fault.STALL, after=1) for _ in range(10)), Plan())
+        left = [asyncio.create_task(responses(service)) for _ in range(10)]
+        for number in range(10):
+            await (await server.exchange(number)).began.wait()
+        asked = asyncio.gather(*(responses(service) for _ in range(20)))
+        for task in left:
+            task.cancel()
+        answers = await asked
+        assert {"".join(record.response or "" for record in answer) for answer in answers} == {"Hello €!"}
+        await asyncio.gather(*left, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("unset", "options", "kind", "sentence"),
+    [
+        (("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), {}, ProviderAuth, "AWS_ACCESS_KEY_ID"),
+        ((), {"region": None}, BadRequest, "AWS_REGION"),
+        ((), {"profile": "nobody"}, ProviderAuth, "AWS_PROFILE"),
+        ((), {"endpoint_url": "not a URL"}, BadRequest, "endpoint_url"),
+    ],
+)
+async def test_what_is_missing_at_the_start_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+    unset: tuple[str, ...],
+    options: dict[str, Any],
+    kind: type[TgError],
+    sentence: str,
+) -> None:
+    for name in unset:
+        monkeypatch.delenv(name)
+    with pytest.raises(kind, match=sentence):
+        await open_provider("bedrock", "m", {"endpoint_url": "http://127.0.0.1:9", "region": "eu-west-1", **options})
+
+
+async def test_a_key_of_bedrocks_own_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "own-key")
+    async with BedrockServer.running() as server, opened(server.url) as service:
+        with pytest.raises(BadRequest, match="https://"):  # boto3 shows it to nobody without TLS
+            await responses(service)
+        assert server.exchanges == []
+
+
+async def test_nobody_listens(unused_tcp_port: int) -> None:
+    async with opened(f"http://127.0.0.1:{unused_tcp_port}") as service:
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            await responses(service)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("user", (ImagePart(url="https://pictures.invalid/a.png"),)),
+        Message("user", (ImagePart(data="not base64!"),)),
+        Message("user", (ImagePart(media_type="image/tiff", data="AAAA"),)),
+        Message("assistant", tool_calls=(ToolCall("1", "clock", "[1]"),)),
+        Message("assistant", tool_calls=(ToolCall("1", "a name with blanks", "{}"),)),
+    ],
+)
+async def test_what_bedrock_cannot_take_is_refused(message: Message) -> None:
+    async with BedrockServer.running() as server, opened(server.url) as service:
+        with pytest.raises(BadRequest):
+            await responses(service, TextCompletionRequest(messages=(message,), streaming=True))
+
+
+async def test_fields_of_one_model_reach_it() -> None:
+    fields = {"thinking": {"type": "enabled", "budget_tokens": 2048}}
+    async with BedrockServer.running() as server, opened(server.url, model_fields=fields) as service:
+        assert (await responses(service))[-1].finish_reason == "stop"
