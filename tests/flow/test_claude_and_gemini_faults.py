@@ -17,7 +17,7 @@ from tests.fakes.plan import Counts, Fault, Plan
 from tg_base.llm_service import LlmService
 from tg_flow.providers.registry import open_provider
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
-from tg_schema.errors import IncompleteStream, NotFound, ProtocolError, ProviderAuth, Unavailable
+from tg_schema.errors import IncompleteStream, NotFound, ProtocolError, ProviderAuth, Timeout, Unavailable
 
 REQUEST = TextCompletionRequest(prompt="say hello", streaming=True)
 
@@ -161,3 +161,41 @@ async def test_many_answers_at_once_are_whole(provider: Provider, monkeypatch: p
         await asyncio.gather(*(responses(service, into) for into in answers))
     assert {"".join(each.response or "" for each in answer) for answer in answers} == {"Hello €!"}
     assert {(answer[-1].in_token, answer[-1].out_token) for answer in answers} == {(11, 7)}
+
+
+async def test_connections_are_used_again(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    ports: list[int] = []
+
+    def read(self: LoopbackServer, request: web.Request, body: bytes) -> Any:
+        ports.append(request.get_extra_info("peername")[1])
+        return provider.server.read(self, request, body)
+
+    noting: type[LoopbackServer] = type("Noting", (provider.server,), {"read": read})
+    async with noting.running() as server, opened(provider, server, monkeypatch) as service:
+        for _ in range(3):
+            await responses(service)
+    assert len(ports) == 3
+    assert len(set(ports)) == 1
+
+
+async def test_an_error_whose_body_never_ends(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the SDK hands out an error at once, its status is enough; else the stream's clock ends it."""
+
+    async def stalling(self: LoopbackServer, request: web.Request) -> web.StreamResponse:
+        if request.path == "/token":
+            return await provider.server._handle(self, request)
+        response = web.StreamResponse(status=503)
+        await response.prepare(request)
+        await response.write(b"{")
+        await asyncio.Event().wait()
+        return response
+
+    kind = Unavailable if provider.server in {GeminiServer, VertexGeminiServer} else Timeout
+    server_kind: type[LoopbackServer] = type("Stalling", (provider.server,), {"_handle": stalling})
+    clocks = {"first_token": 4.0 if kind is Unavailable else 0.5}
+    async with server_kind.running() as server, opened(provider, server, monkeypatch, clocks=clocks) as service:
+        with pytest.raises(kind):
+            await responses(service)
+        if provider.server is not VertexClaudeServer:  # it has no list to ask for
+            with pytest.raises(kind):
+                await service.models()

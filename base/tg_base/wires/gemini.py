@@ -65,7 +65,7 @@ class Gemini(LlmService):
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
         connection = self._connection
-        return model_list(await whole_body(connection.models(), connection.failures, refusal))
+        return model_list(await whole_body(connection.models(), connection.failures, refusal, self.clocks.first_token))
 
     @override
     async def aclose(self) -> None:

@@ -1,5 +1,6 @@
 """SDK's call -> bytes: an answer of a provider's SDK, entered and left, its failures in our words."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -16,10 +17,15 @@ CONNECT_TIMEOUT = 10.0
 LONGEST_ERROR_BODY = 64 * 1024
 """Bytes looked at of the body of an error, for its code."""
 
+ERROR_PATIENCE = 2.0
+"""Seconds that the body of an error may take; its status is known, and says enough."""
+
+_LONGEST_BODY = 16 * 1024 * 1024
 _NO_STREAM = {"application/json", "text/html"}
 _UNREACHABLE = "the provider cannot be reached; check its base_url, the network and whether it runs"
 _BROKEN = "the connection to the provider broke before the answer was complete; ask again"
 _SLOW = f"the provider did not take a connection within {CONNECT_TIMEOUT:g} s"
+_LATE = "the provider did not answer in time; ask again"
 _CREDENTIALS = "the processor's credentials gave no access token; its operator must check them and what they may do"
 
 
@@ -79,16 +85,25 @@ async def opened(
 
 
 async def whole_body(
-    call: Awaitable[Response], failures: Failures, refusal: Callable[[bytes], Refusal], longest: int = 2**24
+    call: Awaitable[Response], failures: Failures, refusal: Callable[[bytes], Refusal], patience: float = 60.0
 ) -> bytes:
-    """The whole body of an answer that is no stream. Raises as `opened`."""
-    response = await answered(call, failures)
+    """The whole body of an answer that is no stream, 16 MB at most.
+
+    Raises:
+        Timeout: it has not come within `patience` seconds.
+        TgError: as of `opened`.
+    """
     try:
-        if not 200 <= response.status_code < 300:
-            raise await _refused(response, failures, refusal)
-        return await _at_most(_reader(response, failures), longest)
-    finally:
-        await response.aclose()
+        async with asyncio.timeout(patience):
+            response = await answered(call, failures)
+            try:
+                if not 200 <= response.status_code < 300:
+                    raise await _refused(response, failures, refusal)
+                return await _at_most(_reader(response, failures), _LONGEST_BODY)
+            finally:
+                await response.aclose()
+    except TimeoutError:
+        raise Timeout(_LATE) from None
 
 
 async def answered(call: Awaitable[Response], failures: Failures) -> Response:
@@ -118,8 +133,9 @@ def _reader(response: Response, failures: Failures) -> Read:
 async def _refused(response: Response, failures: Failures, refusal: Callable[[bytes], Refusal]) -> TgError:
     """The error for a status that is not 2xx. Nothing of the body's text is passed on: it may hold anything."""
     try:
-        said = refusal(await _at_most(_reader(response, failures), LONGEST_ERROR_BODY))
-    except IncompleteStream:
+        async with asyncio.timeout(ERROR_PATIENCE):
+            said = refusal(await _at_most(_reader(response, failures), LONGEST_ERROR_BODY))
+    except (IncompleteStream, TimeoutError):
         said = Refusal()
     wait = retry_after(response.headers)
     return status_error(response.status_code, said.word, said.wait if wait is None else wait)

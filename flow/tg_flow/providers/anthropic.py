@@ -46,4 +46,4 @@ class Anthropic(Claude):
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
         connection = self._connection
-        return model_list(await whole_body(connection.models(), connection.failures, refusal))
+        return model_list(await whole_body(connection.models(), connection.failures, refusal, self.clocks.first_token))
