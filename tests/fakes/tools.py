@@ -1,10 +1,11 @@
 """Functions at the edge of the world that agents call as tools."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator
 
-started = asyncio.Event()
-stopped = asyncio.Event()
+seen: list[str] = []
+"""What the tools say of themselves to whoever tests them."""
 
 
 def add(a: int, b: int = 1) -> int:
@@ -30,9 +31,41 @@ async def crash() -> str:
 
 async def hang() -> str:
     """Never comes back."""
-    started.set()
+    seen.append("started")
     try:
         await asyncio.Event().wait()
     finally:
-        stopped.set()
+        seen.append("stopped")
     return ""
+
+
+meeting = asyncio.Barrier(2)
+
+
+async def meet() -> str:
+    """Returns when two are in it."""
+    await meeting.wait()
+    return "met"
+
+
+released = threading.Event()
+
+
+def block() -> str:
+    """Holds its thread."""
+    released.wait(10)
+    return "late"
+
+
+def made(at: list[int], when: str | None = None) -> dict[str, object]:
+    """Gives back what it was given."""
+    return {"at": at, "when": when}
+
+
+def loose(**more: object) -> None:
+    """Has parameters without names."""
+
+
+def echo(text: str = "") -> str:
+    """Says the same."""
+    return text

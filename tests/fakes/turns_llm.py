@@ -26,12 +26,14 @@ class TurnsLlm(LlmService):
         self.turns = turns
         self.requests: list[TextCompletionRequest] = []
         self.stopped = asyncio.Event()
+        self.running = 0
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         turn = self.turns[min(len(self.requests), len(self.turns) - 1)]
         self.requests.append(request)
         reason = "stop"
+        self.running += 1
         try:
             for piece in turn:
                 match piece:
@@ -48,4 +50,5 @@ class TurnsLlm(LlmService):
                         raise piece
             yield LlmChunk(in_token=10, finish_reason=reason)
         finally:
+            self.running -= 1
             self.stopped.set()

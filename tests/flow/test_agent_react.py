@@ -1,15 +1,35 @@
 """Agents on the memory bus over a scripted model: thoughts, actions, observations and the answer, as they happen."""
 
+import asyncio
+import json
 from pathlib import Path
 
-from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.agent_dialog import BASE, pipeline
+import pytest
 
-ADD = """
+from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
+from tests.flow.agent_dialog import BASE, pipeline
+from tg_base.llm_chunk import LlmChunk
+from tg_schema import AgentRequest, AgentStep
+from tg_schema.errors import BadRequest, ContentFilter, ProtocolError, Timeout, TooLarge
+
+TOOLS = """
 [tools.add]
 kind = "python"
 options.function = "tests.fakes.tools:add"
+[tools.count]
+kind = "python"
+options.function = "tests.fakes.tools:count"
+[tools.crash]
+kind = "python"
+options.function = "tests.fakes.tools:crash"
 """
+
+
+def call(tool: str, **arguments: object) -> tuple[str, ...]:
+    return (f"Thought: so\nAction: {tool}\nAction Input: {json.dumps(arguments)}\n",)
+
+
+DONE = ("Final Answer: done",)
 
 
 async def test_a_tool_is_called_and_the_answer_streams(tmp_path: Path) -> None:
@@ -17,7 +37,7 @@ async def test_a_tool_is_called_and_the_answer_streams(tmp_path: Path) -> None:
         ("Thought: I must", " add.\nAction: add\nAction In", 'put: {"a": 2, "b": 3}\n'),
         ("Thought: I know\n", "Final Answer: It ", "is ", "5."),
     )
-    async with pipeline(llm, tmp_path, BASE + ADD) as it:
+    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
         told = await it.tell("How much is 2 + 3?")
     assert told.messages == [
         ("thought", "I must add."),
@@ -28,3 +48,223 @@ async def test_a_tool_is_called_and_the_answer_streams(tmp_path: Path) -> None:
     ]
     last = told.records[-1]
     assert (last.in_token, last.out_token, last.model) == (20, 7, "turns")
+    first, second = llm.requests
+    assert "add: Adds two numbers." in (first.system or "")
+    assert '"required":["a"]' in (first.system or "")
+    assert first.prompt == "Question: How much is 2 + 3?"
+    assert first.sampling is not None
+    assert first.sampling.stop == ("\nObservation:",)
+    assert second.prompt == (
+        'Question: How much is 2 + 3?\n\nThought: I must add.\nAction: add\nAction Input: {"a":2,"b":3}\nObservation: 5'
+    )
+
+
+async def test_every_token_leaves_before_the_next_is_made(tmp_path: Path) -> None:
+    gates = [asyncio.Event() for _ in range(3)]
+    llm = TurnsLlm(("Thought: one", gates[0], " two", gates[1], "\nFinal Answer: three", gates[2], " four"))
+    async with (
+        pipeline(llm, tmp_path) as it,
+        it.clients["default"].stream(AgentRequest("q", streaming=True)) as records,
+    ):
+        for gate, piece in zip([None, *gates], ["one", " two", "three", " four"], strict=True):
+            if gate is not None:
+                gate.set()
+            record = await anext(records)
+            while not record.content:
+                record = await anext(records)
+            assert record.content == piece
+
+
+async def test_the_whole_answer_in_one_record(tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(call("add", a=2), ("Final Answer: It is", " 3.")), tmp_path, BASE + TOOLS) as it:
+        told = await it.tell(streaming=False)
+    (record,) = told.records
+    assert (record.chunk_type, record.content) == ("answer", "It is 3.")
+    assert (record.end_of_message, record.end_of_dialog) == (True, True)
+    assert (record.in_token, record.out_token, record.model) == (20, 3, "turns")
+
+
+async def test_an_observation_streams(tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(call("count", to=3), DONE), tmp_path, BASE + TOOLS) as it:
+        told = await it.tell()
+    pieces = [record.content for record in told.records if record.chunk_type == "observation"]
+    assert "".join(piece or "" for piece in pieces) == "0 1 2 "
+    assert len({record.message_id for record in told.records if record.chunk_type == "observation"}) == 1
+
+
+async def test_calls_run_side_by_side(tmp_path: Path) -> None:
+    config = BASE + TOOLS + '[tools.meet]\nkind = "python"\noptions.function = "tests.fakes.tools:meet"\n'
+    both = "Thought: so\nAction: meet\nAction Input: {}\nAction: meet\nAction Input: {}\nAction: nope\n"
+    llm = TurnsLlm((both,), DONE)
+    async with pipeline(llm, tmp_path, config) as it:
+        told = await it.tell()
+    assert [content for kind, content in told.messages if kind == "observation"] == [
+        'error: there is no tool "nope" now; there are: add, count, crash, meet',
+        "met",
+        "met",
+    ]
+    assert "(meet) met\nObservation: (meet) met" in (llm.requests[1].prompt or "")
+
+
+async def test_a_crash_is_an_observation_and_tells_nothing_of_itself(tmp_path: Path) -> None:
+    llm = TurnsLlm(call("crash"), DONE)
+    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
+        told = await it.tell()
+    assert ("observation", "error: the tool failed") in told.messages
+    assert told.answer == "done"
+    assert "secret" not in (llm.requests[1].prompt or "")
+
+
+async def test_a_malformed_call_is_told_once_and_then_ends(tmp_path: Path) -> None:
+    wrong = ("Thought: so\nAction: add\nAction Input: {broken\n",)
+    llm = TurnsLlm(wrong, call("add", a=1), wrong, DONE)
+    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
+        told = await it.tell()
+        assert told.answer == "done"
+        assert "Observation: error: the arguments end in the middle" in (llm.requests[1].prompt or "")
+    async with pipeline(TurnsLlm(wrong), tmp_path, BASE + TOOLS) as it:
+        told = await it.tell()
+        assert isinstance(told.error, ProtocolError)
+        assert len([kind for kind, _ in told.messages if kind == "action"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("turn", "words"),
+    [
+        (call("add"), 'error: the arguments do not fit the tool\'s schema: the object breaks the rule "required"'),
+        (call("add", a="x"), "error: the arguments do not fit the tool's schema: a breaks"),
+        (call("nope"), 'error: there is no tool "nope" now'),
+        (("Thought: hm",), "This leads nowhere"),
+        (('Action: {"x": 1}',), "error: the call names no tool"),
+        (("",), "This leads nowhere"),
+        (("Final Answer: \n",), "This leads nowhere"),
+    ],
+)
+async def test_the_model_is_told_what_was_wrong(tmp_path: Path, turn: tuple[str, ...], words: str) -> None:
+    llm = TurnsLlm(turn, DONE)
+    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
+        assert (await it.tell()).answer == "done"
+    assert words in (llm.requests[1].prompt or "")
+
+
+async def test_a_plain_answer_is_an_answer(tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(("Paris", " it is.")), tmp_path) as it:
+        assert (await it.tell()).messages == [("answer", "Paris it is.")]
+
+
+async def test_thinking_apart_from_the_text_is_a_thought_of_its_own(tmp_path: Path) -> None:
+    llm = TurnsLlm((LlmChunk(reasoning="hm "), LlmChunk(reasoning="so"), "Thought: a\nFinal Answer: b"))
+    async with pipeline(llm, tmp_path) as it:
+        assert (await it.tell()).messages == [("thought", "hm so"), ("thought", "a"), ("answer", "b")]
+
+
+async def test_an_answer_that_goes_on_to_act_is_withdrawn(tmp_path: Path) -> None:
+    long = "I say this at great length. " * 20
+    llm = TurnsLlm((long, '\nAction: add\nAction Input: {"a": 1}\n'), DONE)
+    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
+        told = await it.tell()
+        assert told.answer == "done"
+        assert [kind for kind, _ in told.messages] == ["answer", "action", "observation", "answer"]
+    llm = TurnsLlm((long, '\nAction: add\nAction Input: {"a": 1}\n'), DONE)
+    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
+        assert (await it.tell(streaming=False)).answer == "done"
+
+
+async def test_a_dialog_goes_on_from_its_history(tmp_path: Path) -> None:
+    llm = TurnsLlm(DONE)
+    step = AgentStep("I add", "add", {"a": "2"}, "3")
+    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
+        assert (await it.tell(history=(step,))).answer == "done"
+    assert 'Thought: I add\nAction: add\nAction Input: {"a":"2"}\nObservation: 3' in (llm.requests[0].prompt or "")
+
+
+def limited(limit: str) -> str:
+    return BASE.replace("agent = {}", "agent.limits = { " + limit + " }") + TOOLS
+
+
+async def test_the_limits_end_a_dialog(tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(call("add", a=1)), tmp_path, limited("iterations = 3")) as it:
+        told = await it.tell()
+        assert isinstance(told.error, TooLarge)
+        assert "3 iterations" in told.error.message
+        assert len([kind for kind, _ in told.messages if kind == "observation"]) == 3
+    async with pipeline(TurnsLlm(call("add", a=1)), tmp_path, limited("tokens = 25")) as it:
+        told = await it.tell()
+        assert isinstance(told.error, TooLarge)
+        assert "25 tokens" in told.error.message
+    llm = TurnsLlm(("Thought: a", asyncio.Event()))
+    async with pipeline(llm, tmp_path, limited("seconds = 0.2")) as it:
+        told = await it.tell()
+        assert isinstance(told.error, Timeout)
+        assert "within 0.2 s" in told.error.message
+        await asyncio.wait_for(llm.stopped.wait(), 2)
+
+
+async def test_a_refusal_of_the_provider_is_no_answer(tmp_path: Path) -> None:
+    llm = TurnsLlm(("Final Answer: a", LlmChunk(finish_reason="content_filter")))
+    async with pipeline(llm, tmp_path) as it:
+        assert isinstance((await it.tell()).error, ContentFilter)
+
+
+@pytest.mark.parametrize("question", [None, "", " \n"])
+async def test_a_request_without_a_question(tmp_path: Path, question: str | None) -> None:
+    llm = TurnsLlm(DONE)
+    async with pipeline(llm, tmp_path) as it:
+        told = await it.tell(question)  # type: ignore[arg-type]
+    assert isinstance(told.error, BadRequest)
+    assert "question is missing" in told.error.message
+    assert llm.requests == []
+
+
+async def test_patterns_that_there_are_not(tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(DONE), tmp_path) as it:
+        told = await it.tell(pattern="guess")
+        assert isinstance(told.error, BadRequest)
+        assert "known are react, plan-then-execute, supervisor" in told.error.message
+        assert isinstance((await it.tell(pattern="supervisor")).error, BadRequest)
+
+
+STATES = """
+[tools.log_in]
+kind = "python"
+options.function = "tests.fakes.tools:add"
+state = "in"
+[tools.buy]
+kind = "python"
+options.function = "tests.fakes.tools:add"
+applicable_states = ["in"]
+[tools.secret]
+kind = "python"
+options.function = "tests.fakes.tools:add"
+group = ["staff"]
+"""
+
+
+def told_tools(llm: TurnsLlm, number: int) -> set[str]:
+    return {name for name in ("log_in", "buy", "secret") if f"{name}: Adds" in (llm.requests[number].system or "")}
+
+
+async def test_tools_by_group_and_state(tmp_path: Path) -> None:
+    llm = TurnsLlm(call("log_in", a=1), DONE)
+    async with pipeline(llm, tmp_path, BASE + STATES) as it:
+        await it.tell()
+        assert [told_tools(llm, number) for number in (0, 1)] == [{"log_in"}, {"log_in", "buy"}]
+        await it.tell(state="in", group=("staff",))
+        assert told_tools(llm, 2) == {"secret"}
+        await it.tell(state="in", group=("*",))
+        assert told_tools(llm, 3) == {"log_in", "buy", "secret"}
+        told = await it.tell(group=())
+        assert told.answer == "done"
+        assert told_tools(llm, 4) == set()
+        assert "Action:" not in (llm.requests[4].system or "")
+
+
+async def test_a_model_that_cannot_stop_is_not_asked_to(tmp_path: Path) -> None:
+    llm = TurnsLlm(
+        ('Action: add\nAction Input: {"a": 1}\nObservation: 7\nFinal Answer: 7',),
+        ("Final Answer: 2",),
+        features=TEXT_ONLY - {"stop"},
+    )
+    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
+        assert (await it.tell()).answer == "2"
+    assert llm.requests[0].sampling is None

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.flow.generated_turns import answering, calling, in_pieces
 from tg_flow.agent.events import Called, Closed, Event, Misread, Said
 from tg_flow.agent.object_scanner import object_of
 from tg_flow.agent.react_parser import HOLD, ReactParser
@@ -143,91 +144,29 @@ def test_every_split_gives_the_same_events(words: list[str], cuts: list[int], ac
     assert read(text, actions=actions) == whole
 
 
-WORDS = [
-    "Action:",
-    "Thought:",
-    "I",
-    "will  look",
-    "at",
-    "{it}",
-    '"now"',
-    "Final",
-    "Answer:",
-    "🙂",
-    "`x`",
-    "a: b",
-    "\tso",
-]
-VALUES = ["}", "{", '"', "\\", "Paris", "\nAction: x\n", "Final Answer: y", "```", "é🙂", "", "a b"]
-
-
-def prose(chance: random.Random) -> str:
-    """Some lines of text; a word that gives structure stands in it, but never where a line begins."""
-    lines = [" ".join(["so", *chance.choices(WORDS, k=chance.randrange(6))]) for _ in range(chance.randrange(1, 4))]
-    return chance.choice(["\n", "\n\n", "\n  "]).join(line.rstrip() for line in lines)
-
-
-def generated(chance: random.Random) -> tuple[str, list[Event]]:
-    """A turn as a model may write it, and what it says."""
-    text, events = "", list[Event]()
-    for _ in range(chance.randrange(3)):
-        thought = prose(chance)
-        text += chance.choice(["Thought: ", "**Thought:** ", "thought:\n"]) + thought + chance.choice(["\n", "\n\n"])
-        events += [Said("thought", thought), Closed()]
-        for _ in range(chance.randrange(3)):
-            keys = chance.sample(VALUES[4:], chance.randrange(3))
-            arguments = {key: chance.choice([*VALUES, 1, None, [{}]]) for key in keys}
-            call, event = written(chance, chance.choice(["see", "add_2", "x.y"]), arguments)
-            text += call
-            events.append(event)
-    called = any(isinstance(event, Called) for event in events)
-    if not called:
-        answer = prose(chance) + chance.choice(["", "\nAction: see\nThought: x", " \n"])
-        text += ("Final Answer: " if events else chance.choice(["Final Answer: ", ""])) + answer
-        plain = not text.startswith(("Final", "Thought", "**", "thought")) and "\nAction: see" in answer
-        if plain:
-            return generated(chance)
-        events.append(Said("answer", answer))
-    elif chance.random() < 0.5:
-        text += chance.choice(["Observation: 5\n", "Final Answer: 7"]) + prose(chance)
-    if isinstance(events[-1], Closed):
-        text, events = text.rstrip(), events[:-1]
-    return text, events
-
-
-def written(chance: random.Random, tool: str, arguments: dict[str, object]) -> tuple[str, Event]:
-    """A call in one of the forms in which models write it."""
-    json = msgspec.json.encode(arguments).decode()
-    if chance.random() < 0.3:
-        json = msgspec.json.format(json, indent=2)
-    whole = msgspec.json.encode({"tool": tool, "arguments": arguments}).decode()
-    forms = [
-        f"Action: {tool}\nAction Input: {json}\n",
-        f"Action: {tool}\nAction Input:\n```json\n{json}\n```\n",
-        f"**Action:** `{tool}`\n**Action Input:** {json}\n",
-        f"Action: {whole}\n",
-        f"Action:\n```\n{whole}\n```\n\n",
-        f"Action: {tool} {json}\n",
-    ]
-    if not arguments:
-        forms += [f"Action: {tool}\n", f"Action: {tool}\nAction Input:\n", f"Action: {tool}\nAction Input: None\n"]
-    return chance.choice(forms), Called(tool, msgspec.json.encode(arguments).decode())
+def said(events: list[Event]) -> list[tuple[str, str]]:
+    """As messages of a dialog."""
+    messages = []
+    for event in events:
+        if isinstance(event, Said):
+            messages.append((event.kind, event.text))
+        elif isinstance(event, Called):
+            arguments = msgspec.Raw(event.arguments.encode())
+            messages.append(("action", msgspec.json.encode({"tool": event.tool, "arguments": arguments}).decode()))
+        else:
+            assert event == Closed()
+    return messages
 
 
 @pytest.mark.timeout(60 + DIALOGS / 50)
 def test_generated_turns_in_random_pieces() -> None:
     for seed in range(DIALOGS):
         chance = random.Random(seed)
-        text, events = generated(chance)
-        assert read([text]) == events, (seed, text)
+        text, messages = chance.choice([calling, answering])(chance)
+        assert said(read([text])) == messages, (seed, text)
         for _ in range(SPLITS):
-            size = chance.choice([1, 2, 4, 16])
-            pieces, at = [], 0
-            while at < len(text):
-                step = chance.randint(1, 2 * size - 1)
-                pieces.append(text[at : at + step])
-                at += step
-            assert read(pieces) == events, (seed, pieces)
+            pieces = in_pieces(chance, text)
+            assert said(read(pieces)) == messages, (seed, pieces)
 
 
 def test_arguments_as_models_write_them() -> None:

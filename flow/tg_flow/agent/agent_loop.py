@@ -10,8 +10,9 @@ from tg_flow.agent.calling import Goal
 from tg_flow.agent.dialog import Dialog
 from tg_flow.agent.events import Called, Closed, Event, Kind, Misread, Reasoned, Said
 from tg_flow.agent.object_scanner import object_of
+from tg_flow.agent.observation import Observation, observed
 from tg_flow.agent.open_turn import OpenCall, OpenTurn
-from tg_flow.agent.tool_calls import Ended, Failed, Work, side_by_side
+from tg_flow.agent.tool_calls import Work, side_by_side
 from tg_flow.agent.turn import Turn
 from tg_schema import AgentResponse
 from tg_schema.errors import ProtocolError
@@ -133,38 +134,22 @@ class AgentLoop:
         return None if wrong is None else f"the arguments do not fit the tool's schema: {wrong}"
 
     async def _observe(self, calls: list[OpenCall]) -> AsyncGenerator[AgentResponse, None]:
-        tools = self._dialog.tools
-        good = [call for call in calls if call.fault is None]
         for call in calls:
             if call.fault is not None:
                 call.pieces.append(f"error: {call.fault}")
                 if call.tool:
-                    yield self._observation(call, self._messages.next_id(), call.pieces[0], end=True)
-        ids = [self._messages.next_id() for _ in good]
+                    yield observed(call, self._messages.next_id(), call.pieces[0], end=True)
+        tools = self._dialog.tools
+        good = [call for call in calls if call.fault is None]
+        observations = [Observation(call, self._messages.next_id()) for call in good]
         works = [Work(tools[call.tool], object_of(call.event.arguments) or {}) for call in good]
         async with aclosing(side_by_side(works, self._dialog.remaining)) as outcomes:
             async for index, outcome in outcomes:
-                call, message = good[index], ids[index]
-                match outcome:
-                    case Spent(in_token, out_token):
-                        self._dialog.usage.add(in_token, out_token)
-                    case AgentResponse():
-                        yield outcome
-                    case Ended():
-                        yield self._observation(call, message, "", end=True)
-                    case Failed(reason):
-                        call.failed = True
-                        text = f"\nerror: {reason}" if call.pieces else f"error: {reason}"
-                        call.pieces.append(text)
-                        yield self._observation(call, message, text)
-                    case str(text):
-                        call.pieces.append(text)
-                        yield self._observation(call, message, text)
-
-    def _observation(self, call: OpenCall, message: str, text: str, *, end: bool = False) -> AgentResponse:
-        return AgentResponse(
-            "observation", text, end_of_message=end, message_id=message, tool=call.tool, call_id=call.id
-        )
+                if isinstance(outcome, Spent):
+                    self._dialog.usage.add(outcome.in_token, outcome.out_token)
+                else:
+                    for record in observations[index].records(outcome):
+                        yield record
 
 
 def _action(tool: str, arguments: str) -> str:

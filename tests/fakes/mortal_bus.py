@@ -1,0 +1,54 @@
+"""A bus as a process sees it that is killed: from then on nothing of it is heard, and it hears nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from typing_extensions import override
+
+from tg_base.bus.api import Bus, Delivery
+
+
+class MortalBus(Bus):
+    """Passes everything to a real bus until `kill` is called. It is closed by whoever opened the real one.
+
+    Attributes:
+        asked: requests that this process has made.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._dead = False
+        self.asked = 0
+
+    def kill(self) -> None:
+        """As by kill -9."""
+        self._dead = True
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        self.asked += "-request-" in topic
+        if not self._dead:
+            await self._bus.publish(topic, body, properties)
+
+    @override
+    @asynccontextmanager
+    async def subscribe(
+        self, topic: str, group: str | None, *, prefetch: int = 1000
+    ) -> AsyncIterator[AsyncIterator[Delivery]]:
+        async with self._bus.subscribe(topic, group, prefetch=prefetch) as deliveries:
+            yield self._while_alive(deliveries)
+
+    async def _while_alive(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
+        async for delivery in deliveries:
+            if self._dead:
+                await asyncio.Event().wait()
+            yield delivery
+
+    @override
+    async def ping(self) -> None:
+        await self._bus.ping()
+
+    @override
+    async def aclose(self) -> None:
+        """Nothing: the real bus is another's."""

@@ -1,0 +1,186 @@
+"""What goes wrong under an agent: models, tools, clients and processes; each ends typed, or goes on."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import tools
+from tests.fakes.mortal_bus import MortalBus
+from tests.fakes.turns_llm import TurnsLlm
+from tests.flow.agent_dialog import BASE, LIVELY, TOPICS, Pipeline, pipeline, until
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import Client
+from tg_base.config_file import ConfigFile
+from tg_base.processor import Processor
+from tg_base.requestor import Requestor
+from tg_flow.processors import agent
+from tg_schema import AgentRequest, AgentStep
+from tg_schema.errors import Unavailable
+
+TOOLS = """
+[tools.add]
+kind = "python"
+options.function = "tests.fakes.tools:add"
+[tools.hang]
+kind = "python"
+options.function = "tests.fakes.tools:hang"
+timeout = 20
+[tools.block]
+kind = "python"
+options.function = "tests.fakes.tools:block"
+timeout = 0.1
+"""
+
+
+def call(tool: str, **arguments: object) -> tuple[str, ...]:
+    return (f"Thought: so\nAction: {tool}\nAction Input: {json.dumps(arguments)}\n",)
+
+
+DONE = ("Final Answer: done",)
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen() -> None:
+    tools.seen.clear()
+    tools.released.clear()
+
+
+async def test_a_model_that_fails_in_mid_thought(tmp_path: Path) -> None:
+    llm = TurnsLlm(("Thought: I th", "ink", Unavailable("the model is gone; ask again")))
+    async with pipeline(llm, tmp_path) as it:
+        told = await it.tell()
+    assert told.messages == [("thought", "I think")]
+    assert isinstance(told.error, Unavailable)
+    assert told.error.message == "the model is gone; ask again"
+
+
+async def test_a_model_that_fails_after_a_tool(tmp_path: Path) -> None:
+    llm = TurnsLlm(call("add", a=1), ("Thought: x", Unavailable("gone")))
+    async with pipeline(llm, tmp_path, BASE + TOOLS) as it:
+        told = await it.tell(streaming=False)
+    assert told.records == []
+    assert isinstance(told.error, Unavailable)
+
+
+async def test_a_tool_that_hangs_is_stopped_and_told(tmp_path: Path) -> None:
+    config = BASE + TOOLS.replace("timeout = 20", "timeout = 0.1")
+    async with pipeline(TurnsLlm(call("hang"), DONE), tmp_path, config) as it:
+        told = await it.tell()
+    assert ("observation", "error: no result within 0.1 s") in told.messages
+    assert told.answer == "done"
+    assert tools.seen == ["started", "stopped"]
+
+
+async def test_a_function_that_blocks_its_thread_blocks_nothing_else(tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(call("block"), DONE), tmp_path, BASE + TOOLS) as it:
+        try:
+            told = await it.tell()
+        finally:
+            tools.released.set()
+    assert ("observation", "error: no result within 0.1 s") in told.messages
+    assert told.answer == "done"
+
+
+async def test_a_client_that_leaves_in_a_tool_call_stops_the_tool(tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(call("hang"), DONE), tmp_path, BASE + TOOLS) as it:
+        async with it.clients["default"].stream(AgentRequest("q", streaming=True)):
+            await until(lambda: "started" in tools.seen)
+        async with asyncio.timeout(1):
+            await until(lambda: "stopped" in tools.seen)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_client_that_leaves_in_a_thought_stops_the_model(tmp_path: Path, streaming: bool) -> None:
+    llm = TurnsLlm(("Thought: a", asyncio.Event()))
+    async with pipeline(llm, tmp_path) as it:
+        async with it.clients["default"].stream(AgentRequest("q", streaming=streaming)):
+            await until(lambda: llm.requests)
+        await asyncio.wait_for(llm.stopped.wait(), 1)
+
+
+SUPERVISED = """
+[models.m]
+provider = "none"
+[flows.default]
+text-completion = { model = "m" }
+agent = { pattern = "supervisor", agents = ["below"], tools = [] }
+[flows.below]
+text-completion = { model = "m" }
+agent = {}
+"""
+
+
+async def test_a_client_that_leaves_stops_what_a_sub_agent_calls(tmp_path: Path) -> None:
+    lead, below = TurnsLlm(call("below", question="?")), TurnsLlm(call("hang"))
+    async with pipeline(lead, tmp_path, SUPERVISED + TOOLS, models={"below": below}) as it:
+        async with it.clients["default"].stream(AgentRequest("q", streaming=True)):
+            await until(lambda: "started" in tools.seen)
+        async with asyncio.timeout(1):
+            await until(lambda: "stopped" in tools.seen)
+
+
+async def test_messages_of_a_sub_agent_that_fails_in_mid_thought_have_their_end(tmp_path: Path) -> None:
+    lead = TurnsLlm(call("below", question="?"), DONE)
+    below = TurnsLlm(("Thought: a", Unavailable("gone")))
+    async with pipeline(lead, tmp_path, SUPERVISED + TOOLS, models={"below": below}) as it:
+        told = await it.tell()
+    assert told.answer == "done"
+    assert ("observation", "error: gone") in told.messages
+
+
+@asynccontextmanager
+async def mortals(
+    llm: TurnsLlm, folder: Path, count: int
+) -> AsyncIterator[tuple[Pipeline, list[MortalBus], Requestor]]:
+    """One model, and some processes with the same agent."""
+    file = folder / "tg.toml"
+    file.write_text(BASE + TOOLS)
+    async with AsyncExitStack() as stack:
+        bus = MemoryBus()
+        stack.push_async_callback(bus.aclose)
+        config_file = ConfigFile(file)
+        (route,) = config_file.config.routes("text-completion")
+        await stack.enter_async_context(Processor(bus, TOPICS, llm, (route,), grace=0.1, liveness=LIVELY))
+        requestor = await stack.enter_async_context(Requestor(bus, TOPICS, liveness=LIVELY))
+        processes = [MortalBus(bus) for _ in range(count)]
+        for process in processes:
+            await stack.enter_async_context(agent(config_file, process, liveness=LIVELY))
+        client = Client(requestor, config_file.config.routes("agent")[0])
+        yield Pipeline(bus, {"default": client}), processes, requestor
+
+
+async def test_a_process_that_dies_between_two_steps_is_one_error_and_the_dialog_can_go_on(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    llm = TurnsLlm(call("add", a=1), ("Thought: x", gate), ("Final Answer: done",))
+    async with mortals(llm, tmp_path, 1) as (it, processes, requestor):
+        asking = asyncio.create_task(it.tell())
+        await until(lambda: len(llm.requests) == 2)
+        processes[0].kill()
+        told = await asyncio.wait_for(asking, 5)
+        assert isinstance(told.error, Unavailable)
+        assert "died in the middle" in told.error.message
+        assert told.messages[:3] == [
+            ("thought", "so"),
+            ("action", '{"tool":"add","arguments":{"a":1}}'),
+            ("observation", "2"),
+        ]
+        await until(lambda: llm.running == 0)
+        async with agent(ConfigFile(tmp_path / "tg.toml"), it.bus, liveness=LIVELY):
+            await until(lambda: requestor.presence.serving(it.clients["default"].route.request))
+            step = AgentStep("so", "add", {"a": "1"}, "2")
+            assert (await it.tell(history=(step,))).answer == "done"
+
+
+async def test_a_process_that_dies_before_the_first_record_is_not_noticed(tmp_path: Path) -> None:
+    llm = TurnsLlm((asyncio.Event(),), DONE)
+    async with mortals(llm, tmp_path, 2) as (it, processes, _):
+        asking = asyncio.create_task(it.tell())
+        await until(lambda: llm.requests)
+        (busy,) = [process for process in processes if process.asked]
+        busy.kill()
+        told = await asyncio.wait_for(asking, 5)
+        assert told.messages == [("answer", "done")]

@@ -1,0 +1,124 @@
+"""Agents whose model calls tools natively: a conversation, and the calls as the provider streams them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
+from tests.flow.agent_dialog import BASE, pipeline
+from tg_base.llm_chunk import LlmChunk
+from tg_schema import FEATURES, Message, ToolCall, ToolCallDelta
+from tg_schema.errors import ProtocolError
+
+ADD = """
+[tools.add]
+kind = "python"
+options.function = "tests.fakes.tools:add"
+"""
+CALL = (
+    ToolCallDelta(0, "c0", "add"),
+    ToolCallDelta(0, arguments='{"a": '),
+    ToolCallDelta(0, arguments="2}"),
+)
+
+
+def native(*turns: tuple[object, ...]) -> TurnsLlm:
+    return TurnsLlm(*turns, features=FEATURES)  # type: ignore[arg-type]
+
+
+async def test_a_call_and_the_answer(tmp_path: Path) -> None:
+    llm = native(("I must ", "add.", *CALL), ("Final Answer: It ", "is 3."))
+    async with pipeline(llm, tmp_path, BASE + ADD) as it:
+        told = await it.tell("How much?")
+    assert told.messages == [
+        ("thought", "I must add."),
+        ("action", '{"tool":"add","arguments":{"a":2}}'),
+        ("observation", "3"),
+        ("answer", "It is 3."),
+    ]
+    assert (told.records[-1].in_token, told.records[-1].out_token) == (20, 7)
+    first, second = llm.requests
+    (tool,) = first.tools
+    assert (tool.name, tool.description) == ("add", "Adds two numbers.")
+    assert tool.parameters["required"] == ["a"]
+    assert first.messages == (Message("user", "How much?"),)
+    assert second.messages[1:] == (
+        Message("assistant", "I must add.", tool_calls=(ToolCall("c0", "add", '{"a": 2}'),)),
+        Message("tool", "3", tool_call_id="c0", name="add"),
+    )
+
+
+async def test_an_answer_without_a_word_for_it(tmp_path: Path) -> None:
+    async with pipeline(native(("It is", " three.")), tmp_path, BASE + ADD) as it:
+        assert (await it.tell()).messages == [("answer", "It is three.")]
+
+
+async def test_a_long_answer_without_a_word_for_it_streams(tmp_path: Path) -> None:
+    pieces = [f"word{number} " for number in range(200)]
+    async with pipeline(native(tuple(pieces)), tmp_path, BASE + ADD) as it:
+        told = await it.tell()
+    assert told.messages == [("answer", "".join(pieces))]
+
+
+async def test_several_calls_at_once(tmp_path: Path) -> None:
+    calls = (
+        ToolCallDelta(0, "x", "add", '{"a": 1}'),
+        ToolCallDelta(1, "y", "add", ""),
+        ToolCallDelta(1, arguments='{"a": 5}'),
+        ToolCallDelta(2, "z", "nope", ""),
+    )
+    llm = native(calls, ("Final Answer: ok",))
+    async with pipeline(llm, tmp_path, BASE + ADD) as it:
+        told = await it.tell()
+    assert sorted(content for kind, content in told.messages if kind == "observation") == [
+        "2",
+        "6",
+        'error: there is no tool "nope" now; there are: add',
+    ]
+    results = [message for message in llm.requests[1].messages if message.role == "tool"]
+    assert [(result.tool_call_id, result.text, result.error) for result in results[:2]] == [
+        ("x", "2", False),
+        ("y", "6", False),
+    ]
+    assert (results[2].tool_call_id, results[2].error) == ("z", True)
+
+
+async def test_ids_that_a_provider_repeats_are_told_apart(tmp_path: Path) -> None:
+    async with pipeline(native(CALL, CALL, ("Final Answer: ok",)), tmp_path, BASE + ADD) as it:
+        told = await it.tell()
+    assert len({record.call_id for record in told.records if record.chunk_type == "action"}) == 2
+
+
+async def test_a_broken_call_is_told_once_and_then_ends(tmp_path: Path) -> None:
+    broken = (ToolCallDelta(0, "c0", "add", '{"a": '),)
+    llm = native(broken, CALL, ("Final Answer: ok",))
+    async with pipeline(llm, tmp_path, BASE + ADD) as it:
+        assert (await it.tell()).answer == "ok"
+    assert llm.requests[1].messages[1:] == (Message("user", "error: the arguments are not a JSON object; write one"),)
+    async with pipeline(native(broken), tmp_path, BASE + ADD) as it:
+        assert isinstance((await it.tell()).error, ProtocolError)
+
+
+async def test_thinking_stands_apart(tmp_path: Path) -> None:
+    llm = native((LlmChunk(reasoning="hm"), *CALL), ("Final Answer: ok",))
+    async with pipeline(llm, tmp_path, BASE + ADD) as it:
+        told = await it.tell()
+    assert told.messages[0] == ("thought", "hm")
+    assert llm.requests[1].messages[1].text == ""
+
+
+@pytest.mark.parametrize(
+    ("calling", "features", "is_native"),
+    [
+        ("auto", FEATURES, True),
+        ("auto", TEXT_ONLY, False),
+        ("text", FEATURES, False),
+        ("native", FEATURES, True),
+    ],
+)
+async def test_the_way_of_calling(tmp_path: Path, calling: str, features: frozenset[str], is_native: bool) -> None:
+    llm = TurnsLlm(("Final Answer: ok",), features=features)  # type: ignore[arg-type]
+    config = BASE.replace("agent = {}", f'agent.calling = "{calling}"') + ADD
+    async with pipeline(llm, tmp_path, config) as it:
+        assert (await it.tell()).answer == "ok"
+    assert bool(llm.requests[0].tools) == is_native
