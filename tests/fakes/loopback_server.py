@@ -28,10 +28,12 @@ class LoopbackServer(ABC):
         exchanges: every request for an answer so far.
         content_type: of a stream.
         keep_alive: bytes that this wire's servers send to keep a connection open; b"" where there are none.
+        garbage: a whole frame of this wire, with nonsense in it.
     """
 
     content_type: ClassVar[str] = "text/event-stream"
     keep_alive: ClassVar[bytes] = b": keep-alive\n\n"
+    garbage: ClassVar[bytes] = b'data: {"nonsense\n\n'
 
     def __init__(self) -> None:
         self.url = ""
@@ -127,6 +129,9 @@ class LoopbackServer(ABC):
             raise
 
     async def _played(self, request: web.Request, exchange: Exchange, plan: Plan, asked: Asked) -> web.StreamResponse:
+        if plan.fault is Fault.SILENCE:
+            exchange.began.set()
+            await asyncio.Event().wait()
         response = web.StreamResponse(headers={"Content-Type": self.content_type})
         await response.prepare(request)
         for data in self._events(plan, asked):
@@ -138,6 +143,9 @@ class LoopbackServer(ABC):
         if plan.fault in {Fault.STALL, Fault.KEEP_ALIVE}:
             await asyncio.Event().wait()
         exchange.done.set()
+        if plan.fault is Fault.ABORT and request.transport is not None:
+            request.transport.abort()
+            return response
         await response.write_eof()
         return response
 
@@ -147,6 +155,8 @@ class LoopbackServer(ABC):
             yield self.piece(text)
         if plan.fault is Fault.ERROR:
             yield self.error(plan)
+        if plan.fault is Fault.GARBAGE:
+            yield self.garbage
         if plan.fault is Fault.NONE:
             yield from self.closing(plan, asked)
 

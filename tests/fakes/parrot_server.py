@@ -36,6 +36,7 @@ class ParrotServer(LoopbackServer):
 
     content_type = "application/x-ndjson"
     keep_alive = b"\n"
+    garbage = b'{"say\n'
     key: ClassVar[str] = "cracker"
 
     @override

@@ -24,6 +24,12 @@ class Fault(Enum):
     """Send this wire's keep-alives for ever, and nothing else. A wire without keep-alives stalls."""
     STALL = auto()
     """Send nothing more, and keep the connection open."""
+    SILENCE = auto()
+    """Take the request, and send nothing at all, not even a status."""
+    ABORT = auto()
+    """Break the connection."""
+    GARBAGE = auto()
+    """Send bytes that make no sense on this wire, and end the body."""
 
 
 @dataclass(frozen=True)

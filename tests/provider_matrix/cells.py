@@ -31,6 +31,7 @@ from tg_schema.errors import (
     BadRequest,
     IncompleteStream,
     NotFound,
+    ProtocolError,
     ProviderAuth,
     RateLimited,
     TgError,
@@ -331,6 +332,16 @@ async def _early_end(stage: Stage) -> None:
     await _cut_short(stage, IncompleteStream)
 
 
+async def _broken_connection(stage: Stage) -> None:
+    stage.wire.play(Plan(fault=Fault.ABORT, after=1))
+    await _cut_short(stage, IncompleteStream)
+
+
+async def _garbage(stage: Stage) -> None:
+    stage.wire.play(Plan(fault=Fault.GARBAGE, after=1))
+    await _cut_short(stage, ProtocolError)
+
+
 async def _cut_short(stage: Stage, kind: type[TgError]) -> None:
     """The text comes, then the error; and nothing is tried again once something was sent."""
     received: list[TextCompletionResponse] = []
@@ -362,8 +373,9 @@ async def _keep_alive_only(stage: Stage) -> None:
 
 async def _cancel(stage: Stage) -> None:
     async with stage.opened() as service:
-        for number, after in enumerate((0, 1)):
-            stage.wire.play(Plan(fault=Fault.STALL, after=after))
+        plans = (Plan(fault=Fault.SILENCE), Plan(fault=Fault.STALL), Plan(fault=Fault.STALL, after=1))
+        for number, plan in enumerate(plans):
+            stage.wire.play(plan)
             task = asyncio.create_task(responses(service))
             exchange = await stage.wire.exchange(number)
             await exchange.began.wait()
@@ -374,7 +386,7 @@ async def _cancel(stage: Stage) -> None:
         stage.wire.play(Plan(fault=Fault.STALL, after=1))
         async with aclosing(service.on_request(REQUEST)) as stream:
             assert (await anext(stream)).response == "Hel"
-        await asyncio.wait_for((await stage.wire.exchange(2)).left.wait(), PATIENCE)
+        await asyncio.wait_for((await stage.wire.exchange(3)).left.wait(), PATIENCE)
         stage.wire.play(Plan())
         assert joined(await responses(service)).response == "Hello €!"
 
@@ -424,6 +436,8 @@ CELLS: tuple[Cell, ...] = (
     Cell("Retry-After", _retry_after, tells="retry_after"),
     Cell("error in the middle", _error_in_the_middle, tells="error_event"),
     Cell("early end", _early_end),
+    Cell("broken connection", _broken_connection),
+    Cell("garbage", _garbage),
     Cell("keep-alive only", _keep_alive_only),
     Cell("cancel", _cancel),
     Cell("split UTF-8", _split_utf8),
