@@ -11,6 +11,7 @@ from tg_base.llm_chunk import LlmChunk
 from tg_base.wires.gemini_answer import Answer, model_list, refusal
 from tg_base.wires.gemini_contents import Defaults, to_wire
 from tg_base.wires.sdk_response import Refusal
+from tg_base.wires.thought_signatures import ThoughtSignatures
 from tg_schema import ModelInfo, Sampling, TextCompletionRequest, TgError, Token
 from tg_schema.conversation import ImagePart, Message, TextPart, Tool, ToolCall
 from tg_schema.errors import BadRequest, ContentFilter, IncompleteStream, ProtocolError, RateLimited, Unavailable
@@ -19,13 +20,17 @@ DEFAULTS = Defaults()
 WEATHER = Tool("weather", "in a city", {"type": "object"})
 
 
-def body(request: TextCompletionRequest, defaults: Defaults = DEFAULTS) -> dict[str, Any]:
-    sent: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_wire(request, defaults)))
+def body(
+    request: TextCompletionRequest, defaults: Defaults = DEFAULTS, signatures: ThoughtSignatures | None = None
+) -> dict[str, Any]:
+    sent: dict[str, Any] = msgspec.json.decode(
+        msgspec.json.encode(to_wire(request, defaults, signatures or ThoughtSignatures()))
+    )
     return sent
 
 
 def chunk(data: bytes, answer: Answer | None = None) -> LlmChunk | None:
-    return (answer or Answer()).chunk(data.removeprefix(b"data: ").strip())
+    return (answer or Answer(ThoughtSignatures())).chunk(data.removeprefix(b"data: ").strip())
 
 
 def test_a_plain_request_has_no_more_than_it_needs() -> None:
@@ -102,6 +107,28 @@ def test_a_conversation_with_calls_and_images() -> None:
     ]
 
 
+def test_a_call_goes_back_with_the_signature_that_it_came_with() -> None:
+    signatures = ThoughtSignatures(most=2)
+    parts = [
+        {"functionCall": {"name": "f", "args": {}, "id": name}, "thoughtSignature": f"of-{name}"} for name in "abc"
+    ]
+    read = chunk(candidate("m", *parts, {"functionCall": {"name": "g", "args": {}}}), Answer(signatures))
+    assert read is not None
+    calls = tuple(ToolCall(call.id or "", call.name or "", call.arguments) for call in read.tool_calls)
+    turns = tuple(
+        turn
+        for call in calls
+        for turn in (Message("assistant", tool_calls=(call,)), Message("tool", "y", tool_call_id=call.id))
+    )
+    sent = body(TextCompletionRequest(messages=(Message("user", "x"), *turns)), signatures=signatures)
+    assert [content["parts"][0]["thoughtSignature"] for content in sent["contents"] if content["role"] == "model"] == [
+        "skip_thought_signature_validator",  # forgotten: two are kept
+        "of-b",
+        "of-c",
+        "skip_thought_signature_validator",
+    ]
+
+
 def test_a_result_that_answers_nothing_is_refused() -> None:
     turns = (Message("user", "x"), Message("tool", "y", tool_call_id="lost"))
     with pytest.raises(BadRequest, match="tool_call_id"):
@@ -132,7 +159,7 @@ def test_thoughts_and_text_come_apart() -> None:
 
 
 def test_calls_without_ids_get_some_that_differ() -> None:
-    answer = Answer()
+    answer = Answer(ThoughtSignatures())
     part = {"functionCall": {"name": "f", "args": {"x": "ü"}}}
     first, second = (chunk(candidate("m", part, **fields), answer) for fields in ({}, {"finish": "STOP"}))
     assert first is not None
@@ -179,7 +206,7 @@ def test_a_blocked_prompt() -> None:
 
 
 def test_usage_is_told_as_deltas_with_the_thinking_in_it() -> None:
-    answer = Answer()
+    answer = Answer(ThoughtSignatures())
     usages: list[dict[str, Any]] = [
         {"trafficType": "ON_DEMAND"},
         {"promptTokenCount": 10, "cachedContentTokenCount": 4, "thoughtsTokenCount": 3},
@@ -215,7 +242,7 @@ def test_logprobs_become_tokens() -> None:
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"candidates":5}', b"\xff", b"[" * 100_000])
 def test_garbage_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
-        Answer().chunk(data)
+        Answer(ThoughtSignatures()).chunk(data)
 
 
 def test_errors_in_a_stream_tell_nothing_of_their_text() -> None:
@@ -223,7 +250,7 @@ def test_errors_in_a_stream_tell_nothing_of_their_text() -> None:
         said = error_body(code, status)
         said["error"]["message"] = "a secret"
         with pytest.raises(error) as caught:
-            Answer().chunk(json.dumps(said).encode())
+            Answer(ThoughtSignatures()).chunk(json.dumps(said).encode())
         assert "secret" not in str(caught.value)
 
 

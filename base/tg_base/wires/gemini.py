@@ -14,6 +14,7 @@ from tg_base.wires.gemini_answer import Answer, model_list, refusal
 from tg_base.wires.gemini_connection import GeminiConnection
 from tg_base.wires.gemini_contents import FEATURES, Defaults, to_wire
 from tg_base.wires.sdk_response import opened, whole_body
+from tg_base.wires.thought_signatures import ThoughtSignatures
 from tg_schema import ModelInfo, TextCompletionRequest
 
 _encode = msgspec.json.Encoder().encode
@@ -49,15 +50,16 @@ class Gemini(LlmService):
     def __init__(self, model: str, options: GeminiOptions, connection: GeminiConnection) -> None:
         super().__init__(model, options)
         self._connection = connection
+        self._signatures = ThoughtSignatures()
         self._defaults = Defaults(options.max_tokens, options.temperature, options.thoughts, options.thinking_budget)
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        body = _encode(to_wire(request, self._defaults))
+        body = _encode(to_wire(request, self._defaults, self._signatures))
         connection = self._connection
         async with (
             opened(connection.post(body), connection.failures, refusal) as read,
-            aclosing(event_chunks(read, Answer())) as chunks,
+            aclosing(event_chunks(read, Answer(self._signatures))) as chunks,
         ):
             async for chunk in chunks:
                 yield chunk

@@ -13,6 +13,7 @@ from tg_base.provider_errors import event_error
 from tg_base.wires.gemini_contents import OUR_CALL
 from tg_base.wires.running_counts import Counts, RunningCounts
 from tg_base.wires.sdk_response import Refusal
+from tg_base.wires.thought_signatures import ThoughtSignatures
 from tg_schema import ModelInfo, Token, ToolCallDelta
 from tg_schema.errors import IncompleteStream, ProtocolError
 
@@ -43,6 +44,7 @@ class _Part(msgspec.Struct, frozen=True, rename="camel"):
     text: str | None = None
     thought: bool = False
     function_call: _Call | None = None
+    thought_signature: str | None = None
 
 
 class _Content(msgspec.Struct, frozen=True):
@@ -167,8 +169,10 @@ class Answer:
         done: whether the answer was told to its end, usage included.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, signatures: ThoughtSignatures) -> None:
+        """The signatures of the answer's calls are left in `signatures`."""
         self.done = False
+        self._signatures = signatures
         self._counts = RunningCounts()
         self._calls = 0
 
@@ -200,7 +204,7 @@ class Answer:
         calls: tuple[ToolCallDelta, ...] = ()
         for part in parts:
             if part.function_call is not None:
-                calls += (self._call(part.function_call),)
+                calls += (self._call(part.function_call, part.thought_signature),)
             elif part.thought:
                 reasoning += part.text or ""
             else:
@@ -218,13 +222,13 @@ class Answer:
             counts[3],
         )
 
-    def _call(self, call: _Call) -> ToolCallDelta:
+    def _call(self, call: _Call, signature: str | None) -> ToolCallDelta:
         """Calls come whole; an id, which not every model gives, is made where there is none."""
-        delta = ToolCallDelta(
-            self._calls, call.id or f"{OUR_CALL}{token_hex(8)}", call.name, _encode(call.args).decode()
-        )
+        call_id = call.id or f"{OUR_CALL}{token_hex(8)}"
+        if signature:
+            self._signatures.keep(call_id, signature)
         self._calls += 1
-        return delta
+        return ToolCallDelta(self._calls - 1, call_id, call.name, _encode(call.args).decode())
 
     def _finish(self, reason: str, *, told: bool) -> str | None:
         if reason == "FINISH_REASON_UNSPECIFIED":

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from tg_base.wires.call_arguments import call_arguments
+from tg_base.wires.thought_signatures import ThoughtSignatures
 from tg_schema import FEATURES as ALL_FEATURES
 from tg_schema import Message, Sampling, TextCompletionRequest, Tool
 from tg_schema.conversation import ImagePart, Part
@@ -23,7 +24,7 @@ OUR_CALL = "call-"
 """How the ids begin that we give to calls, because Gemini gave none; it doesn't hear of them."""
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
-"""What the reference says to send with a call whose thought signature is not at hand (ours have no place for it)."""
+"""What the reference says to send with a call whose thought signature is not at hand."""
 
 
 class Defaults(msgspec.Struct, frozen=True):
@@ -128,15 +129,20 @@ class GenerateRequest(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
     generation_config: _Generation = _Generation()
 
 
-def to_wire(request: TextCompletionRequest, defaults: Defaults) -> GenerateRequest:
+def to_wire(request: TextCompletionRequest, defaults: Defaults, signatures: ThoughtSignatures) -> GenerateRequest:
     """The body for a request. Nothing of it is kept or shared between requests.
+
+    Args:
+        request: what to answer.
+        defaults: for what the request leaves open.
+        signatures: of the calls in earlier answers.
 
     Raises:
         BadRequest: the request asks for what this API cannot do, or answers a call that nobody made.
     """
     system = request.system_text
     return GenerateRequest(
-        contents=_contents(request.turns),
+        contents=_contents(request.turns, signatures),
         system_instruction=_Content((_Part(system),)) if system else None,
         tools=(_Functions(tuple(_function(tool) for tool in request.tools)),) if request.tools else (),
         tool_config=_tool_config(request.tool_choice) if request.tools else None,
@@ -144,13 +150,13 @@ def to_wire(request: TextCompletionRequest, defaults: Defaults) -> GenerateReque
     )
 
 
-def _contents(turns: Sequence[Message]) -> tuple[_Content, ...]:
+def _contents(turns: Sequence[Message], signatures: ThoughtSignatures) -> tuple[_Content, ...]:
     """Turns of one speaker become one: all results of a turn's calls must stand in the turn after it."""
-    spoken = groupby(_spoken(turns), key=lambda turn: turn[0])
+    spoken = groupby(_spoken(turns, signatures), key=lambda turn: turn[0])
     return tuple(_Content(tuple(part for _, parts in group for part in parts), role) for role, group in spoken)
 
 
-def _spoken(turns: Sequence[Message]) -> Iterator[tuple[str, tuple[_Part, ...]]]:
+def _spoken(turns: Sequence[Message], signatures: ThoughtSignatures) -> Iterator[tuple[str, tuple[_Part, ...]]]:
     names: dict[str, str] = {}
     for turn in turns:
         shown = tuple(_shown(part) for part in turn.parts)
@@ -158,7 +164,7 @@ def _spoken(turns: Sequence[Message]) -> Iterator[tuple[str, tuple[_Part, ...]]]
             yield "user", (_result(turn, names), *(part for part in shown if part.text is None))
         elif turn.role == "assistant":
             names.update((call.id, call.name) for call in turn.tool_calls)
-            yield "model", (*shown, *_calls(turn))
+            yield "model", (*shown, *_calls(turn, signatures))
         elif shown:
             yield "user", shown
 
@@ -171,13 +177,13 @@ def _shown(part: Part) -> _Part:
     return _Part(inline_data=_Blob(part.media_type, part.data or ""))
 
 
-def _calls(turn: Message) -> Iterator[_Part]:
-    """Of calls made at once only the first has a signature."""
-    signature: str | None = _NO_SIGNATURE
+def _calls(turn: Message, signatures: ThoughtSignatures) -> Iterator[_Part]:
+    """Of calls made at once only the first needs a signature."""
+    needed: str | None = _NO_SIGNATURE
     for call in turn.tool_calls:
         wire = _Call(call.name, call_arguments(call.arguments), _their_id(call.id))
-        yield _Part(function_call=wire, thought_signature=signature)
-        signature = None
+        yield _Part(function_call=wire, thought_signature=signatures.of(call.id) or needed)
+        needed = None
 
 
 def _result(turn: Message, names: dict[str, str]) -> _Part:
