@@ -12,6 +12,7 @@ class SilentServer:
         url: "http://127.0.0.1:PORT".
         asked: set when the first bytes of a request have come.
         left: set when the client has closed its socket.
+        exchanges: none, because no request is read.
     """
 
     def __init__(self) -> None:

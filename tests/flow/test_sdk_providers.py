@@ -1,0 +1,216 @@
+"""Cohere, Mistral, Ollama and text-generation-inference beyond the matrix: what their own wires say when they fail."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from tests.fakes.cohere_server import CohereServer
+from tests.fakes.cohere_server import event as cohere_event
+from tests.fakes.loopback_server import LoopbackServer
+from tests.fakes.mistral_server import MistralServer
+from tests.fakes.mistral_server import event as mistral_event
+from tests.fakes.ollama_server import OllamaServer, line
+from tests.fakes.plan import Fault, Plan
+from tests.fakes.silent_server import SilentServer
+from tests.fakes.tgi_server import TgiServer
+from tests.provider_matrix.asking import REQUEST, joined, responses
+from tests.provider_matrix.case import Case, Stage, staged
+from tests.provider_matrix.families import cohere, mistral, ollama, tgi
+from tg_flow.providers.registry import open_provider
+from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema.conversation import ImagePart, Message
+from tg_schema.errors import (
+    BadRequest,
+    ContentFilter,
+    IncompleteStream,
+    ProtocolError,
+    ProviderAuth,
+    RateLimited,
+    Timeout,
+    Unavailable,
+)
+
+CASES = {case.provider: case for family in (cohere, mistral, ollama, tgi) for case in family.CASES}
+SERVERS: dict[str, type[LoopbackServer]] = {
+    "cohere": CohereServer,
+    "mistral": MistralServer,
+    "ollama": OllamaServer,
+    "tgi": TgiServer,
+}
+
+
+def saying(server: type[LoopbackServer], raw: bytes) -> Callable[[], AbstractAsyncContextManager[LoopbackServer]]:
+    """That server, with `raw` in place of an error in its stream."""
+    return type("Saying", (server,), {"error": lambda self, plan: raw}).running
+
+
+def changed(provider: str, raw: bytes) -> Case:
+    case = CASES[provider]
+    return Case(case.provider, saying(SERVERS[provider], raw), case.options, case.environment)
+
+
+def sse(data: Any) -> bytes:
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+FAULTS: list[tuple[str, bytes, type[TgError]]] = [
+    ("cohere", cohere_event("message-end", {"finish_reason": "ERROR", "error": "secret"}), Unavailable),
+    ("cohere", cohere_event("message-end", {"finish_reason": "ERROR_TOXIC"}), ContentFilter),
+    ("cohere", cohere_event("message-end", {"finish_reason": "TIMEOUT"}), Timeout),
+    ("cohere", cohere_event("message-end", {}), Unavailable),
+    ("cohere", b"event: content-delta\ndata: {nonsense\n\n", ProtocolError),
+    ("cohere", sse({"type": "content-delta", "delta": {"message": {"content": 7}}}), ProtocolError),
+    ("cohere", b"data: " + b"[" * 100_000 + b"\n\n", ProtocolError),
+    ("cohere", b"data: [DONE]\n\n", ProtocolError),
+    ("mistral", sse({"object": "error", "message": "secret", "type": "rate_limited", "code": "1300"}), RateLimited),
+    ("mistral", sse({"object": "error", "message": "secret", "type": "internal_server_error"}), Unavailable),
+    ("mistral", sse({"error": {"message": "secret", "type": "invalid_request_error"}}), BadRequest),
+    ("mistral", mistral_event("m", {"content": ""}, "error"), Unavailable),
+    ("mistral", sse({"choices": 7}), ProtocolError),
+    ("mistral", sse({"hello": "world"}), ProtocolError),
+    ("mistral", b"data: [DONE]\n\n", IncompleteStream),
+    ("ollama", b'{"error":"secret"}\n', Unavailable),
+    ("ollama", b'{"error":{"message":"secret"}}\n', Unavailable),
+    ("ollama", b"{nonsense\n", ProtocolError),
+    ("ollama", b'{"message":{"content":"\xff"}}\n', ProtocolError),
+    ("ollama", b"[" * 100_000 + b"\n", ProtocolError),
+    ("ollama", line("m", {"role": "assistant", "content": "lo"})[:-1], IncompleteStream),
+    ("tgi", sse({"error": {"message": "Input validation error: secret", "http_status_code": 422}}), BadRequest),
+    ("tgi", sse({"error": {"message": "Model is overloaded", "http_status_code": 422}}), RateLimited),
+    ("tgi", sse({"error": "secret", "error_type": "generation"}), Unavailable),
+]
+
+
+@pytest.mark.parametrize(("provider", "raw", "kind"), FAULTS)
+async def test_what_goes_wrong_in_a_stream_is_one_typed_error_after_the_text(
+    provider: str, raw: bytes, kind: type[TgError]
+) -> None:
+    async with staged(changed(provider, raw)) as stage, stage.opened() as service:
+        stage.wire.play(Plan(fault=Fault.ERROR, after=1))
+        received: list[TextCompletionResponse] = []
+        with pytest.raises(TgError) as caught:
+            await responses(service, into=received)
+    assert type(caught.value) is kind
+    assert "".join(record.response or "" for record in received) == "Hel"
+    assert "secret" not in caught.value.message
+
+
+@pytest.mark.parametrize("provider", CASES)
+async def test_a_cancel_before_any_answer_closes_the_socket(provider: str) -> None:
+    case = CASES[provider]
+    silent = Case(case.provider, SilentServer.running, case.options, case.environment)
+    async with staged(silent) as stage, stage.opened() as service:
+        server = stage.wire
+        assert isinstance(server, SilentServer)
+        task = asyncio.create_task(responses(service))
+        await asyncio.wait_for(server.asked.wait(), 10)
+        task.cancel()
+        await asyncio.wait_for(server.left.wait(), 1)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.parametrize("provider", CASES)
+async def test_nobody_listens(provider: str, unused_tcp_port: int) -> None:
+    async with staged(CASES[provider]) as stage:
+        url = f"http://127.0.0.1:{unused_tcp_port}"
+        base_url = f"{url}/v1" if provider == "tgi" else url
+        async with stage.opened(base_url=base_url) as service:
+            with pytest.raises(Unavailable, match="cannot be reached"):
+                await responses(service)
+            with pytest.raises(Unavailable, match="cannot be reached"):
+                await service.models()
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable", "older"),
+    [("cohere", "COHERE_API_KEY", "COHERE_KEY"), ("mistral", "MISTRAL_API_KEY", "MISTRAL_TOKEN")],
+)
+async def test_a_key_is_asked_for_by_name_and_the_predecessors_is_taken(
+    monkeypatch: pytest.MonkeyPatch, provider: str, variable: str, older: str
+) -> None:
+    for name in (variable, older, "CO_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ProviderAuth, match=variable):
+        await open_provider(provider, "fake-model", {})
+    async with staged(CASES[provider]) as stage:
+        key = SERVERS[provider].__dict__["key"]
+        monkeypatch.delenv(variable, raising=False)
+        monkeypatch.setenv(older, key)
+        async with stage.opened() as service:
+            assert joined(await responses(service)).response == "Hello €!"
+
+
+async def test_ollama_reads_no_file_that_an_image_names() -> None:
+    async with staged(CASES["ollama"]) as stage, stage.opened() as service:
+        picture = Message("user", (ImagePart(data=__file__),))
+        with pytest.raises(BadRequest):
+            await responses(service, TextCompletionRequest(messages=(picture,), streaming=True))
+        assert stage.wire.exchanges[0].asked is None
+
+
+@pytest.mark.parametrize("choice", ["required", "weather"])
+async def test_ollama_is_not_asked_for_what_it_would_ignore(choice: str) -> None:
+    async with staged(CASES["ollama"]) as stage, stage.opened() as service:
+        with pytest.raises(BadRequest, match="tool_choice"):
+            await responses(service, TextCompletionRequest(prompt="p", tool_choice=choice, streaming=True))
+        assert stage.wire.exchanges == []
+
+
+async def test_logprobs_of_ollama() -> None:
+    said = [{"token": "Hel", "logprob": -0.5, "bytes": [72], "top_logprobs": [{"token": "Hel", "logprob": -0.5}]}]
+    last = line("m", {"role": "assistant", "content": "Hel"}, logprobs=said)
+    async with staged(changed("ollama", last + line("m", {"content": ""}, done=True, done_reason="stop"))) as stage:
+        stage.wire.play(Plan(fault=Fault.ERROR))
+        async with stage.opened() as service:
+            answer = joined(await responses(service))
+    assert [(token.text, token.logprob, token.top) for token in answer.tokens] == [("Hel", -0.5, ((-1, -0.5),))]
+
+
+async def test_the_configurations_options_reach_the_wire() -> None:
+    told: list[tuple[str, dict[str, Any]]] = [
+        ("cohere", {"thinking": 500, "temperature": 0.25, "max_tokens": 5}),
+        ("mistral", {"prompt_mode": "reasoning", "reasoning_effort": "high", "temperature": 0.25, "max_tokens": 5}),
+        ("ollama", {"think": "low", "num_ctx": 8192, "keep_alive": "1m", "temperature": 0.25, "max_tokens": 5}),
+    ]
+    for provider, options in told:
+        async with staged(CASES[provider]) as stage:
+            async with stage.opened(**options) as service:
+                await responses(service)
+            assert (sampling := _sampling(stage)).temperature == 0.25
+            assert sampling.max_tokens == 5
+
+
+def _sampling(stage: Stage) -> Any:
+    asked = stage.wire.exchanges[0].asked
+    assert asked is not None
+    return asked.sampling
+
+
+@pytest.mark.parametrize(
+    ("deltas", "expected"),
+    [
+        ([{"id": "a", "function": {"name": "f", "arguments": {"x": 1}}}], [("a", "f", '{"x":1}')]),
+        (
+            [
+                {"id": "a", "index": 0, "function": {"name": "f", "arguments": '{"x"'}},
+                {"id": "null", "index": 0, "function": {"name": "", "arguments": ":1}"}},
+            ],
+            [("a", "f", '{"x":1}')],
+        ),
+    ],
+)
+async def test_calls_of_mistral_in_all_their_forms(
+    deltas: Iterable[dict[str, Any]], expected: list[tuple[str, str, str]]
+) -> None:
+    raw = b"".join(mistral_event("m", {"tool_calls": [delta]}) for delta in deltas)
+    async with staged(changed("mistral", raw + mistral_event("m", {}, "tool_calls"))) as stage:
+        stage.wire.play(Plan(fault=Fault.ERROR))
+        async with stage.opened() as service:
+            answer = joined(await responses(service, REQUEST))
+    assert [(call.id, call.name, call.arguments) for call in answer.tool_calls] == expected
+    assert answer.finish_reason == "tool_calls"
