@@ -1,48 +1,124 @@
-"""Links over a bus that loses, repeats and reorders: the text is whole, or the stream ends in one error."""
+"""Streams over a bus that loses, repeats and reorders: the text is whole, or the stream ends in one error; no hole.
+
+TOKENGRID_LOSSLESS=1000 runs so many seeds of each kind.
+"""
 
 import asyncio
+import os
+from collections import Counter
+from collections.abc import Callable
+from contextlib import aclosing
+from uuid import uuid4
 
 import pytest
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.faulty_bus import FaultyBus
+from tests.pulsar_server import PulsarServer
 from tg_base.background import running
+from tg_base.bus.api import Bus
 from tg_base.bus.memory import MemoryBus
+from tg_base.bus.open import open_bus
 from tg_base.liveness import Liveness
 from tg_base.llm_client import LlmClient
 from tg_base.processor import Processor
 from tg_base.requestor import Requestor
 from tg_base.route import Route
 from tg_schema import TEXT_COMPLETION
+from tg_schema.errors import TgError
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
-ROUTE = Route("f", TEXT_COMPLETION, TOPICS.request("f", "t"), TOPICS.response("f", "t"))
-QUICK = Liveness(beat=0.2)
 WORDS = 40
+WHOLE = "".join(f"{number} " for number in range(WORDS))
+STREAMS = 20
+SEEDS = int(os.environ.get("TOKENGRID_LOSSLESS", "25"))
+SEEDS_OF_A_BROKER = max(SEEDS // 25, 3)
 
 
-async def paced(llm: CountingLlm) -> None:
+async def paced(llm: CountingLlm, pace: float) -> None:
     """Lets the model go on a little at a time, so that its words travel in many messages."""
     llm.step = asyncio.Semaphore(0)
     while True:
         for _ in range(10):
             llm.step.release()
-        await asyncio.sleep(0)
+        await asyncio.sleep(pace)
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("seed", range(25))
-async def test_what_arrives_is_whole(seed: int) -> None:
-    bus = FaultyBus(MemoryBus(), lambda topic: "tg-inbox" in topic, seed=seed, share=0.3)
+async def answer(client: LlmClient) -> str:
+    """What became of one stream: "whole", or the kind of its error."""
+    text = ""
+    try:
+        async with aclosing(client.request_stream("", str(WORDS), timeout=20)) as pieces:
+            async for piece in pieces:
+                text += piece
+    except TgError as error:
+        assert WHOLE.startswith(text), text
+        return error.type
+    assert text == WHOLE
+    return "whole"
+
+
+async def answers(bus: FaultyBus, beat: float, pace: float) -> Counter[str]:
+    """What became of many."""
+    flow, liveness = uuid4().hex, Liveness(beat=beat)
+    route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t"))
     llm = CountingLlm()
     async with (
-        running(paced(llm)),
-        Processor(bus, TOPICS, llm, (ROUTE,), liveness=QUICK),
-        Requestor(bus, TOPICS, liveness=QUICK) as requestor,
+        running(paced(llm, pace)),
+        Processor(bus, TOPICS, llm, (route,), liveness=liveness),
+        Requestor(bus, TOPICS, liveness=liveness) as requestor,
     ):
-        client = LlmClient(requestor, ROUTE)
-        answers = await asyncio.gather(*(client.request("", str(WORDS), streaming=True, timeout=20) for _ in range(20)))
-    assert set(answers) == {"".join(f"{number} " for number in range(WORDS))}
-    assert bus.faults > 3
+        client = LlmClient(requestor, route)
+        return Counter(await asyncio.gather(*(answer(client) for _ in range(STREAMS))))
+
+
+def answered(topic: str) -> bool:
+    """Inboxes only."""
+    return "tg-inbox" in topic
+
+
+def passing(topic: str) -> bool:
+    """Whatever the broker does not keep: responses, cancels, beats, requests to resend, announcements."""
+    return topic.startswith("non-persistent://")
+
+
+async def survived(
+    bus: Bus, victim: Callable[[str], bool], seed: int, *, beat: float, pace: float = 0.0
+) -> tuple[Counter[str], int]:
+    """The ends of one run, and how many faults there were in it."""
+    faulty = FaultyBus(bus, victim, seed=seed, share=0.3)
+    return await answers(faulty, beat, pace), faulty.faults
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_responses_arrive_whole(seed: int) -> None:
+    bus = MemoryBus()
+    ends, faults = await survived(bus, answered, seed, beat=0.2)
+    assert ends == {"whole": STREAMS}
+    assert faults > 3
     await bus.aclose()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_whatever_is_lost_the_text_has_no_hole(seed: int) -> None:
+    bus = MemoryBus()
+    ends, faults = await survived(bus, passing, seed, beat=0.2)
+    assert set(ends) <= {"whole", "unavailable", "bus"}
+    assert faults > 3
+    await bus.aclose()
+
+
+@pytest.mark.connected
+@pytest.mark.parametrize("victim", [answered, passing])
+async def test_over_a_broker_too(pulsar: PulsarServer, victim: Callable[[str], bool]) -> None:
+    """Fewer seeds, and as many messages as the broker's speed makes of the words."""
+    allowed = {"whole"} if victim is answered else {"whole", "unavailable", "bus"}
+    total = 0
+    async with open_bus(pulsar.service_url) as bus:
+        for seed in range(SEEDS_OF_A_BROKER):
+            ends, faults = await survived(bus, victim, seed, beat=0.5, pace=0.01)
+            assert set(ends) <= allowed
+            total += faults
+    assert total > SEEDS_OF_A_BROKER

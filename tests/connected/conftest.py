@@ -1,0 +1,23 @@
+"""The pipeline as processes before a model that counts, for the tests that break one of them."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.connected.pipeline import Pipeline, pipeline
+from tests.fakes.live_openai import LiveOpenAi
+from tests.pulsar_server import PulsarServer
+
+
+@pytest.fixture
+async def live_model() -> AsyncIterator[LiveOpenAi]:
+    async with LiveOpenAi.listening() as provider:
+        yield provider
+
+
+@pytest.fixture
+async def line(pulsar: PulsarServer, live_model: LiveOpenAi, tmp_path: Path) -> AsyncIterator[Pipeline]:
+    """No part of it runs yet."""
+    async with pipeline(live_model.url, pulsar.service_url, tmp_path) as line:
+        yield line

@@ -1,0 +1,84 @@
+"""A TCP proxy that can fall silent both ways while every socket stays open: it swallows bytes, or holds them back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+PORTION = 64 * 1024
+
+
+class SwallowingProxy:
+    """Between clients and one port of this machine. What was swallowed is gone for good, so that on healing every
+    connection of before is cut, as a network that comes back does with connections whose bytes it has lost."""
+
+    def __init__(self, port: int) -> None:
+        self.port = 0
+        self.swallowed = 0
+        self._target = port
+        self._swallowing = False
+        self._passing = asyncio.Event()
+        self._passing.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def before(cls, port: int) -> AsyncIterator["SwallowingProxy"]:
+        """Listen on a free loopback port."""
+        proxy = cls(port)
+        server = await asyncio.start_server(proxy._serve, "127.0.0.1", 0)
+        proxy.port = server.sockets[0].getsockname()[1]
+        try:
+            yield proxy
+        finally:
+            server.close()
+            proxy.release()
+            proxy._cut()
+            if proxy._tasks:
+                await asyncio.wait(proxy._tasks)
+
+    def swallow(self) -> None:
+        """From now on nothing passes, and nobody is told; who connects is accepted and hears nothing."""
+        self._swallowing = True
+
+    def heal(self) -> None:
+        """Whatever is connected from now on works."""
+        self._swallowing = False
+        self._cut()
+
+    def hold(self) -> None:
+        """From now on nothing passes, and nothing is lost."""
+        self._passing.clear()
+
+    def release(self) -> None:
+        """What was held back passes now, late."""
+        self._passing.set()
+
+    def _cut(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers |= {writer, back}
+        for source, target in ((reader, back), (there, writer)):
+            task = asyncio.create_task(self._pass_on(source, target))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        try:
+            while data := await source.read(PORTION):
+                await self._passing.wait()
+                if self._swallowing:
+                    self.swallowed += len(data)
+                    continue
+                target.write(data)
+                await target.drain()
+        except OSError:
+            pass
+        finally:
+            if not self._swallowing:
+                target.close()
+                self._writers.discard(target)
