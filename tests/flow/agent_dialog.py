@@ -137,13 +137,8 @@ async def pipeline(
         yield Pipeline(bus, clients)
 
 
-async def soon(event: asyncio.Event) -> None:
-    """It happens within a second or so."""
-    await asyncio.wait_for(event.wait(), 2)
-
-
-async def until(true: Callable[[], object]) -> None:
+async def until(true: Callable[[], object], within: float = 5.0) -> None:
     """As soon as it is true of what another process does."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(within):
         while not true():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)

@@ -89,8 +89,7 @@ async def test_a_client_that_leaves_in_a_tool_call_stops_the_tool(tmp_path: Path
     async with pipeline(TurnsLlm(call("hang"), DONE), tmp_path, BASE + TOOLS) as it:
         async with it.clients["default"].stream(AgentRequest("q", streaming=True)):
             await until(lambda: "started" in tools.seen)
-        async with asyncio.timeout(1):
-            await until(lambda: "stopped" in tools.seen)
+        await until(lambda: "stopped" in tools.seen)
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -99,7 +98,7 @@ async def test_a_client_that_leaves_in_a_thought_stops_the_model(tmp_path: Path,
     async with pipeline(llm, tmp_path) as it:
         async with it.clients["default"].stream(AgentRequest("q", streaming=streaming)):
             await until(lambda: llm.requests)
-        await asyncio.wait_for(llm.stopped.wait(), 1)
+        await asyncio.wait_for(llm.stopped.wait(), 5)
 
 
 SUPERVISED = """
@@ -119,8 +118,7 @@ async def test_a_client_that_leaves_stops_what_a_sub_agent_calls(tmp_path: Path)
     async with pipeline(lead, tmp_path, SUPERVISED + TOOLS, models={"below": below}) as it:
         async with it.clients["default"].stream(AgentRequest("q", streaming=True)):
             await until(lambda: "started" in tools.seen)
-        async with asyncio.timeout(1):
-            await until(lambda: "stopped" in tools.seen)
+        await until(lambda: "stopped" in tools.seen)
 
 
 async def test_messages_of_a_sub_agent_that_fails_in_mid_thought_have_their_end(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ async def test_the_limits_end_a_dialog(tmp_path: Path) -> None:
         told = await it.tell()
         assert isinstance(told.error, Timeout)
         assert "within 0.2 s" in told.error.message
-        await asyncio.wait_for(llm.stopped.wait(), 2)
+        await asyncio.wait_for(llm.stopped.wait(), 5)
 
 
 async def test_a_refusal_of_the_provider_is_no_answer(tmp_path: Path) -> None:

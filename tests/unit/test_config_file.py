@@ -29,6 +29,12 @@ from tg_base.config_reader import DEFAULT, LARGEST, parse_config, read_config
 from tg_base.llm_service import ProviderOptions
 from tg_base.stream_guard import Clocks
 from tg_base.toml_places import Place, places_of
+from tg_flow.agent.tools.completion_tool import CompletionOptions
+from tg_flow.agent.tools.http_tool import HttpOptions
+from tg_flow.agent.tools.mcp_options import McpOptions
+from tg_flow.agent.tools.prompt_tool import PromptOptions
+from tg_flow.agent.tools.python_tool import PythonOptions
+from tg_flow.agent.tools.service_tool import ServiceOptions
 from tg_flow.providers.llama_cpp import LlamaCppOptions
 from tg_schema.errors import BadRequest
 
@@ -308,9 +314,10 @@ TABLES = [
     AgentLimits,
     ToolConfig,
 ]
+TOOLS = [PythonOptions, HttpOptions, McpOptions, PromptOptions, CompletionOptions, ServiceOptions]
 
 
-@pytest.mark.parametrize("table", [*TABLES, Clocks, ProviderOptions, LlamaCppOptions])
+@pytest.mark.parametrize("table", [*TABLES, Clocks, ProviderOptions, LlamaCppOptions, *TOOLS])
 def test_every_field_is_documented(table: type[msgspec.Struct]) -> None:
     named = {name.rpartition(".")[2] for name in re.findall(r"`\[*([A-Za-z0-9_.]+)\]*", DOCUMENT)}
     nested = {"options", "templates", "clocks", "keys", "limits"}
