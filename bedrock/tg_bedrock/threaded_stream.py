@@ -68,6 +68,7 @@ class ThreadedStream(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._left = True
+        self._thread.cancel()  # where it has not begun
         self._line.cut()
         self._room.release()
 

@@ -38,9 +38,12 @@ FORBIDDEN = {
     "tg_client": {"pulsar", "structlog", "openai", "llama_cpp", "jinja2", "click", "prometheus_client"},
     "tg_cli": {"pulsar", "structlog", "openai", "llama_cpp", "jinja2", "prometheus_client"},
     "tg_flow": {"pulsar", "click", "boto3", "botocore"},
-    "tg_bedrock": {"pulsar", "click", "aiohttp", "openai", "llama_cpp", "jinja2"},
+    "tg_bedrock": {"pulsar", "click", "aiohttp", "jinja2"} | {"openai", "anthropic", "google", "llama_cpp"},
     "tg_vertexai": {"pulsar", "click", "aiohttp", "openai", "llama_cpp", "jinja2", "vertexai"},
 }
+SDKS = {"openai", "anthropic", "google", "ollama", "cohere", "mistralai", "boto3", "botocore", "llama_cpp"}
+for without_providers in ("tg_schema", "tg_base", "tg_gateway", "tg_client", "tg_cli"):
+    FORBIDDEN[without_providers] |= SDKS
 FILES = {
     ".".join((room, *path.relative_to(ROOT / folder / room).with_suffix("").parts)).removesuffix(".__init__"): path
     for room, folder in ROOMS.items()
