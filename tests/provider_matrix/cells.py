@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.fakes.plan import Counts, Fault, Plan, PlannedCall
+from tests.fakes.plan import Asked, Counts, Fault, Plan, PlannedCall
 from tests.provider_matrix.asking import (
     CLOCK,
     HISTORY,
@@ -52,7 +52,7 @@ class Cell:
         name: its head in the table.
         run: asks, and asserts.
         feature: that the provider must announce; else `asks` must be refused before anything is sent.
-        tells: that the wire must carry; else the cell is left out.
+        tells: that the wire must carry; else the cell is left out, or `asks` refused where it is `refusable`.
         asks: a request that needs the feature.
     """
 
@@ -60,13 +60,14 @@ class Cell:
     run: Run
     feature: Feature | None = None
     tells: Tells | None = None
+    refusable: bool = False
     asks: TextCompletionRequest = REQUEST
 
 
 def expected(case: Case, cell: Cell) -> bool | None:
     """What the case announces of the cell: True = it works, False = it is refused, None = the wire cannot tell."""
     if cell.tells is not None and cell.tells not in case.tells:
-        return None
+        return False if cell.refusable else None
     if cell.feature is not None and cell.feature not in case.features:
         return False
     return None if case.own and cell.name not in case.own else True
@@ -202,26 +203,28 @@ async def _tool_results(stage: Stage) -> None:
     assert all(turn.tool_call_id or turn.name for turn in results)
     if "call_ids" in stage.case.tells:
         assert [turn.tool_call_id for turn in results] == ["call_1", "call_2"]
-    for choice, seen in ((None, {None, "auto"}), ("auto", {None, "auto"}), ("weather", {"weather"})):
-        async with stage.opened() as service:
-            if choice == "weather" and "tool_choice" not in stage.case.tells:
-                with pytest.raises(BadRequest):
-                    await responses(service, replace_choice(choice))
-                continue
-            await responses(service, replace_choice(choice))
-        asked = stage.wire.exchanges[-1].asked
-        assert asked is not None
-        assert asked.tool_choice in seen
-    async with stage.opened() as service:  # "none": said so, or the tools are not even named
-        await responses(service, replace_choice("none"))
-    asked = stage.wire.exchanges[-1].asked
-    assert asked is not None
+    for choice in (None, "auto"):
+        assert (await _chosen(stage, choice)).tool_choice in {None, "auto"}
+    asked = await _chosen(stage, "none")  # said so, or the tools are not even named
     assert asked.tool_choice == "none" or not asked.tools
 
 
-def replace_choice(choice: str | None) -> TextCompletionRequest:
-    """A question with a tool at hand, and this choice."""
-    return TextCompletionRequest(prompt="weather?", tools=(WEATHER,), tool_choice=choice, streaming=True)
+async def _tool_choice(stage: Stage) -> None:
+    for choice in ("weather", "required"):
+        assert (await _chosen(stage, choice)).tool_choice == choice
+
+
+async def _chosen(stage: Stage, choice: str | None) -> Asked:
+    async with stage.opened() as service:
+        await responses(service, choosing(choice))
+    asked = stage.wire.exchanges[-1].asked
+    assert asked is not None
+    return asked
+
+
+def choosing(choice: str | None) -> TextCompletionRequest:
+    """A question with tools at hand, and this choice."""
+    return TextCompletionRequest(prompt="weather?", tools=(WEATHER, CLOCK), tool_choice=choice, streaming=True)
 
 
 _ANSWER = ('{"city"', ':"Kö', 'ln"}')
@@ -284,6 +287,17 @@ async def _usage(stage: Stage) -> None:
     async with stage.opened(clocks={"idle": 2}) as service:
         answer = joined(await responses(service))
     assert (answer.in_token, answer.out_token, answer.cached_token) == (None, None, None)
+
+
+def _part(name: str, count: int) -> Run:
+    """A part of the usage, in both modes."""
+
+    async def run(stage: Stage) -> None:
+        async with stage.opened() as service:
+            for request in (REQUEST, WHOLE):
+                assert getattr(joined(await responses(service, request)), name) == count
+
+    return run
 
 
 async def _reasoning(stage: Stage) -> None:
@@ -417,12 +431,13 @@ CELLS: tuple[Cell, ...] = (
     Cell("whole", _whole),
     Cell("length", _length),
     Cell("history", _history, "history", asks=HISTORY),
-    Cell("tools", _tools, "tools", asks=replace_choice(None)),
+    Cell("tools", _tools, "tools", asks=choosing(None)),
+    Cell("tool choice", _tool_choice, "tools", "tool_choice", refusable=True, asks=choosing("weather")),
     Cell("tool results", _tool_results, "tools", asks=TOOL_HISTORY),
     Cell("schema", _schema, "schema", asks=TextCompletionRequest(prompt="p", schema=SCHEMA)),
     Cell("json", _json, "json", asks=TextCompletionRequest(prompt="p", response_format="json")),
     Cell("images", _images, "images", asks=IMAGE),
-    Cell("image URLs", _image_urls, "images", "image_urls", asks=IMAGE_URL),
+    Cell("image URLs", _image_urls, "images", "image_urls", refusable=True, asks=IMAGE_URL),
     Cell("stop", _field("stop", _STOP), "stop", asks=_STOP),
     Cell("seed", _field("seed", _SEED), "seed", asks=_SEED),
     Cell("top_p", _field("top_p", _TOP_P), "top_p", asks=_TOP_P),
@@ -431,6 +446,8 @@ CELLS: tuple[Cell, ...] = (
     Cell("logprobs", _field("logprobs", _LOGPROBS), "logprobs", asks=_LOGPROBS),
     Cell("reasoning", _reasoning, tells="reasoning"),
     Cell("usage", _usage),
+    Cell("cached tokens", _part("cached_token", Counts().cached), tells="cached"),
+    Cell("reasoning tokens", _part("reasoning_token", Counts().reasoning), tells="reasoning_count"),
     Cell("models", _models, tells="models"),
     Cell("error before", _error_before),
     Cell("Retry-After", _retry_after, tells="retry_after"),
