@@ -34,7 +34,7 @@ _REFUSED = (
 )
 _FIELD = (
     BadRequest,
-    'the model refuses one of the sampling fields; reasoning models take no temperature, and need max_tokens_field = '
+    "the model refuses one of the sampling fields; reasoning models take no temperature, and need max_tokens_field = "
     '"max_completion_tokens" in their options',
 )
 _LENGTH = (BadRequest, "the prompt and the answer together are longer than the model's context; send a shorter prompt")
