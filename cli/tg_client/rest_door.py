@@ -44,17 +44,20 @@ class RestDoor:
             raise BadRequest("the client is closed: ask inside `async with TgClient(...) as client`")
         clock = Clock(timeout, self._idle)
         url = self._address.service(flow, spec.name)
-        posting = asyncio.create_task(self._post(url, bytes_of(request)), name="post")
+        opened: list[aiohttp.ClientResponse] = []
+        posting = asyncio.create_task(self._post(url, bytes_of(request), opened), name="post")
         try:
             async with aclosing(self._records(posting, spec, clock)) as records:
                 yield records
         finally:
-            await _close(posting)
+            await _close(posting, opened)
 
-    async def _post(self, url: str, body: bytes) -> aiohttp.ClientResponse:
+    async def _post(self, url: str, body: bytes, opened: list[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
+        """Ask. The response is put into `opened` too: a task that is cancelled in its last step loses its result."""
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
         with connecting(self._base):
-            return await self._session.post(url, data=body, headers=headers, allow_redirects=False)
+            opened.append(await self._session.post(url, data=body, headers=headers, allow_redirects=False))
+        return opened[0]
 
     async def _records(
         self, posting: asyncio.Task[aiohttp.ClientResponse], spec: ServiceSpec[Req, Resp], clock: Clock
@@ -112,9 +115,11 @@ async def _finish(response: aiohttp.ClientResponse) -> None:
         response.close()
 
 
-async def _close(posting: asyncio.Task[aiohttp.ClientResponse]) -> None:
+async def _close(posting: asyncio.Task[aiohttp.ClientResponse], opened: list[aiohttp.ClientResponse]) -> None:
     """Give up what is not finished: closing the connection tells the gateway to stop."""
     posting.cancel()
     await asyncio.wait([posting])
-    if not posting.cancelled() and posting.exception() is None:
-        posting.result().close()
+    if not posting.cancelled():
+        posting.exception()
+    for response in opened:
+        response.close()

@@ -1,9 +1,11 @@
 """Agents through the SDK: typed events, the trace, both ways in, the blocking twin."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 
 from tests.fakes.scripted_agent import ACTION, AGAIN, DIALOG, FINAL, OBSERVATION, THOUGHT, ScriptedAgent
@@ -21,7 +23,9 @@ from tg_client import (
     TgClient,
     Thought,
 )
-from tg_schema import AgentRequest, AgentResponse
+from tg_client.address import Address
+from tg_client.rest_door import RestDoor
+from tg_schema import AGENT, AgentRequest, AgentResponse
 from tg_schema.errors import BadRequest, IncompleteStream, NotFound, RateLimited
 
 ARGUMENTS = {"numbers": [2, 3], "note": "n"}
@@ -112,6 +116,28 @@ async def test_a_cancelled_caller_stops_the_agent(flow: Flow, it: OpenedAgent) -
     with pytest.raises(asyncio.CancelledError):
         await asking
     await asyncio.wait_for(it.agent.stopped.wait(), 1)
+
+
+async def test_an_interrupt_in_the_moment_that_the_answer_begins_leaves_nothing_open(it: OpenedAgent) -> None:
+    it.agent.step = asyncio.Semaphore(1)
+
+    async def interrupt(*_: object) -> None:
+        asking.cancel()
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_end.append(interrupt)
+
+    async def ask(session: aiohttp.ClientSession) -> None:
+        door = RestDoor(Address.of(it.gateway.url), session, 5.0)
+        async with door.stream("default", AGENT, AgentRequest("q", streaming=True), 5.0) as records:
+            await anext(records)
+
+    async with aiohttp.ClientSession(trace_configs=[trace]) as session:
+        asking = asyncio.create_task(ask(session))
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await asyncio.wait_for(it.agent.stopped.wait(), 1)
+        gc.collect()
 
 
 @pytest.mark.parametrize("door", ["rest", "socket"])
