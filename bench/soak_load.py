@@ -206,8 +206,8 @@ class SoakLoad:
             pass
         for answer in answers:
             self.book.write(kind, answer, gateway, since, late=late)
-        if any(not answer.headed for answer in answers):
-            await asyncio.sleep(0.3)
+        if not any(answer.text for answer in answers):
+            await asyncio.sleep(0.5 + self._random.random())
 
     async def _stream(self, gateway: Member) -> None:
         answer = Answer(self._question())

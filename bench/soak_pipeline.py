@@ -219,6 +219,13 @@ class SoakPipeline:
                     found[topic] = len((await self._admin(f"{kind}/{name}/stats"))["subscriptions"])
         return found
 
+    async def keep_dead_letters(self) -> None:
+        """As docs/operations.md says: without retention the broker deletes topics that nobody subscribes to."""
+        url = f"{self.server.admin_url}/admin/v2/namespaces/{NAMESPACE}/retention"
+        policy = {"retentionTimeInMinutes": 60, "retentionSizeInMB": 256}
+        async with self.http.post(url, json=policy, raise_for_status=True):
+            pass
+
     async def _admin(self, path: str) -> Any:
         url = f"{self.server.admin_url}/admin/v2/{path}"
         async with self.http.get(url, raise_for_status=True, timeout=aiohttp.ClientTimeout(30)) as response:
@@ -265,6 +272,7 @@ async def running_pipeline(folder: Path, seed: int, faults: float) -> AsyncItera
         pipeline.http = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
         )
+        await pipeline.keep_dead_letters()
         stack.push_async_callback(_ended, pipeline)
         for member in pipeline.members.values():
             await member.start(pipeline.http)
