@@ -46,20 +46,31 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     ttl: float
 
 
+class Have(msgspec.Struct, frozen=True, array_like=True):
+    """What a requestor has of a link: everything up to `seq`, with the receiving end of that number.
+
+    A requestor that forgets a link, because it took the processor for dead, begins with a new end. So a word that comes
+    late is told from a word of somebody who has forgotten.
+    """
+
+    end: int
+    seq: int
+
+
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
-    """Requestor -> processor: I live, I have everything of these links up to these numbers, and I left these."""
+    """Requestor -> processor: I live, I have so much of these links, and I left these."""
 
     inbox: str
-    acknowledged: dict[str, int]
+    acknowledged: dict[str, Have]
     cancelled: tuple[StreamKey, ...] = ()
 
 
 class Resend(msgspec.Struct, frozen=True, tag="resend"):
-    """Requestor -> processor: send this link's messages again, from this number on."""
+    """Requestor -> processor: send this link's messages again, those after what I have."""
 
     inbox: str
     link: str
-    first: int
+    have: Have
 
 
 class Wanted(msgspec.Struct, frozen=True, tag="wanted"):

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
 from tg_base.bus.api import Delivery
 from tg_base.controls import Controls
-from tg_base.frames import Beat, Frame, LinkState, Resend
+from tg_base.frames import Beat, Frame, Have, LinkState, Resend
 from tg_base.link_reader import LinkReader
 from tg_base.metrics import RESENDS
 from tg_schema.codec import decode
@@ -19,11 +20,19 @@ ASK_AGAIN = 0.1
 
 @dataclass(slots=True)
 class _LinkEnd:
-    processor: str
+    """The receiving end of a processor's newest link."""
+
+    link: str
+    order: int
+    number: int
     reader: LinkReader = field(default_factory=LinkReader)
     heard_at: float = 0.0
     asked_at: float = float("-inf")
     gap_since: float | None = None
+
+    @property
+    def have(self) -> Have:
+        return Have(self.number, self.reader.expected - 1)
 
 
 class Inbox:
@@ -40,11 +49,12 @@ class Inbox:
         self._controls = controls
         self._time = time
         self._ends: dict[str, _LinkEnd] = {}
+        self._numbers = count(1)
 
     @property
     def processors(self) -> set[str]:
         """The processors that have a link to this inbox."""
-        return {end.processor for end in self._ends.values()}
+        return set(self._ends)
 
     def take(self, delivery: Delivery) -> Iterator[tuple[str, Frame]]:
         """The frames that are due with this message, in order, each with its processor.
@@ -58,45 +68,53 @@ class Inbox:
         except (KeyError, ValueError):
             raise BadRequest("not a link message: it needs the properties `processor`, `link` and `seq`") from None
         end = self._end(link, processor)
+        if end is None:
+            return
         for body in end.reader.take(seq, delivery.body):
             for frame in decode(list[Frame], body):
                 yield processor, frame
             if end.reader.expected % ACKNOWLEDGE == 0:
                 self.beat(processor)
-        self._mind_gap(link, end)
+        self._mind_gap(processor, end)
 
     def announced(self, processor: str, state: LinkState | None) -> None:
         """A processor says how far it has sent here; None = it has no link to this inbox (any more)."""
         if state is not None and state.sent >= 0:
             end = self._end(state.link, processor)
-            end.reader.announced(state.sent)
-            self._mind_gap(state.link, end)
+            if end is not None:
+                end.reader.announced(state.sent)
+                self._mind_gap(processor, end)
 
     def beat(self, processor: str) -> None:
         """Tell a processor that we live and what we have."""
-        ends = self._ends.items()
-        acknowledged = {link: end.reader.expected - 1 for link, end in ends if end.processor == processor}
+        end = self._ends.get(processor)
+        acknowledged = {} if end is None else {end.link: end.have}
         self._controls.say(processor, Beat(self.topic, acknowledged, self._controls.recently_cancelled(processor)))
 
     def sweep(self, seconds: float) -> set[str]:
         """Forget links that have been silent for so long; return the processors with a gap open for so long."""
         limit = self._time() - seconds
-        for link in [link for link, end in self._ends.items() if end.heard_at < limit]:
-            del self._ends[link]
-        return {end.processor for end in self._ends.values() if end.gap_since is not None and end.gap_since < limit}
+        for processor in [processor for processor, end in self._ends.items() if end.heard_at < limit]:
+            del self._ends[processor]
+        ends = self._ends.items()
+        return {processor for processor, end in ends if end.gap_since is not None and end.gap_since < limit}
 
     def forget(self, processors: set[str]) -> None:
         """These are dead."""
-        self._ends = {link: end for link, end in self._ends.items() if end.processor not in processors}
+        self._ends = {processor: end for processor, end in self._ends.items() if processor not in processors}
 
-    def _end(self, link: str, processor: str) -> _LinkEnd:
-        end = self._ends.get(link)
-        if end is None:
-            end = self._ends[link] = _LinkEnd(processor)
+    def _end(self, link: str, processor: str) -> _LinkEnd | None:
+        """None for a link that the processor has replaced: all that mattered of it comes again with the newer one."""
+        end = self._ends.get(processor)
+        if end is None or end.link != link:
+            order = _order(link)
+            if end is not None and order < end.order:
+                return None
+            end = self._ends[processor] = _LinkEnd(link, order, next(self._numbers))
         end.heard_at = self._time()
         return end
 
-    def _mind_gap(self, link: str, end: _LinkEnd) -> None:
+    def _mind_gap(self, processor: str, end: _LinkEnd) -> None:
         if not end.reader.gap:
             end.gap_since = None
             return
@@ -106,4 +124,11 @@ class Inbox:
         if now - end.asked_at >= ASK_AGAIN:
             end.asked_at = now
             RESENDS.inc()
-            self._controls.say(end.processor, Resend(self.topic, link, end.reader.expected))
+            self._controls.say(processor, Resend(self.topic, end.link, end.have))
+
+
+def _order(link: str) -> int:
+    try:
+        return int(link.rpartition("/")[2])
+    except ValueError:
+        raise BadRequest("not a link: its name ends in /NUMBER") from None

@@ -5,16 +5,16 @@ joins the next one: with no load every chunk is a message of its own, under load
 """
 
 import asyncio
-import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import msgspec
 import structlog
 
 from tg_base.bus.api import MAX_MESSAGE, Bus
-from tg_base.frames import Frame, LinkState, StreamKey
+from tg_base.frames import Frame, Have, LinkState, StreamKey
 from tg_schema.codec import encode
 from tg_schema.errors import Error, TgError, TooLarge
 from tg_schema.response import Response
@@ -35,6 +35,7 @@ RETRY = 0.25
 """Seconds between tries to publish while the bus is away."""
 
 
+_NUMBERS = count(1)
 _ASKS = msgspec.Raw(b"true")
 _TOO_LARGE = Error(type=TooLarge.type, message="the answer holds a record that is too large to travel")
 
@@ -56,6 +57,7 @@ class Link:
         self._bus = bus
         self._processor = processor
         self._sent = self._acknowledged = -1
+        self._end = 0
         self._resend_from: int | None = None
         self._kept: dict[int, bytes] = {}
         self._waiting: dict[StreamKey, _Waiting] = {}
@@ -95,27 +97,34 @@ class Link:
             waiting = self._queue(key)
         waiting.records.append(record)
 
-    def acknowledge(self, seq: int) -> None:
-        """The requestor has everything up to `seq`."""
-        if seq < self._acknowledged:
-            self._renew()
+    def acknowledge(self, have: Have) -> None:
+        """The requestor has everything up to there."""
+        if not self._heeds(have) or have.seq <= self._acknowledged:
             return
-        self._acknowledged = seq
-        for kept in [kept for kept in self._kept if kept <= seq]:
+        self._acknowledged = have.seq
+        for kept in [kept for kept in self._kept if kept <= have.seq]:
             del self._kept[kept]
         self._ready.set()
 
-    def resend(self, first: int) -> None:
-        """The requestor misses messages from `first` on."""
-        if first <= self._acknowledged:
+    def resend(self, have: Have) -> None:
+        """The requestor misses what follows."""
+        first = have.seq + 1
+        if self._heeds(have) and first > self._acknowledged:
+            self._resend_from = first if self._resend_from is None else min(first, self._resend_from)
+            self._ready.set()
+
+    def _heeds(self, have: Have) -> bool:
+        """Whether the receiving end that we send to says this; a newer one has nothing of what went before."""
+        if self._end == 0:
+            self._end = have.end
+        if have.end > self._end:
             self._renew()
-            return
-        self._resend_from = first if self._resend_from is None else min(first, self._resend_from)
-        self._ready.set()
+        return have.end == self._end
 
     def _renew(self) -> None:
         """The requestor has forgotten this link (it took us for dead): start anew, with what it does not have yet."""
         self.name = _name(self._processor)
+        self._end = 0
         self._kept = dict(enumerate(self._kept.values()))
         self._sent, self._acknowledged, self._resend_from = len(self._kept) - 1, -1, 0
         self._ready.set()
@@ -178,7 +187,7 @@ class Link:
 
 
 def _name(processor: str) -> str:
-    return f"{processor}/{uuid.uuid4().hex[:12]}"
+    return f"{processor}/{next(_NUMBERS)}"
 
 
 def _framed(key: StreamKey, waiting: _Waiting) -> list[Frame]:

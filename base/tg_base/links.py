@@ -54,7 +54,7 @@ class Links:
         if resend.inbox in self._links and self._links[resend.inbox][0].name == resend.link:
             link = self._links[resend.inbox][0]
             link.heard_at = self._time()
-            link.resend(resend.first)
+            link.resend(resend.have)
 
     def silent(self, seconds: float) -> set[StreamKey]:
         """The streams of requestors that have not been heard for so long."""

@@ -41,7 +41,7 @@ class LiveStream:
                     self.text += chunk.response or ""
                     if chunk.response:
                         self.began.set()
-                    self.whole = chunk.end_of_stream
+                    self.whole = bool(chunk.end_of_stream)
         except TgError as error:
             self.error = error
         finally:
