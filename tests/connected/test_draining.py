@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.connected.live_streams import STREAMS, live_streams
+from tests.connected.live_streams import STREAMS, asked, live_streams
 from tests.connected.pipeline import Part, Pipeline
 from tests.fakes.live_openai import LiveOpenAi, told
 
@@ -33,6 +33,8 @@ async def test_a_drain_under_fifty_streams(
 
 
 async def drained(line: Pipeline, model: LiveOpenAi, leaves: Part, gateway: Part, *, finishes: bool) -> None:
+    model.finish.set()
+    await asked(gateway.url, line.flow, "whoever is new has been heard of", 30)
     model.finish.clear()
     async with live_streams(gateway.url, line.flow) as live:
         await live.begun(30)
