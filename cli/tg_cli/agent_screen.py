@@ -32,6 +32,8 @@ class AgentScreen:
         self._message: tuple[str | None, type[AgentEvent]] | None = None
         self._shown = False
         self._shortened = Shortened(None, 0)
+        self._breaks = ""
+        """Line ends of the observation that wait for what follows them."""
 
     async def show(self, event: AgentEvent) -> None:
         """Show the next piece."""
@@ -75,9 +77,11 @@ class AgentScreen:
 
     async def _observed(self, event: Observation, *, begins: bool) -> None:
         if begins:
-            self._shortened = Shortened(None if self._verbose else MOST_CHARACTERS, MOST_LINES)
-        text = self._shortened.take(event.content)
-        indented = text.replace("\n", f"\n{_INDENT}")
+            self._shortened, self._breaks = Shortened(None if self._verbose else MOST_CHARACTERS, MOST_LINES), ""
+        text = self._breaks + self._shortened.take(event.content)
+        shown = text.rstrip("\n")
+        self._breaks = text[len(shown) :]
+        indented = shown.replace("\n", f"\n{_INDENT}")
         await self._write(f"{_INDENT}{indented}" if begins else indented, DIM)
         if event.complete and self._shortened.left_out:
             await self._write(f" … {self._shortened.left_out:,} more characters (-v shows all)", DIM)

@@ -254,6 +254,16 @@ async def test_long_observations_are_short_unless_all_is_asked_for() -> None:
     assert f"  line 99\n  last\n  {'y' * 500}\n" in whole
 
 
+async def test_line_ends_of_an_observation_wait_for_what_follows() -> None:
+    def piece(text: str, end: bool = False) -> AgentResponse:
+        return AgentResponse("observation", text, end, message_id="o")
+
+    dialog = (piece("a\n"), piece("\n"), piece("b\n"), piece("\n", True), *DIALOG[-4:])
+    async with open_agent(ScriptedAgent(dialog)) as it:
+        done = await ran(AGENT, "q", "-v", "-u", it.gateway.url)
+    assert (done.out, done.err) == ("It is 5.\n", "  a\n  \n  b\nDone.\n")
+
+
 async def test_a_terminal_gets_no_control_characters() -> None:
     dialog = (
         AgentResponse("thought", "a\x1b[2Jb\x07", True, message_id="t"),
