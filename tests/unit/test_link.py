@@ -1,0 +1,74 @@
+"""A link's sending end: a late word changes nothing; the word of somebody who has forgotten begins it anew."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tg_base.background import running
+from tg_base.bus.api import Delivery
+from tg_base.bus.memory import MemoryBus
+from tg_base.controls import Controls
+from tg_base.frames import Frame, Have, StreamKey
+from tg_base.inbox import Inbox
+from tg_base.link import Link
+from tg_schema import TextCompletionResponse
+from tg_schema.codec import decode
+from tg_schema.topics import Topics
+
+INBOX = "non-persistent://public/default/inbox"
+KEY = StreamKey("s", 1)
+
+
+@asynccontextmanager
+async def linked(words: int) -> AsyncIterator[tuple[Link, AsyncIterator[Delivery], list[Delivery]]]:
+    """A link that has sent so many words, each as a message, and what follows."""
+    bus = MemoryBus()
+    link = Link(bus, INBOX, "p", lambda: 0.0)
+    async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
+        sent = []
+        for number in range(words):
+            await link.send(KEY, TextCompletionResponse(response=f"{number} "))
+            sent.append(await anext(deliveries))
+        yield link, deliveries, sent
+    await bus.aclose()
+
+
+def text(delivery: Delivery) -> str:
+    """What a message says."""
+    frames = decode(list[Frame], delivery.body)
+    return "".join(decode(TextCompletionResponse, bytes(frame.record)).response or "" for frame in frames)
+
+
+async def test_late_words_change_nothing() -> None:
+    async with linked(3) as (link, deliveries, _):
+        name = link.name
+        link.acknowledge(Have(1, 2))
+        link.acknowledge(Have(1, 0))
+        link.resend(Have(1, 0))
+        await link.send(KEY, TextCompletionResponse(response="3 "))
+        delivery = await anext(deliveries)
+        assert (text(delivery), delivery.properties["link"], delivery.properties["seq"]) == ("3 ", name, "3")
+
+
+async def test_a_reader_that_has_forgotten_gets_what_it_has_not_acknowledged() -> None:
+    async with linked(3) as (link, deliveries, sent):
+        link.acknowledge(Have(1, 1))
+        link.resend(Have(2, -1))
+        delivery = await anext(deliveries)
+        assert text(delivery) == "2 "
+        assert delivery.properties["seq"] == "0"
+        assert delivery.properties["link"] != sent[0].properties["link"]
+        link.acknowledge(Have(3, 0))
+        await asyncio.sleep(0)
+        assert link.idle
+
+
+async def test_messages_of_a_replaced_link_are_passed_over() -> None:
+    inbox = Inbox(INBOX, Controls(MemoryBus(), Topics(), lambda: 0.0), lambda: 0.0)
+    async with linked(2) as (link, deliveries, sent):
+        assert [frame for _, frame in inbox.take(sent[0])]
+        link.acknowledge(Have(1, -1))
+        link.resend(Have(2, -1))
+        renewed = [await anext(deliveries), await anext(deliveries)]
+        assert len([frame for delivery in renewed for _, frame in inbox.take(delivery)]) == 2
+        assert not list(inbox.take(sent[1]))
