@@ -158,8 +158,15 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], type[TgError], str], ...] = (
     ((ProfileNotFound,), ProviderAuth, _NO_PROFILE),
     ((ParamValidationError,), BadRequest, _REFUSED),
     ((ConnectTimeoutError,), Timeout, _SLOW),
-    ((ParserError, ResponseParserError, ValueError, KeyError), ProtocolError, _NONSENSE),
+    ((ParserError, ResponseParserError, ValueError, KeyError, RecursionError), ProtocolError, _NONSENSE),
 )
+_FOREIGN: tuple[type[Exception], ...] = (
+    BotoCoreError,
+    HTTPError,
+    OSError,
+    *(kind for kinds, _, _ in _KINDS for kind in kinds),
+)
+"""What boto3 raises, and what comes through it from below."""
 
 
 @contextmanager
@@ -169,7 +176,7 @@ def _translated(broken: str | None = None) -> Iterator[None]:
         yield
     except ClientError as error:
         raise _said(error) from None
-    except (BotoCoreError, HTTPError, ParserError, ResponseParserError, ValueError, KeyError, OSError) as error:
+    except _FOREIGN as error:
         for kinds, kind, sentence in _KINDS:
             if isinstance(error, kinds):
                 raise kind(sentence) from None

@@ -258,9 +258,13 @@ def event(kind: str, payload: dict[str, Any]) -> bytes:
 
 
 def frame(headers: dict[str, str], payload: dict[str, Any]) -> bytes:
+    """One frame with an object in it."""
+    return frame_of(headers, json.dumps(payload, ensure_ascii=False).encode())
+
+
+def frame_of(headers: dict[str, str], body: bytes) -> bytes:
     """One frame, with its checksums."""
     head = b"".join(_header(name, value) for name, value in {**headers, ":content-type": "application/json"}.items())
-    body = json.dumps(payload, ensure_ascii=False).encode()
     prelude = struct.pack("!II", 16 + len(head) + len(body), len(head))
     data = prelude + struct.pack("!I", crc32(prelude)) + head + body
     return data + struct.pack("!I", crc32(data))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from tests.fakes.bedrock_server import BedrockServer, event, frame
+from tests.fakes.bedrock_server import BedrockServer, event, frame, frame_of
 from tests.fakes.plan import Asked, Fault, Plan
 from tests.fakes.silent_server import SilentServer
 from tg_base.llm_service import LlmService
@@ -76,6 +76,7 @@ def exception(kind: str) -> bytes:
     return frame({":message-type": "exception", ":exception-type": kind}, {"message": "no"})
 
 
+DEEP = frame_of({":message-type": "event", ":event-type": "messageStop"}, b"[" * 60_000)
 GOOD = event("contentBlockDelta", {"delta": {"text": "x"}, "contentBlockIndex": 1})
 
 
@@ -91,6 +92,7 @@ GOOD = event("contentBlockDelta", {"delta": {"text": "x"}, "contentBlockIndex": 
         (GOOD[:9] + bytes([GOOD[9] ^ 1]) + GOOD[10:], ProtocolError),
         (bytes(range(256)), ProtocolError),
         (b"<html>" * 50, ProtocolError),
+        (DEEP, ProtocolError),
         (frame({":message-type": "event", ":event-type": "contentBlockDelta"}, {})[:-20], IncompleteStream),
         (event("messageStop", {"stopReason": "malformed_tool_use"}), ProtocolError),
     ],

@@ -4,10 +4,14 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from aiohttp import web
 
+from tests.fakes.bedrock_server import BedrockServer
 from tests.fakes.cohere_server import CohereServer
 from tests.fakes.cohere_server import event as cohere_event
 from tests.fakes.loopback_server import LoopbackServer
@@ -19,7 +23,7 @@ from tests.fakes.silent_server import SilentServer
 from tests.fakes.tgi_server import TgiServer
 from tests.provider_matrix.asking import REQUEST, joined, responses
 from tests.provider_matrix.case import Case, Stage, staged
-from tests.provider_matrix.families import cohere, mistral, ollama, tgi
+from tests.provider_matrix.families import bedrock, cohere, mistral, ollama, tgi
 from tg_flow.providers.registry import open_provider
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.conversation import ImagePart, Message
@@ -31,11 +35,13 @@ from tg_schema.errors import (
     ProviderAuth,
     RateLimited,
     Timeout,
+    TooLarge,
     Unavailable,
 )
 
 CASES = {case.provider: case for family in (cohere, mistral, ollama, tgi) for case in family.CASES}
 SERVERS: dict[str, type[LoopbackServer]] = {
+    "bedrock": BedrockServer,
     "cohere": CohereServer,
     "mistral": MistralServer,
     "ollama": OllamaServer,
@@ -96,6 +102,29 @@ async def test_what_goes_wrong_in_a_stream_is_one_typed_error_after_the_text(
             await responses(service, into=received)
     assert type(caught.value) is kind
     assert "".join(record.response or "" for record in received) == "Hel"
+    assert "secret" not in caught.value.message
+
+
+STATUSES: list[tuple[web.Response, type[TgError]]] = [
+    (web.Response(status=502, content_type="text/html", text="<html>secret</html>"), Unavailable),
+    (web.Response(status=413, text="secret"), TooLarge),
+    (web.Response(status=307, headers={"Location": "http://127.0.0.1:9/"}), ProtocolError),
+    (web.Response(status=400, body=b"[" * 600), BadRequest),
+    (web.Response(status=200, content_type="text/html", text="<html>secret</html>"), ProtocolError),
+]
+
+
+@pytest.mark.parametrize("provider", [*CASES, "bedrock"])
+@pytest.mark.parametrize("number", range(len(STATUSES)))
+async def test_what_is_no_answer_of_the_provider_is_one_typed_error(provider: str, number: int) -> None:
+    answer, kind = STATUSES[number]
+    case = CASES.get(provider, bedrock.CASES[0])
+    server = type("Foreign", (SERVERS[provider],), {"refusal": lambda self, plan: copy(answer)})
+    async with staged(replace(case, wire=server.running)) as stage, stage.opened() as service:
+        stage.wire.play(Plan(fault=Fault.REFUSE))
+        with pytest.raises(TgError) as caught:
+            await responses(service)
+    assert type(caught.value) is kind
     assert "secret" not in caught.value.message
 
 
