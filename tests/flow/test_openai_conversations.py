@@ -8,6 +8,7 @@ import pytest
 from tests.fakes.openai_chat_server import AzureOpenAiServer, CompatibleServer, OpenAiChatServer
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
 from tests.fakes.openai_transcript import done, event, finish_event
+from tests.fakes.plan import Plan
 from tests.flow.openai_asking import MODEL, Open, chunks
 from tests.provider_matrix.asking import PNG, WEATHER, responses
 from tg_base.llm_service import joined_chunks
@@ -122,9 +123,7 @@ async def test_azure_takes_its_version_from_the_environment(monkeypatch: pytest.
 async def test_an_address_that_is_not_there_is_asked_for(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AZURE_OPENAI_ENDPOINT", "AZURE_AI_ENDPOINT", "AZURE_ENDPOINT", "OPENAI_COMPATIBLE_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(
-        BadRequest, match=r"needs the URL of its API: set the option base_url or the environment variable"
-    ):
+    with pytest.raises(BadRequest, match=r"needs the URL of its API: set base_url, or the environment variable"):
         await open_provider(provider, "m", {})
 
 
@@ -171,6 +170,15 @@ def test_a_list_of_models() -> None:
 def test_what_is_no_list_of_models(body: bytes) -> None:
     with pytest.raises(ProtocolError):
         model_list(body)
+
+
+async def test_a_list_of_models_has_an_end() -> None:
+    async with CompatibleServer.running() as server:
+        server.play(Plan(models=(ModelInfo("x" * 5_000_000),)))
+        provider = await open_provider("vllm", MODEL_AT_HOME, {"base_url": f"{server.url}/v1"})
+        with pytest.raises(ProtocolError, match="too long"):
+            await provider.models()
+        await provider.aclose()
 
 
 async def test_a_list_of_models_needs_the_key() -> None:

@@ -46,8 +46,8 @@ def base_url_from(said: str | None, variables: Sequence[str], default: str | Non
         said = said if urlsplit(said).path else said + path
     url = default if said is None else said
     if url is None:
-        where = " or ".join(["the option base_url", *(f"the environment variable {name}" for name in variables)])
-        raise BadRequest(f"this provider needs the URL of its API: set {where}")
+        where = " or ".join(variables)
+        raise BadRequest(f"this provider needs the URL of its API: set base_url, or the environment variable {where}")
     check_base_url(url)
     return url
 
