@@ -82,7 +82,7 @@ class AgentLimits(_Section, frozen=True):
     """What one dialog may cost before it ends with an error."""
 
     iterations: Annotated[int, msgspec.Meta(gt=0)] = 10
-    """How often the model is asked."""
+    """How often the model is asked in a loop: for the whole question, or for one step of a plan."""
     tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
     """Tokens of all prompts and answers together, where the provider counts them."""
     seconds: Seconds = 600.0

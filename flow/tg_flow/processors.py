@@ -130,10 +130,11 @@ async def _agent_of(reach: Reach, prompts: AgentPrompts, stack: AsyncExitStack) 
 
 def _flow_of(config: Config, flow: str, model: str) -> str:
     """The flow whose text completion has this model: the agent's own if possible."""
-    flows = (flow, *config.flows)
-    return next(
-        name for name in flows if (bound := config.flows[name].get(TEXT_COMPLETION.name)) and bound.model == model
-    )
+    for name in (flow, *config.flows):
+        bound = config.flows[name].get(TEXT_COMPLETION.name)
+        if bound is not None and bound.model == model:
+            return name
+    return flow
 
 
 def _prepare_agents(services: list[AgentService]) -> Callable[[Config], Callable[[], None]]:

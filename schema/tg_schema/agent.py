@@ -63,6 +63,8 @@ class AgentResponse(msgspec.Struct, frozen=True):
     in_token: int | None = None
     out_token: int | None = None
     model: str | None = None
+    finish_reason: str | None = None
+    """On the last record: why the model ended its answer, as in text completion; "length" = it was cut."""
 
     @property
     def last(self) -> bool:

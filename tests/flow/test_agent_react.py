@@ -148,8 +148,36 @@ async def test_the_model_is_told_what_was_wrong(tmp_path: Path, turn: tuple[str,
 
 
 async def test_a_plain_answer_is_an_answer(tmp_path: Path) -> None:
-    async with pipeline(TurnsLlm(("Paris", " it is.")), tmp_path) as it:
+    async with pipeline(TurnsLlm(("Paris", " it is.")), tmp_path, BASE + TOOLS) as it:
         assert (await it.tell()).messages == [("answer", "Paris it is.")]
+
+
+async def test_without_tools_a_plain_answer_streams_at_once(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    request = AgentRequest("q", streaming=True)
+    llm = TurnsLlm(("Paris", gate, " it is."))
+    async with pipeline(llm, tmp_path) as it, it.clients["default"].stream(request) as records:
+        record = await anext(records)
+        assert (record.chunk_type, record.content) == ("answer", "Paris")
+        gate.set()
+        assert "".join([record.content or "" async for record in records]) == " it is."
+
+
+async def test_an_answer_that_was_cut_says_so(tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(("Final Answer: It", LlmChunk(finish_reason="length"))), tmp_path) as it:
+        assert (await it.tell()).records[-1].finish_reason == "length"
+        assert (await it.tell(streaming=False)).records[-1].finish_reason == "length"
+
+
+async def test_an_edit_of_a_prompt_is_in_force_for_the_next_dialog(tmp_path: Path) -> None:
+    llm = TurnsLlm(DONE)
+    async with pipeline(llm, tmp_path) as it:
+        await it.tell()
+        own = '[prompts.templates.agent-react]\nsystem = "Ours."\nprompt = "{{ question }}!"\n'
+        (tmp_path / "tg.toml").write_text(BASE + own)
+        while llm.requests[-1].prompt != "q!":
+            await it.tell()
+        assert llm.requests[-1].system == "Ours."
 
 
 async def test_thinking_apart_from_the_text_is_a_thought_of_its_own(tmp_path: Path) -> None:

@@ -49,8 +49,10 @@ class AgentLoop:
             ProtocolError: the model calls tools in no way that can be understood, after it was told so.
             TgError: the model failed, or a limit is reached.
         """
-        faults = 0
+        faults = done = 0
         while True:
+            self._dialog.check_iterations(done)
+            done += 1
             turn = OpenTurn()
             async with aclosing(self._ask(turn)) as told:
                 async for record in told:
@@ -73,7 +75,7 @@ class AgentLoop:
         calling = self._dialog.calling
         tools = tuple(tool.declaration for tool in self._dialog.tools.values())
         request = await calling.request(self._goal, self._turns, tools)
-        reader = calling.reader()
+        reader = calling.reader(acts=bool(tools))
         async with aclosing(self._dialog.ask(request)) as answers:
             async for answer in answers:
                 for event in reader.feed(answer):

@@ -36,5 +36,5 @@ class Calling(ABC):
         """The question for the next turn."""
 
     @abstractmethod
-    def reader(self) -> Reader:
-        """What reads its answer."""
+    def reader(self, *, acts: bool) -> Reader:
+        """What reads its answer; `acts` = there are tools, so that text without a structure may yet be a thought."""

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+import msgspec
+
 from tg_base.config import AgentLimits
 from tg_flow.agent.agent_tool import AgentTool
 from tg_flow.agent.calling import Calling, Goal
@@ -12,7 +14,7 @@ from tg_flow.agent.thinker import Thinker
 from tg_flow.agent.toolbox import FIRST_STATE, Toolbox
 from tg_flow.agent.turn import Turn, state_after, turns_of
 from tg_flow.agent.usage import Usage
-from tg_schema import AgentRequest, TextCompletionRequest, TextCompletionResponse
+from tg_schema import AgentRequest, AgentResponse, TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import ContentFilter, Timeout, TooLarge
 
 
@@ -26,6 +28,7 @@ class Dialog:
         messages: makes the records.
         usage: what it has cost so far.
         earlier: the turns that the requestor says have already happened.
+        finish_reason: how the model's last answer ended.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class Dialog:
         self._request = request
         self._turns = list(self.earlier)
         self._limits = limits
-        self._asked = 0
+        self.finish_reason: str | None = None
         self._end = asyncio.get_running_loop().time() + limits.seconds
 
     @property
@@ -62,6 +65,22 @@ class Dialog:
         state = state_after(self._request.state or FIRST_STATE, self._turns, self.toolbox.next_states)
         return self.toolbox.available(self._request.group, state)
 
+    def check_iterations(self, done: int) -> None:
+        """Refuse one more iteration of a loop.
+
+        Raises:
+            TooLarge: there have been as many as there may be.
+        """
+        if done >= self._limits.iterations:
+            raise TooLarge(
+                f"the agent did not come to an answer within {done} iterations; ask a smaller question, or raise "
+                "limits.iterations"
+            )
+
+    def finish(self) -> AgentResponse:
+        """The last record, which ends the answer's message."""
+        return msgspec.structs.replace(self.messages.finish(self.usage), finish_reason=self.finish_reason)
+
     def keep(self, turn: Turn) -> None:
         """A turn is over."""
         self._turns.append(turn)
@@ -70,35 +89,29 @@ class Dialog:
         """Ask the model, within the limits; what it costs is counted.
 
         Raises:
-            TooLarge: the dialog has used up its iterations or tokens.
+            TooLarge: the dialog has used up its tokens.
             Timeout: it has used up its time.
             ContentFilter: the provider refused to answer.
             TgError: the model failed.
         """
         self._check()
-        self._asked += 1
-        finish_reason = None
+        self.finish_reason = None
         try:
             async with self.thinker.llm.stream(request, timeout=self.remaining) as records:
                 async for record in records:
                     self.usage.add(record.in_token, record.out_token, record.model)
-                    finish_reason = record.finish_reason or finish_reason
+                    self.finish_reason = record.finish_reason or self.finish_reason
                     yield record
         except Timeout:
             self._check()
             raise
-        if finish_reason == "content_filter":
+        if self.finish_reason == "content_filter":
             raise ContentFilter("the provider refused to go on with this dialog; ask another question")
 
     def _check(self) -> None:
         limits = self._limits
         if asyncio.get_running_loop().time() >= self._end:
             raise Timeout(f"the agent did not come to an answer within {limits.seconds:g} s")
-        if self._asked >= limits.iterations:
-            raise TooLarge(
-                f"the agent did not come to an answer within {limits.iterations} iterations; ask a smaller question, "
-                "or raise limits.iterations"
-            )
         if limits.tokens is not None and self.usage.total >= limits.tokens:
             raise TooLarge(
                 f"the agent did not come to an answer within {limits.tokens} tokens; ask a smaller question, or raise "

@@ -6,7 +6,7 @@ from tg_flow.agent.agent_prompts import AgentPrompts
 from tg_flow.agent.calling import Calling, Goal, Reader
 from tg_flow.agent.events import Called, Event, Misread, Reasoned
 from tg_flow.agent.object_scanner import object_of
-from tg_flow.agent.react_parser import ReactParser
+from tg_flow.agent.react_parser import HOLD, ReactParser
 from tg_flow.agent.turn import Turn
 from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, Tool, ToolCall, ToolCallDelta
 from tg_schema.conversation import whole_calls
@@ -29,8 +29,8 @@ class NativeCalling(Calling):
         return TextCompletionRequest(rendered.system, streaming=True, messages=tuple(messages), tools=tools)
 
     @override
-    def reader(self) -> Reader:
-        return NativeReader()
+    def reader(self, *, acts: bool) -> Reader:
+        return NativeReader(ReactParser(actions=False, hold=HOLD if acts else 0))
 
 
 def _messages(turn: Turn, number: int) -> list[Message]:
@@ -56,8 +56,8 @@ def _is_call(arguments: str, tool: str) -> bool:
 class NativeReader(Reader):
     """A call is complete when the next one begins, or the turn ends."""
 
-    def __init__(self) -> None:
-        self._parser = ReactParser(actions=False)
+    def __init__(self, parser: ReactParser) -> None:
+        self._parser = parser
         self._pieces: list[ToolCallDelta] = []
 
     @override

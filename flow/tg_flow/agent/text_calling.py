@@ -8,7 +8,7 @@ from typing_extensions import override
 from tg_flow.agent.agent_prompts import AgentPrompts
 from tg_flow.agent.calling import Calling, Goal, Reader
 from tg_flow.agent.events import Event, Reasoned
-from tg_flow.agent.react_parser import ReactParser
+from tg_flow.agent.react_parser import HOLD, ReactParser
 from tg_flow.agent.turn import Turn
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse, Tool
 
@@ -35,15 +35,15 @@ class TextCalling(Calling):
         return TextCompletionRequest(rendered.system, rendered.prompt, streaming=True, sampling=self._sampling)
 
     @override
-    def reader(self) -> Reader:
-        return TextReader()
+    def reader(self, *, acts: bool) -> Reader:
+        return TextReader(ReactParser(actions=acts, hold=HOLD if acts else 0))
 
 
 class TextReader(Reader):
     """The text through the parser; thinking that the provider tells apart, beside it."""
 
-    def __init__(self) -> None:
-        self._parser = ReactParser()
+    def __init__(self, parser: ReactParser) -> None:
+        self._parser = parser
 
     @override
     def feed(self, record: TextCompletionResponse) -> list[Event]:

@@ -55,7 +55,7 @@ class Thinker:
         queue = self.llm.route.request
         end = asyncio.get_running_loop().time() + PATIENCE
         while not (serving := self._requestor.presence.serving(queue)):
-            if asyncio.get_running_loop().time() > end:
+            if self._requestor.presence.deserted(queue) or asyncio.get_running_loop().time() > end:
                 return frozenset()
             await asyncio.sleep(_LOOK)
         return frozenset.intersection(*(frozenset(presence.features) for presence in serving))

@@ -8,6 +8,7 @@ from tg_flow.agent.agent_loop import AgentLoop
 from tg_flow.agent.calling import Goal
 from tg_flow.agent.dialog import Dialog, said
 from tg_schema import AgentResponse, TextCompletionRequest
+from tg_schema.errors import ProtocolError
 
 MOST_STEPS = 8
 
@@ -42,14 +43,18 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
         for record in dialog.messages.close():
             yield record
         done.append({"step": step, "result": loop.answer})
+    answered = False
     rendered = await prompts.render(
         "agent-synthesis", question=goal.question, instructions=goal.instructions, done=done
     )
     async with aclosing(said(dialog, TextCompletionRequest(rendered.system, rendered.prompt, streaming=True))) as texts:
         async for text in texts:
+            answered = True
             for record in dialog.messages.say("answer", text):
                 yield record
-    yield dialog.messages.finish(dialog.usage)
+    if not answered:
+        raise ProtocolError("the model has given no answer; ask again")
+    yield dialog.finish()
 
 
 def steps_of(plan: str) -> list[str]:

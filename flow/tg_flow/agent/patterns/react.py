@@ -13,4 +13,4 @@ async def react(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
     async with aclosing(AgentLoop(dialog, dialog.goal, dialog.earlier).records()) as records:
         async for record in records:
             yield record
-    yield dialog.messages.finish(dialog.usage)
+    yield dialog.finish()

@@ -20,4 +20,4 @@ async def supervisor(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
     async with aclosing(AgentLoop(dialog, goal, dialog.earlier).records()) as records:
         async for record in records:
             yield record
-    yield dialog.messages.finish(dialog.usage)
+    yield dialog.finish()
