@@ -11,6 +11,7 @@ from tg_schema.codec import decode, encode
 from tg_schema.errors import BadRequest, Error
 from tg_schema.prompt import PromptRequest, PromptResponse
 from tg_schema.text_completion import Sampling, TextCompletionRequest, TextCompletionResponse, Token
+from tg_schema.tool import ToolRequest, ToolResponse
 
 TEXT = 'a "quoted"\n\u2028 \U0001f600 ä \\ \x7f\x00'
 ERROR = Error("rate-limited", TEXT, 1.5)
@@ -50,8 +51,10 @@ FULL: list[Any] = [
     ),
     PromptRequest("template", {"a": '"json"', "b": TEXT}, True),
     PromptResponse(ERROR, TEXT, '{"a": [1]}', True, 1, 2, "m", "stop"),
-    AgentRequest(TEXT, "state", ("a", "b"), (STEP, AgentStep()), "u", True),
-    AgentResponse("thought", TEXT, True, True, ERROR, "m1", ("a",), "search", "{}", "c1", 1, 2, "m"),
+    AgentRequest(TEXT, "state", ("a", "b"), (STEP, AgentStep()), "u", True, "react"),
+    AgentResponse("thought", TEXT, True, True, ERROR, "m1", ("a",), "search", "{}", "c1", 1, 2, "m", "stop"),
+    ToolRequest("search", '{"q": "x"}'),
+    ToolResponse(ERROR, TEXT, "{}", True),
 ]
 SEED_DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
     (TextCompletionRequest, {"system": None, "prompt": None, "streaming": False}),
