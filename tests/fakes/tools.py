@@ -1,6 +1,7 @@
 """Functions at the edge of the world that agents call as tools."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncGenerator
 
@@ -69,3 +70,29 @@ def loose(**more: object) -> None:
 def echo(text: str = "") -> str:
     """Says the same."""
     return text
+
+
+async def cancels() -> None:
+    """Raises what asyncio raises in a task that is cancelled."""
+    raise asyncio.CancelledError
+
+
+async def exits() -> None:
+    """Means to end the process."""
+    sys.exit(3)
+
+
+def exits_in_its_thread() -> None:
+    """Means to end the process."""
+    sys.exit(3)
+
+
+def stops() -> None:
+    """Raises what no future takes."""
+    raise StopIteration
+
+
+async def long() -> AsyncGenerator[str, None]:
+    """Never ends by itself."""
+    while True:
+        yield "x" * 999

@@ -85,6 +85,38 @@ async def test_a_function_that_blocks_its_thread_blocks_nothing_else(tmp_path: P
     assert told.answer == "done"
 
 
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("cancels", "the tool was cancelled from within"),
+        ("exits", "the tool failed"),
+        ("exits_in_its_thread", "the tool failed"),
+        ("stops", "the tool failed"),
+    ],
+)
+async def test_a_tool_that_ends_in_a_strange_way(tmp_path: Path, tool: str, words: str) -> None:
+    config = BASE + f'[tools.{tool}]\nkind = "python"\noptions.function = "tests.fakes.tools:{tool}"\n'
+    async with pipeline(TurnsLlm(call(tool), DONE), tmp_path, config) as it:
+        told = await it.tell()
+    assert ("observation", f"error: {words}") in told.messages
+    assert told.answer == "done"
+
+
+async def test_more_calls_than_run_at_once(tmp_path: Path) -> None:
+    many = "Thought: so\n" + 'Action: add\nAction Input: {"a": 1}\n' * 100
+    async with pipeline(TurnsLlm((many,), DONE), tmp_path, BASE + TOOLS) as it:
+        told = await it.tell()
+    assert [content for kind, content in told.messages if kind == "observation"] == ["2"] * 100
+
+
+async def test_a_very_long_observation_is_cut(tmp_path: Path) -> None:
+    config = BASE + '[tools.long]\nkind = "python"\noptions.function = "tests.fakes.tools:long"\n'
+    async with pipeline(TurnsLlm(call("long"), DONE), tmp_path, config) as it:
+        told = await it.tell()
+    (observation,) = [content for kind, content in told.messages if kind == "observation"]
+    assert observation == "x" * 100_000 + "\n(the rest is left out; only 100000 characters are shown)"
+
+
 async def test_a_client_that_leaves_in_a_tool_call_stops_the_tool(tmp_path: Path) -> None:
     async with pipeline(TurnsLlm(call("hang"), DONE), tmp_path, BASE + TOOLS) as it:
         async with it.clients["default"].stream(AgentRequest("q", streaming=True)):

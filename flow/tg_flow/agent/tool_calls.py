@@ -16,6 +16,9 @@ log = structlog.get_logger()
 WAITING = 16
 """Pieces that may wait for a slow reader; then the tools wait."""
 
+SIDE_BY_SIDE = 16
+"""Calls of one turn that run at once; the others wait for their turn."""
+
 LONGEST = 100_000
 """Characters of one observation; the rest is left out, and the model is told so."""
 
@@ -47,14 +50,20 @@ async def side_by_side(works: Sequence[Work], seconds: float) -> AsyncGenerator[
     Leaving early cancels them.
     """
     queue: _Queue = asyncio.Queue(WAITING)
+    turns = asyncio.Semaphore(SIDE_BY_SIDE)
     async with AsyncExitStack() as stack:
         for index, work in enumerate(works):
-            await stack.enter_async_context(running(_run(index, work, seconds, queue)))
+            await stack.enter_async_context(running(_in_turn(turns, index, work, seconds, queue)))
         left = len(works)
         while left:
             index, outcome = await queue.get()
             left -= isinstance(outcome, Ended)
             yield index, outcome
+
+
+async def _in_turn(turns: asyncio.Semaphore, index: int, work: Work, seconds: float, queue: _Queue) -> None:
+    async with turns:
+        await _run(index, work, seconds, queue)
 
 
 async def _run(index: int, work: Work, seconds: float, queue: _Queue) -> None:
@@ -67,7 +76,12 @@ async def _run(index: int, work: Work, seconds: float, queue: _Queue) -> None:
                 await queue.put((index, piece))
     except TgError as error:
         failure = error.message
-    except Exception as error:
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        failure = "the tool was cancelled from within"
+    except (Exception, SystemExit) as error:
         if isinstance(error, TimeoutError) and clock.expired():
             failure = f"no result within {limit:g} s"
         else:

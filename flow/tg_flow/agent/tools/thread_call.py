@@ -48,12 +48,12 @@ def _run(
     function: Callable[[], Any], loop: asyncio.AbstractEventLoop, settle: Callable[[Any, BaseException | None], None]
 ) -> None:
     value: Any = None
-    error: Exception | None = None
+    error: BaseException | None = None
     try:
         value = function()
-    except Exception as raised:  # noqa: BLE001 - the thread ends here; whoever awaits the result gets it
+    except (Exception, SystemExit) as raised:  # noqa: BLE001 - the thread ends here; whoever awaits the result gets it
         error = raised
-    if isinstance(error, StopIteration):
-        error = RuntimeError("the function raised StopIteration")
+    if isinstance(error, StopIteration | SystemExit):
+        error = RuntimeError(f"the function raised {type(error).__name__}")
     with contextlib.suppress(RuntimeError):  # the loop may have ended before the function
         loop.call_soon_threadsafe(settle, value, error)
