@@ -19,6 +19,8 @@ from tg_base.processor import Processor
 from tg_base.requestor import Requestor
 from tg_gateway.gateway import Gateway
 from tg_gateway.limits import Limits
+from tg_schema.codec import decode, encode
+from tg_schema.errors import Error, TgError
 
 OFTEN = Liveness(beat=0.05)
 COMPLETION = "api/v1/text-completion"
@@ -47,7 +49,7 @@ def digest_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Refused:
-    """How a door said no: `after` is its Retry-After, or on the socket the envelope's."""
+    """How a door said no: `after` is its Retry-After; on the socket the envelope's, and the status that of its type."""
 
     status: int
     kind: str
@@ -88,7 +90,8 @@ class Narrow:
                 said = await socket.receive_json(timeout=5)
                 if "error" in said:
                     assert said["complete"] is True
-                    return Refused(429, said["error"]["type"], said["error"].get("retry_after", 0))
+                    error = TgError.of(decode(Error, encode(said["error"])))
+                    return Refused(error.status, error.type, error.retry_after or 0)
                 text += said["response"]["response"]
                 if said["complete"]:
                     return text
