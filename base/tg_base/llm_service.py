@@ -3,6 +3,7 @@
 Chunk loop, final record, clocks, retries before the first chunk, usage and cancellation are written here, once.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, ClassVar, Self
@@ -144,7 +145,12 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
     async def _listed(self, operation: str) -> TextCompletionResponse:
         if operation != "list-models":
             raise BadRequest('operation must be "completion" or "list-models"')
-        return TextCompletionResponse(response="", models=await self.models(), end_of_stream=True)
+        try:
+            async with asyncio.timeout(self.clocks.first_token):
+                models = await self.models()
+        except TimeoutError:
+            raise Timeout(f"the provider did not list its models within {self.clocks.first_token:g} s") from None
+        return TextCompletionResponse(response="", models=models, end_of_stream=True)
 
     def _checked(self, request: TextCompletionRequest) -> TextCompletionRequest:
         check_completion(request)

@@ -11,7 +11,7 @@ from typing_extensions import override
 from tg_base.llm_chunk import LlmChunk
 from tg_base.llm_service import LONGEST_RETRY_AFTER, LlmService, ProviderOptions
 from tg_base.stream_guard import Clocks
-from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, Token
+from tg_schema import ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError, Token
 from tg_schema.errors import (
     BadRequest,
     ContentFilter,
@@ -258,3 +258,36 @@ def test_a_provider_that_overrides_nothing_is_a_mistake_at_once() -> None:
 
     with pytest.raises(TypeError, match="Nothing must override generate_content or generate_content_stream"):
         Nothing("nothing")
+
+
+class Lister(Scripted):
+    """Has a list of models, and may never tell it."""
+
+    def __init__(self, *, answers: bool) -> None:
+        super().__init__(options=ProviderOptions(clocks=Clocks(first_token=0.05)))
+        self.answers = answers
+
+    @override
+    async def models(self) -> tuple[ModelInfo, ...]:
+        if not self.answers:
+            await asyncio.Event().wait()
+        return ModelInfo("a", "me", 5), ModelInfo("b")
+
+
+LIST = TextCompletionRequest(operation="list-models")
+
+
+async def test_models_are_listed() -> None:
+    (answer,) = [record async for record in Lister(answers=True).on_request(LIST)]
+    assert (answer.response, answer.end_of_stream) == ("", True)
+    assert [model.id for model in answer.models] == ["a", "b"]
+
+
+async def test_a_list_that_does_not_come_is_not_waited_for() -> None:
+    with pytest.raises(Timeout, match="list its models within 0.05 s"):
+        await anext(Lister(answers=False).on_request(LIST))
+
+
+async def test_an_operation_that_nobody_knows() -> None:
+    with pytest.raises(BadRequest, match="operation must be"):
+        await anext(Lister(answers=True).on_request(TextCompletionRequest(operation="dance")))
