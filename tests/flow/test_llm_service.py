@@ -284,7 +284,7 @@ async def test_models_are_listed() -> None:
 
 
 async def test_a_list_that_does_not_come_is_not_waited_for() -> None:
-    with pytest.raises(Timeout, match="list its models within 0.05 s"):
+    with pytest.raises(Timeout, match="list its models within"):
         await anext(Lister(answers=False).on_request(LIST))
 
 
