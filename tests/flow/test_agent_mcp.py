@@ -1,11 +1,12 @@
 """MCP servers as tools, through the official SDK on both ends: over stdio and over streamable HTTP."""
 
-import asyncio
+import contextlib
 import json
 import socket
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,24 @@ kind = "mcp"
 timeout = 20
 options = {{ command = {json.dumps(COMMAND)}, cwd = {json.dumps(str(ROOT))} }}
 """
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[str]:
+    """The configuration for a server over streamable HTTP; it takes seconds to start."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with subprocess.Popen([*COMMAND, str(port)], cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+        try:
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                    break
+                time.sleep(0.05)
+            yield f'\n[tools.tiny]\nkind = "mcp"\noptions.url = "http://127.0.0.1:{port}/mcp"\n'
+        finally:
+            process.kill()
 
 
 def call(tool: str, **arguments: object) -> tuple[str, ...]:
@@ -51,24 +70,24 @@ async def test_a_stdio_server_is_asked_in_one_session(tmp_path: Path) -> None:
     assert third == first.replace("1 of", "2 of")
 
 
-async def test_its_tools_are_described_to_the_model(tmp_path: Path) -> None:
+async def test_its_tools_are_described_to_the_model(http: str, tmp_path: Path) -> None:
     llm = TurnsLlm(DONE)
-    async with pipeline(llm, tmp_path, BASE + STDIO) as it:
+    async with pipeline(llm, tmp_path, BASE + http) as it:
         await it.tell()
     assert "tiny_add: Adds two numbers." in (llm.requests[0].system or "")
     assert "tiny_walk" in (llm.requests[0].system or "")
 
 
-async def test_progress_is_shown_as_it_comes(tmp_path: Path) -> None:
-    async with pipeline(TurnsLlm(call("tiny_walk", steps=2), DONE), tmp_path, BASE + STDIO) as it:
+async def test_progress_is_shown_as_it_comes(http: str, tmp_path: Path) -> None:
+    async with pipeline(TurnsLlm(call("tiny_walk", steps=2), DONE), tmp_path, BASE + http) as it:
         told = await it.tell()
     pieces = [record.content for record in told.records if record.chunk_type == "observation"]
     assert "".join(piece or "" for piece in pieces) == "step 1\nstep 2\nthere"
     assert len(pieces) >= 2
 
 
-async def test_a_failure_is_an_observation(tmp_path: Path) -> None:
-    failed, wrong = await observed(tmp_path, STDIO, call("tiny_fail"), call("tiny_add", a="x", b=1))
+async def test_a_failure_is_an_observation(http: str, tmp_path: Path) -> None:
+    failed, wrong = await observed(tmp_path, http, call("tiny_fail"), call("tiny_add", a="x", b=1))
     assert "no luck" in failed
     assert failed.endswith("error: the tool says that it failed")
     assert wrong.startswith("error: the arguments do not fit the tool's schema: a breaks")
@@ -89,8 +108,8 @@ async def test_a_call_that_is_left_is_cancelled_at_the_server(tmp_path: Path) ->
     await until(lambda: file.read_text() == "stopped")
 
 
-async def test_one_tool_of_a_server_under_another_name(tmp_path: Path) -> None:
-    config = STDIO.replace("[tools.tiny]", "[tools.plus]").replace("cwd", 'tool = "add", cwd')
+async def test_one_tool_of_a_server_under_another_name(http: str, tmp_path: Path) -> None:
+    config = http.replace("[tools.tiny]", "[tools.plus]") + 'options.tool = "add"\n'
     assert await observed(tmp_path, config, call("plus", a=1, b=1)) == ["2"]
 
 
@@ -104,8 +123,8 @@ async def refused(folder: Path, config: str) -> TgError:
     return error.value
 
 
-async def test_what_cannot_be_used_is_named_with_its_line(tmp_path: Path) -> None:
-    error = await refused(tmp_path, STDIO.replace("cwd", 'tool = "nope", cwd'))
+async def test_what_cannot_be_used_is_named_with_its_line(http: str, tmp_path: Path) -> None:
+    error = await refused(tmp_path, http + 'options.tool = "nope"\n')
     assert isinstance(error, NotFound)
     assert 'tg.toml, line 9: the MCP server has no tool "nope"; it has add, count' in error.message
     error = await refused(tmp_path, '\n[tools.tiny]\nkind = "mcp"\noptions.command = ["/no/such/program"]\n')
@@ -113,32 +132,3 @@ async def test_what_cannot_be_used_is_named_with_its_line(tmp_path: Path) -> Non
     assert "line 9: the MCP server cannot be started or reached" in error.message
     error = await refused(tmp_path, '\n[tools.tiny]\nkind = "mcp"\n')
     assert "an MCP server needs either command" in error.message
-
-
-@asynccontextmanager
-async def http_server() -> AsyncIterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = await asyncio.create_subprocess_exec(*COMMAND, str(port), cwd=ROOT, stderr=asyncio.subprocess.DEVNULL)
-    try:
-        async with asyncio.timeout(20):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    break
-                except OSError:
-                    await asyncio.sleep(0.05)
-        writer.close()
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.kill()
-        await process.wait()
-
-
-async def test_a_server_over_streamable_http(tmp_path: Path) -> None:
-    async with http_server() as url:
-        config = f'\n[tools.tiny]\nkind = "mcp"\noptions.url = "{url}"\n'
-        walked, added = await observed(tmp_path, config, call("tiny_walk", steps=2), call("tiny_add", a=2, b=3))
-    assert walked == "step 1\nstep 2\nthere"
-    assert added == "5"
