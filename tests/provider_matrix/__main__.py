@@ -4,7 +4,8 @@ import asyncio
 import sys
 
 from tests.provider_matrix.case import Case, cases
-from tests.provider_matrix.cells import CELLS, Cell, play
+from tests.provider_matrix.cell import Cell, play
+from tests.provider_matrix.cells import CELLS
 from tests.provider_matrix.table import PAGE, tables, written
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.provider_matrix.case import Case
-from tests.provider_matrix.cells import CELLS, Cell
+from tests.provider_matrix.cell import Cell
+from tests.provider_matrix.cells import CELLS
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
 

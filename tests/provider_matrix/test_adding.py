@@ -8,7 +8,8 @@ import pytest
 
 from tests.fakes.parrot_server import ParrotServer
 from tests.provider_matrix.case import Case
-from tests.provider_matrix.cells import CELLS, Cell, play
+from tests.provider_matrix.cell import Cell, play
+from tests.provider_matrix.cells import CELLS
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-provider.md"
 CASE = Case(

@@ -4,7 +4,8 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from tests.provider_matrix.case import Case, cases
-from tests.provider_matrix.cells import CELLS, Cell, play
+from tests.provider_matrix.cell import Cell, play
+from tests.provider_matrix.cells import CELLS
 
 
 def _marked(case: Case) -> ParameterSet:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.provider_matrix.case import cases
-from tests.provider_matrix.cells import expected
+from tests.provider_matrix.cell import expected
 from tests.provider_matrix.table import PAGE, tables, written
 from tg_base.llm_service import ProviderOptions
 from tg_flow.providers.registry import PROVIDERS

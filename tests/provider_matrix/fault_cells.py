@@ -1,0 +1,151 @@
+"""The columns for how a provider behaves when its server fails, stalls, lies or is left."""
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import aclosing
+
+import pytest
+
+from tests.fakes.plan import Fault, Plan
+from tests.provider_matrix.asking import (
+    REQUEST,
+    WHOLE,
+    joined,
+    responses,
+)
+from tests.provider_matrix.case import Stage
+from tests.provider_matrix.cell import Cell
+from tg_base.stream_guard import Clocks
+from tg_schema import TextCompletionResponse
+from tg_schema.errors import (
+    BadRequest,
+    IncompleteStream,
+    NotFound,
+    ProtocolError,
+    ProviderAuth,
+    RateLimited,
+    TgError,
+    Timeout,
+    Unavailable,
+)
+
+PATIENCE = 1.0
+"""Seconds until a cancel must have closed the provider's socket."""
+
+
+async def _error_before(stage: Stage) -> None:
+    for kind in (BadRequest, ProviderAuth, NotFound, RateLimited, Unavailable):
+        for request in (REQUEST, WHOLE):
+            stage.wire.play(Plan(fault=Fault.REFUSE, error=kind))
+            async with stage.opened() as service:
+                await _fails(responses(service, request), kind)
+    asked = len(stage.wire.exchanges)
+    stage.wire.play(Plan(fault=Fault.REFUSE, error=RateLimited, retry_after=0), Plan())
+    async with stage.opened(tries=2) as service:
+        assert joined(await responses(service)).response == "Hello €!"
+    assert len(stage.wire.exchanges) == asked + 2
+
+
+async def _retry_after(stage: Stage) -> None:
+    stage.wire.play(Plan(fault=Fault.REFUSE, error=RateLimited, retry_after=90))
+    async with stage.opened(tries=3) as service:
+        error = await _fails(responses(service), RateLimited)
+    assert error.retry_after == 90
+    assert len(stage.wire.exchanges) == 1
+
+
+async def _fails(awaitable: Awaitable[object], kind: type[TgError]) -> TgError:
+    with pytest.raises(TgError) as caught:
+        await awaitable
+    assert type(caught.value) is kind, caught.value
+    return caught.value
+
+
+async def _error_in_the_middle(stage: Stage) -> None:
+    stage.wire.play(Plan(fault=Fault.ERROR, after=1))
+    await _cut_short(stage, Unavailable)
+
+
+async def _early_end(stage: Stage) -> None:
+    stage.wire.play(Plan(fault=Fault.END, after=1))
+    await _cut_short(stage, IncompleteStream)
+
+
+async def _broken_connection(stage: Stage) -> None:
+    stage.wire.play(Plan(fault=Fault.ABORT, after=1))
+    await _cut_short(stage, IncompleteStream)
+
+
+async def _garbage(stage: Stage) -> None:
+    stage.wire.play(Plan(fault=Fault.GARBAGE, after=1))
+    await _cut_short(stage, ProtocolError)
+
+
+async def _cut_short(stage: Stage, kind: type[TgError]) -> None:
+    """The text comes, then the error; and nothing is tried again once something was sent."""
+    received: list[TextCompletionResponse] = []
+    async with stage.opened(tries=3) as service:
+        await _fails(responses(service, into=received), kind)
+    assert "".join(record.response or "" for record in received) == "Hel"
+    assert not any(record.end_of_stream for record in received)
+    assert len(stage.wire.exchanges) == 1
+    async with stage.opened() as service:
+        await _fails(responses(service, WHOLE), kind)
+
+
+async def _keep_alive_only(stage: Stage) -> None:
+    clocks = Clocks(first_token=20, idle=0.2)
+    stage.wire.play(Plan(fault=Fault.KEEP_ALIVE, after=1))
+    async with stage.opened(clocks=clocks) as service:
+        error = await _fails(responses(service), Timeout)
+    assert "no content" in error.message
+    await asyncio.wait_for((await stage.wire.exchange(0)).left.wait(), PATIENCE)
+    stage.wire.play(Plan(), Plan(fault=Fault.KEEP_ALIVE))
+    async with stage.opened(clocks=Clocks(first_token=0.5)) as service:
+        async with aclosing(service.generate_content_stream(REQUEST)) as stream:  # loads what the SDK loads late
+            async for _ in stream:
+                pass
+        error = await _fails(responses(service), Timeout)
+    assert "first token" in error.message
+    await asyncio.wait_for((await stage.wire.exchange(2)).left.wait(), PATIENCE)
+
+
+async def _cancel(stage: Stage) -> None:
+    async with stage.opened() as service:
+        plans = (Plan(fault=Fault.SILENCE), Plan(fault=Fault.STALL), Plan(fault=Fault.STALL, after=1))
+        for number, plan in enumerate(plans):
+            stage.wire.play(plan)
+            task = asyncio.create_task(responses(service))
+            exchange = await stage.wire.exchange(number)
+            await exchange.began.wait()
+            task.cancel()
+            await asyncio.wait_for(exchange.left.wait(), PATIENCE)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        stage.wire.play(Plan(fault=Fault.STALL, after=1))
+        async with aclosing(service.on_request(REQUEST)) as stream:
+            assert (await anext(stream)).response == "Hel"
+        await asyncio.wait_for((await stage.wire.exchange(3)).left.wait(), PATIENCE)
+        stage.wire.play(Plan())
+        assert joined(await responses(service)).response == "Hello €!"
+
+
+async def _split_utf8(stage: Stage) -> None:
+    text = ("Grüße ", "\u2028", "\u0085", "👩‍👩‍👧", "\\n\n\r\n", '"')
+    for cut in (1, 3, 64):
+        stage.wire.play(Plan(text=text, cut=cut))
+        async with stage.opened() as service:
+            assert joined(await responses(service)).response == "".join(text)
+
+
+FAULT_CELLS: tuple[Cell, ...] = (
+    Cell("error before", _error_before),
+    Cell("Retry-After", _retry_after, tells="retry_after"),
+    Cell("error in the middle", _error_in_the_middle, tells="error_event"),
+    Cell("early end", _early_end),
+    Cell("broken connection", _broken_connection),
+    Cell("garbage", _garbage),
+    Cell("keep-alive only", _keep_alive_only),
+    Cell("cancel", _cancel),
+    Cell("split UTF-8", _split_utf8),
+)
