@@ -28,8 +28,8 @@ pytestmark = pytest.mark.connected
 ROOT = Path(__file__).parents[2]
 
 
-def call(**arguments: object) -> tuple[str, ...]:
-    return (f"Thought: I add\nAction: add\nAction Input: {json.dumps(arguments)}\n",)
+def call(tool: str = "add", **arguments: object) -> tuple[str, ...]:
+    return (f"Thought: I {tool}\nAction: {tool}\nAction Input: {json.dumps(arguments)}\n",)
 
 
 @dataclass
@@ -75,6 +75,17 @@ async def opened(url: str, folder: Path) -> AsyncIterator[Agents]:
         [tools.add]
         kind = "python"
         options.function = "tests.fakes.tools:add"
+        [tools.crash]
+        kind = "python"
+        options.function = "tests.fakes.tools:crash"
+        [tools.hang]
+        kind = "python"
+        options.function = "tests.fakes.tools:hang"
+        timeout = 0.2
+        [tools.note]
+        kind = "python"
+        options.function = "tests.fakes.tools:note"
+        timeout = 60
         """,
         "utf-8",
     )
@@ -102,6 +113,28 @@ async def test_a_dialog_and_a_client_that_leaves(agents: Agents) -> None:
     async with agents.it.clients["default"].stream(AgentRequest("q", streaming=True)) as records:
         assert (await anext(records)).content == "x"
     await until(lambda: agents.llm.running == 0, 20)
+
+
+async def test_faults_of_tools_models_and_clients(agents: Agents, tmp_path: Path) -> None:
+    await agents.start()
+    agents.llm.turns = (call("crash"), call("hang"), ("Final Answer: done",))
+    told = await agents.it.tell()
+    assert told.answer == "done"
+    assert [content for kind, content in told.messages if kind == "observation"] == [
+        "error: the tool failed",
+        "error: no result within 0.2 s",
+    ]
+    agents.llm.requests.clear()
+    agents.llm.turns = (("Thought: I th", "ink", Unavailable("gone")),)
+    told = await agents.it.tell()
+    assert told.messages == [("thought", "I think")]
+    assert isinstance(told.error, Unavailable)
+    agents.llm.requests.clear()
+    file = tmp_path / "noted"
+    agents.llm.turns = (call("note", file=str(file)),)
+    async with agents.it.clients["default"].stream(AgentRequest("q", streaming=True)):
+        await until(file.exists, 20)
+    await until(lambda: file.read_text() == "stopped", 20)
 
 
 async def test_a_process_killed_between_two_steps(agents: Agents) -> None:

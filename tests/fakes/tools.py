@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 seen: list[str] = []
 """What the tools say of themselves to whoever tests them."""
@@ -96,3 +97,17 @@ async def long() -> AsyncGenerator[str, None]:
     """Never ends by itself."""
     while True:
         yield "x" * 999
+
+
+def written(file: str, text: str) -> None:
+    """A few bytes."""
+    Path(file).write_text(text)
+
+
+async def note(file: str) -> None:
+    """Never comes back, and writes into a file what becomes of it."""
+    written(file, "started")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        written(file, "stopped")
