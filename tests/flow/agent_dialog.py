@@ -29,7 +29,8 @@ text-completion = { model = "m" }
 prompt = {}
 agent = {}
 """
-LIVELY = Liveness(0.1)
+LIVELY = Liveness(0.3)
+"""For those who wait for a death."""
 
 
 @dataclass
@@ -127,12 +128,12 @@ async def pipeline(
             stack.push_async_callback(bus.aclose)
         config_file = await stack.enter_async_context(ConfigFile(file, poll=0.01))
         topics = config_file.config.topics
-        for route in config_file.config.routes("text-completion"):
+        requestor = await stack.enter_async_context(Requestor(bus, topics))
+        await stack.enter_async_context(prompt(config_file, bus))
+        await stack.enter_async_context(agent(config_file, bus))
+        for route in config_file.config.routes("text-completion"):  # last, so that the agents hear of them at once
             model = (models or {}).get(route.flow, llm)
-            await stack.enter_async_context(Processor(bus, topics, model, (route,), grace=0.1, liveness=LIVELY))
-        await stack.enter_async_context(prompt(config_file, bus, liveness=LIVELY))
-        await stack.enter_async_context(agent(config_file, bus, liveness=LIVELY))
-        requestor = await stack.enter_async_context(Requestor(bus, topics, liveness=LIVELY))
+            await stack.enter_async_context(Processor(bus, topics, model, (route,), grace=0.1))
         clients = {route.flow: Client(requestor, route) for route in config_file.config.routes("agent")}
         yield Pipeline(bus, clients)
 

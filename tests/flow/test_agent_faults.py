@@ -190,7 +190,7 @@ async def test_a_process_that_dies_between_two_steps_is_one_error_and_the_dialog
         asking = asyncio.create_task(it.tell())
         await until(lambda: len(llm.requests) == 2)
         processes[0].kill()
-        told = await asyncio.wait_for(asking, 5)
+        told = await asyncio.wait_for(asking, 20)
         assert isinstance(told.error, Unavailable)
         assert "died in the middle" in told.error.message
         assert told.messages[:3] == [
@@ -212,5 +212,5 @@ async def test_a_process_that_dies_before_the_first_record_is_not_noticed(tmp_pa
         await until(lambda: llm.requests)
         (busy,) = [process for process in processes if process.asked]
         busy.kill()
-        told = await asyncio.wait_for(asking, 5)
+        told = await asyncio.wait_for(asking, 20)
         assert told.messages == [("answer", "done")]

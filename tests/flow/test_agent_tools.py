@@ -9,7 +9,7 @@ from aiohttp import web
 from typing_extensions import override
 
 from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.agent_dialog import BASE, LIVELY, Pipeline, pipeline
+from tests.flow.agent_dialog import BASE, Pipeline, pipeline
 from tg_base.background import running
 from tg_base.bus.api import Bus
 from tg_base.bus.memory import MemoryBus
@@ -231,7 +231,7 @@ async def test_services_of_ones_own(tmp_path: Path) -> None:
     llm = TurnsLlm(call("reverse", text="abc"), call("reverse", text="bad"), DONE)
     async with (
         pipeline(llm, tmp_path, BASE + SERVICES) as it,
-        Processor(it.bus, Topics(), Reversing(), (ours,), grace=0.1, liveness=LIVELY),
+        Processor(it.bus, Topics(), Reversing(), (ours,), grace=0.1),
     ):
         assert await observed_in(it) == ["cba", "error: not this one"]
 
