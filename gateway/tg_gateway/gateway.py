@@ -29,6 +29,9 @@ log = structlog.get_logger()
 
 LAST_WORDS = 2.0
 """Seconds that handlers get to write what they have, when everything else is over."""
+NEVER_ROUNDED = 86_400.0
+"""Seconds below which the server's timers keep their time: rounded up to whole seconds, as it does by itself, the pings
+of thousands of sockets would come at once and hold up everybody's chunks for 0.2 s."""
 _SERVER_LOG: Final = logging.getLogger("tg_gateway.server")
 # The HTTP server logs a traceback for every malformed request, which anybody can send as fast as they like; defects
 # of handlers never reach it, the entrance logs them.
@@ -77,6 +80,7 @@ class Gateway:
                 access_log=None,
                 logger=_SERVER_LOG,
                 shutdown_timeout=LAST_WORDS,
+                timeout_ceil_threshold=NEVER_ROUNDED,
             )
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
