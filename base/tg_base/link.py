@@ -23,6 +23,8 @@ log = structlog.get_logger()
 
 WINDOW = 256
 """Messages that may be unacknowledged; well below the inbox's receiver queue, so that the broker drops none."""
+KEPT = 16 * 1024 * 1024
+"""Bytes that may be unacknowledged; one message always fits."""
 MESSAGE = 256 * 1024
 """Bytes of records that join one message, unless a single record is larger."""
 LARGEST = MAX_MESSAGE - MESSAGE
@@ -60,6 +62,7 @@ class Link:
         self._end = 0
         self._resend_from: int | None = None
         self._kept: dict[int, bytes] = {}
+        self._kept_bytes = 0
         self._waiting: dict[StreamKey, _Waiting] = {}
         self._frames: deque[Frame] = deque()
         self._ready = asyncio.Event()
@@ -76,6 +79,10 @@ class Link:
     def idle(self) -> bool:
         """Whether everything that was given to it has arrived, and no stream uses it."""
         return not (self.streams or self._due or self._kept)
+
+    @property
+    def _full(self) -> bool:
+        return len(self._kept) >= WINDOW or self._kept_bytes >= KEPT
 
     @property
     def _due(self) -> bool:
@@ -103,7 +110,7 @@ class Link:
             return
         self._acknowledged = have.seq
         for kept in [kept for kept in self._kept if kept <= have.seq]:
-            del self._kept[kept]
+            self._kept_bytes -= len(self._kept.pop(kept))
         self._ready.set()
 
     def resend(self, have: Have) -> None:
@@ -145,10 +152,11 @@ class Link:
                     first, self._resend_from = self._resend_from, None
                     for seq in [seq for seq in self._kept if seq >= first]:
                         await self._publish(seq, self._kept.get(seq))
-                while self._due and len(self._kept) < WINDOW and self._resend_from is None:
+                while self._due and not self._full and self._resend_from is None:
                     await room.acquire()
                     self._sent += 1
                     body = self._kept[self._sent] = self._take()
+                    self._kept_bytes += len(body)
                     sends.create_task(self._publish(self._sent, body)).add_done_callback(lambda _: room.release())
 
     def _queue(self, key: StreamKey) -> _Waiting:

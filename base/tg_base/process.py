@@ -57,7 +57,7 @@ def _collect_less() -> None:
     """What is there now stays until the end; only what comes later is looked at, and less often."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GARBAGE, 50, 50)
+    gc.set_threshold(GARBAGE, 10, 10)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

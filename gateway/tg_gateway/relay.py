@@ -100,8 +100,12 @@ class _Pump:
         finally:
             self._responses.listen(None)
             self._sink.hold(0)
-        if self._error is not None:
-            raise self._error
+        try:
+            if self._error is not None:
+                raise self._error
+        finally:
+            # Its traceback holds this object: without a circle, both go with their last reader.
+            self._error = None
 
     async def _caught_up(self) -> None:
         while True:
