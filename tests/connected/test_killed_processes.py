@@ -52,8 +52,8 @@ async def test_a_processor_killed_right_after_its_first_chunks(live_model: LiveO
         first.process.kill()
         live_model.finish.set()
         await live.over(2 * BOUND)
+    # Nobody fails where the first chunks are all of the other processor's.
     assert len(live.whole) + live.failed.get("unavailable", 0) == STREAMS
-    assert live.failed
     for stream in live.streams:
         # What was shown is of the last call: an answer of which something was shown was not begun again.
         calls = live_model.of(stream.prompt)
