@@ -87,7 +87,8 @@ class Work:
         while not self._wanted.is_set():
             reply.ask()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), ASK_AGAIN)
+                async with asyncio.timeout(ASK_AGAIN):
+                    await self._wanted.wait()
 
     async def _fail(self, reply: Reply, error: TgError) -> None:
         await reply.send(self._route.spec.response.failed(error.record))

@@ -381,7 +381,9 @@ def _our_errors() -> Any:
 async def _in_time(future: "asyncio.Future[T]") -> T:
     """What the pool makes of a call; the call itself goes on when the caller has left."""
     try:
-        return await asyncio.wait_for(asyncio.shield(future), CALL_TIMEOUT)
+        # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes together with the result.
+        async with asyncio.timeout(CALL_TIMEOUT):
+            return await asyncio.shield(future)
     except TimeoutError:
         raise _error("Timeout") from None
 
