@@ -7,7 +7,7 @@ X86_64 := -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF -DGGML_NATIVE=OFF $(if $(filter x86_64,$(shell uname -m)),$(X86_64)) \
 	-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/scripts/llama-without-common.cmake
 UV := $(or $(shell command -v uv),.cache/uv/bin/uv)
-MEMBERS := schema base flow bedrock vertexai gateway cli
+MEMBERS := schema base flow bedrock vertexai gateway cli serve
 
 .PHONY: help demo agent-demo serve test test-quick test-connected check bench soak lock clean
 

@@ -24,9 +24,9 @@ import uvloop
 from typing_extensions import override
 
 from bench.child import Child
-from tg_base.llm_chunk import LlmChunk
-from tg_base.llm_service import LlmService
-from tg_flow.providers.openai_compatible import OpenAiCompatible, OpenAiOptions
+from tg_base.llm import LlmChunk, LlmService
+from tg_flow.providers.openai import OpenAiCompatible
+from tg_flow.providers.openai.provider import OpenAiOptions
 from tg_schema import TextCompletionRequest
 
 READY_CHUNKS = 100_000

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from bench.soak_pipeline import NAMESPACE, SoakPipeline
-from tg_base.bus.open import open_bus
+from tg_base.bus import open_bus
 from tg_schema.errors import BusError
 
 POISON = (

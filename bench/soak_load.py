@@ -16,7 +16,8 @@ import msgspec
 
 from bench.soak_pipeline import REQUEST_TIMEOUT, Member
 from bench.soak_text import Question
-from tg_schema.errors import Cancelled, TgError
+from tg_schema import TgError
+from tg_schema.errors import Cancelled
 
 PATIENCE = REQUEST_TIMEOUT + 10.0
 """Seconds after which a client that has no end yet is hung: the gateway's own deadline, and some for a busy machine."""

@@ -36,12 +36,11 @@ from bench.load_client import Connection, Stream, handshake, masked, run, summar
 from bench.pipeline import free_port
 from bench.subject import Subject, tokengrid, wait_ready
 from tests.pulsar_server import PulsarServer
-from tg_base.bus.open import open_bus
-from tg_base.config_file import ConfigFile
-from tg_base.llm_chunk import LlmChunk
-from tg_base.llm_service import LlmService, ProviderOptions
-from tg_base.log import configure_log
-from tg_base.processor import Processor
+from tg_base.bus import open_bus
+from tg_base.config import ConfigFile
+from tg_base.llm import LlmChunk, LlmService, ProviderOptions
+from tg_base.server import Processor
+from tg_base.telemetry import configure_log
 from tg_schema import TextCompletionRequest
 
 CONFIGURATION = """

@@ -17,8 +17,7 @@ import uvloop
 from bench.child import Child, cpu_of, listen, own_cpu, say, spent
 from bench.stamped import WARM_UP, Arrivals, Figures, medians, stamped
 from tests.pulsar_server import PulsarServer
-from tg_base.bus.api import Delivery
-from tg_base.bus.open import open_bus
+from tg_base.bus import Delivery, open_bus
 
 WARM_UP_MESSAGES = 2000
 SILENCE = 1.0

@@ -1,6 +1,7 @@
 """What every test may ask for: the real broker, started once and only when somebody wants it."""
 
 import contextlib
+import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -8,8 +9,16 @@ import pytest
 from tests.pulsar_distribution import PulsarMissing, distribution
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
-from tg_base.bus.api import Bus
-from tg_base.bus.open import open_bus
+from tests.time_limit import TimeLimit
+from tg_base.bus import Bus, open_bus
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """End what hangs; and let children be interrupted, also by a run that a shell has started in the background."""
+    config.pluginmanager.register(TimeLimit(config), "time-limit")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A program inherits what is ignored, not what is handled: this run goes on ignoring it, its children do not.
+        signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
 VERSION = "2.11.1"
 PACKAGES = (f"trustgraph-cli=={VERSION}", f"trustgraph-base=={VERSION}")
 IMPORTED = ("aiohttp", "prometheus-client", "requests", "tabulate", "websockets")
@@ -49,8 +50,10 @@ def _install(home: Path) -> None:
 
 
 def _uv(*arguments: str) -> None:
-    beside = Path(sys.executable).parent / "uv"
-    uv = [shutil.which("uv") or str(beside)] if shutil.which("uv") or beside.is_file() else [sys.executable, "-m", "uv"]
+    # On the path, beside this Python, or where the Makefile puts it on a machine that has none.
+    places = (shutil.which("uv"), Path(sys.executable).parent / "uv", ROOT / ".cache" / "uv" / "bin" / "uv")
+    found = next((str(place) for place in places if place is not None and Path(place).is_file()), None)
+    uv = [sys.executable, "-m", "uv"] if found is None else [found]
     try:
         answer = subprocess.run([*uv, *arguments], capture_output=True, timeout=INSTALL_TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

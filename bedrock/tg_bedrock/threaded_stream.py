@@ -8,8 +8,8 @@ from contextlib import closing
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from tg_base.bus.handover import Handover
-from tg_bedrock.line import Line
+from tg_base.bus import Handover
+from tg_bedrock.abortable_socket import Line
 
 T = TypeVar("T")
 

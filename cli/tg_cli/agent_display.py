@@ -4,13 +4,11 @@ from collections.abc import AsyncIterator
 
 from tg_cli.agent_screen import AgentScreen
 from tg_cli.ask import Ask
-from tg_cli.display import record_line, usage
-from tg_cli.entry import say
+from tg_cli.display import record_line, tell_end
 from tg_cli.message_order import MessageOrder
 from tg_cli.output import Output
-from tg_client.agent_event import event_of
-from tg_schema.agent import AgentResponse
-from tg_schema.errors import TgError
+from tg_client.event_reader import EventReader
+from tg_schema import AgentResponse, TgError
 
 
 class AgentDisplay:
@@ -29,8 +27,8 @@ class AgentDisplay:
         """See `Display`."""
         async with Output() as output:
             last = await (self._lines(records, output) if self._ask.json else self._dialog(records, output))
-        if last is not None and self._ask.show_usage:
-            say(usage(last))
+        if last is not None:
+            tell_end(last, show_usage=self._ask.show_usage)
 
     async def _lines(self, records: AsyncIterator[AgentResponse], output: Output) -> AgentResponse | None:
         record = None
@@ -40,9 +38,10 @@ class AgentDisplay:
 
     async def _dialog(self, records: AsyncIterator[AgentResponse], output: Output) -> AgentResponse | None:
         screen, order, record = AgentScreen(output, verbose=self._verbose), MessageOrder(), None
+        reader = EventReader()
         try:
             async for record in records:
-                event = event_of(record)
+                event = reader.take(record)
                 for shown in order.take(event) if event is not None else ():
                     await screen.show(shown)
         except TgError:

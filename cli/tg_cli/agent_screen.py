@@ -1,6 +1,7 @@
 """Events of an agent -> a person: thoughts dim, actions marked, observations short, the answer plain.
 
-The answer goes to stdout and all else to stderr, so that a pipe gets the answer alone.
+The answer goes to stdout and all else to stderr, so that a pipe gets the answer alone. A person sees the answer at
+once; a pipe gets its first words when it is complete or long, since an agent may take them back.
 """
 
 import sys
@@ -8,11 +9,13 @@ import sys
 from tg_cli.entry import Failure, ReaderLeft
 from tg_cli.output import BOLD, DIM, Output
 from tg_cli.shortened import Shortened
-from tg_client.agent_event import Action, AgentEvent, Answer, Observation
-from tg_schema.codec import encode
+from tg_client import Action, AgentEvent, Answer, Observation
+from tg_schema import encode
 
 MOST_CHARACTERS, MOST_LINES = 400, 6
 """Of an observation, unless all is asked for."""
+MAX_HELD_CHARACTERS = 240
+"""Of an answer on its way into a pipe. A sentence before a call, which is taken back, is seldom longer."""
 _MOST_ARGUMENTS = 200
 _INDENT = "  "
 
@@ -32,6 +35,8 @@ class AgentScreen:
         self._message: tuple[str | None, type[AgentEvent]] | None = None
         self._shown = False
         self._shortened = Shortened(None, 0)
+        self._held = ""
+        self._printing = False
         self._breaks = ""
         """Line ends of the observation that wait for what follows them."""
 
@@ -46,21 +51,42 @@ class AgentScreen:
             await self._step(event, begins=begins)
 
     async def end(self) -> None:
-        """End the line, where there is one to end."""
+        """Show what is held back, and end the line, where there is one to end."""
+        if self._held:
+            held, self._held = self._held, ""
+            await self._answer.text(held)
+        await self._end_line()
+
+    async def _end_line(self) -> None:
         if self._steps is not None and self._steps.open_line:
             await self._write("\n")
 
     async def _answered(self, event: Answer, *, begins: bool) -> None:
         if begins and self._answer.terminal and self._shown:
             await self._write("\n")
-        await self._answer.text(event.content)
+        text, self._held = self._held + event.content, ""
+        if not (event.final or self._printing or self._answer.terminal or len(text) > MAX_HELD_CHARACTERS):
+            await self._hold(text, withdrawn=event.complete)
+            return
+        self._printing = not event.complete
+        await self._answer.text(text)
         if event.complete and not event.final and self._answer.open_line:
             await self._answer.text("\n")
             await self._write("(this was not the answer yet)\n", DIM)
 
+    async def _hold(self, text: str, *, withdrawn: bool) -> None:
+        """The beginning of an answer; one that is taken back was a thought."""
+        if not withdrawn:
+            self._held = text
+        elif text:
+            self._shown = True
+            await self._end_line()
+            await self._write(text, DIM)
+            await self._end_line()
+
     async def _step(self, event: AgentEvent, *, begins: bool) -> None:
         if begins:
-            await self.end()
+            await self._end_line()
             await self._write("".join(f"{name}: " for name in event.path), BOLD)
         if isinstance(event, Action):
             await self._write(f"→ {event.tool} {self._arguments(event)}", BOLD)
@@ -69,7 +95,7 @@ class AgentScreen:
         else:
             await self._write(event.content, DIM)
         if event.complete:
-            await self.end()
+            await self._end_line()
 
     def _arguments(self, action: Action) -> str:
         text = action.arguments if isinstance(action.arguments, str) else encode(action.arguments).decode()

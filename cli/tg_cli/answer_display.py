@@ -4,16 +4,9 @@ from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
 from tg_cli.ask import Ask
-from tg_cli.display import record_line, usage
-from tg_cli.entry import say
+from tg_cli.display import record_line, tell_end
 from tg_cli.output import Output
-from tg_schema.prompt import PromptResponse
-from tg_schema.text_completion import TextCompletionResponse
-
-_CUT = {
-    "length": "the answer is cut: the model has reached its limit of tokens",
-    "content_filter": "the answer is cut: the provider's content filter has stopped it",
-}
+from tg_schema import PromptResponse, TextCompletionResponse
 
 Told = TypeVar("Told", TextCompletionResponse, PromptResponse)
 
@@ -40,10 +33,4 @@ class AnswerDisplay(Generic[Told]):
                 else:
                     await output.text(self._text(record) or "")
         if record is not None:
-            self._tell(record)
-
-    def _tell(self, last: Told) -> None:
-        if last.finish_reason in _CUT:
-            say(_CUT[last.finish_reason])
-        if self._ask.show_usage:
-            say(usage(last))
+            tell_end(record, show_usage=self._ask.show_usage)

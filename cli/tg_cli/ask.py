@@ -1,22 +1,50 @@
 """Command line -> ask: what the invoking commands have in common."""
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, TypeVar
 
 import click
+from typing_extensions import override
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_SECONDS_ONLY = (
+    "-t is the timeout, in seconds; a token is no option here, as command lines are seen by others: "
+    "put it into TOKENGRID_TOKEN, or leave it in TRUSTGRAPH_TOKEN"
+)
+
+
+class _Seconds(click.FloatRange):
+    """A number of seconds. TrustGraph's commands take a token where ours take this: it is not repeated."""
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            seconds = float(value)
+        except ValueError:
+            raise click.UsageError(_SECONDS_ONLY, ctx) from None
+        if not isfinite(seconds):
+            self.fail("it must be a finite number of seconds", param, ctx)
+        return super().convert(seconds, param, ctx)
+
+
+def _no_token(context: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.UsageError(_SECONDS_ONLY, context)
+
+
 _OPTIONS = (
-    click.option("-u", "--url", help="The gateway. [default: TOKENGRID_URL, or http://localhost:8888/]"),
+    click.option("-u", "--url", help="The gateway. [default: TOKENGRID_URL, TRUSTGRAPH_URL, or http://localhost:8888/]"),
     click.option("-f", "--flow-id", default="default", show_default=True, help="The flow to ask."),
     click.option(
-        "-t", "--timeout", type=click.FloatRange(0, min_open=True), default=300.0, show_default=True,
-        help="Seconds for the whole answer.",
+        "-t", "--timeout", type=_Seconds(0, min_open=True), default=300.0, show_default=True,
+        help="Seconds to wait for each piece of the answer.",
     ),
+    click.option("--token", hidden=True, expose_value=False, callback=_no_token),
+    click.option("-w", "--workspace", expose_value=False, help="Taken from TrustGraph's commands; has no effect."),
     click.option("--no-streaming", is_flag=True, help="Print the answer when it is complete."),
     click.option("--json", "as_json", is_flag=True, help="Print each chunk as one line of JSON."),
     click.option("--show-usage", is_flag=True, help="Print tokens and model on stderr at the end."),
@@ -43,7 +71,9 @@ def ask_options(command: F) -> F:
 
 def wanted_url(option: str | None) -> str | None:
     """The gateway that was asked for, by option or by environment."""
-    return option or os.environ.get("TOKENGRID_URL") or None
+    from tg_client.transport import named_url
+
+    return option or named_url()
 
 
 def piped() -> str:

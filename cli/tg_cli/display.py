@@ -5,9 +5,16 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from tg_schema.codec import encode
+from tg_cli.entry import say
+from tg_schema import encode
 
 Told_contra = TypeVar("Told_contra", contravariant=True)
+
+
+_CUT = {
+    "length": "the answer is cut: the model has reached its limit of tokens",
+    "content_filter": "the answer is cut: the provider's content filter has stopped it",
+}
 
 
 class Display(Protocol[Told_contra]):
@@ -38,11 +45,23 @@ class Counted(Protocol):
     def model(self) -> str | None:
         """Who answered."""
 
+    @property
+    def finish_reason(self) -> str | None:
+        """How the answer ended."""
+
 
 def record_line(record: msgspec.Struct) -> bytes:
     """The record's JSON without what is not known, as the gateway writes it."""
     fields: list[tuple[str, Any]] = [(name, getattr(record, name)) for name in record.__struct_fields__]
     return encode({name: value for name, value in fields if value not in (None, ())})
+
+
+def tell_end(last: Counted, *, show_usage: bool) -> None:
+    """What is to be said on stderr at an answer's end: that it is cut, and its usage."""
+    if last.finish_reason in _CUT:
+        say(_CUT[last.finish_reason])
+    if show_usage:
+        say(usage(last))
 
 
 def usage(record: Counted) -> str:

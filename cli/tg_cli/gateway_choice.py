@@ -2,15 +2,28 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from tg_cli.entry import say
-from tg_client.address import DEFAULT_URL
+from tg_client.transport import DEFAULT_URL
 from tg_schema.errors import Unavailable
 
 _PROBE = 1.0
 """Seconds in which a gateway on this machine takes a connection."""
+_EMBEDDED = "tokengrid.embedded"
+"""Group of entry points: who offers a pipeline that runs in this process. A command depends on no server."""
+
+
+class _Embedded(Protocol):
+    """What such an entry point names."""
+
+    DEMO_MODEL: str
+
+    def embedded_gateway(self) -> AbstractAsyncContextManager[str]:
+        """The URL of a gateway that lives as long as the block."""
+        ...
 
 
 @asynccontextmanager
@@ -27,13 +40,24 @@ async def chosen_gateway(url: str | None, default: str = DEFAULT_URL) -> AsyncIt
     if url is not None or await _listens(default):
         yield url or default
         return
-    try:
-        from tg_cli.embedded import DEMO_MODEL, embedded_gateway
-    except ModuleNotFoundError:
-        raise Unavailable(f"no gateway at {default}: start one with tg-serve, or name one with -u") from None
-    say(f"no gateway at {default}; running {DEMO_MODEL} in this process (see tg-serve for others)")
-    async with embedded_gateway() as embedded:
-        yield embedded
+    embedded = _embedded()
+    if embedded is None:
+        raise Unavailable(f"no gateway at {default}: start one with tg-serve, or name one with -u")
+    say(f"no gateway at {default}; running {embedded.DEMO_MODEL} in this process (see tg-serve for others)")
+    async with embedded.embedded_gateway() as running:
+        yield running
+
+
+def _embedded() -> _Embedded | None:
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=_EMBEDDED):
+        try:
+            found: _Embedded = entry.load()
+        except ModuleNotFoundError:
+            continue
+        return found
+    return None
 
 
 async def _listens(url: str) -> bool:

@@ -7,9 +7,9 @@ from tg_cli.ask import Ask
 from tg_cli.display import Display
 from tg_cli.entry import Failure, Interrupted
 from tg_cli.gateway_choice import chosen_gateway
-from tg_client.tg_client import TgClient
-from tg_schema.errors import TgError
-from tg_schema.service_spec import Req, Resp, ServiceSpec
+from tg_client import TgClient
+from tg_schema import ServiceSpec, TgError
+from tg_schema.service_spec import Req, Resp
 
 
 class Invocation(Generic[Req, Resp]):

@@ -15,6 +15,10 @@ _PATTERNS = ("react", "plan-then-execute", "supervisor")
 @click.option("-s", "--state", help="The state that the dialog begins in.")
 @click.option("-p", "--pattern", type=click.Choice(_PATTERNS), help="How to reason. [default: as the flow says]")
 @click.option("-v", "--verbose", is_flag=True, help="Show every step whole, even where stderr is no terminal.")
+@click.option("-C", "--collection", expose_value=False, help="Taken from TrustGraph's command; has no effect.")
+@click.option("-l", "--plan", expose_value=False, help="The same.")
+@click.option("-x", "--explainable", is_flag=True, expose_value=False, help="The same.")
+@click.option("--debug", is_flag=True, expose_value=False, help="The same.")
 @ask_options
 def invoke_agent(
     *,
@@ -34,8 +38,8 @@ def invoke_agent(
     """Ask an agent, which thinks, uses its tools, and answers.
 
     QUESTION may be "-" or missing: then it is read from standard input. The answer goes to standard output, and the
-    steps to standard error, where a terminal shows them. The bearer token is taken from TOKENGRID_TOKEN. Ctrl-C stops
-    the agent, its model and its tools.
+    steps to standard error, where a terminal shows them. The bearer token is taken from TOKENGRID_TOKEN or
+    TRUSTGRAPH_TOKEN. Ctrl-C stops the agent, its model and its tools.
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
@@ -43,8 +47,7 @@ def invoke_agent(
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
     from tg_cli.agent_display import AgentDisplay
     from tg_cli.invocation import Invocation
-    from tg_schema.agent import AgentRequest
-    from tg_schema.service_spec import AGENT
+    from tg_schema import AGENT, AgentRequest
 
     request = AgentRequest(question, state, groups or None, streaming=not no_streaming, pattern=pattern)
     ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)

@@ -24,7 +24,7 @@ def invoke_llm(
     """Ask a model: SYSTEM says how to answer, PROMPT what.
 
     Either may be "-", and PROMPT may be missing: then it is read from standard input. The bearer token is taken from
-    TOKENGRID_TOKEN. Ctrl-C stops the model.
+    TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN. Ctrl-C stops the model.
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
@@ -32,8 +32,7 @@ def invoke_llm(
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
     from tg_cli.answer_display import AnswerDisplay
     from tg_cli.invocation import Invocation
-    from tg_schema.service_spec import TEXT_COMPLETION
-    from tg_schema.text_completion import TextCompletionRequest, TextCompletionResponse
+    from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
 
     request = TextCompletionRequest(system, prompt, streaming=not no_streaming)
     ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)

@@ -27,7 +27,7 @@ def invoke_prompt(
     """Fill the template TEMPLATE_ID with variables and have a model answer it.
 
     VAR=VALUE is text, VAR:=VALUE is JSON, and VAR=- is read from standard input. The bearer token is taken from
-    TOKENGRID_TOKEN. Ctrl-C stops the model.
+    TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN. Ctrl-C stops the model.
 
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
@@ -36,8 +36,7 @@ def invoke_prompt(
     from tg_cli.answer_display import AnswerDisplay
     from tg_cli.invocation import Invocation
     from tg_client.flow import prompt_request
-    from tg_schema.prompt import PromptResponse
-    from tg_schema.service_spec import PROMPT
+    from tg_schema import PROMPT, PromptResponse
 
     request = prompt_request(template_id, values, streaming=not no_streaming)
     ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)

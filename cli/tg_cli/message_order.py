@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tg_client.agent_event import AgentEvent
+from tg_client import AgentEvent
 
 Key = tuple[str | None, type[AgentEvent]]
 

@@ -1,19 +1,18 @@
 """The Python SDK of the gateway: asynchronous and blocking, over REST and over one WebSocket."""
 
+from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_event import Action, AgentEvent, Answer, Observation, Thought
 from tg_client.agent_stream import AgentStream
 from tg_client.agent_trace import AgentTrace
 from tg_client.flow import Flow
 from tg_client.result import PromptResult, TextCompletionResult
-from tg_client.sync_client import SyncAgentStream, SyncFlow, SyncSocket, SyncTgClient
+from tg_client.sync_client import SyncAgentDialog, SyncAgentStream, SyncFlow, SyncSocket, SyncTgClient
 from tg_client.tg_client import Socket, TgClient
-from tg_schema.agent import AgentStep
-from tg_schema.errors import TgError
-from tg_schema.prompt import PromptResponse
-from tg_schema.text_completion import Sampling, TextCompletionResponse
+from tg_schema import AgentStep, PromptResponse, Sampling, TextCompletionResponse, TgError
 
 __all__ = [
     "Action",
+    "AgentDialog",
     "AgentEvent",
     "AgentStep",
     "AgentStream",
@@ -25,6 +24,7 @@ __all__ = [
     "PromptResult",
     "Sampling",
     "Socket",
+    "SyncAgentDialog",
     "SyncAgentStream",
     "SyncFlow",
     "SyncSocket",

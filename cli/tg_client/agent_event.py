@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from tg_schema.agent import AgentResponse
+from tg_schema import AgentResponse
 
 
 class Thought(msgspec.Struct, frozen=True):
@@ -58,6 +58,8 @@ class Answer(msgspec.Struct, frozen=True):
     Attributes:
         final: whether the dialog ends with this. An answer that is complete without it was withdrawn, since the model
             went on.
+        finish_reason: on the last piece of the final answer: "stop", "length" (the answer is cut) or another word of
+            the provider's; None = unknown.
     """
 
     content: str
@@ -65,6 +67,7 @@ class Answer(msgspec.Struct, frozen=True):
     path: tuple[str, ...] = ()
     complete: bool = True
     final: bool = False
+    finish_reason: str | None = None
 
 
 AgentEvent = Thought | Action | Observation | Answer
@@ -82,7 +85,7 @@ def event_of(record: AgentResponse) -> AgentEvent | None:
         case "observation":
             return Observation(content, message, path, complete, record.tool or "", record.call_id)
         case "answer":
-            return Answer(content, message, path, complete or record.last, record.last)
+            return Answer(content, message, path, complete or record.last, record.last, record.finish_reason)
         case _:
             return None
 

@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from tg_client.agent_event import AgentEvent
 from tg_client.agent_trace import AgentTrace, TraceWriter
-from tg_schema.agent import AgentResponse
+from tg_schema import AgentResponse
 
 
 class AgentStream(AsyncIterator[AgentEvent]):
@@ -17,9 +17,9 @@ class AgentStream(AsyncIterator[AgentEvent]):
         TgError: the dialog failed; `trace` has what came before.
     """
 
-    def __init__(self, records: AsyncIterator[AgentResponse]) -> None:
+    def __init__(self, records: AsyncIterator[AgentResponse], writer: TraceWriter) -> None:
         self._records = records
-        self._writer = TraceWriter()
+        self._writer = writer
 
     @property
     def trace(self) -> AgentTrace:

@@ -5,9 +5,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tg_client.agent_event import Action, AgentEvent, Answer, Observation, Thought, event_of
-from tg_schema.agent import AgentResponse, AgentStep
-from tg_schema.codec import encode
+from tg_client.agent_event import Action, AgentEvent, Answer, Observation, Thought
+from tg_client.event_reader import EventReader
+from tg_schema import AgentResponse, AgentStep, encode
+from tg_schema.errors import TooLarge
+
+MAX_TRACE_BYTES = 64 * 1024 * 1024
+"""Bytes of a dialog that is written down: the answers of ten iterations, each as long as any may be."""
+
+_PIECE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +25,8 @@ class AgentTrace:
     in_token: int | None = None
     out_token: int | None = None
     model: str | None = None
+    finish_reason: str | None = None
+    """How the model ended its answer: "stop", or "length" where the answer is cut; None = unknown."""
 
     @property
     def answer(self) -> str:
@@ -54,12 +62,21 @@ class TraceWriter:
     _texts: list[list[str]] = field(default_factory=list)
     _open: dict[tuple[str | None, type[AgentEvent]], int] = field(default_factory=dict)
     _last: AgentResponse | None = None
+    _left: int = MAX_TRACE_BYTES
+    _reader: EventReader = field(default_factory=EventReader)
 
     def take(self, record: AgentResponse) -> AgentEvent | None:
-        """Write a record down; the answer is its event."""
+        """Write a record down; the answer is the event that it completes.
+
+        Raises:
+            TooLarge: the dialog has more than `MAX_TRACE_BYTES`.
+        """
+        self._left -= len(record.content or "") + len(record.arguments or "") + _PIECE_BYTES
+        if self._left < 0:
+            raise TooLarge(f"the dialog is larger than {MAX_TRACE_BYTES} bytes; ask a smaller question")
         if record.last:
             self._last = record
-        event = event_of(record)
+        event = self._reader.take(record)
         if event is None:
             return None
         key = event.message_id, type(event)
@@ -82,7 +99,7 @@ class TraceWriter:
             for event, texts in zip(self._newest, self._texts, strict=True)
         )
         last = self._last or AgentResponse()
-        return AgentTrace(messages, last.in_token, last.out_token, last.model)
+        return AgentTrace(messages, last.in_token, last.out_token, last.model, last.finish_reason)
 
 
 def _first(calls: Sequence[tuple[str | None, int]], call_id: str | None) -> tuple[str | None, int] | None:

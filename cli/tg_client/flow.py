@@ -1,24 +1,35 @@
 """Caller -> door: the services of one flow, typed; the same through REST and through a socket."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import msgspec
 
-from tg_client.agent_stream import AgentStream
+from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_trace import AgentTrace
-from tg_client.door import Door
 from tg_client.result import PromptResult, TextCompletionResult
-from tg_schema.agent import AgentRequest, AgentStep
-from tg_schema.codec import encode
+from tg_client.transport import Door
+from tg_schema import (
+    AGENT,
+    PROMPT,
+    TEXT_COMPLETION,
+    AgentRequest,
+    AgentStep,
+    PromptRequest,
+    PromptResponse,
+    Sampling,
+    ServiceSpec,
+    TextCompletionRequest,
+    TextCompletionResponse,
+    encode,
+)
+from tg_schema.answer_collector import AnswerCollector
 from tg_schema.errors import BadRequest
-from tg_schema.prompt import PromptRequest, PromptResponse
-from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION, Req, Resp, ServiceSpec
-from tg_schema.text_completion import Sampling, TextCompletionRequest, TextCompletionResponse
+from tg_schema.service_spec import Req, Resp
 
 TIMEOUT = 300.0
-"""Seconds for a whole answer, unless the caller says otherwise."""
+"""Seconds to wait for the next record, unless the caller says otherwise; a whole answer is one."""
 
 
 class Flow:
@@ -68,7 +79,8 @@ class Flow:
         """The answer as it comes: enter it, iterate it, leave it at any time to stop the model.
 
         The last record has `end_of_stream`, the usage of the whole stream and `finish_reason`. Arguments and errors as
-        for `text_completion`; an answer that breaks off raises `IncompleteStream`.
+        for `text_completion`, but that `timeout` is for the first record, and for the wait between two; an answer that
+        breaks off raises `IncompleteStream`.
         """
         request = _completion(system, prompt, model, sampling, schema)
         return self.records(TEXT_COMPLETION, msgspec.structs.replace(request, streaming=True), timeout=timeout)
@@ -103,7 +115,7 @@ class Flow:
             state: the state that the dialog begins in; which tools can be called may depend on it.
             history: steps that were made before, for instance another trace's.
             pattern: "react", "plan-then-execute" or "supervisor"; None = the flow's own.
-            timeout: seconds until the answer must be complete; None = the client's.
+            timeout: seconds to the first record of the dialog, and between two; None = the client's.
 
         Raises:
             TgError: one of the closed set, with `retryable` and `retry_after`.
@@ -114,10 +126,9 @@ class Flow:
         async with stream as events:
             async for _ in events:
                 pass
-        return events.trace
+        return stream.trace
 
-    @asynccontextmanager
-    async def agent_stream(
+    def agent_stream(
         self,
         question: str,
         *,
@@ -126,15 +137,15 @@ class Flow:
         history: Sequence[AgentStep] = (),
         pattern: str | None = None,
         timeout: float | None = None,
-    ) -> AsyncIterator[AgentStream]:
+    ) -> AgentDialog:
         """The dialog as it goes on: enter it, iterate its events, leave it at any time to stop model and tools.
 
-        The stream's `trace` has the whole dialog at the end. Arguments and errors as for `agent`.
+        `async for event in flow.agent_stream(...)` works without entering it; see `AgentDialog` for what a `break` does
+        then. Its `trace` has the whole dialog at the end. Arguments and errors as for `agent`.
         """
         groups = None if group is None else tuple(group)
         request = AgentRequest(question, state, groups, tuple(history) or None, streaming=True, pattern=pattern)
-        async with self.records(AGENT, request, timeout=timeout) as records:
-            yield AgentStream(records)
+        return AgentDialog(self.records(AGENT, request, timeout=timeout))
 
     def records(
         self, spec: ServiceSpec[Req, Resp], request: Req, *, timeout: float | None = None
@@ -142,9 +153,13 @@ class Flow:
         """Ask any service with a record of one's own, and read the records of its answer; all else stands on this."""
         return self._door.stream(self._flow, spec, request, self._timeout if timeout is None else timeout)
 
-    async def _all(self, spec: ServiceSpec[Req, Resp], request: Req, timeout: float | None) -> list[Resp]:
+    async def _all(self, spec: ServiceSpec[Req, Resp], request: Req, timeout: float | None) -> Sequence[Resp]:
+        """Raises: TooLarge, for more than any whole answer may have."""
+        answer = AnswerCollector(spec.response.joined)
         async with self.records(spec, request, timeout=timeout) as records:
-            return [record async for record in records]
+            async for record in records:
+                answer.add(record)
+        return answer.records()
 
 
 def _completion(

@@ -6,9 +6,8 @@ from typing import Any, Self
 
 import msgspec
 
+from tg_schema import PromptResponse, TextCompletionResponse
 from tg_schema.errors import ProtocolError
-from tg_schema.prompt import PromptResponse
-from tg_schema.text_completion import TextCompletionResponse
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 
 from typing_extensions import override
 
+from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_event import AgentEvent
 from tg_client.agent_stream import AgentStream
 from tg_client.agent_trace import AgentTrace
@@ -14,9 +15,7 @@ from tg_client.flow import TIMEOUT, Flow
 from tg_client.loop_thread import LoopThread
 from tg_client.result import PromptResult, TextCompletionResult
 from tg_client.tg_client import Socket, TgClient
-from tg_schema.agent import AgentStep
-from tg_schema.prompt import PromptResponse
-from tg_schema.text_completion import Sampling, TextCompletionResponse
+from tg_schema import AgentStep, PromptResponse, Sampling, TextCompletionResponse
 
 T = TypeVar("T")
 
@@ -43,6 +42,34 @@ class SyncAgentStream(Iterator[AgentEvent]):
         if event is None:
             raise StopIteration
         return event
+
+
+class SyncAgentDialog(AbstractContextManager[SyncAgentStream]):
+    """`AgentDialog` for blocking code: enter it with `with`, or iterate it."""
+
+    def __init__(self, loop: LoopThread, dialog: AgentDialog) -> None:
+        self._loop = loop
+        self._dialog = dialog
+        self._entered = _entered(loop, dialog)
+
+    @property
+    def trace(self) -> AgentTrace:
+        """See `AgentDialog.trace`."""
+        return self._dialog.trace
+
+    @override
+    def __enter__(self) -> SyncAgentStream:
+        return SyncAgentStream(self._loop, self._entered.__enter__())
+
+    @override
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        return self._entered.__exit__(kind, error, tb)
+
+    def __iter__(self) -> Iterator[AgentEvent]:
+        with self as events:
+            yield from events
 
 
 class SyncFlow:
@@ -109,7 +136,6 @@ class SyncFlow:
         asked = self._flow.agent(question, group=group, state=state, history=history, pattern=pattern, timeout=timeout)
         return self._loop.run(asked)
 
-    @contextmanager
     def agent_stream(
         self,
         question: str,
@@ -119,13 +145,12 @@ class SyncFlow:
         history: Sequence[AgentStep] = (),
         pattern: str | None = None,
         timeout: float | None = None,
-    ) -> Iterator[SyncAgentStream]:
+    ) -> SyncAgentDialog:
         """See `Flow.agent_stream`."""
-        stream = self._flow.agent_stream(
+        dialog = self._flow.agent_stream(
             question, group=group, state=state, history=history, pattern=pattern, timeout=timeout
         )
-        with _entered(self._loop, stream) as events:
-            yield SyncAgentStream(self._loop, events)
+        return SyncAgentDialog(self._loop, dialog)
 
 
 class SyncSocket:

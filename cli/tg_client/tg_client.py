@@ -7,10 +7,8 @@ from typing import Self
 
 import aiohttp
 
-from tg_client.address import Address, bearer_token
 from tg_client.flow import TIMEOUT, Flow
-from tg_client.rest_door import RestDoor
-from tg_client.socket_door import SocketDoor, open_socket
+from tg_client.transport import Address, RestDoor, SocketDoor, bearer_token, open_socket
 from tg_schema.errors import BadRequest
 
 CONNECT = 10.0
@@ -35,9 +33,9 @@ class TgClient:
     """A gateway's client. Enter it with `async with`; one client serves any number of streams side by side.
 
     Args:
-        url: the gateway; None = TOKENGRID_URL, or `http://localhost:8888/`.
-        token: the bearer token; None = TOKENGRID_TOKEN, or none at all.
-        timeout: seconds for a whole answer, where a call does not say.
+        url: the gateway; None = TOKENGRID_URL, else TRUSTGRAPH_URL, else `http://localhost:8888/`.
+        token: the bearer token; None = TOKENGRID_TOKEN, else TRUSTGRAPH_TOKEN, else none at all.
+        timeout: seconds to the first record of a stream, and between two; or for an answer that is asked for whole.
         idle: seconds of silence, without even a keep-alive comment, after which an event stream is given up.
 
     Raises:

@@ -15,8 +15,7 @@ from collections.abc import AsyncGenerator, Iterator
 
 from typing_extensions import override
 
-from tg_base.llm_chunk import LlmChunk
-from tg_base.llm_service import LlmService, ProviderOptions
+from tg_base.llm import LlmChunk, LlmService, ProviderOptions
 from tg_schema import TextCompletionRequest, ToolCallDelta
 from tg_schema.features import Feature
 

@@ -1,1 +1,1 @@
-"""Who answers: providers and the prompt service."""
+"""Who answers: providers, the prompt service, agents. `tg_flow.services` makes them run."""

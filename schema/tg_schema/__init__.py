@@ -2,16 +2,7 @@
 
 from tg_schema.agent import AgentRequest, AgentResponse, AgentStep
 from tg_schema.codec import decode, encode
-from tg_schema.conversation import (
-    ImagePart,
-    Message,
-    ModelInfo,
-    Part,
-    TextPart,
-    Tool,
-    ToolCall,
-    ToolCallDelta,
-)
+from tg_schema.conversation import ImagePart, Message, ModelInfo, Part, TextPart, Tool, ToolCall, ToolCallDelta
 from tg_schema.errors import Error, TgError
 from tg_schema.features import FEATURES
 from tg_schema.prompt import PromptRequest, PromptResponse

@@ -5,7 +5,9 @@ from typing import Literal, Self
 
 import msgspec
 
+from tg_schema.deltas import Count, joined_text
 from tg_schema.errors import Error
+from tg_schema.pieces import cut_text, in_parts
 
 ChunkType = Literal["thought", "action", "observation", "answer", "error"]
 
@@ -57,11 +59,11 @@ class AgentResponse(msgspec.Struct, frozen=True):
     tool: str | None = None
     """On an action and its observation: the tool's name."""
     arguments: str | None = None
-    """On an action: the call's arguments, JSON text."""
+    """On an action: the call's arguments, JSON text; in pieces where `content` is in pieces."""
     call_id: str | None = None
     """On an action and its observation: which call, where several run side by side."""
-    in_token: int | None = None
-    out_token: int | None = None
+    in_token: Count | None = None
+    out_token: Count | None = None
     model: str | None = None
     finish_reason: str | None = None
     """On the last record: why the model ended its answer, as in text completion; "length" = it was cut."""
@@ -88,7 +90,20 @@ class AgentResponse(msgspec.Struct, frozen=True):
         for record in records:
             if joined and not joined[-1].end_of_message and joined[-1].message == record.message:
                 content = (joined[-1].content or "") + (record.content or "")
-                joined[-1] = msgspec.structs.replace(record, content=content)
+                arguments = joined_text((joined[-1].arguments, record.arguments))
+                joined[-1] = msgspec.structs.replace(record, content=content, arguments=arguments)
             else:
                 joined.append(record)
         return joined
+
+    def cut(self, size: int) -> Sequence[Self]:
+        """Pieces of the same message, first of its `content` and then of its `arguments`."""
+        if self.error is not None:
+            return (self,)
+        parts = [{"content": piece} for piece in cut_text(self.content, size)]
+        parts += [{"arguments": piece} for piece in cut_text(self.arguments, size)]
+        cls = type(self)
+        continuing = cls(
+            self.chunk_type, "", message_id=self.message_id, path=self.path, tool=self.tool, call_id=self.call_id
+        )
+        return in_parts(self, continuing, parts)

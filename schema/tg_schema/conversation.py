@@ -1,9 +1,14 @@
 """Conversations: turns, images, tools and tool calls, in one shape for every provider (additions to the seed)."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+
+from tg_schema.deltas import Count
+
+MAX_CALL_INDEX = 4095
+"""Of the tool calls of one answer."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -39,7 +44,7 @@ class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
     `index` tells the calls of one answer apart.
     """
 
-    index: int = 0
+    index: Annotated[int, msgspec.Meta(ge=0, le=MAX_CALL_INDEX)] = 0
     id: str | None = None
     name: str | None = None
     arguments: str = ""
@@ -96,18 +101,20 @@ class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     owned_by: str = ""
-    created: int = 0
+    created: Count = 0
 
 
 def whole_calls(deltas: Iterable[ToolCallDelta]) -> tuple[ToolCallDelta, ...]:
     """The pieces of each call as one, in order of `index`."""
-    calls: dict[int, ToolCallDelta] = {}
+    calls: dict[int, list[ToolCallDelta]] = {}
     for delta in deltas:
-        before = calls.get(delta.index)
-        calls[delta.index] = delta if before is None else _continued(before, delta)
-    return tuple(calls[index] for index in sorted(calls))
+        calls.setdefault(delta.index, []).append(delta)
+    return tuple(_whole(calls[index]) for index in sorted(calls))
 
 
-def _continued(call: ToolCallDelta, delta: ToolCallDelta) -> ToolCallDelta:
-    arguments = call.arguments + delta.arguments
-    return ToolCallDelta(call.index, call.id or delta.id, call.name or delta.name, arguments)
+def _whole(pieces: list[ToolCallDelta]) -> ToolCallDelta:
+    if len(pieces) == 1:
+        return pieces[0]
+    call_id = next((piece.id for piece in pieces if piece.id), None)
+    name = next((piece.name for piece in pieces if piece.name), None)
+    return ToolCallDelta(pieces[0].index, call_id, name, "".join(piece.arguments for piece in pieces))

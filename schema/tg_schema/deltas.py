@@ -1,6 +1,15 @@
 """How the fields of a stream's records add up."""
 
 from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
+
+MAX_COUNT = 2**53
+"""The highest count that every reader of JSON reads as it stands."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+"""How many of something; no usage of a model is beyond it."""
 
 
 def joined_text(texts: Iterable[str | None]) -> str | None:

@@ -3,6 +3,7 @@
     TgError                type               HTTP  retry  meaning
     ├── BadRequest         bad-request        400   no     the request is wrong and names the field
     ├── Unauthorized       unauthorized       401   no     no token, or one that is not known
+    ├── AccessDenied       access-denied      403   no     the token is known, and may not ask this
     ├── NotFound           not-found          404   no     unknown flow, service, model or template
     ├── Timeout            timeout            504   yes    a clock ran out: first token, idle, total or deadline
     ├── TooLarge           too-large          413   no     a body or record over its limit
@@ -12,6 +13,7 @@
     ├── Internal           internal           500   no     a defect of ours; details are in the log
     ├── ProviderAuth       provider-auth      502   no     the provider refused the processor's own credentials
     ├── ProtocolError      protocol           502   no     the provider's bytes made no sense
+    │   └── SchemaViolation  schema-violation 502  yes  the model's answer does not satisfy the request's schema
     ├── IncompleteStream   incomplete-stream  502   yes    the provider's stream ended without its terminal marker
     ├── Unavailable        unavailable        503   yes    nobody serves this now, or the provider is down
     ├── SlowConsumer       slow-consumer      503   no     the reader did not keep up and its bounded buffer is full
@@ -22,7 +24,7 @@ The set is closed: whatever goes wrong reaches a client as one of these. Message
 `str(exception)` of a foreign library, because those carry URLs, headers and keys.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -43,6 +45,7 @@ class TgError(Exception):
         status: the HTTP status of a failure before the first byte.
         retryable: whether the same request may succeed later.
         retry_after: seconds to wait before a retry, where somebody said so.
+        option: the keys of what is to blame in a table of the configuration; it never travels.
     """
 
     type: ClassVar[str] = "internal"
@@ -53,6 +56,12 @@ class TgError(Exception):
         super().__init__(message)
         self.message = message
         self.retry_after = retry_after
+        self.option: tuple[str, ...] = ()
+
+    def at(self, *option: str) -> Self:
+        """The same error, blaming what stands under these keys, and there under those that it blamed before."""
+        self.option = (*option, *self.option)
+        return self
 
     @property
     def record(self) -> Error:
@@ -78,6 +87,13 @@ class Unauthorized(TgError):
 
     type = "unauthorized"
     status = 401
+
+
+class AccessDenied(TgError):
+    """The token is known, and may not ask this; the word is TrustGraph's."""
+
+    type = "access-denied"
+    status = 403
 
 
 class NotFound(TgError):
@@ -142,6 +158,13 @@ class ProtocolError(TgError):
     status = 502
 
 
+class SchemaViolation(ProtocolError):
+    """The model's answer does not satisfy the JSON schema of the request, which its provider had announced to hold."""
+
+    type = "schema-violation"
+    retryable = True
+
+
 class IncompleteStream(TgError):
     """The provider's stream ended without its terminal marker."""
 
@@ -180,4 +203,6 @@ class PeerError(TgError):
     status = 502
 
 
-_BY_TYPE: dict[str, type[TgError]] = {kind.type: kind for kind in TgError.__subclasses__()}
+_BY_TYPE: dict[str, type[TgError]] = {
+    kind.type: kind for kind in (*TgError.__subclasses__(), *ProtocolError.__subclasses__())
+}

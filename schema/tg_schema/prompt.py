@@ -5,8 +5,9 @@ from typing import Self
 
 import msgspec
 
-from tg_schema.deltas import added, joined_text
+from tg_schema.deltas import Count, added, joined_text
 from tg_schema.errors import Error
+from tg_schema.pieces import cut_text, in_parts
 
 
 class PromptRequest(msgspec.Struct, frozen=True):
@@ -24,8 +25,8 @@ class PromptResponse(msgspec.Struct, frozen=True):
     text: str | None = None
     object: str | None = None
     end_of_stream: bool | None = False
-    in_token: int | None = None
-    out_token: int | None = None
+    in_token: Count | None = None
+    out_token: Count | None = None
     model: str | None = None
     finish_reason: str | None = None
 
@@ -58,3 +59,8 @@ class PromptResponse(msgspec.Struct, frozen=True):
                 finish_reason=final.finish_reason,
             ),
         )
+
+    def cut(self, size: int) -> Sequence[Self]:
+        """Pieces of the text; an object is never cut."""
+        parts = [{"text": piece} for piece in cut_text(self.text, size)]
+        return (self,) if self.error is not None else in_parts(self, type(self)(), parts)

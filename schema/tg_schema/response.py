@@ -24,3 +24,9 @@ class Response(Protocol):
     @classmethod
     def joined(cls, records: Sequence[Self]) -> Sequence[Self]:
         """The same stream in as few records as possible: text concatenated, counts (which are deltas) added."""
+
+    def cut(self, size: int) -> Sequence[Self]:
+        """The same in records whose texts have at most `size` JSON bytes each; `joined` undoes it.
+
+        What belongs at an end (flags, usage, `finish_reason`) stands on the last one. Objects are never cut.
+        """

@@ -5,6 +5,8 @@ from tg_schema.errors import ProtocolError
 LONGEST_EVENT = 8 * 1024 * 1024
 """Bytes of one event: more than any record that a bus carries; a chunk of an answer has a few hundred."""
 
+_FIELD = b"data"
+_SHORT = 1024
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -38,6 +40,7 @@ class ServerSentEvents:
             if events:
                 self._begun = True
                 return events
+        received = self._without_filler(received)
         first, *rest = received.split(b"\n")
         self._keep(first)
         if not rest:
@@ -50,6 +53,19 @@ class ServerSentEvents:
         for line in rest:
             self._line(line, events)
         return events
+
+    def _without_filler(self, received: bytes) -> bytes:
+        """The last line alone where no other has data: thousands of comments and blank lines cost next to nothing."""
+        end = received.rfind(b"\n") + 1
+        if not end or self._data or not self._begun or self._partial_size > _SHORT:
+            return received
+        begun = b"".join(self._partial)
+        whole = begun + received if begun else received
+        if whole.find(_FIELD, 0, len(begun) + end) >= 0:
+            return received
+        self._partial.clear()
+        self._partial_size = 0
+        return received[end:]
 
     def _with_line_feeds(self, received: bytes) -> bytes:
         if self._after_return and received.startswith(b"\n"):
@@ -81,7 +97,7 @@ class ServerSentEvents:
                 self._data_size = 0
             return
         name, _, value = line.partition(b":")
-        if name == b"data":
+        if name == _FIELD:
             self._data.append(value.removeprefix(b" "))
             self._data_size += len(line) + 1
             self._check(self._data_size)

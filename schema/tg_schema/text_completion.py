@@ -1,28 +1,36 @@
 """Text completion: one prompt in, one answer out, whole or in chunks (seed, phase 1)."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 
 from tg_schema.conversation import Message, ModelInfo, Tool, ToolCallDelta, whole_calls
-from tg_schema.deltas import added, joined_text
+from tg_schema.deltas import Count, added, joined_text
 from tg_schema.errors import Error
 from tg_schema.features import Feature
+from tg_schema.pieces import cut_list, cut_text, in_parts
+
+Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the next token is chosen and when to stop; None = the provider's default."""
+    """How the next token is chosen and when to stop; None = the provider's default.
 
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    max_tokens: int | None = None
+    The ranges are the widest that any provider takes; `decode` and `check_completion` hold every request to them. A
+    provider may refuse more.
+    """
+
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
+    """0, and -1 for some servers, = all tokens."""
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
     stop: tuple[str, ...] = ()
-    seed: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logprobs: int | None = None
+    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
     """How many alternatives to report for each token; 0 = the chosen token's alone; None = no token data."""
 
 
@@ -93,8 +101,8 @@ class TextCompletionResponse(msgspec.Struct, frozen=True):
 
     error: Error | None = None
     response: str | None = None
-    in_token: int | None = None
-    out_token: int | None = None
+    in_token: Count | None = None
+    out_token: Count | None = None
     model: str | None = None
     end_of_stream: bool | None = False
     finish_reason: str | None = None
@@ -103,9 +111,9 @@ class TextCompletionResponse(msgspec.Struct, frozen=True):
     """The model's thinking, where a provider tells it apart from the answer."""
     tokens: tuple[Token, ...] = ()
     tool_calls: tuple[ToolCallDelta, ...] = ()
-    cached_token: int | None = None
+    cached_token: Count | None = None
     """How many of `in_token` the provider had in its cache."""
-    reasoning_token: int | None = None
+    reasoning_token: Count | None = None
     """How many of `out_token` were thinking."""
     models: tuple[ModelInfo, ...] = ()
     """The answer to "list-models"."""
@@ -144,3 +152,19 @@ class TextCompletionResponse(msgspec.Struct, frozen=True):
                 models=final.models,
             ),
         )
+
+    def cut(self, size: int) -> Sequence[Self]:
+        """Pieces of the thinking, then of the text, then tokens and tool calls."""
+        if self.error is not None:
+            return (self,)
+        parts: list[dict[str, Any]] = [{"reasoning": piece} for piece in cut_text(self.reasoning, size)]
+        parts += [{"response": piece} for piece in cut_text(self.response, size)]
+        parts += [{"tokens": group} for group in cut_list(self.tokens, size)]
+        parts += [{"tool_calls": (piece,)} for call in self.tool_calls for piece in _cut_call(call, size)]
+        return in_parts(self, type(self)(), parts)
+
+
+def _cut_call(call: ToolCallDelta, size: int) -> list[ToolCallDelta]:
+    first, *others = cut_text(call.arguments, size) or [""]
+    begun = ToolCallDelta(call.index, call.id, call.name, first)
+    return [begun, *(ToolCallDelta(call.index, arguments=piece) for piece in others)]

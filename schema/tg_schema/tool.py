@@ -7,6 +7,7 @@ import msgspec
 
 from tg_schema.deltas import joined_text
 from tg_schema.errors import Error
+from tg_schema.pieces import cut_text, in_parts
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
@@ -44,3 +45,8 @@ class ToolResponse(msgspec.Struct, frozen=True):
             return (*cls.joined(records[:-1]), final)
         text = joined_text(record.text for record in records)
         return (cls(text=text, object=final.object, end_of_stream=final.end_of_stream),)
+
+    def cut(self, size: int) -> Sequence[Self]:
+        """Pieces of the text; an object is never cut."""
+        parts = [{"text": piece} for piece in cut_text(self.text, size)]
+        return (self,) if self.error is not None else in_parts(self, type(self)(end_of_stream=False), parts)

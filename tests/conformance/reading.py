@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from tg_base.bus.api import Bus, Delivery
+from tg_base.bus import Bus, Delivery
 
 DEADLINE = 20.0
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.conformance.reading import DEADLINE, numbered, publish_all, take, take_one
-from tg_base.bus.api import Bus, Delivery
+from tg_base.bus import Bus, Delivery
 
 
 async def test_members_of_a_group_share_the_work(bus: Bus, topic: str) -> None:
@@ -91,3 +91,46 @@ async def test_a_member_that_does_not_read_delays_nothing_and_loses_nothing(bus:
     async with bus.subscribe(kept, "g", prefetch=4) as deliveries:
         await publish_all(bus, kept, numbered(300))
         assert await take(deliveries, 300) == numbered(300)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 1000])
+async def test_what_a_member_gives_back_comes_again_soon_and_is_marked(bus: Bus, kept: str, prefetch: int) -> None:
+    async with bus.subscribe(kept, "g", prefetch=prefetch) as deliveries:
+        await bus.publish(kept, b"0", {})
+        for handed_out in range(3):
+            delivery = await take_one(deliveries)
+            assert (delivery.body, delivery.redelivered) == (b"0", handed_out > 0)
+            delivery.nack()
+            delivery.nack()
+            delivery.ack()
+        (await take_one(deliveries)).ack()
+        await bus.publish(kept, b"1", {})
+        assert await take(deliveries, 1) == [b"1"]
+
+
+async def test_what_a_member_gives_back_goes_to_one_that_waits(bus: Bus, kept: str) -> None:
+    async with bus.subscribe(kept, "g", prefetch=0) as unwilling, bus.subscribe(kept, "g", prefetch=0) as willing:
+        await publish_all(bus, kept, numbered(1))
+        waiting = asyncio.create_task(take_one(unwilling))
+        delivery = await waiting
+        heir = asyncio.create_task(take_one(willing))
+        delivery.nack()
+        taken = await heir
+        assert (taken.body, taken.redelivered) == (b"0", True)
+
+
+async def test_what_a_member_gives_back_and_leaves_is_not_lost(bus: Bus, kept: str) -> None:
+    await bus.publish(kept, b"0", {})
+    async with bus.subscribe(kept, "g", prefetch=0) as leaver:
+        (await take_one(leaver)).nack()
+    async with bus.subscribe(kept, "g", prefetch=0) as heir:
+        assert await take(heir, 1) == [b"0"]
+
+
+async def test_without_a_group_there_is_nothing_to_give_back(bus: Bus, topic: str) -> None:
+    async with bus.subscribe(topic, None) as deliveries:
+        await publish_all(bus, topic, numbered(2))
+        first = await take_one(deliveries)
+        first.nack()
+        assert not first.redelivered
+        assert await take(deliveries, 1) == [b"1"]

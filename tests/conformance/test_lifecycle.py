@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 
 from tests.conformance.reading import DEADLINE, numbered, publish_all, take, take_one
-from tg_base.bus.api import Bus
-from tg_base.bus.open import open_bus
+from tg_base.bus import Bus, open_bus
 from tg_schema.errors import BadRequest, BusError
 
 

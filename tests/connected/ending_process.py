@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from uuid import uuid4
 
-from tg_base.bus.api import Bus, Delivery
-from tg_base.bus.open import open_bus
+from tg_base.bus import Bus, Delivery, open_bus
 
 INTERRUPTED = -signal.SIGINT
 WAYS = {"return": 0, "raise": 1, "exit": 7, "interrupt": INTERRUPTED, "forgotten": 0, "loop closed": 0, "collected": 0}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tg_client import TgClient
 from tg_client.flow import Flow
-from tg_schema.errors import TgError
+from tg_schema import TgError
 
 STREAMS = 50
 TIMEOUT = 60.0

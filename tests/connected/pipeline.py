@@ -2,16 +2,18 @@
 
 import asyncio
 import re
+import signal
 import uuid
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.flow.command import SCRIPTS, environment
 
 READY = 60.0
+TG_SERVE = SCRIPTS / "tg-serve"
 
 
 @dataclass
@@ -36,6 +38,15 @@ class Part:
         """Whether it runs."""
         return self.process.returncode is None
 
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """It is stopped inside the block, as by a debugger, a snapshot of its machine or a frozen container."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
 
 @dataclass
 class Pipeline:
@@ -54,26 +65,39 @@ class Pipeline:
     parts: list[Part] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.file = self.folder / f"{self.flow}.toml"
-        self.file.write_text(
+        self.file = self.configuration(self.flow)
+
+    def configuration(self, *flows: str, capacity: int = 256, queue: int = 64) -> Path:
+        """Write another file, for a part that is to serve these flows: `start(part, "--config", FILE)`.
+
+        Args:
+            flows: their names.
+            capacity: requests that a processor works on side by side.
+            queue: requests of a gateway that may wait.
+        """
+        file = self.folder / f"{uuid.uuid4().hex[:8]}.toml"
+        file.write_text(
             f"""
             [gateway]
             drain = 2
             [models.live]
             provider = "openai"
-            options = {{ base_url = "{self.provider}", key_variable = "" }}
-            [flows.{self.flow}]
-            text-completion = {{ model = "live" }}
-            """,
+            options = {{ base_url = "{self.provider}", key_variable = "", capacity = {capacity} }}
+            queue = {queue}
+            """
+            + "".join(f'[flows.{flow}]\ntext-completion = {{ model = "live" }}\n' for flow in flows),
             "utf-8",
         )
+        return file
 
-    async def start(self, part: str, *options: str, bus: str | None = None) -> Part:
+    async def start(
+        self, part: str, *options: str | Path, bus: str | None = None, program: Sequence[str | Path] = (TG_SERVE,)
+    ) -> Part:
         """Return once it serves."""
         said = self.folder / f"{part}-{uuid.uuid4().hex[:8]}.log"
         with said.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                SCRIPTS / "tg-serve",
+                *program,
                 *("--config", str(self.file), "--bus", bus or self.bus, "--only", part, "--port", "0"),
                 *("--log-format", "json", "--log-level", "warning", *options),
                 stdout=PIPE,

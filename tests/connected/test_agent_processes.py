@@ -15,11 +15,10 @@ from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import Pipeline, until
 from tests.flow.command import started
 from tests.pulsar_server import PulsarServer
-from tg_base.bus.open import open_bus
-from tg_base.client import Client
-from tg_base.config_reader import read_config
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
+from tg_base.bus import open_bus
+from tg_base.client import Client, Requestor
+from tg_base.config import read_config
+from tg_base.server import Processor
 from tg_schema import AgentRequest, AgentStep
 from tg_schema.errors import Unavailable
 

@@ -11,8 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.pulsar_server import PulsarServer
-from tg_base.bus.api import Bus
-from tg_base.bus.open import open_bus
+from tg_base.bus import Bus, open_bus
 from tg_schema.errors import BusError
 
 pytestmark = pytest.mark.connected

@@ -11,12 +11,10 @@ from tests.broker_security import BrokerSecurity
 from tests.fakes.counting_llm import CountingLlm
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
-from tg_base.bus.open import open_bus
-from tg_base.bus.options import BusOptions
-from tg_base.llm_client import LlmClient
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_base.route import Route
+from tg_base.bus import BusOptions, open_bus
+from tg_base.client import LlmClient, Requestor
+from tg_base.protocol import Route
+from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import BusError
 from tg_schema.topics import Topics

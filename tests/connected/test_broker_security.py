@@ -10,8 +10,7 @@ import pytest
 from tests.broker_security import BrokerSecurity
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
-from tg_base.bus.open import open_bus
-from tg_base.bus.options import BusOptions
+from tg_base.bus import BusOptions, open_bus
 from tg_schema.errors import BusError
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]

@@ -11,7 +11,8 @@ from tests.fakes.live_openai import LiveOpenAi, told
 from tests.fakes.swallowing_proxy import SwallowingProxy
 from tests.pulsar_server import PulsarServer
 from tg_client import TgClient
-from tg_schema.errors import BusError, TgError, Unavailable
+from tg_schema import TgError
+from tg_schema.errors import BusError, Unavailable
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 

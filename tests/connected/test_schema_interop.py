@@ -11,12 +11,21 @@ import pytest
 from tests.connected import stock_new, stock_old
 from tests.connected.stock_peer import StockPeer, stock_peer
 from tests.pulsar_server import PulsarServer
-from tg_base.bus.open import open_bus
-from tg_schema.agent import AgentRequest, AgentResponse, AgentStep
-from tg_schema.codec import decode, encode
-from tg_schema.errors import Error
-from tg_schema.prompt import PromptRequest, PromptResponse
-from tg_schema.text_completion import Sampling, TextCompletionRequest, TextCompletionResponse, Token
+from tg_base.bus import open_bus
+from tg_schema import (
+    AgentRequest,
+    AgentResponse,
+    AgentStep,
+    Error,
+    PromptRequest,
+    PromptResponse,
+    Sampling,
+    TextCompletionRequest,
+    TextCompletionResponse,
+    Token,
+    decode,
+    encode,
+)
 
 pytestmark = pytest.mark.connected
 

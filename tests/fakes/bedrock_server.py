@@ -20,8 +20,7 @@ from typing_extensions import override
 
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
-from tg_schema import Sampling, TgError
-from tg_schema.conversation import ImagePart, Message, Part, TextPart, Tool, ToolCall
+from tg_schema import ImagePart, Message, Part, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _REFUSALS: dict[type[TgError], tuple[int, str]] = {
@@ -168,6 +167,7 @@ class BedrockServer(LoopbackServer):
 
     content_type: ClassVar[str] = "application/vnd.amazon.eventstream"
     keep_alive: ClassVar[bytes] = b""
+    filler: ClassVar[bytes] = b""
     key: ClassVar[str] = "AKIDLOOPBACK"
     model: ClassVar[str] = "fake-model"
 
@@ -335,3 +335,6 @@ def _part(block: Block) -> Part:
         return TextPart(block.text or "")
     base64.b64decode(block.image.source.bytes, validate=True)
     return ImagePart(media_type=f"image/{block.image.format}", data=block.image.source.bytes)
+
+
+BedrockServer.filler = event("messageStart", {"role": "assistant"}) * 64

@@ -5,8 +5,7 @@ from collections.abc import AsyncGenerator
 
 from typing_extensions import override
 
-from tg_base.llm_chunk import LlmChunk
-from tg_base.llm_service import LlmService, ProviderOptions
+from tg_base.llm import LlmChunk, LlmService, ProviderOptions
 from tg_schema import FEATURES, TextCompletionRequest
 
 

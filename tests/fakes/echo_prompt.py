@@ -4,9 +4,8 @@ from collections.abc import AsyncGenerator
 
 from typing_extensions import override
 
-from tg_base.service import Service
-from tg_schema import PROMPT, PromptRequest, PromptResponse
-from tg_schema.codec import encode
+from tg_base.server import Service
+from tg_schema import PROMPT, PromptRequest, PromptResponse, encode
 from tg_schema.errors import NotFound
 
 

@@ -1,27 +1,29 @@
 """A bus that loses, repeats and reorders what it delivers on chosen topics: what a non-persistent topic may do."""
 
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from typing_extensions import override
 
-from tg_base.bus.api import Bus, Delivery
+from tests.fakes.passing_bus import PassingBus
+from tg_base.bus import Bus, Delivery
 
 
-class FaultyBus(Bus):
+class FaultyBus(PassingBus):
     """Passes everything to a real bus, and is unkind to deliveries on topics that `victim` picks."""
 
     def __init__(self, bus: Bus, victim: Callable[[str], bool], *, seed: int, share: float) -> None:
-        self._bus = bus
+        super().__init__(bus)
         self._victim = victim
         self._random = random.Random(seed)
         self._share = share
         self.faults = 0
 
+    @property
     @override
-    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        await self._bus.publish(topic, body, properties)
+    def in_process(self) -> bool:
+        return False
 
     @override
     @asynccontextmanager
@@ -46,10 +48,6 @@ class FaultyBus(Bus):
             if held is not None:
                 yield held
                 held = None
-
-    @override
-    async def ping(self) -> None:
-        await self._bus.ping()
 
     @override
     async def aclose(self) -> None:

@@ -13,8 +13,7 @@ from tests.fakes.gemini_transcript import Part as WirePart
 from tests.fakes.google_account import LOCATION, PROJECT, TOKEN, token
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
-from tg_schema import Sampling, TgError
-from tg_schema.conversation import ImagePart, Message, Part, TextPart, Tool, ToolCall
+from tg_schema import ImagePart, Message, Part, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], tuple[int, str]] = {

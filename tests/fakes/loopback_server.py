@@ -1,6 +1,7 @@
 """Plan -> bytes on a loopback socket: what the servers of all wires over HTTP/1.1 have in common."""
 
 import asyncio
+import ssl
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
@@ -9,6 +10,7 @@ from typing import ClassVar, Self
 
 from aiohttp import web
 
+from tests.fakes.endless import MARKS, pour, pour_compressed, pour_interim
 from tests.fakes.plan import Asked, Exchange, Fault, Plan
 
 
@@ -24,22 +26,25 @@ class LoopbackServer(ABC):
     """One wire: reads requests strictly, and writes the bytes of a plan. A subclass has the bytes alone.
 
     Attributes:
-        url: "http://127.0.0.1:PORT".
+        url: "http://127.0.0.1:PORT", or with https.
         exchanges: every request for an answer so far.
         content_type: of a stream.
         keep_alive: bytes that this wire's servers send to keep a connection open; b"" where there are none.
         garbage: a whole frame of this wire, with nonsense in it.
+        filler: some thousand bytes that this wire passes over.
     """
 
     content_type: ClassVar[str] = "text/event-stream"
     keep_alive: ClassVar[bytes] = b": keep-alive\n\n"
     garbage: ClassVar[bytes] = b'data: {"nonsense\n\n'
+    filler: ClassVar[bytes] = b":\n" * 2048
 
     def __init__(self) -> None:
         self.url = ""
         self.exchanges: list[Exchange] = []
         self._plans: deque[Plan] = deque([Plan()])
         self._arrived = asyncio.Condition()
+        self._transports: set[asyncio.Transport] = set()
 
     @abstractmethod
     def read(self, request: web.Request, body: bytes) -> Asked:
@@ -83,20 +88,21 @@ class LoopbackServer(ABC):
 
     @classmethod
     @asynccontextmanager
-    async def running(cls) -> AsyncIterator[Self]:
+    async def running(cls, tls: ssl.SSLContext | None = None) -> AsyncIterator[Self]:
         """Serve on a free port of the loopback interface."""
         server = cls()
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", server._handle)
         runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
-        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        server.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
         try:
             yield server
         finally:
             await runner.cleanup()
+            await server._end(tls)
 
     async def exchange(self, number: int) -> Exchange:
         """The request of that number, counted from 0, as soon as it has come."""
@@ -105,6 +111,8 @@ class LoopbackServer(ABC):
         return self.exchanges[number]
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if request.transport is not None:
+            self._transports.add(request.transport)
         if (listed := self.models(request, self._plans[0])) is not None:
             return listed
         body = await request.read()
@@ -128,15 +136,33 @@ class LoopbackServer(ABC):
             exchange.left.set()
             raise
 
+    async def _end(self, tls: ssl.SSLContext | None) -> None:
+        """TLS of Python 3.11 may wait for the other side's farewell for ever, and its transport outlives the loop."""
+        for transport in self._transports if tls else ():
+            transport.abort()
+        await asyncio.sleep(0)
+
     async def _played(self, request: web.Request, exchange: Exchange, plan: Plan, asked: Asked) -> web.StreamResponse:
         if plan.fault is Fault.SILENCE:
             exchange.began.set()
             await asyncio.Event().wait()
+        if plan.fault is Fault.ENDLESS_CONTINUE:
+            exchange.began.set()
+            await pour_interim(request)
+            raise ConnectionResetError
         response = web.StreamResponse(headers={"Content-Type": self.content_type})
+        if plan.fault is Fault.COMPRESSED:
+            response.headers["Content-Encoding"] = "gzip"
+            await response.prepare(request)
+            await pour_compressed(response, self.filler)
         await response.prepare(request)
         for data in self._events(plan, asked):
             await _write(response, data, plan.cut)
         exchange.began.set()
+        if plan.fault is Fault.ENDLESS_FILLER:
+            await pour(response, self.filler)
+        if plan.fault is Fault.ENDLESS_TEXT:
+            await pour(response, self.piece("all work and no play " * 512))
         while plan.fault is Fault.KEEP_ALIVE and self.keep_alive:
             await response.write(self.keep_alive)
             await asyncio.sleep(0.005)
@@ -151,7 +177,8 @@ class LoopbackServer(ABC):
 
     def _events(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
         yield from self.opening(plan, asked)
-        for text in plan.text if plan.fault is Fault.NONE else plan.text[: plan.after]:
+        whole = plan.fault in {Fault.NONE, Fault.TEXT_AFTER_FINISH}
+        for text in plan.text if whole else plan.text[: plan.after]:
             yield self.piece(text)
         if plan.fault is Fault.ERROR:
             yield self.error(plan)
@@ -159,6 +186,13 @@ class LoopbackServer(ABC):
             yield self.garbage
         if plan.fault is Fault.NONE:
             yield from self.closing(plan, asked)
+        if plan.fault is Fault.TEXT_AFTER_FINISH:
+            ended = False
+            for data in self.closing(plan, asked):
+                yield data
+                ended = ended or any(mark in data for mark in MARKS)
+                if ended:
+                    yield self.piece("and more")
 
 
 async def _write(response: web.StreamResponse, data: bytes, cut: int) -> None:

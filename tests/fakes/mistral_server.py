@@ -12,8 +12,7 @@ from typing_extensions import override
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.openai_transcript import Chosen, Image, ResponseFormat, Text, ToolSpec
 from tests.fakes.plan import Asked, Plan
-from tg_schema import Sampling, TgError
-from tg_schema.conversation import ImagePart, Message, Part, TextPart, Tool, ToolCall
+from tg_schema import ImagePart, Message, Part, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _REFUSALS: dict[type[TgError], tuple[int, dict[str, Any]]] = {

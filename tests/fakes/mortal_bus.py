@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 
 from typing_extensions import override
 
-from tg_base.bus.api import Bus, Delivery
+from tests.fakes.passing_bus import PassingBus
+from tg_base.bus import Bus, Delivery
 
 
-class MortalBus(Bus):
+class MortalBus(PassingBus):
     """Passes everything to a real bus until `kill` is called. It is closed by whoever opened the real one.
 
     Attributes:
@@ -17,13 +18,18 @@ class MortalBus(Bus):
     """
 
     def __init__(self, bus: Bus) -> None:
-        self._bus = bus
+        super().__init__(bus)
         self._dead = False
         self.asked = 0
 
     def kill(self) -> None:
         """As by kill -9."""
         self._dead = True
+
+    @property
+    @override
+    def in_process(self) -> bool:
+        return False
 
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
@@ -44,11 +50,3 @@ class MortalBus(Bus):
             if self._dead:
                 await asyncio.Event().wait()
             yield delivery
-
-    @override
-    async def ping(self) -> None:
-        await self._bus.ping()
-
-    @override
-    async def aclose(self) -> None:
-        """Nothing: the real bus is another's."""

@@ -4,10 +4,8 @@ from collections.abc import AsyncGenerator
 
 from typing_extensions import override
 
-from tg_base.llm_chunk import LlmChunk
-from tg_base.llm_service import LlmService
-from tg_schema import FEATURES, TextCompletionRequest, ToolCallDelta
-from tg_schema.codec import encode
+from tg_base.llm import LlmChunk, LlmService
+from tg_schema import FEATURES, TextCompletionRequest, ToolCallDelta, encode
 
 
 class ObedientLlm(LlmService):

@@ -12,8 +12,7 @@ from typing_extensions import override
 
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
-from tg_schema import Sampling, TgError
-from tg_schema.conversation import ImagePart, Message, TextPart, Tool, ToolCall
+from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], int] = {
@@ -89,6 +88,7 @@ class OllamaServer(LoopbackServer):
 
     content_type: ClassVar[str] = "application/x-ndjson"
     keep_alive: ClassVar[bytes] = b""
+    filler: ClassVar[bytes] = b"\n" * 4096
     model: ClassVar[str] = "fake-model"
 
     @override

@@ -23,8 +23,7 @@ from tests.fakes.openai_transcript import (
 )
 from tests.fakes.openai_transcript import Message as ChatMessage
 from tests.fakes.plan import Asked, Plan
-from tg_schema import Sampling, TgError
-from tg_schema.conversation import ImagePart, Message, TextPart, Tool, ToolCall
+from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], tuple[int, str | None, str]] = {

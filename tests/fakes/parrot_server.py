@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
-from tg_schema import Message, Sampling
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, TgError, Unavailable
+from tg_schema import Message, Sampling, TgError
+from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], int] = {
     BadRequest: 400,

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Protocol
 
-from tg_schema import Sampling
-from tg_schema.conversation import Message, ModelInfo, Tool
-from tg_schema.errors import TgError, Unavailable
+from tg_schema import Message, ModelInfo, Sampling, TgError, Tool
+from tg_schema.errors import Unavailable
 
 
 class Fault(Enum):
@@ -30,6 +29,16 @@ class Fault(Enum):
     """Break the connection."""
     GARBAGE = auto()
     """Send bytes that make no sense on this wire, and end the body."""
+    TEXT_AFTER_FINISH = auto()
+    """Send the whole plan, with more text after everything from the terminal marker on."""
+    ENDLESS_TEXT = auto()
+    """Send text for ever, as fast as it is read."""
+    ENDLESS_FILLER = auto()
+    """Send what this wire passes over for ever, as fast as it is read."""
+    COMPRESSED = auto()
+    """The same as gzip, which nobody asked for: a thousand times as much."""
+    ENDLESS_CONTINUE = auto()
+    """Send interim responses (100 Continue) for ever, and no status."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 from typing_extensions import override
 
-from tg_base.service import Service
+from tg_base.server import Service
 from tg_schema import AGENT, AgentRequest, AgentResponse, TgError
 
 THOUGHT, ACTION, OBSERVATION, AGAIN, FINAL = (
@@ -26,7 +26,9 @@ DIALOG: tuple[AgentResponse, ...] = (
     AgentResponse("thought", "Done.", True, message_id=AGAIN),
     AgentResponse("answer", "It is ", message_id=FINAL),
     AgentResponse("answer", "5.", message_id=FINAL),
-    AgentResponse("answer", "", True, True, message_id=FINAL, in_token=40, out_token=9, model="scripted"),
+    AgentResponse(
+        "answer", "", True, True, message_id=FINAL, in_token=40, out_token=9, model="scripted", finish_reason="stop"
+    ),
 )
 """One dialog with every kind of message; its answer is "It is 5."."""
 

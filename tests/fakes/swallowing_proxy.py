@@ -1,8 +1,13 @@
-"""A TCP proxy that can fall silent both ways while every socket stays open: it swallows bytes, or holds them back."""
+"""A TCP proxy that can fall silent while every socket stays open: it swallows bytes, or holds them back on one way."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Literal
+
+Way = Literal["out", "in"]
+"""From who connects to the server, or back."""
+WAYS: tuple[Way, ...] = ("out", "in")
 
 PORTION = 64 * 1024
 
@@ -16,8 +21,8 @@ class SwallowingProxy:
         self.swallowed = 0
         self._target = port
         self._swallowing = False
-        self._passing = asyncio.Event()
-        self._passing.set()
+        self._passing = {way: asyncio.Event() for way in WAYS}
+        self.release()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -46,13 +51,15 @@ class SwallowingProxy:
         self._swallowing = False
         self._cut()
 
-    def hold(self) -> None:
-        """From now on nothing passes, and nothing is lost."""
-        self._passing.clear()
+    def hold(self, *ways: Way) -> None:
+        """From now on nothing passes on these ways (none given: on both), and nothing is lost."""
+        for way in ways or WAYS:
+            self._passing[way].clear()
 
     def release(self) -> None:
-        """What was held back passes now, late."""
-        self._passing.set()
+        """What was held back passes now, late and in order."""
+        for passing in self._passing.values():
+            passing.set()
 
     def _cut(self) -> None:
         for writer in self._writers:
@@ -62,15 +69,17 @@ class SwallowingProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._target)
         self._writers |= {writer, back}
-        for source, target in ((reader, back), (there, writer)):
-            task = asyncio.create_task(self._pass_on(source, target))
+        for way, source, target in (("out", reader, back), ("in", there, writer)):
+            task = asyncio.create_task(self._pass_on(source, target, self._passing[way]))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _pass_on(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, passing: asyncio.Event
+    ) -> None:
         try:
             while data := await source.read(PORTION):
-                await self._passing.wait()
+                await passing.wait()
                 if self._swallowing:
                     self.swallowed += len(data)
                     continue

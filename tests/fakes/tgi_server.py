@@ -19,8 +19,7 @@ from tests.fakes.loopback_server import Refused
 from tests.fakes.openai_chat_server import OpenAiChatServer
 from tests.fakes.openai_transcript import done
 from tests.fakes.plan import Asked, Plan
-from tg_schema import TgError
-from tg_schema.conversation import Message
+from tg_schema import Message, TgError
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], tuple[int, str]] = {

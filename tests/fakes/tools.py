@@ -6,6 +6,8 @@ import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import structlog
+
 seen: list[str] = []
 """What the tools say of themselves to whoever tests them."""
 
@@ -111,3 +113,9 @@ async def note(file: str) -> None:
         await asyncio.Event().wait()
     finally:
         written(file, "stopped")
+
+
+def logs() -> str:
+    """Writes a line into the log, from the thread that it runs on."""
+    structlog.get_logger().info("tool.said")
+    return "logged"

@@ -5,10 +5,8 @@ from collections.abc import AsyncGenerator, Sequence
 
 from typing_extensions import override
 
-from tg_base.llm_chunk import LlmChunk
-from tg_base.llm_service import LlmService
-from tg_schema import FEATURES, TextCompletionRequest, ToolCallDelta
-from tg_schema.errors import TgError
+from tg_base.llm import LlmChunk, LlmService
+from tg_schema import FEATURES, TextCompletionRequest, TgError, ToolCallDelta
 from tg_schema.features import Feature
 
 Turn = Sequence[str | ToolCallDelta | LlmChunk | TgError | asyncio.Event]

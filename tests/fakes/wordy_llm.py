@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
-from tg_base.llm_chunk import LlmChunk
+from tg_base.llm import LlmChunk
 from tg_schema import TextCompletionRequest
 
 WORD = "x" * 4096

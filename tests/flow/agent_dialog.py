@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tg_base.bus.api import Bus
+from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Client
-from tg_base.config_file import ConfigFile
-from tg_base.liveness import Liveness
-from tg_base.llm_service import LlmService
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_flow.processors import agent, prompt
-from tg_schema import AgentRequest, AgentResponse
-from tg_schema.errors import TgError
+from tg_base.client import Client, Requestor
+from tg_base.config import ConfigFile
+from tg_base.llm import LlmService
+from tg_base.protocol import Liveness
+from tg_base.server import Processor
+from tg_flow.services import agent, prompt
+from tg_schema import AgentRequest, AgentResponse, TgError
 from tg_schema.topics import Topics
 
 TOPICS = Topics()

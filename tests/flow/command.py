@@ -23,7 +23,9 @@ class Ended:
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     """This process's environment, without what a developer may have set for the commands."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TOKENGRID_")}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("TOKENGRID_", "TRUSTGRAPH_"))
+    }
     return inherited | {"PYTHONWARNINGS": "error"} | dict(extra)
 
 

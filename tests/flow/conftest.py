@@ -7,7 +7,8 @@ import pytest
 
 from tests.fakes.openai_server import OpenAiServer
 from tests.flow.openai_asking import MODEL, Open
-from tg_flow.providers.openai_compatible import OpenAiCompatible, OpenAiOptions
+from tg_flow.providers.openai import OpenAiCompatible
+from tg_flow.providers.openai.provider import OpenAiOptions
 
 
 @pytest.fixture

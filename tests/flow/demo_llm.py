@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from tg_flow.llama.engine import EngineStats
-from tg_flow.providers.llama_cpp import LlamaCpp, LlamaCppOptions
+from tg_flow.llama.provider import LlamaCpp, LlamaCppOptions
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse
 
 STORY = "Tell me a story about a fox."

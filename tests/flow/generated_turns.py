@@ -4,6 +4,8 @@ import random
 
 import msgspec
 
+from tg_schema import ToolCallDelta
+
 Message = tuple[str, str]
 
 WORDS = [
@@ -30,6 +32,8 @@ MARKS = [
     "Final Answer:",
     "```",
     "```json\n",
+    "\n```\n",
+    "````\n",
     "{",
     "}",
     '"a": 1',
@@ -53,22 +57,36 @@ def in_pieces(chance: random.Random, text: str) -> list[str]:
     return pieces
 
 
+def fenced(chance: random.Random, text: str) -> str:
+    """The text, which begins with a word that gives structure, as models put it into a code block."""
+    ticks = chance.choice(["```", "```", "````"])
+    return f"{ticks}{chance.choice(['', 'text', ' markdown'])}\n{text.rstrip()}\n{ticks}{chance.choice(['', chr(10)])}"
+
+
+def code(chance: random.Random) -> str:
+    """A block of code as it stands in prose."""
+    return f"```{chance.choice(['py', 'sh'])}\n{chance.choice(['x = {', 'Thought: x', 'ls', ''])}\n```"
+
+
 def calling(chance: random.Random) -> tuple[str, list[Message]]:
     """A turn that calls tools."""
     text, messages = "", list[Message]()
     for _ in range(chance.randrange(1, 3)):
-        if not text or chance.random() < 0.5:
+        begins = not text or chance.random() < 0.5
+        if begins:
             thought = prose(chance)
-            text += (
-                chance.choice(["Thought: ", "**Thought:** ", "thought:\n"]) + thought + chance.choice(["\n", "\n\n"])
-            )
+            text += chance.choice(["Thought: ", "**Thought:** ", "thought:\n"]) + thought
+            text += chance.choice(["\n", "\n\n"])
             messages.append(("thought", thought))
         for _ in range(chance.randrange(1, 3)):
             keys = chance.sample(VALUES[7:], chance.randrange(3))
             arguments = {key: chance.choice([*VALUES, 1, None, [{}]]) for key in keys}
             tool = chance.choice(["see", "add_2"])
-            text += call(chance, tool, arguments)
+            written = call(chance, tool, arguments)
+            text += fenced(chance, written).rstrip() + "\n" if chance.random() < 0.3 else written
             messages.append(("action", msgspec.json.encode({"tool": tool, "arguments": arguments}).decode()))
+    if chance.random() < 0.2:
+        return fenced(chance, text), messages
     invented = chance.choice(["", "", "Observation: 5\n", "Final Answer: 7"])
     return text + (invented + prose(chance) if invented else ""), messages
 
@@ -96,12 +114,51 @@ def answering(chance: random.Random) -> tuple[str, list[Message]]:
     """A turn that answers; without a word for it as well, if there is no thought before."""
     answer = prose(chance) + chance.choice(["", " \n"])
     if chance.random() < 0.3:
+        answer = unmarked(chance) if chance.random() < 0.5 else answer
         return answer, [("answer", answer)]
-    answer += chance.choice(["", "\nAction: see\nThought: x"])
+    if chance.random() < 0.3:
+        answer = answer.rstrip() + chance.choice(["", "\n" + code(chance), "\n" + code(chance) + "\nso"])
+        thought = prose(chance)
+        text = f"Thought: {thought}\n{chance.choice(['', '```' + chr(10)])}Final Answer: {answer}"
+        if text.count("```") % 2:
+            return text + "\n```" + chance.choice(["", "\n"]), [("thought", thought), ("answer", answer)]
+        return fenced(chance, text), [("thought", thought), ("answer", answer)]
+    answer += chance.choice(["", "\nAction: see\nThought: x", "\n```\nThought: x\n```"])
     if chance.random() < 0.3:
         return "Final Answer: " + answer, [("answer", answer)]
     thought = prose(chance)
     return f"Thought: {thought}\n\nFinal Answer: {answer}", [("thought", thought), ("answer", answer)]
+
+
+def unmarked(chance: random.Random) -> str:
+    """A long answer without a word for it, in which a line says `Thought:` all the same."""
+    word = chance.choice(["Thought:", "**Thought:**", "# Thought:", "thought: "])
+    long = "\n".join(prose(chance) for _ in range(30))
+    return "\n".join(
+        [long[: chance.randrange(241, 400)].rstrip().ljust(242, "x"), word + prose(chance), code(chance), "so"]
+    )
+
+
+def native_calling(chance: random.Random) -> tuple[list[str | ToolCallDelta], list[Message]]:
+    """A turn that calls tools of the provider's: perhaps a thought first, then the pieces of calls, which alternate."""
+    pieces: list[str | ToolCallDelta] = []
+    messages: list[Message] = []
+    if chance.random() < 0.7:
+        thought, marked = prose(chance), chance.random() < 0.5
+        text = f"Thought: {thought}" if marked else thought
+        pieces += in_pieces(chance, fenced(chance, text) if marked and chance.random() < 0.3 else text)
+        messages.append(("thought" if marked else "answer", thought))
+    calls: list[list[ToolCallDelta]] = []
+    for index in range(chance.randrange(1, 4)):
+        json = msgspec.json.encode({"text": chance.choice(["}", '"', "é", "Action: x"])}).decode()
+        arguments = [ToolCallDelta(index, arguments=piece) for piece in in_pieces(chance, json)]
+        calls.append([ToolCallDelta(index, f"c{index}", "see"), *arguments])
+        messages.append(("action", f'{{"tool":"see","arguments":{json}}}'))
+    alternating = chance.random() < 0.5
+    while any(calls):
+        open_calls = [call for call in calls if call]
+        pieces.append((chance.choice(open_calls) if alternating else open_calls[0]).pop(0))
+    return pieces, messages
 
 
 def nonsense(chance: random.Random) -> str:

@@ -13,14 +13,13 @@ from aiohttp import ClientSession
 from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, PROMPTS, TEXTS
 from tg_base.bus.memory import MemoryBus
+from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
-from tg_base.liveness import Liveness
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_gateway.gateway import Gateway
-from tg_gateway.limits import Limits
-from tg_schema.codec import decode, encode
-from tg_schema.errors import Error, TgError
+from tg_base.protocol import Liveness
+from tg_base.server import Processor
+from tg_gateway.access import Limits
+from tg_gateway.app import Gateway
+from tg_schema import Error, TgError, decode, encode
 
 OFTEN = Liveness(beat=0.05)
 COMPLETION = "api/v1/text-completion"
@@ -71,7 +70,8 @@ class Narrow:
     ) -> str | Refused:
         """The text of an answer, or how it was refused."""
         headers = {"Authorization": f"Bearer {token_of(key)}"} if key else {}
-        body = {"prompt": str(words), "streaming": door != "post", **more}
+        asked = {"prompt": str(words)} if service == "text-completion" else {}
+        body = {**asked, "streaming": door != "post", **more}
         if door == "socket":
             return await self._on_socket({"id": "a", "service": service, "request": body}, headers)
         async with self.http.post(f"api/v1/{service}", json=body, headers=headers) as response:

@@ -9,11 +9,11 @@ from aiohttp import ClientSession
 from tests.fakes.scripted_agent import ScriptedAgent
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT
 from tg_base.bus.memory import MemoryBus
+from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_base.route import Route
-from tg_gateway.gateway import Gateway
+from tg_base.protocol import Route
+from tg_base.server import Processor
+from tg_gateway.app import Gateway
 from tg_schema import AGENT
 
 TOPICS = CONFIG.topics

@@ -1,4 +1,4 @@
-"""A gateway that really listens, on the memory bus, with a model and a prompt service behind it."""
+"""A gateway that really listens, on the memory bus or on a given one, with a model and a prompt service behind it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,13 +8,14 @@ from aiohttp import ClientSession
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.echo_prompt import EchoPrompt
+from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
+from tg_base.client import Requestor
 from tg_base.config import Config, GatewayConfig, ServiceConfig
-from tg_base.liveness import Liveness
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_gateway.gateway import Gateway
-from tg_gateway.limits import Limits
+from tg_base.protocol import Liveness
+from tg_base.server import Processor
+from tg_gateway.access import Limits
+from tg_gateway.app import Gateway
 
 FLOWS = {"default": {"text-completion": ServiceConfig(), "prompt": ServiceConfig()}}
 CONFIG = Config(flows=FLOWS)
@@ -30,7 +31,7 @@ class Opened:
 
     gateway: Gateway
     llm: CountingLlm
-    bus: MemoryBus
+    bus: Bus
     http: ClientSession
 
     @property
@@ -46,10 +47,11 @@ async def open_gateway(
     limits: Limits | None = None,
     llm: CountingLlm | None = None,
     liveness: Liveness | None = None,
+    bus: Bus | None = None,
 ) -> AsyncIterator[Opened]:
-    """Everything in one process; the client's base URL is the gateway's."""
+    """Everything in one process; the client's base URL is the gateway's. The bus is closed with it."""
     llm = llm or CountingLlm()
-    bus = MemoryBus()
+    bus = bus or MemoryBus()
     async with (
         Processor(bus, CONFIG.topics, llm, TEXTS, liveness=liveness, grace=0.05),
         Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, liveness=liveness, grace=0.05),

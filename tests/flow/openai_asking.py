@@ -5,8 +5,8 @@ from contextlib import aclosing
 from typing import Any
 
 from tests.fakes.openai_server import OpenAiServer
-from tg_base.llm_chunk import LlmChunk
-from tg_flow.providers.openai_compatible import OpenAiCompatible
+from tg_base.llm import LlmChunk
+from tg_flow.providers.openai import OpenAiCompatible
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 
 MODEL = OpenAiServer.model

@@ -8,14 +8,15 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from tests.fakes.scripted_agent import DIALOG, ScriptedAgent
 from tests.flow.command import SCRIPTS, ended, ran, started
 from tests.flow.open_agent import OpenedAgent, open_agent
 from tests.flow.test_cli import HEAVY, SHOW
-from tg_schema import AgentResponse
-from tg_schema.errors import RateLimited, TgError
+from tg_schema import AgentResponse, TgError
+from tg_schema.errors import RateLimited
 
 AGENT = "tg-invoke-agent"
 STEPS = 'I must add.\n→ sum {"numbers":[2,3],"note":"n"}\n  5.0\nDone.\n'
@@ -39,6 +40,15 @@ async def test_verbose_tells_every_step(it: OpenedAgent) -> None:
     assert (done.code, done.out, done.err) == (0, "It is 5.\n", STEPS)
 
 
+async def test_trustgraphs_flags_are_taken(it: OpenedAgent) -> None:
+    flags = ("-w", "default", "-C", "default", "-l", "a plan", "-x", "--debug")
+    done = await ran(AGENT, "-q", "2 + 3?", *flags, "-g", "one", "two", TRUSTGRAPH_URL=it.gateway.url)
+    assert (done.code, done.out, done.err) == (0, "It is 5.\n", "")
+    spelled = ("--workspace", "w", "--collection", "c", "--plan", "p", "--explainable")
+    assert (await ran(AGENT, "2 + 3?", *spelled, "-u", it.gateway.url)).out == "It is 5.\n"
+    assert [asked.group for asked in it.agent.requests] == [("one", "two"), None]
+
+
 async def test_no_streaming(it: OpenedAgent) -> None:
     done = await ran(AGENT, "2 + 3?", "--no-streaming", "--show-usage", "-u", it.gateway.url)
     assert (done.code, done.out) == (0, "It is 5.\n")
@@ -55,9 +65,9 @@ async def test_each_piece_is_shown_at_once(it: OpenedAgent) -> None:
         "  5",
         ".0\n",
         "Done.\n",
-        "It is ",
-        "5.",
-        "\n",
+        "",
+        "",
+        "It is 5.\n",
     ]
     async with started(AGENT, "q", "-v", "-u", it.gateway.url) as process:
         assert process.stdout is not None
@@ -109,7 +119,7 @@ async def test_ways_to_ask(
         (["two", "words"], b"", "put it into quotes"),
         (["q", "-q", "q"], b"", "given twice"),
         (["-"], b"\xff", "not UTF-8"),
-        (["q", "--token", "t"], b"", "No such option"),
+        (["q", "--token", "t"], b"", "-t is the timeout, in seconds"),
         (["q", "-p", "wishing"], b"", "'wishing' is not one of 'react'"),
     ],
 )
@@ -181,6 +191,8 @@ async def test_a_reader_that_leaves_stops_the_agent() -> None:
             await asyncio.wait_for(it.agent.started.wait(), 20)
             assert shell.stdout is not None
             it.agent.step.release()
+            for _ in range(60):  # a pipe gets the first words of an answer when there are 240 characters of it
+                it.agent.step.release()
             assert await shell.stdout.readexactly(5) == b"word "
             while not it.agent.stopped.is_set():
                 it.agent.step.release()
@@ -278,9 +290,47 @@ async def test_an_answer_that_is_withdrawn_has_a_line_of_its_own() -> None:
     dialog = (AgentResponse("answer", "It is 4.", True, message_id="1"), *DIALOG[-3:])
     async with open_agent(ScriptedAgent(dialog)) as it:
         done = await ran(AGENT, "q", "-v", "-u", it.gateway.url)
-        assert (done.out, done.err) == ("It is 4.\nIt is 5.\n", "(this was not the answer yet)\n")
+        assert (done.out, done.err) == ("It is 5.\n", "It is 4.\n")
+        assert await on_a_terminal(it, "q", TERM="dumb") == "It is 4.\n(this was not the answer yet)\nIt is 5.\n"
         done = await ran(AGENT, "q", "--no-streaming", "-u", it.gateway.url)
         assert (done.out, done.err) == ("It is 5.\n", "")
+
+
+async def test_a_long_answer_that_is_withdrawn_is_in_the_pipe_by_then() -> None:
+    long = "x" * 241
+    dialog = (AgentResponse("answer", long, message_id="1"), AgentResponse("answer", "", True, message_id="1"))
+    async with open_agent(ScriptedAgent((*dialog, *DIALOG[-3:]))) as it:
+        done = await ran(AGENT, "q", "-v", "-u", it.gateway.url)
+    assert (done.out, done.err) == (f"{long}\nIt is 5.\n", "(this was not the answer yet)\n")
+
+
+async def test_a_terminal_shows_an_answer_at_once(it: OpenedAgent) -> None:
+    it.agent.step = asyncio.Semaphore(7)
+    ours, theirs = os.openpty()
+    try:
+        async with started(AGENT, "q", "-u", it.gateway.url, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+            seen = b""
+            while not seen.endswith(b"It is "):
+                seen += await asyncio.to_thread(os.read, ours, 65536)
+            assert it.agent.said == 7
+            it.agent.step.release()
+            it.agent.step.release()
+            assert await asyncio.wait_for(process.wait(), 60) == 0
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.parametrize("option", ["-v", "--no-streaming", "--json"])
+async def test_an_answer_that_is_cut_is_told(option: str) -> None:
+    cut = msgspec.structs.replace(DIALOG[-1], finish_reason="length")
+    async with open_agent(ScriptedAgent((*DIALOG[-3:-1], cut))) as it:
+        done = await ran(AGENT, "q", option, "-u", it.gateway.url)
+    assert (done.code, done.err) == (0, "the answer is cut: the model has reached its limit of tokens\n")
+    if option == "--json":
+        assert json.loads(done.out.splitlines()[-1])["finish_reason"] == "length"
+    else:
+        assert done.out == "It is 5.\n"
 
 
 async def test_sub_agents_side_by_side_are_shown_one_after_the_other() -> None:
@@ -302,9 +352,9 @@ async def test_sub_agents_side_by_side_are_shown_one_after_the_other() -> None:
 
 
 async def test_imports(it: OpenedAgent) -> None:
-    done = await ran(sys.executable, "-c", SHOW.format(module="invoke_agent"), "--help")
+    done = await ran(sys.executable, "-c", SHOW.format(module="tg_cli.invoke_agent"), "--help")
     assert "Usage: tg-invoke-agent" in done.out
     assert not set(done.err.split()) & (HEAVY | {"aiohttp", "msgspec", "asyncio"})
-    done = await ran(sys.executable, "-c", SHOW.format(module="invoke_agent"), "q", "-u", it.gateway.url)
+    done = await ran(sys.executable, "-c", SHOW.format(module="tg_cli.invoke_agent"), "q", "-u", it.gateway.url)
     assert done.out == "It is 5.\n"
     assert not set(done.err.split()) & HEAVY

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import aiohttp
+import msgspec
 import pytest
 
 from tests.fakes.scripted_agent import ACTION, AGAIN, DIALOG, FINAL, OBSERVATION, THOUGHT, ScriptedAgent
@@ -23,8 +24,7 @@ from tg_client import (
     TgClient,
     Thought,
 )
-from tg_client.address import Address
-from tg_client.rest_door import RestDoor
+from tg_client.transport import Address, RestDoor
 from tg_schema import AGENT, AgentRequest, AgentResponse
 from tg_schema.errors import BadRequest, IncompleteStream, NotFound, RateLimited
 
@@ -35,11 +35,12 @@ TRACE = AgentTrace(
         Action("sum", ACTION, tool="sum", arguments=ARGUMENTS, call_id="a"),
         Observation("5.0", OBSERVATION, tool="sum", call_id="a"),
         Thought("Done.", AGAIN),
-        Answer("It is 5.", FINAL, final=True),
+        Answer("It is 5.", FINAL, final=True, finish_reason="stop"),
     ),
     40,
     9,
     "scripted",
+    "stop",
 )
 
 
@@ -106,6 +107,47 @@ async def test_leaving_early_stops_the_agent(flow: Flow, it: OpenedAgent, read: 
             await anext(events)
     await asyncio.wait_for(it.agent.stopped.wait(), 1)
     assert it.agent.said == read
+
+
+async def test_a_dialog_is_iterated_without_being_entered(flow: Flow, it: OpenedAgent) -> None:
+    """As the specification's `agent_stream`, an async generator."""
+    dialog = flow.agent_stream("2 + 3?", group=["maths"])
+    assert "".join([event.content async for event in dialog if isinstance(event, Answer)]) == "It is 5."
+    assert dialog.trace == TRACE
+    assert it.agent.requests == [AgentRequest("2 + 3?", group=("maths",), streaming=True)]
+
+
+async def test_a_break_out_of_an_iterated_dialog_stops_the_agent(flow: Flow, it: OpenedAgent) -> None:
+    it.agent.step = asyncio.Semaphore(1)
+    dialog = flow.agent_stream("q")
+    async for event in dialog:
+        assert event.content == "I must "
+        break
+    await asyncio.wait_for(it.agent.stopped.wait(), 30)
+    assert it.agent.said == 1
+    assert dialog.trace.messages == (Thought("I must ", THOUGHT, complete=False),)
+
+
+async def test_an_iterated_dialog_that_fails_raises_after_what_came(it: OpenedAgent) -> None:
+    error = RateLimited("the provider is busy", retry_after=3.0)
+    async with open_agent(ScriptedAgent(DIALOG[:4], error)) as failing, flow_of(failing, "rest") as flow:
+        dialog = flow.agent_stream("q")
+        with pytest.raises(RateLimited, match="the provider is busy"):
+            async for _ in dialog:
+                pass
+    assert dialog.trace.messages[:2] == TRACE.messages[:2]
+
+
+async def test_a_dialog_is_begun_once(flow: Flow, it: OpenedAgent) -> None:
+    dialog = flow.agent_stream("q")
+    async with dialog as events:
+        await anext(events)
+        with pytest.raises(BadRequest, match="call agent_stream again"):
+            async for _ in dialog:
+                pass
+    with pytest.raises(BadRequest, match="call agent_stream again"):
+        await dialog.__aenter__()
+    assert len(it.agent.requests) == 1
 
 
 async def test_a_cancelled_caller_stops_the_agent(flow: Flow, it: OpenedAgent) -> None:
@@ -202,6 +244,17 @@ async def test_sub_agents_and_calls_side_by_side() -> None:
     assert trace.steps == (AgentStep("Ask both.", "x", {}, "XX"), AgentStep(None, "y", {}, "Y"))
 
 
+@pytest.mark.parametrize("door", ["rest", "socket"])
+async def test_an_answer_that_is_cut(door: str) -> None:
+    cut = msgspec.structs.replace(DIALOG[-1], finish_reason="length")
+    async with open_agent(ScriptedAgent((*DIALOG[:-1], cut))) as it, flow_of(it, door) as flow:
+        async with flow.agent_stream("q") as events:
+            told = [event async for event in events]
+        assert [event.finish_reason for event in told if isinstance(event, Answer)][-1] == "length"
+        assert events.trace.finish_reason == "length"
+        assert (await flow.agent("q")).finish_reason == "length"
+
+
 async def test_an_answer_that_is_withdrawn() -> None:
     dialog = (
         AgentResponse("answer", "It is", message_id="1"),
@@ -250,18 +303,25 @@ async def test_the_blocking_twin(it: OpenedAgent, door: str) -> None:
                 answer = "".join(event.content for event in events if isinstance(event, Answer))
             assert answer == "It is 5."
             assert events.trace == TRACE
+            dialog = flow.agent_stream("2 + 3?")
+            assert "".join(event.content for event in dialog if isinstance(event, Answer)) == "It is 5."
+            assert dialog.trace == TRACE
             with pytest.raises(BadRequest), flow.agent_stream("") as events:
                 list(events)
 
     await asyncio.to_thread(work)
 
 
-async def test_the_blocking_twin_leaves_early(it: OpenedAgent) -> None:
+@pytest.mark.parametrize("entered", [True, False])
+async def test_the_blocking_twin_leaves_early(it: OpenedAgent, *, entered: bool) -> None:
     it.agent.step = asyncio.Semaphore(1)
 
     def work() -> str:
-        with SyncTgClient(it.gateway.url) as client, client.flow().agent_stream("q") as events:
-            return next(events).content
+        with SyncTgClient(it.gateway.url) as client:
+            if entered:
+                with client.flow().agent_stream("q") as events:
+                    return next(events).content
+            return next(event.content for event in client.flow().agent_stream("q"))
 
     assert await asyncio.to_thread(work) == "I must "
     await asyncio.wait_for(it.agent.stopped.wait(), 1)

@@ -13,11 +13,10 @@ from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, LIVELY, TOPICS, Pipeline, pipeline, until
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Client
-from tg_base.config_file import ConfigFile
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_flow.processors import agent
+from tg_base.client import Client, Requestor
+from tg_base.config import ConfigFile
+from tg_base.server import Processor
+from tg_flow.services import agent
 from tg_schema import AgentRequest, AgentStep
 from tg_schema.errors import Unavailable
 
@@ -170,8 +169,8 @@ async def mortals(
     file = folder / "tg.toml"
     file.write_text(BASE + TOOLS)
     async with AsyncExitStack() as stack:
-        bus = MemoryBus()
-        stack.push_async_callback(bus.aclose)
+        bus = MortalBus(memory := MemoryBus())
+        stack.push_async_callback(memory.aclose)
         config_file = ConfigFile(file)
         (route,) = config_file.config.routes("text-completion")
         await stack.enter_async_context(Processor(bus, TOPICS, llm, (route,), grace=0.1, liveness=LIVELY))

@@ -4,13 +4,12 @@ import os
 import random
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
 from tests.flow.agent_dialog import BASE, Told, pipeline
-from tests.flow.generated_turns import answering, calling, in_pieces, nonsense
-from tg_schema import FEATURES, ToolCallDelta
+from tests.flow.generated_turns import answering, calling, in_pieces, native_calling, nonsense
+from tg_schema import FEATURES
 from tg_schema.errors import ProtocolError, TooLarge
 
 DIALOGS = int(os.environ.get("TOKENGRID_DIALOGS", "300"))
@@ -54,17 +53,9 @@ async def test_dialogs_over_a_model_that_calls_natively(tmp_path: Path) -> None:
             chance = random.Random(seed)
             expected, turns = [], []
             for _ in range(chance.randrange(3)):
-                pieces: list[str | ToolCallDelta] = []
-                if chance.random() < 0.5:
-                    pieces += in_pieces(chance, "I look at {it}.")
-                    expected.append(("thought", "I look at {it}."))
-                for index in range(chance.randrange(1, 3)):
-                    arguments = {"text": chance.choice(["}", '"', "é", "Action: x"])}
-                    pieces.append(ToolCallDelta(index, f"c{index}", "see"))
-                    json = msgspec.json.encode(arguments).decode()
-                    pieces += [ToolCallDelta(index, arguments=piece) for piece in in_pieces(chance, json)]
-                    expected.append(("action", f'{{"tool":"see","arguments":{json}}}'))
+                pieces, messages = native_calling(chance)
                 turns.append(tuple(pieces))
+                expected += messages
             text, messages = answering(chance)
             turns.append(tuple(in_pieces(chance, text)))
             llm.turns = tuple(turns)

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.fakes.scripted_agent import DIALOG, ScriptedAgent
@@ -66,6 +67,7 @@ async def test_a_whole_answer(it: OpenedAgent, path: str) -> None:
         "in_token": 40,
         "out_token": 9,
         "model": "scripted",
+        "finish_reason": "stop",
     }
     assert it.agent.requests == [AgentRequest("2 + 3?")]
 
@@ -96,6 +98,19 @@ async def test_frames(it: OpenedAgent) -> None:
 async def test_a_whole_answer_is_one_frame(it: OpenedAgent) -> None:
     (frame,) = await frames(it, {"question": "2 + 3?"})
     assert (frame["response"]["content"], frame["response"]["end_of_dialog"]) == ("It is 5.", True)
+
+
+async def test_every_door_says_that_an_answer_is_cut() -> None:
+    cut = msgspec.structs.replace(DIALOG[-1], finish_reason="length")
+    question = {"question": "q"}
+    async with open_agent(ScriptedAgent((*DIALOG[:-1], cut))) as it:
+        async with it.http.post(SHORT, json=question) as response:
+            assert (await response.json())["finish_reason"] == "length"
+        told = await events(it, question | {"streaming": True})
+        framed = await frames(it, question | {"streaming": True})
+        (whole,) = await frames(it, question)
+    for records in (told, [frame["response"] for frame in framed], [whole["response"]]):
+        assert [record.get("finish_reason") for record in records] == [None] * (len(records) - 1) + ["length"]
 
 
 async def test_chunks_that_wait_are_joined_within_their_message(it: OpenedAgent) -> None:

@@ -14,9 +14,10 @@ import pytest
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, pipeline, until
 from tg_base.bus.memory import MemoryBus
-from tg_base.config_file import ConfigFile
-from tg_flow.processors import agent
-from tg_schema.errors import NotFound, TgError, Unavailable
+from tg_base.config import ConfigFile
+from tg_flow.services import agent
+from tg_schema import TgError
+from tg_schema.errors import NotFound, Unavailable
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "tests.fakes.mcp_server"]
@@ -126,9 +127,9 @@ async def refused(folder: Path, config: str) -> TgError:
 async def test_what_cannot_be_used_is_named_with_its_line(http: str, tmp_path: Path) -> None:
     error = await refused(tmp_path, http + 'options.tool = "nope"\n')
     assert isinstance(error, NotFound)
-    assert 'tg.toml, line 9: the MCP server has no tool "nope"; it has add, count' in error.message
+    assert 'tg.toml, line 12: the MCP server has no tool "nope"; it has add, count' in error.message
     error = await refused(tmp_path, '\n[tools.tiny]\nkind = "mcp"\noptions.command = ["/no/such/program"]\n')
     assert isinstance(error, Unavailable)
-    assert "line 9: the MCP server cannot be started or reached" in error.message
+    assert "line 11: the MCP server cannot be started or reached" in error.message
     error = await refused(tmp_path, '\n[tools.tiny]\nkind = "mcp"\n')
     assert "an MCP server needs either command" in error.message

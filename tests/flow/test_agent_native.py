@@ -1,14 +1,16 @@
 """Agents whose model calls tools natively: a conversation, and the calls as the provider streams them."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
-from tests.flow.agent_dialog import BASE, pipeline
-from tg_base.llm_chunk import LlmChunk
-from tg_schema import FEATURES, Message, ToolCall, ToolCallDelta
-from tg_schema.errors import ProtocolError
+from tests.flow.agent_dialog import BASE, Told, assert_valid, pipeline
+from tg_base.llm import LlmChunk
+from tg_flow.agent.core.open_turn import CUT
+from tg_schema import FEATURES, AgentRequest, Message, ToolCall, ToolCallDelta
+from tg_schema.errors import ProtocolError, TooLarge
 
 ADD = """
 [tools.add]
@@ -27,7 +29,7 @@ def native(*turns: tuple[object, ...]) -> TurnsLlm:
 
 
 async def test_a_call_and_the_answer(tmp_path: Path) -> None:
-    llm = native(("I must ", "add.", *CALL), ("Final Answer: It ", "is 3."))
+    llm = native(("Thought: I must ", "add.", *CALL), ("Final Answer: It ", "is 3."))
     async with pipeline(llm, tmp_path, BASE + ADD) as it:
         told = await it.tell("How much?")
     assert told.messages == [
@@ -58,6 +60,85 @@ async def test_a_long_answer_without_a_word_for_it_streams(tmp_path: Path) -> No
     async with pipeline(native(tuple(pieces)), tmp_path, BASE + ADD) as it:
         told = await it.tell()
     assert told.messages == [("answer", "".join(pieces))]
+
+
+async def test_the_first_piece_of_an_answer_without_a_word_for_it_leaves_at_once(tmp_path: Path) -> None:
+    told = await told_in_steps(tmp_path, "It", " is three.")
+    assert (told.records[0].chunk_type, told.records[0].content) == ("answer", "It")
+    assert told.messages == [("answer", "It is three.")]
+
+
+async def told_in_steps(folder: Path, *pieces: str | LlmChunk) -> Told:
+    """What an agent tells whose model waits with each piece until the one before it has come."""
+    steps = [asyncio.Event() for _ in pieces]
+    llm = native(tuple(what for pair in zip(steps, pieces, strict=True) for what in pair))
+    told, waiting = Told([]), iter(steps)
+    async with (
+        pipeline(llm, folder, BASE + ADD) as it,
+        it.clients["default"].stream(AgentRequest("q", streaming=True)) as records,
+    ):
+        next(waiting).set()
+        async for record in records:
+            told.records.append(record)
+            if record.content and (step := next(waiting, None)) is not None:
+                step.set()
+    assert_valid(told)
+    return told
+
+
+async def test_an_answer_is_taken_back_where_a_call_follows(tmp_path: Path) -> None:
+    llm = native(("I must ", "add.", *CALL), ("It is 3.",))
+    async with pipeline(llm, tmp_path, BASE + ADD) as it:
+        told = await it.tell()
+    assert told.messages == [
+        ("answer", "I must add."),
+        ("action", '{"tool":"add","arguments":{"a":2}}'),
+        ("observation", "3"),
+        ("answer", "It is 3."),
+    ]
+    assert told.answer == "It is 3."
+    assert llm.requests[1].messages[1].text == "I must add."
+
+
+@pytest.mark.parametrize("word", ["Thought:", "**Thought:**", "# Thought:"])
+@pytest.mark.parametrize("length", [10, 300])
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_line_that_begins_with_thought_leaves_the_answer_whole(
+    tmp_path: Path, word: str, length: int, streaming: bool
+) -> None:
+    answer = f"{'x' * length}\n\n{word} a heading\n\nand the rest."
+    llm = native(tuple(answer))
+    async with pipeline(llm, tmp_path, BASE + ADD) as it:
+        told = await it.tell(streaming=streaming)
+    assert told.messages == [("answer", answer)]
+    assert len(llm.requests) == 1
+
+
+async def test_thinking_in_the_middle_of_an_answer_does_not_end_it(tmp_path: Path) -> None:
+    pieces = ("It is ", LlmChunk(reasoning="h"), LlmChunk(reasoning="m"), "3.", LlmChunk(reasoning="yes"))
+    told = await told_in_steps(tmp_path, *pieces)
+    assert told.messages == [("answer", "It is 3."), ("thought", "hm"), ("thought", "yes")]
+    assert told.answer == "It is 3."
+
+
+async def test_pieces_of_calls_may_alternate(tmp_path: Path) -> None:
+    llm = native(
+        (
+            ToolCallDelta(0, "x", "add"),
+            ToolCallDelta(1, "y", "add"),
+            ToolCallDelta(0, arguments='{"a"'),
+            ToolCallDelta(1, arguments='{"a": '),
+            ToolCallDelta(0, arguments=": 1}"),
+            ToolCallDelta(1, arguments="5}"),
+        ),
+        ("Final Answer: ok",),
+    )
+    async with pipeline(llm, tmp_path, BASE + ADD) as it:
+        told = await it.tell()
+    actions = [record for record in told.records if record.chunk_type == "action"]
+    assert [record.arguments for record in actions] == ['{"a": 1}', '{"a": 5}']
+    assert sorted(content for kind, content in told.messages if kind == "observation") == ["2", "6"]
+    assert len(llm.requests) == 2
 
 
 async def test_several_calls_at_once(tmp_path: Path) -> None:
@@ -97,6 +178,35 @@ async def test_a_broken_call_is_told_once_and_then_ends(tmp_path: Path) -> None:
     assert llm.requests[1].messages[1:] == (Message("user", "error: the arguments are not a JSON object; write one"),)
     async with pipeline(native(broken), tmp_path, BASE + ADD) as it:
         assert isinstance((await it.tell()).error, ProtocolError)
+
+
+async def test_an_answer_that_is_cut_says_so(tmp_path: Path) -> None:
+    async with pipeline(native(("It is", LlmChunk(finish_reason="length"))), tmp_path, BASE + ADD) as it:
+        for streaming in (True, False):
+            assert (await it.tell(streaming=streaming)).records[-1].finish_reason == "length"
+
+
+async def test_a_turn_that_is_cut_before_it_came_to_anything_is_told_so(tmp_path: Path) -> None:
+    cut = (LlmChunk(reasoning="hm"), LlmChunk(finish_reason="length"))
+    llm = native(cut, ("It is 3.",))
+    async with pipeline(llm, tmp_path, BASE + ADD) as it:
+        assert (await it.tell()).answer == "It is 3."
+    assert llm.requests[1].messages[-1] == Message("user", CUT)
+    async with pipeline(native(cut), tmp_path, BASE + ADD) as it:
+        error = (await it.tell()).error
+    assert isinstance(error, TooLarge)
+    assert "limit of tokens" in error.message
+
+
+@pytest.mark.parametrize(
+    ("reason", "note"), [("length", "\n(cut: the model has reached its limit of tokens)"), ("stop", "")]
+)
+async def test_what_a_model_gives_as_a_tool_says_that_it_is_cut(tmp_path: Path, reason: str, note: str) -> None:
+    ask = (ToolCallDelta(0, "c0", "ask", '{"prompt": "p"}'),)
+    llm = native(ask, ("half", LlmChunk(finish_reason=reason)), ("Final Answer: ok",))
+    async with pipeline(llm, tmp_path, BASE + '[tools.ask]\nkind = "text-completion"\n') as it:
+        told = await it.tell()
+    assert ("observation", f"half{note}") in told.messages
 
 
 async def test_thinking_stands_apart(tmp_path: Path) -> None:

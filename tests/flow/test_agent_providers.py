@@ -8,8 +8,7 @@ from tests.fakes.plan import Fault, Plan, PlannedCall
 from tests.flow.agent_dialog import BASE, pipeline
 from tests.provider_matrix.case import Case, staged
 from tests.provider_matrix.families import anthropic, openai
-from tg_schema.conversation import ToolCall
-from tg_schema.errors import TgError
+from tg_schema import TgError, ToolCall
 
 ADD = """
 [tools.add]
@@ -29,7 +28,7 @@ async def test_a_dialog_with_calls_side_by_side(case: Case, tmp_path: Path) -> N
     calls = (PlannedCall("add", ('{"a"', ": 2, ", '"b": 3}'), "call_1"), PlannedCall("add", ('{"a": 1}',), "call_2"))
     async with staged(case) as stage, stage.opened() as llm, pipeline(llm, tmp_path, BASE + ADD) as it:
         stage.wire.play(
-            Plan(("I must", " add."), calls=calls, finish="tool_calls"),
+            Plan(("Thought: I must", " add."), calls=calls, finish="tool_calls"),
             Plan(("Final Answer: ", "It ", "is 5 and 2.")),
         )
         told = await it.tell("How much?")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
 from tests.flow.agent_dialog import BASE, pipeline
-from tg_base.llm_chunk import LlmChunk
+from tg_base.llm import LlmChunk
 from tg_schema import AgentRequest, AgentStep
 from tg_schema.errors import BadRequest, ContentFilter, ProtocolError, Timeout, TooLarge
 

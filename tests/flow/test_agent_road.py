@@ -17,10 +17,10 @@ from tests.flow.command import ended, ran, started
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT
 from tests.flow.raw_http import raw_connection
 from tests.flow.test_agent_faults import DONE, SUPERVISED, TOOLS, call
-from tg_base.requestor import Requestor
-from tg_base.route import Route
+from tg_base.client import Requestor
+from tg_base.protocol import Route
 from tg_client import Action, Answer, Observation, SyncTgClient, TgClient, Thought
-from tg_gateway.gateway import Gateway
+from tg_gateway.app import Gateway
 from tg_schema import AGENT
 from tg_schema.errors import ProtocolError
 

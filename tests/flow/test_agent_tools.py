@@ -1,24 +1,23 @@
-"""Every kind of tool, called by an agent: functions, HTTP, prompts, models and services of one's own on the bus."""
+"""Every kind of tool, called by an agent: functions, prompts, models and services of one's own on the bus."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 from typing_extensions import override
 
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, Pipeline, pipeline
-from tg_base.background import running
-from tg_base.bus.api import Bus
+from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.config_file import ConfigFile
-from tg_base.processor import Processor
-from tg_base.route import Route
-from tg_base.service import Service
-from tg_flow.processors import agent
-from tg_schema.errors import BadRequest, NotFound, ProviderAuth, TgError
+from tg_base.config import ConfigFile
+from tg_base.protocol import Route
+from tg_base.runtime import running
+from tg_base.server import Processor, Service
+from tg_flow.services import agent
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, NotFound
 from tg_schema.service_spec import TOOL
 from tg_schema.tool import ToolRequest, ToolResponse
 from tg_schema.topics import Topics, resolved
@@ -68,7 +67,7 @@ async def test_a_function_that_there_is_not(tmp_path: Path) -> None:
     for function in ("tests.fakes.tools:nope", "no.such.module:f", "no-entry-point"):
         error = await refusal(tmp_path, f'\n[tools.x]\nkind = "python"\noptions.function = "{function}"\n')
         assert isinstance(error, NotFound)
-        assert f'tg.toml, line 9: there is no function "{function}"' in error.message
+        assert f'tg.toml, line 11: there is no function "{function}"' in error.message
     error = await refusal(tmp_path, '\n[tools.x]\nkind = "python"\noptions.function = "tests.fakes.tools:seen"\n')
     assert "is not a function" in error.message
     error = await refusal(tmp_path, python("loose"))
@@ -78,99 +77,15 @@ async def test_a_function_that_there_is_not(tmp_path: Path) -> None:
 async def test_a_wrong_option_and_a_wrong_schema_have_their_place(tmp_path: Path) -> None:
     error = await refusal(tmp_path, '\n[tools.x]\nkind = "python"\noptions.functoin = "a:b"\n')
     assert isinstance(error, BadRequest)
-    assert 'line 9: a tool of kind "python"' in error.message
+    assert 'line 11: a tool of kind "python"' in error.message
     error = await refusal(tmp_path, python("add") + "arguments.properties.a.type = 'nope'\n")
-    assert 'the arguments of the tool "add": not a valid JSON schema' in error.message
+    assert 'tg.toml, line 12: the arguments of the tool "add": not a valid JSON schema' in error.message
 
 
 async def test_a_function_asks_for_values_of_its_types(tmp_path: Path) -> None:
     config = python("add") + "arguments = {}\n"
     (seen,) = await observed(tmp_path, config, call("add", a="x"))
     assert seen.startswith("error: the arguments do not fit")
-
-
-class Weather:
-    """A loopback server."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, str, str, str]] = []
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        body = await request.text()
-        self.requests.append((request.method, str(request.rel_url), body, request.headers.get("X-Key", "")))
-        if request.path == "/missing":
-            return web.Response(status=404, text="no such city")
-        if request.path == "/away":
-            raise web.HTTPFound("http://127.0.0.1:1/")
-        if request.path == "/picture":
-            return web.Response(body=b"\x89PNG", content_type="image/png")
-        return web.json_response({"sun": True, "é": 1})
-
-
-@pytest.fixture
-async def weather() -> Weather:
-    return Weather()
-
-
-@pytest.fixture
-async def url(weather: Weather) -> AsyncIterator[str]:
-    application = web.Application()
-    application.router.add_route("*", "/{rest:.*}", weather.answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
-
-
-async def test_http(tmp_path: Path, url: str, weather: Weather, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WEATHER_KEY", "canary-key")
-    options = f'url = "{url}/at/{{city}}", secrets = {{ X-Key = "WEATHER_KEY" }}'
-    arguments = 'arguments.required = ["city"]\narguments.properties.city.type = "string"\n'
-    config = f'\n[tools.get]\nkind = "http"\noptions = {{ {options} }}\n{arguments}'
-    config += f'\n[tools.post]\nkind = "http"\noptions = {{ {options}, method = "POST" }}\n{arguments}'
-    city = "Saint-Denis / é?#"
-    seen = await observed(
-        tmp_path,
-        config,
-        call("get", city=city, days=[1, 2], full=True),
-        call("post", city="b", days=3),
-        call("get", city=".."),
-    )
-    assert seen[:2] == ['{"sun": true, "\\u00e9": 1}'] * 2
-    assert seen[2] == 'error: the argument "city" cannot be ".."'
-    quoted = "/at/Saint-Denis%20%2F%20%C3%A9%3F%23"
-    assert weather.requests == [
-        ("GET", f"{quoted}?days=1&days=2&full=true", "", "canary-key"),
-        ("POST", "/at/b", '{"days": 3}', "canary-key"),
-    ]
-
-
-async def test_http_that_goes_wrong(tmp_path: Path, url: str) -> None:
-    def tool(name: str, address: str) -> str:
-        return f'\n[tools.{name}]\nkind = "http"\noptions.url = "{address}"\n'
-
-    config = tool("missing", f"{url}/missing") + tool("away", f"{url}/away") + tool("picture", f"{url}/picture")
-    config += tool("nobody", "http://127.0.0.1:1/")
-    seen = await observed(tmp_path, config, *(call(name) for name in ("missing", "away", "picture", "nobody")))
-    assert seen == [
-        "no such city\nerror: the server answered with the status 404",
-        "302: Found\nerror: the server answered with the status 302",
-        "error: the server's answer is not text",
-        "error: the server could not be reached, or did not answer properly",
-    ]
-
-
-async def test_http_whose_host_a_model_would_choose_is_refused(tmp_path: Path) -> None:
-    for address in ("http://{host}/", "ftp://x/", "x"):
-        error = await refusal(tmp_path, f'\n[tools.x]\nkind = "http"\noptions.url = "{address}"\n')
-        assert "is no address" in error.message
-    error = await refusal(
-        tmp_path, '\n[tools.x]\nkind = "http"\noptions = { url = "http://x/", secrets = { A = "NOT_SET" } }\n'
-    )
-    assert isinstance(error, ProviderAuth)
-    assert "NOT_SET" in error.message
 
 
 PROMPTS = """

@@ -7,15 +7,16 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 from typing_extensions import override
 
 from tests.fakes.bedrock_server import BedrockServer, event, frame, frame_of
+from tests.fakes.endless import pour
 from tests.fakes.plan import Asked, Fault, Plan
 from tests.fakes.silent_server import SilentServer
-from tg_base.llm_service import LlmService
-from tg_flow.providers.registry import open_provider
-from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
-from tg_schema.conversation import ImagePart, Message, ToolCall
+from tg_base.llm import LlmService
+from tg_flow.providers import open_provider
+from tg_schema import ImagePart, Message, TextCompletionRequest, TextCompletionResponse, TgError, ToolCall
 from tg_schema.errors import (
     BadRequest,
     IncompleteStream,
@@ -77,6 +78,10 @@ def exception(kind: str) -> bytes:
 
 
 DEEP = frame_of({":message-type": "event", ":event-type": "messageStop"}, b"[" * 60_000)
+HALF = frame_of(
+    {":message-type": "event", ":event-type": "contentBlockDelta"},
+    rb'{"delta": {"text": "\ud800"}, "contentBlockIndex": 1}',
+)
 GOOD = event("contentBlockDelta", {"delta": {"text": "x"}, "contentBlockIndex": 1})
 
 
@@ -95,6 +100,12 @@ GOOD = event("contentBlockDelta", {"delta": {"text": "x"}, "contentBlockIndex": 
         (DEEP, ProtocolError),
         (frame({":message-type": "event", ":event-type": "contentBlockDelta"}, {})[:-20], IncompleteStream),
         (event("messageStop", {"stopReason": "malformed_tool_use"}), ProtocolError),
+        (event("contentBlockDelta", {"delta": {"text": 5}, "contentBlockIndex": 1}), ProtocolError),
+        (HALF, ProtocolError),
+        (event("contentBlockDelta", {"delta": [], "contentBlockIndex": 1}), ProtocolError),
+        (event("contentBlockDelta", {"delta": {"text": "x" * 2**21}, "contentBlockIndex": 1}), ProtocolError),
+        (event("metadata", {"usage": {"inputTokens": "a", "outputTokens": None}}), ProtocolError),
+        (event("metadata", {"usage": 5}), ProtocolError),
     ],
 )
 async def test_what_goes_wrong_in_a_stream_is_one_typed_error_after_the_text(raw: bytes, kind: type[TgError]) -> None:
@@ -145,6 +156,21 @@ async def test_a_list_of_models_that_does_not_come_is_left() -> None:
         with pytest.raises(Timeout):
             await service.models()
         await asyncio.wait_for(server.left.wait(), 1)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(503, Unavailable), (200, ProtocolError)])
+async def test_what_the_sdk_reads_in_one_go_has_a_bound(status: int, kind: type[TgError]) -> None:
+    async def endless(self: BedrockServer, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=status, headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await pour(response, b" " * 65536)
+        return response
+
+    server_kind: type[BedrockServer] = type("Endless", (BedrockServer,), {"_handle": endless})
+    async with server_kind.running() as server, opened(server.url) as service:
+        with pytest.raises(TgError) as caught:
+            await service.models()
+        assert type(caught.value) is kind
 
 
 class Endless(BedrockServer):

@@ -11,7 +11,7 @@ import pytest
 from tests.fakes import google_account
 from tests.fakes.anthropic_server import AnthropicServer
 from tests.fakes.gemini_server import GeminiServer, VertexGeminiServer
-from tg_flow.providers.registry import open_provider
+from tg_flow.providers import open_provider
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import BadRequest, ProviderAuth, Unavailable
 
@@ -148,7 +148,7 @@ def loaded(code: str) -> set[str]:
 @pytest.mark.parametrize(
     ("module", "connection", "own"),
     [
-        ("tg_flow.providers.anthropic", "tg_flow.providers.anthropic_connection", {"anthropic", "httpx2"}),
+        ("tg_flow.providers.anthropic.provider", "tg_flow.providers.anthropic.client", {"anthropic", "httpx2"}),
         ("tg_vertexai.claude", "tg_vertexai.claude_connection", {"anthropic", "httpx2", "google.auth"}),
         ("tg_vertexai.gemini", "tg_vertexai.gemini_connection", {"google.genai", "google.auth", "httpx"}),
     ],
@@ -160,6 +160,6 @@ def test_only_the_connection_imports_an_sdk_and_only_its_own(module: str, connec
 
 
 def test_google_ai_studio_imports_no_other_sdk() -> None:
-    assert loaded("import tg_flow.providers.google_ai_studio") == set()
-    found = loaded("import tg_flow.providers.google_ai_studio_connection")
+    assert loaded("import tg_flow.providers.gemini.provider") == set()
+    found = loaded("import tg_flow.providers.gemini.client")
     assert not found & {"anthropic", "google.cloud.aiplatform", "vertexai", "openai"}

@@ -93,7 +93,7 @@ async def test_prompts(opened: Opened) -> None:
         (LLM, ["s", "-"], b"\xff", "standard input is not UTF-8 text"),
         (LLM, ["s", "p", "more"], b"", "unexpected extra argument"),
         (LLM, ["s", "p", "-t", "0"], b"", "-t"),
-        (LLM, ["s", "p", "--token", "canary"], b"", "No such option"),
+        (LLM, ["s", "p", "--token", "canary"], b"", "-t is the timeout, in seconds"),
         (PROMPT, [], b"", "TEMPLATE_ID"),
         (PROMPT, ["t", "novalue"], b"", "write NAME=TEXT or NAME:=JSON"),
         (PROMPT, ["t", "=x"], b"", "write NAME=TEXT or NAME:=JSON"),
@@ -134,7 +134,7 @@ async def test_an_error_in_mid_stream_keeps_what_came(opened: Opened) -> None:
         opened.llm.step.release()
         done = await ended(process)
     assert (done.code, done.out) == (1, "0 \n")
-    assert done.err == f"{LLM}: no complete answer within 2 s\n"
+    assert done.err == f"{LLM}: nothing more of the answer came within 2 s\n"
 
 
 async def test_a_named_gateway_that_is_not_there() -> None:
@@ -155,6 +155,31 @@ async def test_the_token_comes_from_the_environment() -> None:
         done = await ran(LLM, "", "1", "-u", url, TOKENGRID_TOKEN="canary-123")
         assert done.code == 1
         assert "canary" not in done.err
+
+
+async def test_trustgraphs_variables_and_workspace_are_taken() -> None:
+    async with open_gateway(LOCKED) as opened:
+        theirs = {"TRUSTGRAPH_URL": opened.gateway.url, "TRUSTGRAPH_TOKEN": TOKEN}
+        assert (await ran(LLM, "", "1", "-w", "default", **theirs)).out == "0 \n"
+        assert (await ran(LLM, "", "1", "--workspace=mine", **theirs)).out == "0 \n"
+
+
+@pytest.mark.parametrize("command", [LLM, "tg-invoke-prompt", "tg-invoke-agent"])
+@pytest.mark.parametrize("option", [("-t", "tg_canary"), ("--token", "tg_canary"), ("--token=tg_canary",)])
+async def test_a_token_on_the_command_line_gets_a_sentence(command: str, option: tuple[str, ...]) -> None:
+    done = await ran(command, "x", "y=1", *option)
+    assert (done.code, done.out) == (2, "")
+    assert "-t is the timeout, in seconds" in done.err
+    assert "put it into TOKENGRID_TOKEN, or leave it in TRUSTGRAPH_TOKEN" in done.err
+    assert "canary" not in done.err
+
+
+async def test_a_timeout_is_a_finite_number_of_seconds(opened: Opened) -> None:
+    assert (await ran(LLM, "", "1", "-t", "30", "-u", opened.gateway.url)).out == "0 \n"
+    for wrong in ("nan", "inf", "0", "-1"):
+        done = await ran(LLM, "", "1", "-t", wrong, "-u", opened.gateway.url)
+        assert done.code == 2
+        assert "Invalid value for '-t' / '--timeout'" in done.err
 
 
 async def test_an_answer_that_is_cut_says_so() -> None:
@@ -272,12 +297,12 @@ HEAVY = {"openai", "pulsar", "_pulsar", "llama_cpp", "jinja2", "tg_base", "tg_fl
 SHOW = """
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))
-from tg_cli.{module} import main
+from {module} import main
 main()
 """
 
 
-@pytest.mark.parametrize("module", ["invoke_llm", "invoke_prompt", "serve"])
+@pytest.mark.parametrize("module", ["tg_cli.invoke_llm", "tg_cli.invoke_prompt", "tg_serve.command"])
 async def test_help_imports_almost_nothing(module: str) -> None:
     done = await shown(module, "--help")
     assert "Usage: tg-" in done.out
@@ -285,9 +310,9 @@ async def test_help_imports_almost_nothing(module: str) -> None:
     assert not loaded & (HEAVY | {"aiohttp", "msgspec", "asyncio"})
 
 
-@pytest.mark.parametrize("module", ["invoke_llm", "invoke_prompt"])
+@pytest.mark.parametrize("module", ["tg_cli.invoke_llm", "tg_cli.invoke_prompt"])
 async def test_a_call_imports_the_client_only(opened: Opened, module: str) -> None:
-    done = await shown(module, "text", "3" if module == "invoke_llm" else "a=1", "-u", opened.gateway.url)
+    done = await shown(module, "text", "3" if module == "tg_cli.invoke_llm" else "a=1", "-u", opened.gateway.url)
     assert done.out in {"0 1 2 \n", 'a="1" \n'}
     loaded = set(done.err.split())
     assert "tg_client.tg_client" in loaded

@@ -2,10 +2,13 @@
 
 import asyncio
 import time
+from contextlib import aclosing
 
 import pytest
 
+from tests.fakes.network_bus import NetworkBus
 from tests.flow.open_gateway import QUICK, open_gateway
+from tg_base.bus.memory import MemoryBus
 
 PATH = "api/v1/text-completion"
 DAY = 86_400.0
@@ -13,8 +16,9 @@ DAY = 86_400.0
 
 @pytest.mark.parametrize("jump", [DAY, -DAY])
 async def test_a_jump_in_mid_stream(monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+    """Over a network: on a bus inside one process nobody is ever taken for dead."""
     wall = time.time
-    async with open_gateway(liveness=QUICK) as it:
+    async with aclosing(MemoryBus()) as bus, open_gateway(liveness=QUICK, bus=NetworkBus(bus)) as it:
         it.llm.step = asyncio.Semaphore(1)
         async with it.http.post(PATH, json={"prompt": "2", "streaming": True}) as response:
             assert b'"0 "' in await response.content.readuntil(b"\n\n")

@@ -80,3 +80,33 @@ asyncio.run(main())
 async def test_the_same_sdk_talks_to_it() -> None:
     done = await ran(sys.executable, "-c", PROGRAM, **PERMITTED)
     assert (done.out, done.err) == ("tinydemo\n", NOTICE.replace("localhost:8888", "127.0.0.1:9"))
+
+
+ALONE = """
+import asyncio, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"tg_serve", "tg_base", "tg_flow", "tg_gateway"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from tg_cli.gateway_choice import chosen_gateway
+from tg_schema import TgError
+
+async def main():
+    try:
+        async with chosen_gateway(None, default="http://127.0.0.1:9/"):
+            print("there is one")
+    except TgError as error:
+        print(error.message)
+
+asyncio.run(main())
+"""
+
+
+async def test_commands_without_a_server_say_what_to_do() -> None:
+    """As where only the commands are installed."""
+    done = await ran(sys.executable, "-c", ALONE)
+    expected = "no gateway at http://127.0.0.1:9/: start one with tg-serve, or name one with -u\n"
+    assert (done.out, done.err) == (expected, "")

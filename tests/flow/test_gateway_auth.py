@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, WSServerHandshakeError
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import raw_connection
 from tests.flow.test_gateway_socket import PATH, answer, ask, upgrade
 from tg_base.config import ApiKey, GatewayConfig
-from tg_gateway.auth import Authenticator, is_loopback
-from tg_gateway.limits import Limits
-from tg_gateway.throttle import Throttle
+from tg_gateway.access import Authenticator, Limits
+from tg_gateway.access.auth import is_loopback
+from tg_gateway.access.throttle import Throttle
 from tg_schema.errors import BadRequest, RateLimited, Unauthorized
 
 TOKEN = "tg_0123456789-canary"
@@ -86,7 +87,7 @@ async def test_the_socket_takes_the_header_too() -> None:
 
 
 async def test_a_socket_without_a_token_is_closed_in_time() -> None:
-    async with open_gateway(LOCKED, limits=Limits(auth=0.05)) as it, it.http.ws_connect(PATH) as socket:
+    async with open_gateway(structs.replace(LOCKED, auth_timeout=0.05)) as it, it.http.ws_connect(PATH) as socket:
         await socket.receive(timeout=5)
         assert socket.close_code == 1008
 
@@ -174,7 +175,20 @@ def test_any_token_is_only_right_or_wrong() -> None:
 @pytest.mark.parametrize(
     ("origin", "host", "open_door", "locked"),
     [
-        (None, "gateway:8888", True, True),
+        (None, "gateway:8888", False, True),
+        (None, "evil.example", False, True),
+        (None, "localhost.evil.example:8888", False, True),
+        (None, "", False, True),
+        (None, "[::1", False, True),
+        (None, "localhost:8888", True, True),
+        (None, "LocalHost", True, True),
+        (None, "127.0.0.1:8888", True, True),
+        (None, "[::1]:8888", True, True),
+        (None, "10.1.2.3:8888", True, True),
+        (None, "[fd00::1]:8888", True, True),
+        (None, None, True, True),
+        ("http://localhost:8888", None, False, False),
+        ("http://10.1.2.3:8888", "10.1.2.3:8888", False, True),
         ("http://localhost:8888", "localhost:8888", True, True),
         ("http://127.0.0.1:8888", "127.0.0.1:8888", True, True),
         ("http://evil.example", "localhost:8888", False, False),
@@ -185,7 +199,7 @@ def test_any_token_is_only_right_or_wrong() -> None:
         ("", "localhost", False, False),
     ],
 )
-def test_origins(origin: str | None, host: str, open_door: bool, locked: bool) -> None:
+def test_origins(origin: str | None, host: str | None, open_door: bool, locked: bool) -> None:
     assert Authenticator(GatewayConfig(), Limits(), lambda: 0.0).admits(origin, host) is open_door
     assert Authenticator(LOCKED, Limits(), lambda: 0.0).admits(origin, host) is locked
 

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.echo_prompt import EchoPrompt
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, PROMPTS, QUICK, TEXTS, Opened, open_gateway
 from tests.flow.raw_http import raw_connection
 from tg_base.bus.memory import MemoryBus
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_gateway.gateway import Gateway
-from tg_gateway.limits import Limits
+from tg_base.client import Requestor
+from tg_base.server import Processor
+from tg_gateway.access import Limits
+from tg_gateway.app import Gateway
 
 COMPLETION = "/api/v1/text-completion"
 
@@ -50,12 +51,15 @@ async def test_ready_says_what_is_missing() -> None:
         Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as gateway,
         ClientSession(gateway.url) as http,
     ):
-        nobody = "no live processor serves text-completion of flow default"
-        assert await ready(http, 503) == {"ready": False, "missing": [nobody]}
+        nobody = [f"no live processor serves {service} of flow default" for service in ("text-completion", "prompt")]
+        assert await ready(http, 503) == {"ready": False, "missing": nobody}
         async with http.post(COMPLETION, json={"prompt": "1"}) as response:
             assert (response.status, response.headers["Retry-After"]) == (503, "1")
         async with Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, liveness=QUICK):
-            await ready(http, 200)
+            while await ready(http, 503) != {"ready": False, "missing": nobody[1:]}:
+                pass
+            async with Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, liveness=QUICK):
+                await ready(http, 200)
         await ready(http, 503)
         await bus.aclose()
         async with http.get("/health") as response:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import ClientWebSocketResponse, WSMsgType
+from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
@@ -17,7 +17,7 @@ from tests.fakes.wordy_llm import WordyLlm
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import RawConnection, raw_connection
 from tg_base.config import GatewayConfig
-from tg_gateway.limits import Limits
+from tg_gateway.access import Limits
 
 PATH = "/api/v1/socket"
 Frame = dict[str, Any]
@@ -154,11 +154,22 @@ async def test_what_is_refused_disturbs_nobody(
     assert running["response"]["end_of_stream"] is True
 
 
-async def test_an_id_may_not_run_twice(it: Opened, socket: ClientWebSocketResponse) -> None:
+@pytest.mark.parametrize(
+    "second",
+    [
+        ask("a", 1),
+        ask("a", 1, service="no"),
+        {"id": "a"},
+        {"id": "a", "service": 7},
+        {"id": "a", "service": "flow", "request": {"operation": "list-flows"}},
+    ],
+)
+async def test_an_id_may_not_run_twice(it: Opened, socket: ClientWebSocketResponse, second: Frame) -> None:
     it.llm.step = asyncio.Semaphore(1)
     await answer(socket, ask("a", 2, streaming=True))
-    twice = await answer(socket, ask("a", 1))
-    assert (twice["id"], twice["error"]["type"]) == ("a", "bad-request")
+    refused = await answer(socket, second)
+    assert (refused.get("id"), refused["error"]["type"], refused["complete"]) == (None, "bad-request", False)
+    assert '"a"' in refused["error"]["message"]
     it.llm.step.release()
     assert (await whole(socket))[-1]["response"]["out_token"] == 2
     it.llm.step.release()
@@ -246,8 +257,11 @@ async def test_too_many_streams_on_one_socket() -> None:
 
 
 async def test_too_many_sockets() -> None:
-    async with open_gateway(limits=Limits(sockets=1)) as it, it.http.ws_connect(PATH), it.http.get(PATH) as response:
-        assert response.status in {400, 503}
+    async with open_gateway(limits=Limits(sockets=1)) as it, it.http.ws_connect(PATH) as socket:
+        with pytest.raises(WSServerHandshakeError) as refused:
+            await it.http.ws_connect(PATH)
+        assert refused.value.status == 503
+        assert (await answer(socket, ask("a", 1)))["complete"] is True
 
 
 async def test_frames_of_any_size_are_read_whole(socket: ClientWebSocketResponse) -> None:

@@ -13,7 +13,7 @@ from tests.fakes.wordy_llm import WordyLlm
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import RawConnection, raw_connection
 from tg_base.config import GatewayConfig
-from tg_gateway.limits import Limits
+from tg_gateway.access import Limits
 
 PATH = "/api/v1/text-completion"
 

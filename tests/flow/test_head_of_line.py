@@ -5,11 +5,10 @@ import time
 from uuid import uuid4
 
 from tests.fakes.counting_llm import CountingLlm
-from tg_base.bus.api import Bus
-from tg_base.llm_client import LlmClient
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_base.route import Route
+from tg_base.bus import Bus
+from tg_base.client import LlmClient, Requestor
+from tg_base.protocol import Route
+from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest
 from tg_schema.topics import Topics
 

@@ -13,8 +13,8 @@ from tg_flow.llama.generation import Generation, Job
 from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import DEMO_MODEL
+from tg_flow.llama.provider import LlamaCpp
 from tg_flow.llama.sampler_settings import SamplerSettings
-from tg_flow.providers.llama_cpp import LlamaCpp
 from tg_schema.errors import RateLimited, TooLarge, Unavailable
 
 pytestmark = pytest.mark.model

@@ -10,10 +10,10 @@ import pytest
 
 from tests.fakes.hub_server import COMMIT, hub_server
 from tests.flow.demo_llm import asked, text_of
-from tg_base.llm_service import ProviderOptions
+from tg_base.llm import ProviderOptions
 from tg_flow.llama.model_file import DEMO_MODEL, model_file
-from tg_flow.providers.llama_cpp import LlamaCpp, LlamaCppOptions
-from tg_flow.providers.registry import open_provider
+from tg_flow.llama.provider import LlamaCpp, LlamaCppOptions
+from tg_flow.providers import open_provider
 from tg_schema.errors import BadRequest, NotFound, Unavailable
 
 SHA256 = "1cb40280a3078cc2e04ca05aa98ece944f85ff2174c9fd76df640974277d9b0a"
@@ -51,9 +51,9 @@ def test_a_cached_file_of_the_hub_is_used_without_the_network(tmp_path: Path, fi
     assert model_file(f"hf:owner/name/{file}", tmp_path) == cached
 
 
-def in_a_process(path: str, cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def in_a_process(path: str, cache: Path, *, fetch: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
     """Look for a model file in a process of its own: the hub's library reads its environment when it is imported."""
-    code = f"from tg_flow.llama.model_file import model_file; print(model_file({path!r}))"
+    code = f"from tg_flow.llama.model_file import model_file; print(model_file({path!r}, fetch={fetch}))"
     return subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1", **environment},
@@ -77,6 +77,16 @@ def test_a_file_of_the_hub_is_fetched_once(tmp_path: Path) -> None:
     assert "%" not in first.stderr, "no progress bar where there is no terminal"
 
 
+def test_a_file_of_the_hub_is_only_asked_for(tmp_path: Path) -> None:
+    """As a check does, which fetches no weights."""
+    with hub_server(b"a model") as (url, asked):
+        done = in_a_process("hf:owner/name/model.gguf", tmp_path, fetch=False, HF_ENDPOINT=url)
+        assert (done.returncode, done.stdout) == (0, "None\n"), done.stderr
+        assert any(line.startswith("HEAD /owner/name/resolve/") for line in asked)
+        assert not any(line.startswith("GET /owner/name/resolve/") for line in asked)
+
+
+@pytest.mark.parametrize("fetch", [True, False])
 @pytest.mark.parametrize(
     ("path", "words"),
     [
@@ -85,9 +95,9 @@ def test_a_file_of_the_hub_is_fetched_once(tmp_path: Path) -> None:
         ("hf:owner/name/other.gguf", "NotFound: the repository owner/name has no file other.gguf"),
     ],
 )
-def test_what_the_hub_refuses_is_told_in_words(tmp_path: Path, path: str, words: str) -> None:
+def test_what_the_hub_refuses_is_told_in_words(tmp_path: Path, path: str, words: str, fetch: bool) -> None:
     with hub_server(b"") as (url, _):
-        done = in_a_process(path, tmp_path, HF_ENDPOINT=url)
+        done = in_a_process(path, tmp_path, fetch=fetch, HF_ENDPOINT=url)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"tg_schema.errors.{words}")
 
@@ -112,6 +122,8 @@ async def test_a_file_that_is_no_model_is_refused_by_name(tmp_path: Path, conten
     broken.write_bytes(content)
     with pytest.raises(Unavailable, match="load broken"):
         await LlamaCpp.open("any", LlamaCppOptions(path=str(broken)))
+    with pytest.raises(Unavailable, match="load broken"):
+        await LlamaCpp.rehearse("any", LlamaCppOptions(path=str(broken)))
 
 
 @pytest.mark.model
@@ -119,6 +131,8 @@ async def test_an_adapter_is_no_model() -> None:
     adapter = Path(__file__).parents[2] / "models" / "tinydemo" / "lora-pirate.gguf"
     with pytest.raises(Unavailable, match="cannot load lora-pirate"):
         await LlamaCpp.open("any", LlamaCppOptions(path=str(adapter)))
+    with pytest.raises(Unavailable, match="cannot load lora-pirate"):
+        await LlamaCpp.rehearse("any", LlamaCppOptions(path=str(adapter)))
 
 
 @pytest.mark.model

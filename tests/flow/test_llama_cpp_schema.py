@@ -10,8 +10,8 @@ import pytest
 from tests.flow.demo_llm import asked, demo_service, records_of, text_of, whole
 from tg_flow.llama.grammar_sampler import GrammarSampler
 from tg_flow.llama.json_grammar import json_grammar
+from tg_flow.llama.provider import LlamaCpp
 from tg_flow.llama.sampler_settings import SamplerSettings
-from tg_flow.providers.llama_cpp import LlamaCpp
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
 

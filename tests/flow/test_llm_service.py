@@ -8,9 +8,9 @@ from contextlib import aclosing
 import pytest
 from typing_extensions import override
 
-from tg_base.llm_chunk import LlmChunk
-from tg_base.llm_service import LONGEST_RETRY_AFTER, LlmService, ProviderOptions
-from tg_base.stream_guard import Clocks
+from tg_base.llm import LlmChunk, LlmService, ProviderOptions
+from tg_base.llm.guard import Clocks
+from tg_base.llm.service import LONGEST_RETRY_AFTER
 from tg_schema import ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError, Token
 from tg_schema.errors import (
     BadRequest,
@@ -280,7 +280,14 @@ LIST = TextCompletionRequest(operation="list-models")
 async def test_models_are_listed() -> None:
     (answer,) = [record async for record in Lister(answers=True).on_request(LIST)]
     assert (answer.response, answer.end_of_stream) == ("", True)
-    assert [model.id for model in answer.models] == ["a", "b"]
+    assert answer.models == (ModelInfo("scripted"),)
+
+
+async def test_the_list_has_what_can_be_asked_by_the_name_that_it_is_asked_by() -> None:
+    lister = Lister(answers=True)
+    lister.upstream_model = "a"
+    (answer,) = [record async for record in lister.on_request(LIST)]
+    assert answer.models == (ModelInfo("scripted", "me", 5),)
 
 
 async def test_a_list_that_does_not_come_is_not_waited_for() -> None:

@@ -7,13 +7,9 @@ import pytest
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
 from tests.fakes.openai_transcript import done, event, finish_event, usage_event
 from tests.flow.openai_asking import DATED, MODEL, REQUEST, Open, chunks, responses
-from tg_base.llm_chunk import LlmChunk
-from tg_base.llm_service import joined_chunks
+from tg_base.llm import LlmChunk, joined_chunks
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse
-from tg_schema.errors import (
-    BadRequest,
-    ProviderAuth,
-)
+from tg_schema.errors import BadRequest, ProviderAuth
 
 
 async def test_a_stream_gives_text_finish_and_usage(openai_server: OpenAiServer, open_openai: Open) -> None:

@@ -11,12 +11,11 @@ from tests.fakes.openai_transcript import done, event, finish_event
 from tests.fakes.plan import Plan
 from tests.flow.openai_asking import MODEL, Open, chunks
 from tests.provider_matrix.asking import PNG, WEATHER, responses
-from tg_base.llm_service import joined_chunks
-from tg_flow.providers.openai_endpoint import base_url_from
-from tg_flow.providers.openai_wire import model_list
-from tg_flow.providers.registry import open_provider
-from tg_schema import ModelInfo, TextCompletionRequest
-from tg_schema.conversation import ImagePart, Message, ToolCallDelta
+from tg_base.llm import joined_chunks
+from tg_base.llm.base_url import base_url_from
+from tg_flow.providers import open_provider
+from tg_flow.providers.openai import model_list
+from tg_schema import ImagePart, Message, ModelInfo, TextCompletionRequest, ToolCallDelta
 from tg_schema.errors import BadRequest, NotFound, ProtocolError, ProviderAuth
 
 MODEL_AT_HOME = OpenAiChatServer.model
@@ -123,7 +122,7 @@ async def test_azure_takes_its_version_from_the_environment(monkeypatch: pytest.
 async def test_an_address_that_is_not_there_is_asked_for(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AZURE_OPENAI_ENDPOINT", "AZURE_AI_ENDPOINT", "AZURE_ENDPOINT", "OPENAI_COMPATIBLE_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(BadRequest, match=r"needs the URL of its API: set base_url, or the environment variable"):
+    with pytest.raises(BadRequest, match=r"needs the URL of its API: set base_url, or the variable"):
         await open_provider(provider, "m", {})
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
 from tests.fakes.openai_transcript import error_event, event
 from tests.flow.openai_asking import MODEL, REQUEST, Open, responses
-from tg_base.stream_guard import Clocks
+from tg_base.llm.guard import Clocks
 from tg_schema import TextCompletionResponse, TgError
 from tg_schema.errors import (
     BadRequest,

@@ -10,12 +10,11 @@ from prometheus_client import REGISTRY
 from tests.flow.narrow_gateway import DOORS, OFTEN, Refused, another_gateway, narrow_gateway, until
 from tests.flow.open_gateway import CONFIG, PROMPTS, TEXTS
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Client
-from tg_base.config import Config, PromptsConfig, TemplateConfig
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_flow.prompt.prompt_service import PromptService
-from tg_flow.prompt.templates import Templates
+from tg_base.client import Client, Requestor
+from tg_base.config import Config
+from tg_base.config.model import PromptsConfig, TemplateConfig
+from tg_base.server import Processor
+from tg_flow.prompt import PromptService, Templates
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import RateLimited
 

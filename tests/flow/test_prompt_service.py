@@ -13,16 +13,15 @@ import structlog
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.scripted_llm import ScriptedLlm
-from tg_base.bus.api import Bus
+from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.config_file import ConfigFile
-from tg_base.llm_service import LlmService
-from tg_base.processor import Processor
-from tg_base.prompt_client import PromptClient, prompt_request
-from tg_base.requestor import Requestor
-from tg_flow.processors import prompt, text_completion
-from tg_schema import PromptRequest, PromptResponse
-from tg_schema.errors import BadRequest, NotFound, ProtocolError, TgError
+from tg_base.client import PromptClient, Requestor, prompt_request
+from tg_base.config import ConfigFile
+from tg_base.llm import LlmService
+from tg_base.server import Processor
+from tg_flow.services import prompt
+from tg_schema import PromptRequest, PromptResponse, TgError
+from tg_schema.errors import BadRequest, NotFound, SchemaViolation
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
@@ -167,7 +166,7 @@ async def test_a_json_template_gives_one_object_in_one_response(
         ("[" * 100_000, "stop", "is not valid JSON"),
         ('{"name": NaN}', "stop", "is not valid JSON"),
         ('{"name": "Ann"} {}', "stop", "is not valid JSON"),
-        ('{"name": 1}', "stop", 'does not satisfy the template\'s schema: name breaks the rule "type"'),
+        ('{"name": 1}', "stop", 'does not satisfy the request\'s schema: name breaks the rule "type"'),
         ('{"secret": 1}', "stop", 'the object breaks the rule "required"'),
         ("[]", "stop", 'the object breaks the rule "type"'),
     ],
@@ -177,7 +176,7 @@ async def test_an_invalid_object_is_one_typed_error(
 ) -> None:
     async with pipeline(bus, file, ScriptedLlm(pieces, finish_reason=finish_reason)) as it:
         for streaming in (True, False):
-            with pytest.raises(ProtocolError) as failed:
+            with pytest.raises(SchemaViolation) as failed:
                 await it.responses("person", {"who": "she"}, streaming=streaming)
             assert words in failed.value.message
             assert "secret" not in failed.value.message
@@ -216,7 +215,7 @@ async def test_a_jsonl_template_gives_a_list_of_objects(bus: Bus, file: Path, te
 )
 async def test_a_bad_line_is_an_error_and_never_left_out(bus: Bus, file: Path, text: str, words: str) -> None:
     async with pipeline(bus, file, ScriptedLlm(text)) as it:
-        with pytest.raises(ProtocolError, match=words):
+        with pytest.raises(SchemaViolation, match=words):
             await it.client.request("people", {})
 
 
@@ -381,45 +380,3 @@ async def enter(file: Path) -> None:
     async with prompt(ConfigFile(file), bus):
         pass
     await bus.aclose()
-
-
-def written(folder: Path, text: str) -> ConfigFile:
-    file = folder / "tg.toml"
-    file.write_text(text)
-    return ConfigFile(file)
-
-
-async def test_one_processor_for_each_model_that_a_flow_binds(bus: Bus, tmp_path: Path) -> None:
-    config_file = written(
-        tmp_path,
-        """
-[models.a]
-provider = "openai"
-options = { base_url = "http://127.0.0.1:1/v1", key_variable = "" }
-[models.b]
-provider = "openai"
-options = { base_url = "http://127.0.0.1:1/v1", key_variable = "" }
-[models.unbound]
-provider = "none"
-[flows]
-one.text-completion.model = "a"
-two.text-completion.model = "b"
-three.text-completion.model = "a"
-theirs.text-completion = { plain = true, request = "request:tg:x", response = "response:tg:x" }
-one.prompt = {}
-theirs.prompt = {}
-""",
-    )
-    async with Requestor(bus, TOPICS) as requestor, text_completion(config_file.config, bus) as models:
-        assert len(models) == 2
-        async with prompt(config_file, bus) as prompts:
-            assert len(prompts) == 2
-            await until(lambda: len(list(requestor.presence)) == 4)
-            served = {presence.models: len(presence.queues) for presence in requestor.presence}
-            assert served == {("a",): 2, ("b",): 1, (): 1}
-
-
-async def test_a_model_that_cannot_be_opened_is_named_with_its_line(bus: Bus, tmp_path: Path) -> None:
-    config_file = written(tmp_path, '\n[models.a]\nprovider = "nope"\n[flows.f]\ntext-completion.model = "a"\n')
-    with pytest.raises(NotFound, match=r'tg\.toml, line 2: there is no provider "nope"'):
-        await text_completion(config_file.config, bus).__aenter__()

@@ -8,9 +8,10 @@ import pytest
 from tests.fakes.openai_chat_server import CompatibleServer, OpenAiChatServer
 from tests.fakes.plan import Fault, Plan
 from tests.flow.command import ran
-from tg_flow.provider_check import MOST_TOKENS, check_provider
-from tg_schema import ModelInfo
-from tg_schema.errors import NotFound, ProviderAuth, RateLimited, TgError, Unavailable
+from tg_flow.providers import check_provider
+from tg_flow.providers.check import MOST_TOKENS
+from tg_schema import ModelInfo, TgError
+from tg_schema.errors import NotFound, ProviderAuth, RateLimited, Unavailable
 
 MODEL = CompatibleServer.model
 
@@ -65,7 +66,7 @@ async def test_the_command(server: CompatibleServer) -> None:
     done = await ran("tg-serve", "--check", "--provider", "vllm", "--base-url", url, "--model", MODEL)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert f"text-completion: {MODEL} of vllm" in lines
+    assert f"text-completion ({MODEL} of vllm)" in lines[0]
     assert lines[-1].startswith(f"vllm: {MODEL}-2026-01-01 answered; first token after ")
     done = await ran("tg-serve", "--check", "--provider", "vllm", "--base-url", url)
     assert done.out.splitlines()[-1].startswith("vllm: answers, and has these models: fake-model, fake-other; name one")
@@ -76,4 +77,4 @@ async def test_the_command_fails_with_the_word_for_the_error() -> None:
         options = ["--provider", "openai", "--base-url", f"{server.url}/v1", "-o", "key_variable=", "--model", MODEL]
         done = await ran("tg-serve", "--check", *options)
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith("tg-serve: openai: provider-auth: the provider refused the processor's key")
+    assert done.err.startswith("openai: provider-auth: the provider refused the processor's key")

@@ -6,19 +6,19 @@ from uuid import uuid4
 import pytest
 
 from tests.fakes.counting_llm import CountingLlm
-from tg_base.bus.api import Bus
-from tg_base.call import FRESH
-from tg_base.liveness import Liveness
-from tg_base.llm_client import LlmClient
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_base.route import Route
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
-from tg_schema.codec import encode
+from tests.fakes.network_bus import NetworkBus
+from tg_base.bus import Bus
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import LlmClient, Requestor
+from tg_base.protocol import Liveness, Route
+from tg_base.protocol.request_headers import FRESH
+from tg_base.server import Processor
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
 QUICK = Liveness(beat=0.2)
+LEFT_REQUESTS = 20
 ASKED = encode(TextCompletionRequest(prompt="2", streaming=True))
 
 
@@ -43,13 +43,38 @@ async def test_a_request_that_nobody_waits_for_any_more_is_not_begun(bus: Bus, r
 
 
 async def test_a_request_that_a_silent_processor_holds_goes_to_a_free_one(bus: Bus, route: Completions) -> None:
+    llm = CountingLlm()
+    llm.capacity, llm.step = 1, asyncio.Semaphore(0)
+    request = TextCompletionRequest(prompt="3", streaming=True)
     async with (
         Requestor(bus, TOPICS, liveness=QUICK) as requestor,
-        bus.subscribe(route.request, "tg-text-completion", prefetch=0) as silent,
+        Processor(bus, TOPICS, llm, (route,), liveness=QUICK),
+        LlmClient(requestor, route).stream(request),
     ):
-        request = TextCompletionRequest(prompt="3", streaming=True)
-        async with LlmClient(requestor, route).stream(request) as responses:
+        await llm.started.wait()
+        async with (
+            bus.subscribe(route.request, "tg-text-completion", prefetch=0) as silent,
+            LlmClient(requestor, route).stream(request) as responses,
+        ):
             held = await anext(silent)
             assert held.properties["attempt"] == "1"
-            async with Processor(bus, TOPICS, CountingLlm(), (route,), liveness=QUICK):
-                assert "".join([record.response or "" async for record in responses]) == "0 1 2 "
+            for _ in range(6):
+                llm.step.release()
+            assert "".join([record.response or "" async for record in responses]) == "0 1 2 "
+
+
+async def test_what_a_dead_requestor_left_holds_up_nobody() -> None:
+    bus, llm, forever = MemoryBus(), CountingLlm(), Liveness(beat=600)
+    llm.capacity = 1
+    flow = uuid4().hex
+    route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t"))
+    for number in range(LEFT_REQUESTS):
+        left = {"id": f"left-{number}", "attempt": "1", "reply": TOPICS.inbox("gone")}
+        await bus.publish(route.request, ASKED, left)
+    async with (
+        Processor(NetworkBus(bus), TOPICS, llm, (route,), liveness=forever, grace=0.0),
+        Requestor(NetworkBus(bus), TOPICS, liveness=forever) as requestor,
+    ):
+        assert await LlmClient(requestor, route).request("", "3", timeout=60) == "0 1 2 "
+    assert [request.prompt for request in llm.requests] == ["3"]
+    await bus.aclose()

@@ -11,8 +11,7 @@ import pytest
 from tests.fakes.openai_server import OpenAiServer
 from tests.flow.openai_asking import Open, chunks
 from tg_flow.llama.json_grammar import json_grammar
-from tg_schema import TextCompletionRequest
-from tg_schema.conversation import Tool
+from tg_schema import TextCompletionRequest, Tool
 from tg_schema.errors import BadRequest
 
 

@@ -24,9 +24,8 @@ from tests.fakes.tgi_server import TgiServer
 from tests.provider_matrix.asking import REQUEST, joined, responses
 from tests.provider_matrix.case import Case, Stage, staged
 from tests.provider_matrix.families import bedrock, cohere, mistral, ollama, tgi
-from tg_flow.providers.registry import open_provider
-from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
-from tg_schema.conversation import ImagePart, Message
+from tg_flow.providers import open_provider
+from tg_schema import ImagePart, Message, TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.errors import (
     BadRequest,
     ContentFilter,

@@ -18,11 +18,12 @@ from tests.fakes.indiscreet_openai import MODEL, MODES, IndiscreetOpenAi
 from tests.fakes.recording_bus import RecordingBus
 from tests.flow.command import ended, started
 from tg_base.bus.memory import MemoryBus
+from tg_base.client import Requestor
 from tg_base.config import ApiKey, Config, GatewayConfig, ServiceConfig
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_flow.providers.openai_compatible import OpenAiCompatible, OpenAiOptions
-from tg_gateway.gateway import Gateway
+from tg_base.server import Processor
+from tg_flow.providers.openai import OpenAiCompatible
+from tg_flow.providers.openai.provider import OpenAiOptions
+from tg_gateway.app import Gateway
 
 KEY = "canary-provider-key"
 TOKEN = "canary-client-token"

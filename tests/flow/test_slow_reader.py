@@ -11,8 +11,8 @@ from prometheus_client import REGISTRY
 from tests.fakes.wordy_llm import WORD, WordyLlm
 from tests.flow.open_gateway import QUICK, open_gateway
 from tests.flow.raw_http import RawConnection, raw_connection
-from tg_base.response_stream import BUFFER
-from tg_gateway.limits import Limits
+from tg_base.client.response_stream import BUFFER
+from tg_gateway.access import Limits
 
 PATH = "/api/v1/text-completion"
 FLOOD = json.dumps({"prompt": "10000000", "streaming": True}).encode()

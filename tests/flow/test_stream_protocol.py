@@ -11,14 +11,13 @@ import pytest
 from prometheus_client import REGISTRY
 
 from tests.fakes.counting_llm import CountingLlm
-from tg_base.bus.api import Bus
-from tg_base.liveness import Liveness
-from tg_base.llm_client import LlmClient
-from tg_base.processor import Processor
-from tg_base.requestor import Requestor
-from tg_base.route import Route
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
-from tg_schema.codec import decode, encode
+from tests.fakes.mortal_bus import MortalBus
+from tests.fakes.network_bus import NetworkBus
+from tg_base.bus import Bus
+from tg_base.client import LlmClient, Requestor
+from tg_base.protocol import Liveness, Route
+from tg_base.server import Processor
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, decode
 from tg_schema.errors import BadRequest, Timeout, Unavailable
 from tg_schema.topics import Topics
 
@@ -46,8 +45,10 @@ class Pipeline:
 
 @asynccontextmanager
 async def pipeline(
-    bus: Bus, route: Completions, llm: CountingLlm, liveness: Liveness = QUICK
+    bus: Bus, route: Completions, llm: CountingLlm, liveness: Liveness | None = None
 ) -> AsyncIterator[Pipeline]:
+    if liveness is None:
+        liveness = QUICK if bus.in_process else Liveness()
     async with (
         Processor(bus, TOPICS, llm, (route,), liveness=liveness, grace=0.1) as processor,
         Requestor(bus, TOPICS, liveness=liveness) as requestor,
@@ -170,11 +171,15 @@ async def test_a_request_waits_for_a_processor_that_comes_soon(bus: Bus, route: 
 async def test_a_dead_requestor_stops_its_generations(bus: Bus, route: Completions) -> None:
     llm = CountingLlm()
     llm.step = asyncio.Semaphore(1)
-    async with Processor(bus, TOPICS, llm, (route,), liveness=QUICK, grace=0.01):
-        properties = {"id": "x", "reply": TOPICS.inbox("gone"), "attempt": "1"}
-        await bus.publish(route.request, encode(TextCompletionRequest(prompt="9", streaming=True)), properties)
+    mortal = MortalBus(bus)
+    async with (
+        Processor(MortalBus(bus), TOPICS, llm, (route,), liveness=QUICK, grace=0.01),
+        Requestor(mortal, TOPICS, liveness=QUICK) as requestor,
+        LlmClient(requestor, route).stream(TextCompletionRequest(prompt="9", streaming=True)),
+    ):
         await llm.started.wait()
-        await asyncio.wait_for(llm.stopped.wait(), 2)
+        mortal.kill()
+        await asyncio.wait_for(llm.stopped.wait(), 10)
         assert llm.generated <= 1
 
 
@@ -232,8 +237,9 @@ async def test_poison_goes_to_the_dead_letters_and_its_sender_hears(bus: Bus, ro
 
 
 async def test_a_stalled_process_takes_nobody_for_dead(bus: Bus, route: Completions) -> None:
+    """Over a network: on a bus inside one process nobody is ever taken for dead."""
     llm = CountingLlm()
-    async with pipeline(bus, route, llm) as it:
+    async with pipeline(NetworkBus(bus), route, llm) as it:
         llm.step = asyncio.Semaphore(1)
         async with it.client.stream(TextCompletionRequest(prompt="2", streaming=True)) as responses:
             assert (await anext(responses)).response == "0 "

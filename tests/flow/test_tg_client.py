@@ -10,8 +10,8 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
 from tg_base.config import ApiKey, GatewayConfig
 from tg_client import Flow, Sampling, TgClient
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest
-from tg_schema.errors import BadRequest, NotFound, TgError, Timeout, Unauthorized, Unavailable
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TgError
+from tg_schema.errors import BadRequest, NotFound, Timeout, Unauthorized, Unavailable
 
 TOKEN = "open-sesame-0123456789"
 LOCKED = GatewayConfig(
@@ -126,7 +126,7 @@ async def test_a_cancelled_caller_stops_the_model(flow: Flow, opened: Opened) ->
 
 async def test_the_deadline_stops_both_ends(flow: Flow, opened: Opened) -> None:
     opened.llm.step = asyncio.Semaphore(1)
-    with pytest.raises(Timeout, match=r"no complete answer within 0\.2 s"):
+    with pytest.raises(Timeout, match=r"no answer came within 0\.2 s"):
         await flow.text_completion("", "9", timeout=0.2)
     await asyncio.wait_for(opened.llm.stopped.wait(), 1)
 
@@ -201,6 +201,25 @@ async def test_a_token_from_argument_or_environment(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("TOKENGRID_URL", url)
         async with TgClient() as client:
             assert (await client.flow().text_completion("", "1")).text == "0 "
+
+
+async def test_trustgraphs_variables_are_read_where_ours_are_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TOKENGRID_URL", "TOKENGRID_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    async with open_gateway(LOCKED) as opened:
+        monkeypatch.setenv("TRUSTGRAPH_URL", opened.gateway.url)
+        monkeypatch.setenv("TRUSTGRAPH_TOKEN", TOKEN)
+        async with TgClient() as client, client.socket() as socket:
+            assert (await client.flow().text_completion("", "1")).text == "0 "
+            assert (await socket.flow().text_completion("", "1")).text == "0 "
+        monkeypatch.setenv("TOKENGRID_TOKEN", "another")
+        async with TgClient() as client:
+            with pytest.raises(Unauthorized):
+                await client.flow().text_completion("", "1")
+        monkeypatch.setenv("TOKENGRID_URL", "http://127.0.0.1:9/")
+        async with TgClient() as client:
+            with pytest.raises(Unavailable):
+                await client.flow().text_completion("", "1")
 
 
 @pytest.mark.parametrize("token", [None, "wrong"])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.gateway_wire import END, EVENTS, Answer, bytes_of, chunk, gateway_wire, response
 from tg_client import TgClient
+from tg_schema import TgError
 from tg_schema.errors import (
     BadRequest,
     ContentFilter,
@@ -20,7 +21,6 @@ from tg_schema.errors import (
     PeerError,
     ProtocolError,
     RateLimited,
-    TgError,
     Timeout,
     TooLarge,
     Unauthorized,
@@ -145,10 +145,43 @@ async def test_silence_in_a_stream() -> None:
 @pytest.mark.parametrize(
     "parts", [(), (EVENTS,), (EVENTS, chunk(ONE)), (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n",)]
 )
-async def test_the_deadline_of_a_whole_answer(parts: tuple[bytes, ...]) -> None:
+async def test_an_answer_that_does_not_come(parts: tuple[bytes, ...]) -> None:
     async with hanging(*parts) as answer:
-        with pytest.raises(Timeout, match=r"no complete answer within 0\.1 s"):
+        with pytest.raises(Timeout, match=r"(no answer|nothing more of the answer) came within 0\.1 s"):
             await streamed(answer, timeout=0.1)
+
+
+async def test_an_answer_in_flow_is_not_cut() -> None:
+    """It takes longer than the timeout, which every single wait keeps."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(EVENTS)
+        for _ in range(15):
+            writer.write(chunk(ONE))
+            await asyncio.sleep(0.1)
+        writer.write(chunk(LAST) + END)
+
+    assert (await streamed(answer, timeout=1.0))[-1] == "two"
+
+
+async def test_a_slow_reader_is_no_silence() -> None:
+    """The clock runs while a record is waited for, and not while its reader does something else."""
+    read = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await bytes_of(EVENTS, chunk(ONE))(reader, writer)
+        await read.wait()
+        await bytes_of(chunk(LAST), END)(reader, writer)
+
+    async with (
+        gateway_wire(answer) as wire,
+        TgClient(wire.url, timeout=1.0) as client,
+        client.flow().text_completion_stream("s", "p") as chunks,
+    ):
+        await anext(chunks)
+        await asyncio.sleep(1.1)
+        read.set()
+        assert [record.response async for record in chunks] == ["two"]
 
 
 async def test_comments_keep_a_silent_stream_alive() -> None:

@@ -7,6 +7,7 @@ import pytest
 from tests.fakes.gateway_wire import bytes_of, gateway_wire, response
 from tests.fakes.socket_wire import SocketWire
 from tg_client import TgClient
+from tg_schema import TgError
 from tg_schema.errors import (
     IncompleteStream,
     NotFound,
@@ -14,7 +15,6 @@ from tg_schema.errors import (
     ProtocolError,
     RateLimited,
     SlowConsumer,
-    TgError,
     Timeout,
     Unauthorized,
     Unavailable,
@@ -96,7 +96,7 @@ async def test_a_socket_that_has_ended_takes_no_more() -> None:
 
 
 async def test_the_deadline() -> None:
-    with pytest.raises(Timeout, match=r"no complete answer within 0\.1 s"):
+    with pytest.raises(Timeout, match=r"nothing more of the answer came within 0\.1 s"):
         await streamed(ONE, timeout=0.1)
 
 

@@ -238,8 +238,9 @@ async def _models(stage: Stage) -> None:
     plan = Plan()
     stage.wire.play(plan)
     async with stage.opened() as service:
+        assert [model.id for model in await service.models()] == [model.id for model in plan.models]
         (answer,) = await responses(service, TextCompletionRequest(operation="list-models"))
-    assert [model.id for model in answer.models] == [model.id for model in plan.models]
+    assert [model.id for model in answer.models] == [service.model]
 
 
 _TOP_P, _TOP_K, _SEED = _sampling(top_p=0.5), _sampling(top_k=7), _sampling(seed=7)

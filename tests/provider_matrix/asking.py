@@ -4,9 +4,8 @@ import json
 from contextlib import aclosing
 from typing import Any
 
-from tg_base.llm_service import LlmService
-from tg_schema import TextCompletionRequest, TextCompletionResponse
-from tg_schema.conversation import ImagePart, Message, TextPart, Tool, ToolCall
+from tg_base.llm import LlmService
+from tg_schema import ImagePart, Message, TextCompletionRequest, TextCompletionResponse, TextPart, Tool, ToolCall
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 """A picture of one point."""

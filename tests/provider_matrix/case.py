@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tests.fakes.plan import Wire
-from tg_base.llm_service import LlmService
-from tg_flow.providers.registry import announced, open_provider
+from tg_base.llm import LlmService
+from tg_flow.providers import open_provider
+from tg_flow.providers.registry import announced
 from tg_schema.features import Feature
 
 Tells = Literal[

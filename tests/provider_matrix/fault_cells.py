@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from tests.fakes.plan import Fault, Plan
+from tests.fakes.plan import Counts, Fault, Plan
 from tests.provider_matrix.asking import (
     REQUEST,
     WHOLE,
@@ -15,8 +15,8 @@ from tests.provider_matrix.asking import (
 )
 from tests.provider_matrix.case import Stage
 from tests.provider_matrix.cell import Cell
-from tg_base.stream_guard import Clocks
-from tg_schema import TextCompletionResponse
+from tg_base.llm.guard import Clocks
+from tg_schema import TextCompletionResponse, TgError
 from tg_schema.errors import (
     BadRequest,
     IncompleteStream,
@@ -24,10 +24,13 @@ from tg_schema.errors import (
     ProtocolError,
     ProviderAuth,
     RateLimited,
-    TgError,
     Timeout,
+    TooLarge,
     Unavailable,
 )
+
+ABSURD = 10**399
+"""A count of 400 digits."""
 
 PATIENCE = 1.0
 """Seconds until a cancel must have closed the provider's socket."""
@@ -138,6 +141,40 @@ async def _split_utf8(stage: Stage) -> None:
             assert joined(await responses(service)).response == "".join(text)
 
 
+async def _text_after_the_end(stage: Stage) -> None:
+    stage.wire.play(Plan(fault=Fault.TEXT_AFTER_FINISH))
+    for request in (REQUEST, WHOLE):
+        async with stage.opened() as service:
+            answer = joined(await responses(service, request))
+        assert (answer.response, answer.finish_reason) == ("Hello €!", "stop")
+
+
+async def _absurd_usage(stage: Stage) -> None:
+    """The answer is whole, and its usage is what was told before; Claude's has one token in its first event."""
+    stage.wire.play(Plan(counts=Counts(ABSURD, ABSURD, 0, 0)))
+    for request in (REQUEST, WHOLE):
+        async with stage.opened() as service:
+            answer = joined(await responses(service, request))
+        assert (answer.response, answer.finish_reason) == ("Hello €!", "stop")
+        assert (answer.in_token or 0) + (answer.out_token or 0) <= 1
+
+
+async def _endless_text(stage: Stage) -> None:
+    stage.wire.play(Plan(fault=Fault.ENDLESS_TEXT))
+    async with stage.opened() as service:
+        await _fails(responses(service, WHOLE), TooLarge)
+        await asyncio.wait_for((await stage.wire.exchange(0)).left.wait(), 10)
+
+
+async def _endless_head(stage: Stage) -> None:
+    """Interim responses for ever, or a compressed body that nobody asked for: neither is waited for, nor inflated."""
+    for number, fault in enumerate((Fault.ENDLESS_CONTINUE, Fault.COMPRESSED)):
+        stage.wire.play(Plan(fault=fault))
+        async with stage.opened(clocks=Clocks(first_token=20)) as service:
+            await _fails(responses(service), ProtocolError)
+            await asyncio.wait_for((await stage.wire.exchange(number)).left.wait(), 10)
+
+
 FAULT_CELLS: tuple[Cell, ...] = (
     Cell("error before", _error_before),
     Cell("Retry-After", _retry_after, tells="retry_after"),
@@ -148,4 +185,8 @@ FAULT_CELLS: tuple[Cell, ...] = (
     Cell("keep-alive only", _keep_alive_only),
     Cell("cancel", _cancel),
     Cell("split UTF-8", _split_utf8),
+    Cell("text after the end", _text_after_the_end),
+    Cell("absurd usage", _absurd_usage),
+    Cell("endless text", _endless_text),
+    Cell("endless head", _endless_head),
 )

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tg_cli.message_order import MessageOrder
 from tg_cli.shortened import Shortened
-from tg_client.agent_event import AgentEvent, Observation, Thought
+from tg_client import AgentEvent, Observation, Thought
 
 
 @st.composite

@@ -7,13 +7,23 @@ import msgspec
 import pytest
 
 from tests.fakes.anthropic_transcript import delta, event
-from tg_base.llm_chunk import LlmChunk
-from tg_base.llm_service import joined_chunks
-from tg_base.wires.anthropic_answer import Answer, model_list, refusal
-from tg_base.wires.anthropic_messages import Defaults, answers_by_tool, to_wire
-from tg_base.wires.sdk_response import Refusal
-from tg_schema import ModelInfo, Sampling, TextCompletionRequest, TgError, ToolCallDelta
-from tg_schema.conversation import ImagePart, Message, TextPart, Tool, ToolCall
+from tg_base.llm import LlmChunk, joined_chunks
+from tg_base.llm.anthropic import model_list, refusal
+from tg_base.llm.anthropic.request import Defaults, answers_by_tool, to_wire
+from tg_base.llm.anthropic.stream import Answer
+from tg_base.llm.http import Refusal
+from tg_schema import (
+    ImagePart,
+    Message,
+    ModelInfo,
+    Sampling,
+    TextCompletionRequest,
+    TextPart,
+    TgError,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+)
 from tg_schema.errors import BadRequest, ProtocolError, RateLimited, TooLarge, Unavailable
 
 DEFAULTS = Defaults(max_tokens=100)

@@ -1,6 +1,11 @@
-"""The rule of arrows, held against every import of every file: also those in functions, and those for types only."""
+"""The rule of arrows, held against every import of every file: also those in functions, and those for types only.
+
+Arrows lead between rooms (distributions), between the packages of a room, and between modules; nowhere in a circle.
+"""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -18,6 +23,7 @@ ROOMS = {
     "tg_gateway": "gateway",
     "tg_client": "cli",
     "tg_cli": "cli",
+    "tg_serve": "serve",
 }
 MAY_IMPORT = {
     "tg_schema": set(),
@@ -28,59 +34,190 @@ MAY_IMPORT = {
     "tg_gateway": {"tg_schema", "tg_base"},
     "tg_client": {"tg_schema"},
     "tg_cli": {"tg_schema", "tg_client"},
+    "tg_serve": {"tg_schema", "tg_cli"},
 }
-LAUNCHER = "tg_cli.launcher"
+LAUNCHER = "tg_serve.launcher"
 """The single file that knows them all."""
+PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
+    "tg_base": set(),
+    "tg_base.bus": {"tg_base.bus.core", "tg_base.bus.pulsar"},
+    "tg_base.bus.core": set(),
+    "tg_base.bus.pulsar": {"tg_base.bus.core"},
+    "tg_base.client": {"tg_base.bus", "tg_base.protocol", "tg_base.runtime", "tg_base.telemetry"},
+    "tg_base.config": {"tg_base.bus", "tg_base.protocol", "tg_base.runtime"},
+    "tg_base.llm": {"tg_base.server", "tg_base.telemetry"},
+    "tg_base.llm.anthropic": {"tg_base.llm", "tg_base.llm.http"},
+    "tg_base.llm.gemini": {"tg_base.llm", "tg_base.llm.http"},
+    "tg_base.llm.http": {"tg_base.llm"},
+    "tg_base.protocol": {"tg_base.bus", "tg_base.runtime", "tg_base.telemetry"},
+    "tg_base.runtime": set(),
+    "tg_base.server": {"tg_base.bus", "tg_base.protocol", "tg_base.runtime", "tg_base.telemetry"},
+    "tg_base.telemetry": {"tg_base.runtime"},
+    "tg_bedrock": set(),
+    "tg_cli": set(),
+    "tg_client": {"tg_client.transport"},
+    "tg_client.transport": set(),
+    "tg_flow": {"tg_flow.agent", "tg_flow.prompt", "tg_flow.providers"},
+    "tg_flow.agent": {"tg_flow.agent.core", "tg_flow.agent.patterns", "tg_flow.agent.tools"},
+    "tg_flow.agent.core": {"tg_flow.agent.parsing", "tg_flow.prompt"},
+    "tg_flow.agent.parsing": set(),
+    "tg_flow.agent.patterns": {"tg_flow.agent.core"},
+    "tg_flow.agent.tools": {"tg_flow.agent.core"},
+    "tg_flow.llama": set(),
+    "tg_flow.prompt": set(),
+    "tg_flow.providers": {
+        "tg_flow.llama",
+        "tg_flow.providers.anthropic",
+        "tg_flow.providers.cohere",
+        "tg_flow.providers.gemini",
+        "tg_flow.providers.mistral",
+        "tg_flow.providers.ollama",
+        "tg_flow.providers.openai",
+    },
+    "tg_flow.providers.anthropic": set(),
+    "tg_flow.providers.cohere": set(),
+    "tg_flow.providers.gemini": set(),
+    "tg_flow.providers.mistral": {"tg_flow.providers.openai"},
+    "tg_flow.providers.ollama": {"tg_flow.providers.openai"},
+    "tg_flow.providers.openai": set(),
+    "tg_gateway": {
+        "tg_gateway.access",
+        "tg_gateway.http",
+        "tg_gateway.relay",
+        "tg_gateway.telemetry",
+        "tg_gateway.websocket",
+    },
+    "tg_gateway.access": {"tg_gateway.dialects", "tg_gateway.telemetry"},
+    "tg_gateway.dialects": set(),
+    "tg_gateway.http": {"tg_gateway.access", "tg_gateway.dialects", "tg_gateway.relay", "tg_gateway.telemetry"},
+    "tg_gateway.relay": {"tg_gateway.access", "tg_gateway.dialects", "tg_gateway.telemetry"},
+    "tg_gateway.telemetry": set(),
+    "tg_gateway.websocket": {"tg_gateway.access", "tg_gateway.http", "tg_gateway.relay", "tg_gateway.telemetry"},
+    "tg_schema": set(),
+    "tg_serve": set(),
+    "tg_vertexai": set(),
+}
+"""Within a room: which packages a package imports. A package is a folder; those below it are others."""
+CLOSED = {"tg_base.bus", "tg_flow.agent"}
+"""Packages whose inner packages nobody outside imports: their own face shows all."""
+PAST_THE_FACE = {
+    "tg_flow.services": "tg_flow's own face is empty, since it would run before every room inside",
+    "tg_flow.rehearsal": "as above",
+    "tg_gateway.app": "tg_gateway's own face is empty, since it would run before every room inside",
+    "tg_gateway.metrics_page": "as above; a process without a gateway imports this page alone",
+    "tg_base.llm.http.pool": "imports aiohttp, which is optional (tg-base[http])",
+    "tg_base.llm.http.sdk_capture": "imports yarl, which comes with aiohttp",
+    "tg_flow.llama.provider": "imports llama.cpp, which is optional; the other files are its own business",
+    "tg_client.event_reader": "for the commands; the SDK's face is a promise to programs",
+    "tg_client.flow": "as above",
+}
+"""Modules that are no part of their package's face, and why; they are imported by their own names."""
+LONGEST_FACE_LINES = 40
+OPTIONAL = (
+    "aiohttp",
+    "yarl",
+    "multidict",
+    "pulsar",
+    "llama_cpp",
+    "uvloop",
+    "mcp",
+    "httpx",
+    "httpx2",
+    "boto3",
+    "botocore",
+)
+"""What only an extra brings, or another distribution."""
 FORBIDDEN = {
     "tg_schema": {"aiohttp", "pulsar", "structlog", "openai", "llama_cpp", "click"},
     "tg_base": {"aiohttp", "openai", "llama_cpp", "jinja2", "click", "anthropic", "google", "httpx", "httpx2"},
     "tg_gateway": {"pulsar", "openai", "llama_cpp", "jinja2", "click"},
     "tg_client": {"pulsar", "structlog", "openai", "llama_cpp", "jinja2", "click", "prometheus_client"},
     "tg_cli": {"pulsar", "structlog", "openai", "llama_cpp", "jinja2", "prometheus_client"},
+    "tg_serve": {"pulsar", "structlog", "openai", "llama_cpp", "jinja2", "prometheus_client"},
     "tg_flow": {"pulsar", "click", "boto3", "botocore"},
     "tg_bedrock": {"pulsar", "click", "aiohttp", "jinja2"} | {"openai", "anthropic", "google", "llama_cpp"},
     "tg_vertexai": {"pulsar", "click", "aiohttp", "openai", "llama_cpp", "jinja2", "vertexai"},
 }
+ALLOWED = {"tg_base.bus.pulsar": {"pulsar"}, "tg_base.llm.http.pool": {"aiohttp"}}
+"""What keeps a library apart from the rest of its room, which imports it late or not at all: files and folders."""
 SDKS = {"openai", "anthropic", "google", "ollama", "cohere", "mistralai", "boto3", "botocore", "llama_cpp"}
-for without_providers in ("tg_schema", "tg_base", "tg_gateway", "tg_client", "tg_cli"):
+for without_providers in ("tg_schema", "tg_base", "tg_gateway", "tg_client", "tg_cli", "tg_serve"):
     FORBIDDEN[without_providers] |= SDKS
 FILES = {
     ".".join((room, *path.relative_to(ROOT / folder / room).with_suffix("").parts)).removesuffix(".__init__"): path
     for room, folder in ROOMS.items()
     for path in (ROOT / folder / room).rglob("*.py")
 }
+PACKAGES = {module for module, path in FILES.items() if path.name == "__init__.py"}
 
 
 @cache
-def imported(module: str) -> frozenset[str]:
-    """Every module that a module imports, anywhere in its text."""
-    return frozenset(_imported(ast.parse(FILES[module].read_text("utf-8"))))
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(FILES[module].read_text("utf-8"))
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
+@cache
+def shown(package: str) -> frozenset[str]:
+    """The names on a package's face."""
+    for node in tree_of(package).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
+            return frozenset(ast.literal_eval(node.value))
+    return frozenset()
+
+
+@cache
+def imports(module: str) -> frozenset[tuple[str, str]]:
+    """Every module that a module imports, anywhere in its text, and the name that it takes from it."""
+    return frozenset(_imports(tree_of(module), room_of(module)))
+
+
+def _imports(tree: ast.AST, room: str) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative imports hide arrows"
-            module = node.module or ""
-            yield from (
-                f"{module}.{alias.name}" if f"{module}.{alias.name}" in FILES else module for alias in node.names
-            )
-        elif (
-            isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value and node.value in FILES
-        ):
-            yield node.value  # a module that is imported by its name
+            yield from (_taken(node.module or "", alias.name) for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and set(".:") & set(node.value):
+            module, _, name = node.value.partition(":")
+            if module in FILES and (not name or room_of(module) == room):
+                # A module that is imported by its name, or a class as "module:Class"; another room's may be absent.
+                yield module, name
+
+
+def _taken(module: str, name: str) -> tuple[str, str]:
+    if f"{module}.{name}" in FILES and not (module in PACKAGES and name in shown(module)):
+        return f"{module}.{name}", ""
+    return module, name
+
+
+def imported(module: str) -> set[str]:
+    return {other for other, _ in imports(module)}
 
 
 def room_of(module: str) -> str:
     return module.partition(".")[0]
 
 
+def package_of(module: str) -> str:
+    return module if module in PACKAGES else module.rpartition(".")[0]
+
+
+def face_for(importer: str, target: str) -> str | None:
+    """The face through which a module sees another one; None: they live in one package."""
+    own, home = package_of(importer), package_of(target)
+    parts = target.split(".")
+    for length in range(1, len(parts) + 1):
+        outer = ".".join(parts[:length])
+        if outer in CLOSED and own != outer and not own.startswith(f"{outer}."):
+            return outer
+    return None if own == home else home
+
+
 def test_all_rooms_are_there() -> None:
     assert {room_of(module) for module in FILES} == set(ROOMS)
-    assert "tg_base.processor" in imported("tg_flow.processors")
-    assert "tg_flow.providers.openai_connection" in imported("tg_flow.providers.openai_compatible")
+    assert "tg_base.server" in imported("tg_flow.services")
+    assert "tg_flow.providers.openai.client" in imported("tg_flow.providers.openai.provider")
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -95,6 +232,86 @@ def test_arrows_between_rooms(room: str) -> None:
     assert {arrow for arrow in arrows if room_of(arrow[1]) not in MAY_IMPORT[room]} == set()
 
 
+def arrows_of(package: str) -> set[str]:
+    """The packages that a package imports."""
+    inside = [module for module in FILES if package_of(module) == package]
+    others = {package_of(other) for module in inside for other in imported(module) if other in FILES}
+    return others - {package}
+
+
+def test_every_package_has_its_row() -> None:
+    assert set(PACKAGES_MAY_IMPORT) == {package_of(module) for module in FILES} == PACKAGES
+
+
+@pytest.mark.parametrize("package", PACKAGES_MAY_IMPORT)
+def test_arrows_between_packages(package: str) -> None:
+    """Exactly these: an arrow that is gone leaves the table."""
+    assert {other for other in arrows_of(package) if room_of(other) == room_of(package)} == PACKAGES_MAY_IMPORT[package]
+
+
+def test_no_circle_of_packages() -> None:
+    check_no_circles({package: arrows_of(package) for package in PACKAGES})
+
+
+def test_no_circles() -> None:
+    check_no_circles({module: {other for other in imported(module) if other in FILES} - {module} for module in FILES})
+
+
+def check_no_circles(graph: dict[str, set[str]]) -> None:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_nobody_imports_past_a_face(module: str) -> None:
+    past = set()
+    for other, name in imports(module):
+        face = face_for(module, other) if other in FILES else None
+        if face is None or other in PAST_THE_FACE:
+            continue
+        if room_of(other) == "tg_schema":  # the vocabulary: each of its files may be imported for what its face lacks
+            allowed = other == face or name not in shown(face)
+        else:
+            allowed = other == face and (not name or name in shown(face))
+        if not allowed:
+            past.add((other, name))
+    assert past == set()
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_inner_code_imports_the_defining_module_and_not_its_own_face(module: str) -> None:
+    """But for a module that is itself a name of the package."""
+    own = package_of(module)
+    assert module in PACKAGES or own not in imported(module)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_face_is_short_and_only_shows(package: str) -> None:
+    body = tree_of(package).body
+    assert FILES[package].read_text("utf-8").count("\n") <= LONGEST_FACE_LINES
+    assert ast.get_docstring(tree_of(package))
+    assert all(isinstance(node, ast.Expr | ast.ImportFrom | ast.Assign) for node in body)
+    assert {
+        name for node in body if isinstance(node, ast.ImportFrom) for name in (each.name for each in node.names)
+    } == (shown(package))
+
+
+def test_faces_import_nothing_optional() -> None:
+    """What an extra brings is imported by who needs it, not by who comes near."""
+    with_extras = {"tg_base.bus.pulsar", "tg_base.llm.anthropic", "tg_base.llm.gemini", "tg_flow.providers.anthropic"}
+    with_extras |= {"tg_flow.providers.gemini", "tg_vertexai"}
+    faces = [
+        face
+        for face in sorted(PACKAGES)
+        if face not in with_extras and room_of(face) in {"tg_schema", "tg_base", "tg_flow", "tg_bedrock"}
+    ]
+    code = f"import sys\nfor name in {OPTIONAL!r}: sys.modules[name] = None\nimport {', '.join(faces)}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_libraries_stay_in_their_rooms(room: str) -> None:
     found = {
@@ -104,24 +321,16 @@ def test_libraries_stay_in_their_rooms(room: str) -> None:
         for other in imported(module)
         if room_of(other) in FORBIDDEN[room]
     }
-    assert {pair for pair in found if pair[0] != "tg_base.bus.pulsar" or room_of(pair[1]) != "pulsar"} == set()
+    assert {pair for pair in found if not _is_allowed(*pair)} == set()
 
 
-def test_no_circles() -> None:
-    graph = {module: {other for other in imported(module) if other in FILES} - {module} for module in FILES}
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        pytest.fail(" -> ".join(error.args[1]))
-
-
-def test_inner_code_imports_the_defining_module_and_not_the_face() -> None:
-    faces = {"tg_client", "tg_base", "tg_flow", "tg_gateway", "tg_cli"}
-    assert {(module, other) for module in FILES for other in imported(module) if other in faces} == set()
+def _is_allowed(module: str, library: str) -> bool:
+    keepers = {keeper for keeper in ALLOWED if module == keeper or module.startswith(f"{keeper}.")}
+    return any(room_of(library) in ALLOWED[keeper] for keeper in keepers)
 
 
 @pytest.mark.parametrize("module", FILES)
 def test_a_file_is_small_and_says_what_it_is(module: str) -> None:
     text = FILES[module].read_text("utf-8")
     assert text.count("\n") <= 400
-    assert not text or ast.get_docstring(ast.parse(text)), "the first line tells the module's place in the flow"
+    assert not text or ast.get_docstring(tree_of(module)), "the first line tells the module's place in the flow"

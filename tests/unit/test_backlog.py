@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from tg_base.backlog import ASSUMED, LEAST, SHARE, SOON, Backlog
-from tg_base.frames import LinkState, Presence
-from tg_base.liveness import Liveness
-from tg_base.presence_table import PresenceTable
-from tg_base.route import Route
+from tg_base.client.admission import ASSUMED, LEAST, SHARE, SOON, Backlog
+from tg_base.client.membership import PresenceTable
+from tg_base.protocol import LinkState, Liveness, Presence, Route
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import RateLimited
 

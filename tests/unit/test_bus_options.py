@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tg_base.bus.open import open_bus
-from tg_base.bus.options import BusOptions
+from tg_base.bus import BusOptions, open_bus
 from tg_schema.errors import BadRequest
 
 URL = "pulsar://127.0.0.1:9"

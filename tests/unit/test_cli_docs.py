@@ -8,7 +8,7 @@ import pytest
 from tg_cli.invoke_agent import invoke_agent
 from tg_cli.invoke_llm import invoke_llm
 from tg_cli.invoke_prompt import invoke_prompt
-from tg_cli.serve import serve
+from tg_serve.command import serve
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
 

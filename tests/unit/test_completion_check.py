@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from tg_base.completion_check import check_completion
-from tg_schema import TextCompletionRequest
-from tg_schema.conversation import ImagePart, Message, Tool, ToolCall
+from tg_base.llm.validation import check_completion
+from tg_schema import ImagePart, Message, TextCompletionRequest, Tool, ToolCall
 from tg_schema.errors import BadRequest
 
 TOOLS = (Tool("weather"), Tool("clock"))

@@ -18,7 +18,7 @@ def test_one_service_a_process() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_the_command_is_one_that_we_understand(name: str) -> None:
-    from tg_cli.serve import serve  # noqa: PLC0415 - the command line's own parser
+    from tg_serve.command import serve  # noqa: PLC0415 - the command line's own parser
 
     command = OURS[name]["command"]
     assert command[0] == "tg-serve"

@@ -11,31 +11,29 @@ import msgspec
 import pytest
 import structlog
 
-from tg_base.bus.options import BusOptions
+from tg_base.bus import BusOptions
 from tg_base.config import (
     AgentLimits,
     ApiKey,
-    BusConfig,
     Config,
+    ConfigFile,
     GatewayConfig,
-    ModelConfig,
-    PromptsConfig,
     ServiceConfig,
-    TemplateConfig,
     ToolConfig,
+    read_config,
 )
-from tg_base.config_file import ConfigFile
-from tg_base.config_reader import DEFAULT, LARGEST, parse_config, read_config
-from tg_base.llm_service import ProviderOptions
-from tg_base.stream_guard import Clocks
-from tg_base.toml_places import Place, places_of
+from tg_base.config.model import BusConfig, ModelConfig, PromptsConfig, TemplateConfig
+from tg_base.config.reader import DEFAULT, LARGEST, parse_config
+from tg_base.config.toml_positions import Place, places_of
+from tg_base.llm import ProviderOptions
+from tg_base.llm.guard import Clocks
 from tg_flow.agent.tools.completion_tool import CompletionOptions
 from tg_flow.agent.tools.http_tool import HttpOptions
 from tg_flow.agent.tools.mcp_options import McpOptions
 from tg_flow.agent.tools.prompt_tool import PromptOptions
 from tg_flow.agent.tools.python_tool import PythonOptions
 from tg_flow.agent.tools.service_tool import ServiceOptions
-from tg_flow.providers.llama_cpp import LlamaCppOptions
+from tg_flow.llama.provider import LlamaCppOptions
 from tg_schema.errors import BadRequest
 
 FILE = Path("tg.toml")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_gateway.framing import KEEP_ALIVE, chunk, event, event_chunk
+from tg_gateway.relay import KEEP_ALIVE, chunk, event, event_chunk
 
 
 @given(st.binary())

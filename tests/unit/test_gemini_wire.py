@@ -7,13 +7,23 @@ import msgspec
 import pytest
 
 from tests.fakes.gemini_transcript import candidate, error_body, response
-from tg_base.llm_chunk import LlmChunk
-from tg_base.wires.gemini_answer import Answer, model_list, refusal
-from tg_base.wires.gemini_contents import Defaults, to_wire
-from tg_base.wires.sdk_response import Refusal
-from tg_base.wires.thought_signatures import ThoughtSignatures
-from tg_schema import ModelInfo, Sampling, TextCompletionRequest, TgError, Token
-from tg_schema.conversation import ImagePart, Message, TextPart, Tool, ToolCall
+from tg_base.llm import LlmChunk
+from tg_base.llm.gemini.request import Defaults, to_wire
+from tg_base.llm.gemini.stream import Answer, model_list, refusal
+from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
+from tg_base.llm.http import Refusal
+from tg_schema import (
+    ImagePart,
+    Message,
+    ModelInfo,
+    Sampling,
+    TextCompletionRequest,
+    TextPart,
+    TgError,
+    Token,
+    Tool,
+    ToolCall,
+)
 from tg_schema.errors import BadRequest, ContentFilter, IncompleteStream, ProtocolError, RateLimited, Unavailable
 
 DEFAULTS = Defaults()

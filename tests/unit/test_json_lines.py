@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_base.wires.json_lines import JsonLines
+from tg_base.llm.http import JsonLines
 from tg_schema.errors import ProtocolError
 
 TEXTS = st.lists(st.text(st.sampled_from('a€\u2028\u0085\r\x1c"\\ \n👩'), max_size=6), max_size=8)

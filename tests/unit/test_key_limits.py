@@ -6,11 +6,11 @@ from contextlib import ExitStack
 import pytest
 
 from tg_base.config import ApiKey, GatewayConfig
-from tg_gateway.key_limits import SOON, KeyLimits, Spending
-from tg_gateway.token_bucket import TokenBucket
-from tg_gateway.usage import Usage
-from tg_schema import PromptRequest, Sampling, TextCompletionRequest, TextCompletionResponse
-from tg_schema.errors import Error, RateLimited, Unavailable
+from tg_gateway.access import KeyLimits, Usage
+from tg_gateway.access.rate_limits import SOON, Spending
+from tg_gateway.access.token_bucket import TokenBucket
+from tg_schema import Error, PromptRequest, Sampling, TextCompletionRequest, TextCompletionResponse
+from tg_schema.errors import RateLimited, Unavailable
 
 ASKED = TextCompletionRequest(prompt="x")
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from tg_base.light_histogram import LightHistogram
+from tg_base.telemetry.histogram import LightHistogram
 
 BUCKETS = (0.00005, 0.25, 1.0, 60.0)
 AMOUNTS = st.floats(0, 100) | st.sampled_from([*BUCKETS, 0.0])

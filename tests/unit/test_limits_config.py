@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tg_base.config_reader import parse_config
-from tg_base.llm_service import ProviderOptions
-from tg_flow.providers.openai_compatible import OpenAiCompatible, OpenAiOptions
+from tg_base.config.reader import parse_config
+from tg_base.llm import ProviderOptions
+from tg_flow.providers.openai import OpenAiCompatible
+from tg_flow.providers.openai.provider import OpenAiOptions
 from tg_schema.errors import BadRequest
 
 FILE = Path("tg.toml")

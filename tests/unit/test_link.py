@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tg_base.background import running
-from tg_base.bus.api import Delivery
+from tests.fakes.network_bus import NetworkBus
+from tg_base.bus import Delivery
 from tg_base.bus.memory import MemoryBus
-from tg_base.controls import Controls
-from tg_base.frames import Frame, Have, StreamKey
-from tg_base.inbox import Inbox
-from tg_base.link import Link
-from tg_schema import TextCompletionResponse
-from tg_schema.codec import decode
+from tg_base.client.control_sender import Controls
+from tg_base.client.inbox import Inbox
+from tg_base.protocol import Frame, Have, Link, StreamKey
+from tg_base.runtime import running
+from tg_schema import Error, TextCompletionResponse, decode
 from tg_schema.topics import Topics
 
 INBOX = "non-persistent://public/default/inbox"
@@ -23,7 +22,7 @@ KEY = StreamKey("s", 1)
 async def linked(words: int) -> AsyncIterator[tuple[Link, AsyncIterator[Delivery], list[Delivery]]]:
     """A link that has sent so many words, each as a message, and what follows."""
     bus = MemoryBus()
-    link = Link(bus, INBOX, "p", lambda: 0.0)
+    link = Link(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         sent = []
         for number in range(words):
@@ -66,9 +65,48 @@ async def test_a_reader_that_has_forgotten_gets_what_it_has_not_acknowledged() -
 async def test_messages_of_a_replaced_link_are_passed_over() -> None:
     inbox = Inbox(INBOX, Controls(MemoryBus(), Topics(), lambda: 0.0), lambda: 0.0)
     async with linked(2) as (link, deliveries, sent):
-        assert [frame for _, frame in inbox.take(sent[0])]
+        assert [frame for *_, frame in inbox.take(sent[0])]
         link.acknowledge(Have(1, -1))
         link.resend(Have(2, -1))
         renewed = [await anext(deliveries), await anext(deliveries)]
-        assert len([frame for delivery in renewed for _, frame in inbox.take(delivery)]) == 2
+        assert len([frame for delivery in renewed for *_, frame in inbox.take(delivery)]) == 2
         assert not list(inbox.take(sent[1]))
+
+
+async def test_name_and_number_stay_together_when_a_renewal_comes_before_the_send() -> None:
+    bus = NetworkBus(MemoryBus())
+    link = Link(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
+    inbox = Inbox(INBOX, Controls(bus, Topics(), lambda: 0.0), lambda: 0.0)
+    async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
+        await link.send(KEY, TextCompletionResponse(response="0 "))
+        list(inbox.take(first := await anext(deliveries)))
+        link.acknowledge(Have(1, 0))
+        bus.sent.clear()
+        await link.send(KEY, TextCompletionResponse(response="1 "))
+        await link.flushed()
+        link.resend(Have(2, -1))
+        bus.sent.set()
+        sent = [await anext(deliveries)]
+        while text(sent[-1]) != "1 " or sent[-1].properties["link"] != link.name:
+            sent.append(await anext(deliveries))
+        assert first.properties["link"] != link.name
+        under_the_new_name = [delivery for delivery in sent if delivery.properties["link"] == link.name]
+        assert [delivery.properties["seq"] for delivery in under_the_new_name] == ["0"]
+
+
+async def test_what_the_broker_does_not_take_ends_its_own_stream_alone() -> None:
+    bus = NetworkBus(MemoryBus())
+    bus.limit = 1000
+    link = Link(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
+    async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
+        await link.send(StreamKey("neighbour", 1), TextCompletionResponse(response="fits "))
+        await link.send(KEY, TextCompletionResponse(response="x" * 2000))
+        await link.send(KEY, TextCompletionResponse(response="y"))
+        frames = []
+        while len(frames) < 2:
+            frames += decode(list[Frame], (await anext(deliveries)).body)
+        answers = {frame.stream: decode(TextCompletionResponse, bytes(frame.record)) for frame in frames}
+        assert answers["neighbour"].response == "fits "
+        assert answers[KEY.stream].error == Error("too-large", "the answer holds a record that is too large to travel")
+        link.acknowledge(Have(1, link.state.sent))
+        assert link._kept_bytes == 0

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_base.link_reader import FAR, LinkReader
+from tg_base.protocol import LinkReader
+from tg_base.protocol.reorder_buffer import FAR
 
 
 @given(st.lists(st.integers(0, 30), max_size=120))

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_base.log import HIDDEN, Redaction
+from tg_base.telemetry import hide_in_logs
+from tg_base.telemetry.log import HIDDEN, MAX_HIDDEN_SECRETS, Redaction
 
 CANARY = "sk-canary-0123456789abcdef"
 ENVIRONMENT = {
@@ -67,6 +68,17 @@ def test_what_is_no_secret_stays(event: dict[str, Any]) -> None:
     assert hidden(**event) == event
 
 
+def test_a_secret_that_comes_later_is_hidden_and_the_path_of_its_file_is_not() -> None:
+    redaction = Redaction({"OPENAI_API_KEY_FILE": "/run/secrets/openai"})
+    event = {"reason": "later-canary in /run/secrets/openai"}
+    assert redaction(None, "info", dict(event)) == event
+    hide_in_logs("later-canary")
+    assert redaction(None, "info", dict(event)) == {"reason": f"{HIDDEN} in /run/secrets/openai"}
+    for number in range(MAX_HIDDEN_SECRETS):
+        hide_in_logs(f"newer-canary-{number:04}")
+    assert redaction(None, "info", dict(event)) == event
+
+
 @given(
     st.recursive(
         st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
@@ -79,11 +91,11 @@ def test_nothing_that_is_logged_breaks_the_log(value: Any) -> None:
 PROGRAM = """
 import logging, os, sys
 import structlog
-from tg_base import trace
-from tg_base.log import configure_log
+from tg_base.telemetry import trace
+from tg_base.telemetry import configure_log
 configure_log(sys.argv[1], sys.argv[2])
 log = structlog.get_logger()
-trace.enter("stream-1", None)
+trace.enter(trace.Span.received("stream-1", "request-1", None, None))
 log.debug("too.little")
 log.info("done", seconds=0.5, token="abc", odd=object)
 logging.getLogger("library").warning("lib says %s", os.environ["MY_TOKEN"])
@@ -116,6 +128,7 @@ def test_json_lines(form: str) -> None:
         0.5,
         HIDDEN,
     )
+    assert (done["request"], library["request"], "parent" in done) == ("request-1", "request-1", False)
     assert (library["event"], library["level"]) == (f"lib says {HIDDEN}", "warning")
     assert (broke["event"], broke["level"]) == ("broke", "error")
     assert "Traceback" in broke["exception"]

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tg_base.config import Config
-from tg_base.config_reader import parse_config
-from tg_base.overrides import Overrides
+from tg_base.config import Config, Overrides
+from tg_base.config.reader import parse_config
 from tg_schema.errors import BadRequest
 
 CONFIG = parse_config(

@@ -1,18 +1,54 @@
-"""docs/promises.md names a proof for every promise, and every proof is there."""
+"""docs/promises.md names a proof for every promise, every proof is there, and figures are those of the code."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.connected.test_broker_absence import ABSENCE_SECONDS, LATEST_SECONDS
+from tests.connected.test_broker_under_streams import BOUND_SECONDS
+from tests.connected.test_starved_burst import BURST, CAPACITY
+from tests.simulation.judge import END, SLACK
+from tests.simulation.test_simulation import SEEDS
+from tg_base.bus.pulsar.consumer import DROPPING_QUEUE
+from tg_base.client.response_stream import BUFFER
+from tg_base.llm.service import LONGEST_RETRY_AFTER
+from tg_base.protocol import Liveness
+from tg_base.protocol.link_sender import WINDOW
+from tg_base.protocol.request_headers import FRESH
+from tg_gateway.access import Limits
+from tg_schema.pieces import MAX_EVENT_BYTES
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "promises.md").read_text("utf-8")
 ROWS = [line for line in PAGE.splitlines() if re.match(r"\| \d+ \|", line)]
+COUNT = 52
+KIB = 1024
+MIB = 1024 * KIB
+LIMITS = Limits()
+FIGURES = [
+    (1, f"within {BOUND_SECONDS:g} s after the kill"),
+    (5, f"at most {WINDOW} messages on the way, far below the consumer's queue of {DROPPING_QUEUE:,}"),
+    (6, f"At most {BUFFER // MIB} MiB of a stream's records"),
+    (6, f"{LIMITS.socket_bytes // MIB} MiB of all streams of one WebSocket"),
+    (6, f"After {LIMITS.write:g} s without reading"),
+    (11, f"up to {LONGEST_RETRY_AFTER:g} s"),
+    (22, f"after {LIMITS.head:g} s without a whole head"),
+    (22, f"after {LIMITS.body:g} s without a whole body"),
+    (23, f"the limit of {LIMITS.sockets:,}"),
+    (40, f"a burst of {BURST} on {CAPACITY} slots"),
+    (43, f"away for {ABSENCE_SECONDS:g} s | "),
+    (43, f"within {LATEST_SECONDS:g} s after the broker is healthy"),
+    (46, f"at most {MAX_EVENT_BYTES // KIB} KiB"),
+    (52, f"within {END:g} s after the last sign of life or the last fault (looked at to {SLACK:g} s)"),
+    (52, f"{SEEDS:,} seeds"),
+]
+"""Row, and what it says; tests of these rows run with shorter limits."""
 PROOFS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 
 
 def test_every_scenario_has_its_row_and_its_proof() -> None:
-    assert [int(row.split("|")[1]) for row in ROWS] == list(range(1, 33))
+    assert [int(row.split("|")[1]) for row in ROWS] == list(range(1, COUNT + 1))
     for row in ROWS:
         assert re.search(r"`tests/[\w/]+\.py::\w+`|does not apply", row), row
 
@@ -20,3 +56,21 @@ def test_every_scenario_has_its_row_and_its_proof() -> None:
 @pytest.mark.parametrize(("file", "name"), PROOFS)
 def test_every_proof_is_there(file: str, name: str) -> None:
     assert re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("row", "said"), FIGURES)
+def test_the_figures_are_the_codes_own(row: int, said: str) -> None:
+    assert said in ROWS[row - 1]
+
+
+def test_the_figures_around_the_table_are_the_codes_own() -> None:
+    assert Liveness().beat == 1
+    assert f"heartbeat every second; {Liveness().dead_after:g} s of silence are death" in PAGE
+    assert f"waited for more than {FRESH:g} s" in PAGE
+    assert f"All {COUNT} guarantees" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_memory_of_a_socket_is_the_measured_one() -> None:
+    figures = (ROOT / "bench" / "README.md").read_text("utf-8")
+    (measured,) = re.findall(r"\*\*([\d.]+ KiB) for each idle socket", figures)
+    assert f"| {measured} of the gateway's memory each, as measured with `bench/sockets.py`" in ROWS[22]

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tg_base.llm_service import LlmService
-from tg_base.stream_guard import Clocks
-from tg_flow.providers.openai_compatible import OpenAiCompatible
-from tg_flow.providers.registry import PROVIDERS, Row, open_provider
+from tg_base.llm import LlmService
+from tg_base.llm.guard import Clocks
+from tg_flow.providers import open_provider
+from tg_flow.providers.openai import OpenAiCompatible
+from tg_flow.providers.registry import PROVIDERS, Row
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
 
 
@@ -66,8 +67,8 @@ async def test_a_missing_sdk_gets_the_command_that_installs_it(tmp_path: Path, m
 async def test_a_class_of_somebody_else_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "their_provider.py").write_text(
         """
-from tg_base.llm_chunk import LlmChunk
-from tg_base.llm_service import LlmService
+from tg_base.llm import LlmChunk
+from tg_base.llm import LlmService
 
 class Theirs(LlmService):
     async def generate_content(self, request):

@@ -7,7 +7,7 @@ import pytest
 
 import tg_client
 import tg_schema
-from tg_schema.errors import TgError
+from tg_schema import TgError
 
 FACES: dict[ModuleType, set[str]] = {
     tg_schema: {
@@ -40,6 +40,7 @@ FACES: dict[ModuleType, set[str]] = {
     },
     tg_client: {
         "Action",
+        "AgentDialog",
         "AgentEvent",
         "AgentStep",
         "AgentStream",
@@ -51,6 +52,7 @@ FACES: dict[ModuleType, set[str]] = {
         "PromptResult",
         "Sampling",
         "Socket",
+        "SyncAgentDialog",
         "SyncAgentStream",
         "SyncFlow",
         "SyncSocket",
@@ -88,5 +90,5 @@ def test_the_sync_twin_has_every_call_of_the_async_one() -> None:
 
 def test_the_errors_that_programs_catch() -> None:
     kinds = TgError.__subclasses__()
-    assert len({kind.type for kind in kinds}) == len(kinds) == 16
+    assert len({kind.type for kind in kinds}) == len(kinds) == 17
     assert all(400 <= kind.status < 600 for kind in kinds)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.flow.generated_turns import answering, calling, in_pieces
-from tg_flow.agent.events import Called, Closed, Event, Misread, Said
-from tg_flow.agent.object_scanner import object_of
-from tg_flow.agent.react_parser import HOLD, ReactParser
+from tg_flow.agent.parsing.events import Called, Closed, Event, Misread, Said
+from tg_flow.agent.parsing.json_scanner import object_of
+from tg_flow.agent.parsing.react_parser import HOLD, ReactParser
 
 DIALOGS = int(os.environ.get("TOKENGRID_DIALOGS", "500"))
 SPLITS = 3
@@ -31,8 +31,8 @@ def joined(events: Iterable[Event]) -> list[Event]:
     return whole
 
 
-def read(pieces: Iterable[str], *, actions: bool = True) -> list[Event]:
-    parser = ReactParser(actions=actions)
+def read(pieces: Iterable[str], *, actions: bool = True, hold: int = HOLD) -> list[Event]:
+    parser = ReactParser(actions=actions, hold=hold)
     events = [event for piece in pieces for event in parser.feed(piece)]
     return joined(events + parser.end())
 
@@ -70,14 +70,77 @@ CASES: list[tuple[str, list[Event]]] = [
     (" \n ", []),
     ("Thought:", []),
 ]
+FIVE = Said("answer", "It is 5.")
+FENCED: list[tuple[str, list[Event]]] = [
+    ("```\nThought: I must  look.\nFinal Answer: It is 5.\n```", [THINKING, Closed(), FIVE]),
+    ("```\nThought: I must  look.\nFinal Answer: It is 5.\n```\n\n", [THINKING, Closed(), FIVE]),
+    ("```text\n\nFinal Answer: It is 5.\n```\n", [FIVE]),
+    ("````markdown\nFinal Answer: It is 5.\n````\n", [FIVE]),
+    ("```\nFinal Answer: It is 5.\n```\n\nAsk me more.", [Said("answer", "It is 5.\n\nAsk me more.")]),
+    ("```\nFinal Answer: Run\n```\nx\n```\n```", [Said("answer", "Run\n```\nx\n```")]),
+    ("```\nFinal Answer: Run\n```py\nx\n```\n```\n", [Said("answer", "Run\n```py\nx\n```")]),
+    ("```\nThought: I must  look.\n```\nFinal Answer: It is 5.", [THINKING, Closed(), FIVE]),
+    ('Thought: I must  look.\n```\nAction: see\nAction Input: {"a": 1}\n```\n', [*CASES[0][1]]),
+    ('Thought: I must  look.\n```json\nAction: see\nAction Input: {"a": 1}```', [*CASES[0][1]]),
+    ('```\nThought: I must  look.\nAction: see\nAction Input:\n```json\n{"a": 1}\n```\n```', [*CASES[0][1]]),
+    ('```\nThought: I must  look.\n```json\nAction: see {"a": 1}\n```\n```\n', [*CASES[0][1]]),
+    ("I must  look.\n```\nAction: now\n```\nObservation: 7", [THINKING, Closed(), Called("now")]),
+    ("```\nAction: now\nAction Input:\n```\n", [Called("now")]),
+    ("```\nAction: now\n```\n```\nAction: see\n```\n", [Called("now"), Called("see")]),
+    (
+        "Thought: ls\n```sh\nls -l\n```\nAction: now",
+        [Said("thought", "ls\n```sh\nls -l\n```"), Closed(), Called("now")],
+    ),
+    ("Thought: ls\n```sh\nls\nAction: now\n```", [Said("thought", "ls\n```sh\nls"), Closed(), Called("now")]),
+    ("```python\nx = 1\n```", [Said("answer", "```python\nx = 1\n```")]),
+    ("```\n``\n````\n", [Said("answer", "```\n``\n````\n")]),
+    ("Final Answer:\n```\nThought: x\n```\n", [Said("answer", "```\nThought: x\n```\n")]),
+]
 
 
-@pytest.mark.parametrize(("text", "events"), CASES)
+@pytest.mark.parametrize(("text", "events"), [*CASES, *FENCED])
 def test_what_a_text_says(text: str, events: list[Event]) -> None:
     assert read([text]) == events
     assert read(text) == events
     for cut in range(len(text)):
         assert read([text[:cut], text[cut:]]) == events
+
+
+LONG = "y" * (HOLD + 1)
+
+
+@pytest.mark.parametrize("word", ["Thought:", "**Thought:**", "# Thought:", "**Thought**:", "```\nThought:"])
+@pytest.mark.parametrize("hold", [0, HOLD])
+def test_what_has_been_taken_for_an_answer_stays_one(word: str, hold: int) -> None:
+    text = f"{LONG}\n{word} a heading\nand the rest\n"
+    for pieces in ([text], text):
+        assert read(pieces, actions=False, hold=hold) == [Said("answer", text)]
+        assert read(pieces, hold=hold) == [Said("answer", text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [
+        ("It is 5.", [FIVE]),
+        ("I see.\nFinal Answer: It is 5.", [Said("answer", "I see."), Closed(), FIVE]),
+        ("It is 5.\nFinal Answer:", [FIVE]),
+        ("It is 5.\nFinal Answer: \n\n", [FIVE]),
+        ("Thought: I must  look.\nFinal Answer: It is 5.", [THINKING, Closed(), FIVE]),
+        ("A:\n```\nb\nFinal Answer: x\n```\n", [Said("answer", "A:\n```\nb\nFinal Answer: x\n```\n")]),
+        ("```\nFinal Answer: It is 5.\n```", [FIVE]),
+    ],
+)
+def test_text_that_is_not_held_back(text: str, events: list[Event]) -> None:
+    for pieces in ([text], text):
+        assert read(pieces, actions=False, hold=0) == events
+
+
+def test_an_answer_that_is_not_held_back_leaves_at_once() -> None:
+    parser = ReactParser(actions=False, hold=0)
+    assert parser.feed("I") == [Said("answer", "I")]
+    assert parser.feed("t is 5") == [Said("answer", "t is 5")]
+    assert parser.call_follows() == [Closed()]
+    assert parser.feed("more") == [Said("thought", "more")]
 
 
 @pytest.mark.parametrize(
@@ -128,20 +191,24 @@ def test_a_call_outside_of_the_text_ends_the_thought() -> None:
 
 SIGNS = "aA1 \n\t:{}[]\"'\\`*#.,é🙂"
 MARKED = ("Thought:", "Action:", "Action Input:", "Observation:", "Final Answer:")
+FENCES = ("```", "\n```\n", "\n```", "```json\n", "\n````\n")
 ALPHABET = st.sampled_from(
-    [*SIGNS, *MARKED, *(f"\n{word} " for word in MARKED), "```json\n", '{"a": 1}', "see", "none", "\n\n"]
+    [*SIGNS, *MARKED, *(f"\n{word} " for word in MARKED), *FENCES, '{"a": 1}', "see", "none", "\n\n"]
 )
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.lists(ALPHABET, max_size=40), st.lists(st.integers(0, 200), max_size=12), st.booleans())
-def test_every_split_gives_the_same_events(words: list[str], cuts: list[int], actions: bool) -> None:
+@settings(max_examples=600, deadline=None)
+@given(
+    st.lists(ALPHABET, max_size=40), st.lists(st.integers(0, 200), max_size=12), st.booleans(),
+    st.sampled_from([0, 20, HOLD]),
+)  # fmt: skip
+def test_every_split_gives_the_same_events(words: list[str], cuts: list[int], actions: bool, hold: int) -> None:
     text = "".join(words)
     places = sorted({min(cut, len(text)) for cut in cuts} | {0, len(text)})
     pieces = [text[start:end] for start, end in pairwise(places)]
-    whole = read([text], actions=actions)
-    assert read(pieces, actions=actions) == whole
-    assert read(text, actions=actions) == whole
+    whole = read([text], actions=actions, hold=hold)
+    assert read(pieces, actions=actions, hold=hold) == whole
+    assert read(text, actions=actions, hold=hold) == whole
 
 
 def said(events: list[Event]) -> list[tuple[str, str]]:

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tg_base.response_stream import BUFFER, ResponseStream
-from tg_schema import Error, TextCompletionResponse
-from tg_schema.codec import encode
+from tg_base.client import ResponseStream
+from tg_base.client.response_stream import BUFFER
+from tg_schema import Error, TextCompletionResponse, Token, ToolCallDelta, encode
 from tg_schema.errors import ProtocolError, RateLimited, SlowConsumer, Timeout
+from tg_schema.pieces import MAX_EVENT_BYTES
 
 Stream = ResponseStream[TextCompletionResponse]
 
@@ -58,12 +59,15 @@ async def test_who_iterates_is_woken(stream: Stream) -> None:
 async def test_the_moment_that_the_oldest_came(stream: Stream) -> None:
     before = asyncio.get_running_loop().time()
     put(stream, "a")
-    came = stream.came
+    after = asyncio.get_running_loop().time()
     put(stream, "b")
-    assert before <= came == stream.came
     stream.poll()
+    came = stream.came
+    assert before <= came <= after
     put(stream, "c")
-    assert stream.came >= came
+    assert stream.came == came
+    stream.poll()
+    assert stream.came >= after
 
 
 async def test_an_error_record_is_raised_after_what_came_before(stream: Stream) -> None:
@@ -95,6 +99,41 @@ async def test_a_reader_that_does_not_read(stream: Stream) -> None:
     for _ in range(3):
         put(stream, "x" * (BUFFER // 2))
     assert stream.failed
-    assert text_of(stream.poll()) is not None
+    read = 0
+    while read < BUFFER:
+        read += len(text_of(stream.poll()) or "")
     with pytest.raises(SlowConsumer):
         stream.poll()
+
+
+async def test_a_slow_reader_gets_events_that_fit_into_a_line(stream: Stream) -> None:
+    texts = [chr(1 + number % 31) * 500 + "€" for number in range(300)]
+    for text in texts:
+        put(stream, text)
+    put(stream, "", last=True)
+    records = []
+    while (record := stream.poll()) is not None:
+        records.append(record)
+        assert stream.waiting == 0 or not record.last
+    assert "".join(record.response or "" for record in records) == "".join(texts)
+    assert max(len(encode(record)) for record in records) <= MAX_EVENT_BYTES
+    assert 2 * 1024 * 1024 // 3 // MAX_EVENT_BYTES < len(records) < 30
+    assert [record.last for record in records] == [False] * (len(records) - 1) + [True]
+
+
+async def test_what_is_too_long_for_an_event_is_cut(stream: Stream) -> None:
+    call = ToolCallDelta(0, "c", "see", '{"a":"' + "\\n" * 70_000 + '"}')
+    token = Token(1, "tok", -0.5, ((1, -0.5),) * 20)
+    whole = TextCompletionResponse(
+        response="🙂\x1f" * 60_000, reasoning="é" * 90_000, tokens=(token,) * 1000, tool_calls=(call,), in_token=7,
+        end_of_stream=True, finish_reason="length", model="m",
+    )  # fmt: skip
+    stream.put(encode(whole), last=True)
+    records = [stream.poll() or whole]
+    assert stream.waiting == len(encode(whole)), "what was cut waits too"
+    while (record := stream.poll()) is not None:
+        records.append(record)
+        assert stream.waiting == 0 or not record.last
+    assert max(len(encode(record)) for record in records) <= MAX_EVENT_BYTES + 512
+    assert [record.finish_reason for record in records] == [None] * (len(records) - 1) + ["length"]
+    assert TextCompletionResponse.joined(records) == (whole,)

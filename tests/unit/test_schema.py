@@ -5,12 +5,28 @@ from typing import Any
 
 import pytest
 
-from tg_schema import ImagePart, Message, ModelInfo, TextPart, Tool, ToolCall, ToolCallDelta
-from tg_schema.agent import AgentRequest, AgentResponse, AgentStep
-from tg_schema.codec import decode, encode
-from tg_schema.errors import BadRequest, Error
-from tg_schema.prompt import PromptRequest, PromptResponse
-from tg_schema.text_completion import Sampling, TextCompletionRequest, TextCompletionResponse, Token
+from tg_schema import (
+    AgentRequest,
+    AgentResponse,
+    AgentStep,
+    Error,
+    ImagePart,
+    Message,
+    ModelInfo,
+    PromptRequest,
+    PromptResponse,
+    Sampling,
+    TextCompletionRequest,
+    TextCompletionResponse,
+    TextPart,
+    Token,
+    Tool,
+    ToolCall,
+    ToolCallDelta,
+    decode,
+    encode,
+)
+from tg_schema.errors import BadRequest
 from tg_schema.tool import ToolRequest, ToolResponse
 
 TEXT = 'a "quoted"\n\u2028 \U0001f600 ä \\ \x7f\x00'

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tg_base.bus.send_window import SendWindow
+from tg_base.bus.core.send_window import SendWindow
 from tg_schema.errors import BusError
 
 

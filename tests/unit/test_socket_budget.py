@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from tg_gateway.socket_budget import Holder, SocketBudget
+from tg_gateway.websocket.buffer_budget import Holder, SocketBudget
 
 
 class Stream(Holder):

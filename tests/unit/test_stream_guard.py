@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import pytest
 from typing_extensions import TypeVarTuple, Unpack, override
 
-from tg_base.llm_chunk import LlmChunk
-from tg_base.stream_guard import Clocks, guarded
+from tg_base.llm import LlmChunk
+from tg_base.llm.guard import Clocks, guarded
 from tg_schema.errors import IncompleteStream, Timeout, Unavailable
 
 T = TypeVar("T")

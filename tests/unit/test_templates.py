@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from tg_base.config import Config, PromptsConfig, TemplateConfig
-from tg_base.config_reader import parse_config
+from tg_base.config import Config
+from tg_base.config.model import PromptsConfig, TemplateConfig
+from tg_base.config.reader import parse_config
+from tg_flow.prompt import PromptTemplate, Rendering, Templates
 from tg_flow.prompt.filters import FILTERS
 from tg_flow.prompt.meter import Meter
-from tg_flow.prompt.prompt_template import PromptTemplate
-from tg_flow.prompt.rendering import Rendering
-from tg_flow.prompt.templates import Templates
 from tg_flow.prompt.variables import variables_of
-from tg_schema.errors import BadRequest, NotFound, TgError
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, NotFound
 
 DOCUMENT = "x" * 1_000_000
 WORDS = "a b " * 250_000

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from typing_extensions import override
 
-from tg_base.bus.threaded_reader import Source, ThreadedReader
+from tg_base.bus.core.threaded_reader import Source, ThreadedReader
 from tg_schema.errors import BusError
 
 
@@ -20,8 +20,12 @@ class Item:
         self.body = b"%d" % number
         self.properties: Mapping[str, str] = {}
         self.age = 0.0
+        self.redelivered = False
 
     def ack(self) -> None:
+        """Nothing to do."""
+
+    def nack(self) -> None:
         """Nothing to do."""
 
 
@@ -29,7 +33,7 @@ class QueueSource(Source):
     """A queue of this process, as a broker's client would block on one."""
 
     def __init__(self) -> None:
-        self.items: queue.SimpleQueue[Item | None] = queue.SimpleQueue()
+        self.items: queue.SimpleQueue[Item | Exception | None] = queue.SimpleQueue()
         self.received = threading.Semaphore(0)
 
     @override
@@ -37,6 +41,8 @@ class QueueSource(Source):
         item = self.items.get()
         if item is None:
             raise BusError("closed")
+        if isinstance(item, Exception):
+            raise item
         self.received.release()
         return item
 
@@ -110,6 +116,16 @@ async def test_an_end_of_the_source_is_an_error_for_all_who_wait() -> None:
             assert isinstance(result, BusError)
         with pytest.raises(BusError):
             await anext(reader)
+
+
+async def test_an_unforeseen_end_of_the_thread_is_an_error_for_all_who_wait() -> None:
+    source = QueueSource()
+    async with reading(source, 0) as reader, asyncio.timeout(10):
+        waiting = [asyncio.ensure_future(anext(reader)) for _ in range(3)]
+        await asyncio.sleep(0)
+        source.items.put(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"))
+        for result in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(result, BusError)
 
 
 async def test_an_end_of_our_own_ends_the_iteration() -> None:

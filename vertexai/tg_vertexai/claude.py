@@ -6,8 +6,8 @@ from typing import ClassVar, Literal, Self
 
 from typing_extensions import override
 
-from tg_base.llm_service import ProviderOptions
-from tg_base.wires.claude import Claude, ClaudeOptions
+from tg_base.llm import KeyedConnection, ProviderOptions
+from tg_base.llm.anthropic import Claude, ClaudeConnection, ClaudeOptions
 from tg_schema.errors import Internal
 
 
@@ -17,6 +17,7 @@ class VertexClaudeOptions(ClaudeOptions, frozen=True, forbid_unknown_fields=True
     Google's organizations have structured outputs of Claude switched off unless they say otherwise, hence `schema_by`.
     """
 
+    base_url_variables: tuple[str, ...] = ("ANTHROPIC_VERTEX_BASE_URL",)
     schema_by: Literal["format", "tool"] = "tool"
     project: str | None = None
     location: str | None = None
@@ -34,5 +35,6 @@ class VertexClaude(Claude):
         if not isinstance(options, VertexClaudeOptions):
             raise Internal("this provider was opened with the options of another one")
         module = await asyncio.to_thread(import_module, "tg_vertexai.claude_connection")
-        place = (options.base_url, options.project, options.location, options.credentials_file)
-        return cls(model, options, await asyncio.to_thread(module.connection, *place))
+        place = (options.url(), options.project, options.location, options.credentials_file)
+        connection = await KeyedConnection[ClaudeConnection].open_in_thread(None, lambda _: module.connection(*place))
+        return cls(model, options, connection)

@@ -6,14 +6,15 @@ from typing import ClassVar, Self
 
 from typing_extensions import override
 
-from tg_base.llm_service import ProviderOptions
-from tg_base.wires.gemini import Gemini, GeminiOptions
+from tg_base.llm import KeyedConnection, ProviderOptions
+from tg_base.llm.gemini import Gemini, GeminiConnection, GeminiOptions
 from tg_schema.errors import Internal
 
 
 class VertexGeminiOptions(GeminiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the configuration may say of Gemini on Vertex AI; for the last three see `tg_vertexai.account`."""
 
+    base_url_variables: tuple[str, ...] = ("GOOGLE_VERTEX_BASE_URL",)
     project: str | None = None
     location: str | None = None
     credentials_file: str | None = None
@@ -30,5 +31,7 @@ class VertexGemini(Gemini):
         if not isinstance(options, VertexGeminiOptions):
             raise Internal("this provider was opened with the options of another one")
         module = await asyncio.to_thread(import_module, "tg_vertexai.gemini_connection")
-        place = (options.base_url, options.project, options.location, options.credentials_file)
-        return cls(model, options, await asyncio.to_thread(module.connection, options.upstream_model or model, *place))
+        upstream, url = options.upstream_model or model, options.url()
+        place = (upstream, url, options.project, options.location, options.credentials_file)
+        connection = await KeyedConnection[GeminiConnection].open_in_thread(None, lambda _: module.connection(*place))
+        return cls(model, options, connection)

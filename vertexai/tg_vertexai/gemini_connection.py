@@ -4,16 +4,12 @@ import httpx
 from google import genai
 from google.genai.types import HttpOptions
 
-from tg_base.wires.gemini_connection import GeminiConnection, PreparedRequest
-from tg_base.wires.sdk_response import CONNECT_TIMEOUT, Failures
+from tg_base.llm.gemini import GeminiConnection, PreparedRequest
+from tg_base.llm.http import Failures
+from tg_base.llm.http.pool import HttpPool
 from tg_vertexai.account import REFUSED, UNREACHABLE, account
 
-_FAILURES = Failures(
-    slow=(httpx.TimeoutException,),
-    unreachable=(httpx.HTTPError, OSError, *UNREACHABLE),
-    broken=(httpx.HTTPError, httpx.StreamError),
-    credentials=REFUSED,
-)
+_FAILURES = Failures(unreachable=UNREACHABLE, credentials=REFUSED)
 
 
 def connection(
@@ -30,10 +26,7 @@ def connection(
         credentials=owner.credentials,
         http_options=http_options,
     )
-    http = httpx.AsyncClient(
-        timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT), limits=httpx.Limits(max_connections=None)
-    )
-    return GeminiConnection(client, recorded, http, _FAILURES, model)
+    return GeminiConnection(client, recorded, HttpPool(httpx.create_ssl_context()), _FAILURES, model)
 
 
 def _recorder(recorded: list[PreparedRequest]) -> httpx.AsyncClient:

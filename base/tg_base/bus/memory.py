@@ -5,23 +5,22 @@ subscriber, and a publish waits (back-pressure) where a broker would drop.
 """
 
 import asyncio
-import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Self
 
 from typing_extensions import override
 
-from tg_base.bus.api import MAX_MESSAGE, Bus, Delivery
-from tg_base.bus.topic_name import is_persistent
-from tg_base.bus.wait_line import WaitLine
+from tg_base.bus.core import MAX_MESSAGE, Bus, Delivery, WaitLine, is_persistent
 from tg_schema.errors import BusError, TooLarge
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 """Bytes of body that a group or a reader holds before publishers wait; one message always fits."""
 MAX_UNCLAIMED = 1_000
 """Messages that a persistent topic keeps while no group has ever subscribed; the oldest go first."""
+NACK_DELAY_SECONDS = 0.1
+"""How long a message that was given back waits, so that a member which gives everything back does not spin."""
 
 
 class MemoryBus(Bus):
@@ -38,12 +37,22 @@ class MemoryBus(Bus):
         self._publish_timeout = publish_timeout
         self._closed = False
 
+    @property
+    @override
+    def max_message(self) -> int:
+        return MAX_MESSAGE
+
+    @property
+    @override
+    def in_process(self) -> bool:
+        return True
+
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
         if len(body) > MAX_MESSAGE:
             raise TooLarge(f"a message holds at most {MAX_MESSAGE} bytes; this one has {len(body)}")
         self._check_open()
-        message = _Message(body, dict(properties))
+        message = _Message(body, dict(properties), asyncio.get_running_loop().time())
         room = self._topics.get(topic)
         if room is None:
             if not is_persistent(topic):
@@ -105,20 +114,21 @@ class _Message:
 
     __slots__ = ("body", "properties", "published")
 
-    def __init__(self, body: bytes, properties: Mapping[str, str]) -> None:
+    def __init__(self, body: bytes, properties: Mapping[str, str], published: float) -> None:
         self.body = body
         self.properties = properties
-        self.published = time.monotonic()
+        self.published = published
 
 
 class _Delivery:
     """One message in the hands of one reader."""
 
-    __slots__ = ("_message", "_reader")
+    __slots__ = ("_message", "_reader", "redelivered")
 
-    def __init__(self, message: _Message, reader: "_Reader") -> None:
+    def __init__(self, message: _Message, reader: "_Reader", *, redelivered: bool) -> None:
         self._message = message
         self._reader = reader
+        self.redelivered = redelivered
 
     @property
     def body(self) -> bytes:
@@ -130,10 +140,13 @@ class _Delivery:
 
     @property
     def age(self) -> float:
-        return time.monotonic() - self._message.published
+        return asyncio.get_running_loop().time() - self._message.published
 
     def ack(self) -> None:
         self._reader.ack(self._message)
+
+    def nack(self) -> None:
+        self._reader.nack(self._message)
 
 
 class _Queue:
@@ -145,6 +158,7 @@ class _Queue:
         self.messages: deque[_Message] = deque()
         self.waiting = WaitLine()
         self.readers: set[_Reader] = set()
+        self.returned: set[int] = set()
         self.held = 0
         self.held_bytes = 0
 
@@ -158,7 +172,14 @@ class _Queue:
         self.held_bytes += len(message.body)
         self.waiting.wake()
 
+    def take_back(self, messages: Iterable[_Message]) -> None:
+        """These were handed out and come again, in their order and before everything else."""
+        returned = list(messages)
+        self.returned.update(id(message) for message in returned)
+        self.messages.extendleft(reversed(returned))
+
     def release(self, message: _Message) -> None:
+        self.returned.discard(id(message))
         self.held -= 1
         self.held_bytes -= len(message.body)
 
@@ -254,11 +275,19 @@ class _Reader(AsyncIterator[Delivery]):
             self._unacked[id(message)] = message
         else:
             self._free(message)
-        return _Delivery(message, self)
+        return _Delivery(message, self, redelivered=id(message) in queue.returned)
 
     def ack(self, message: _Message) -> None:
         if self._unacked.pop(id(message), None) is not None:
             self._free(message)
+
+    def nack(self, message: _Message) -> None:
+        if self._unacked.pop(id(message), None) is not None:
+            asyncio.get_running_loop().call_later(NACK_DELAY_SECONDS, self._give_back, message)
+
+    def _give_back(self, message: _Message) -> None:
+        self._queue.take_back([message])
+        self._queue.waiting.wake()
 
     def _free(self, message: _Message) -> None:
         self._queue.release(message)
@@ -271,6 +300,6 @@ class _Reader(AsyncIterator[Delivery]):
         self._left = True
         queue = self._queue
         queue.readers.discard(self)
-        queue.messages.extendleft(reversed(self._unacked.values()))
+        queue.take_back(self._unacked.values())
         self._unacked.clear()
         queue.waiting.wake_all()

@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import SplitResult, urlsplit
 
-from tg_base.bus.api import Bus
-from tg_base.bus.options import BusOptions
+from tg_base.bus.core import Bus, BusOptions
 from tg_schema.errors import BadRequest
 
 _NO_SUCH_BUS = "no such bus: write memory://, pulsar://host:port or pulsar+ssl://host:port"
@@ -38,7 +37,7 @@ def _bus_of(url: str, options: BusOptions) -> Bus:
         from tg_base.bus.pulsar import PulsarBus  # noqa: PLC0415 - as above
 
         return PulsarBus(url, options)
-    raise BadRequest(_NO_SUCH_BUS)
+    raise BadRequest(_NO_SUCH_BUS).at("url")
 
 
 def _parts_of(url: str) -> SplitResult:
@@ -46,5 +45,5 @@ def _parts_of(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
-        raise BadRequest(_NO_SUCH_BUS) from None
+        raise BadRequest(_NO_SUCH_BUS).at("url") from None
     return parts

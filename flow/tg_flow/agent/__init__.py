@@ -1,1 +1,14 @@
-"""Agents: a question in; thoughts, calls of tools, their results and an answer out."""
+"""AgentRequest -> AgentResponses: the agent service, and what it is made of. The rest is inside."""
+
+from tg_flow.agent.core import AgentPrompts, Reach, Thinker
+from tg_flow.agent.service import AgentService, Member
+from tg_flow.agent.tools import opened_tools
+
+__all__ = [
+    "AgentPrompts",
+    "AgentService",
+    "Member",
+    "Reach",
+    "Thinker",
+    "opened_tools",
+]

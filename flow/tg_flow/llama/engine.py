@@ -18,7 +18,8 @@ from tg_flow.llama.generation import Generation
 from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.model import Model
 from tg_flow.llama.slot import Slot
-from tg_schema.errors import Internal, RateLimited, TgError, TooLarge, Unavailable
+from tg_schema import TgError
+from tg_schema.errors import Internal, RateLimited, TooLarge, Unavailable
 
 STEP_SECONDS = 0.1
 """How long a step that reads prompts should take: a cancel, and the other streams, wait for its end."""

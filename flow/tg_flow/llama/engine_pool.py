@@ -4,7 +4,7 @@ from tg_flow.llama.engine import Engine, EngineStats
 from tg_flow.llama.engine_sizes import EngineSizes
 from tg_flow.llama.generation import Generation
 from tg_flow.llama.model import Model
-from tg_schema.errors import TgError
+from tg_schema import TgError
 
 FEW = 4
 """Streams that one engine evaluates together for less than two engines do apart."""

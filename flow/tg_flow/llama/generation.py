@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tg_base.llm_chunk import LlmChunk
+from tg_base.llm import LlmChunk
 from tg_flow.llama.answer_text import AnswerText
 from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.sampler_settings import SamplerSettings
-from tg_schema import Token
-from tg_schema.errors import TgError
+from tg_schema import TgError, Token
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -17,8 +17,10 @@ from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
 log = structlog.get_logger()
 
 
-def hub_file(repository: str, file: str, cache: Path | None = None) -> Path:
+def hub_file(repository: str, file: str, cache: Path | None = None, *, fetch: bool = True) -> Path | None:
     """The file's place in the cache, fetched if it is not there; a cached file needs no network.
+
+    Without `fetch` the hub is only asked whether it would give the file, and None is returned where it would.
 
     Raises:
         BadRequest: `repository` is no name of a repository.
@@ -30,13 +32,16 @@ def hub_file(repository: str, file: str, cache: Path | None = None) -> Path:
         cached = try_to_load_from_cache(repository, file, cache_dir=cache)
     except HFValidationError as error:
         raise BadRequest(f"{repository} is not a name that the Hugging Face hub allows") from error
-    return Path(cached) if isinstance(cached, str) else _download(repository, file, cache)
+    return Path(cached) if isinstance(cached, str) else _download(repository, file, cache, fetch=fetch)
 
 
-def _download(repository: str, file: str, cache: Path | None) -> Path:
+def _download(repository: str, file: str, cache: Path | None, *, fetch: bool) -> Path | None:
     """Fetch a file, with a progress bar if standard error is a terminal; goes on where a broken download ended."""
-    log.info("model.download", repository=repository, file=file)
     try:
+        if not fetch:
+            hf_hub_download(repository, file, cache_dir=cache, dry_run=True)
+            return None
+        log.info("model.download", repository=repository, file=file)
         return Path(hf_hub_download(repository, file, cache_dir=cache))
     except GatedRepoError as error:
         raise ProviderAuth(

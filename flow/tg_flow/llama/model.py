@@ -3,6 +3,7 @@
 import ctypes
 import threading
 from pathlib import Path
+from typing import Any
 
 from tg_flow.llama.library import held, native
 from tg_flow.llama.utf8_tokens import Utf8Tokens
@@ -16,6 +17,14 @@ LONG_TEXT = 4096
 
 LONGEST_PIECE = 1024
 """Bytes of one token's text that are read; no vocabulary comes near."""
+
+
+def _settings(*, weights: bool) -> Any:
+    settings = native.llama_model_default_params()
+    if not weights:
+        settings.no_alloc = True
+        settings.load_mode = native.LLAMA_LOAD_MODE_NONE  # no_alloc goes with no other one
+    return settings
 
 
 class Model:
@@ -32,14 +41,18 @@ class Model:
         chat_template: the file's own Jinja template, None if it has none.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, weights: bool = True) -> None:
         """Load `path`; blocks, for large models for seconds.
+
+        Args:
+            path: the file.
+            weights: False reads all but them, quickly: what the file says, and whether it is whole.
 
         Raises:
             Unavailable: the file cannot be read, or is not a model that llama.cpp can run.
         """
         self._lock = threading.Lock()
-        self.pointer = native.llama_model_load_from_file(str(path).encode(), native.llama_model_default_params())
+        self.pointer = native.llama_model_load_from_file(str(path).encode(), _settings(weights=weights))
         if not self.pointer:
             raise Unavailable(f"llama.cpp cannot load {path.name}: it must be a complete GGUF file of a text model")
         if not self._writes_text():

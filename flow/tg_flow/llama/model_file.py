@@ -10,12 +10,13 @@ DEMO_MODEL = Path(__file__).parents[1] / "models" / "tinydemo-q8_0.gguf"
 HUB = "hf:"
 
 
-def model_file(path: str, cache: Path | None = None) -> Path:
+def model_file(path: str, cache: Path | None = None, *, fetch: bool = True) -> Path | None:
     """Where the model lies. A hub's file is taken from the cache, without any network, if it is there.
 
     Args:
         path: "" for the demo model, `PATH.gguf`, or `hf:OWNER/NAME/FILE`.
         cache: the hub's cache directory; None = where `HF_HUB_CACHE` or `HF_HOME` says.
+        fetch: False only asks the hub whether it would give a file that is not in the cache, and returns None then.
 
     Raises:
         BadRequest: `path` is neither.
@@ -26,18 +27,18 @@ def model_file(path: str, cache: Path | None = None) -> Path:
     if not path:
         return DEMO_MODEL
     if path.startswith(HUB):
-        return _hub_file(path.removeprefix(HUB), cache)
+        return _hub_file(path.removeprefix(HUB), cache, fetch=fetch)
     local = Path(path).expanduser()
     if not local.is_file():
         raise NotFound(f"there is no model file {path}: give the path of a GGUF file, or {HUB}OWNER/NAME/FILE")
     return local
 
 
-def _hub_file(address: str, cache: Path | None) -> Path:
+def _hub_file(address: str, cache: Path | None, *, fetch: bool) -> Path | None:
     from tg_flow.llama.hub import hub_file  # noqa: PLC0415 - the hub's library is loaded only for a hub's file
 
     owner, _, rest = address.partition("/")
     name, _, file = rest.partition("/")
     if not (owner and name and file):
         raise BadRequest(f"a model of the Hugging Face hub is written {HUB}OWNER/NAME/FILE, with the file's whole name")
-    return hub_file(f"{owner}/{name}", file, cache)
+    return hub_file(f"{owner}/{name}", file, cache, fetch=fetch)

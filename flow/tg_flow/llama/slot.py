@@ -6,8 +6,7 @@ from tg_flow.llama.grammar_sampler import GrammarSampler
 from tg_flow.llama.logprobs import logprobs
 from tg_flow.llama.model import Model
 from tg_flow.llama.sampler import Sampler
-from tg_schema import Token
-from tg_schema.errors import TgError
+from tg_schema import TgError, Token
 
 
 class Slot:

@@ -1,1 +1,14 @@
-"""Templates and the service that renders them."""
+"""PromptRequest -> template -> text completion: the prompt service and its templates."""
+
+from tg_flow.prompt.prompt_service import PromptService
+from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
+from tg_flow.prompt.rendering import Rendering
+from tg_flow.prompt.templates import Templates
+
+__all__ = [
+    "PromptService",
+    "PromptTemplate",
+    "Rendered",
+    "Rendering",
+    "Templates",
+]

@@ -3,7 +3,7 @@
 Every operation that can repeat or enlarge anything charges the meter of the render that runs on this thread.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any
@@ -22,11 +22,13 @@ class Meter:
     Args:
         work: how much may be made, in characters.
         seconds: how long it may take.
+        time: the clock that this is measured by: a render holds the loop, so that the loop's own stands still.
     """
 
-    def __init__(self, work: int, seconds: float) -> None:
+    def __init__(self, work: int, seconds: float, time: Callable[[], float] = monotonic) -> None:
         self._left = work
-        self._end = monotonic() + seconds
+        self._time = time
+        self._end = time() + seconds
 
     def charge(self, amount: int) -> None:
         """Take from the budget.
@@ -35,7 +37,7 @@ class Meter:
             TooMuchWork: nothing is left of it.
         """
         self._left -= amount
-        if self._left < 0 or monotonic() > self._end:
+        if self._left < 0 or self._time() > self._end:
             raise TooMuchWork
 
 

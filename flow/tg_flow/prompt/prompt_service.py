@@ -1,14 +1,15 @@
 """PromptRequest -> rendered template -> text completion -> PromptResponses."""
 
 from collections.abc import AsyncGenerator, Callable
+from time import monotonic
 from typing import Literal
 
 from typing_extensions import override
 
 from tg_base.client import Client
-from tg_base.service import Service
+from tg_base.llm import ObjectSchema
+from tg_base.server import Service
 from tg_flow.prompt.answer import json_lines, json_object
-from tg_flow.prompt.object_schema import ObjectSchema
 from tg_flow.prompt.prompt_template import PromptTemplate, Rendered
 from tg_flow.prompt.rendering import Rendering
 from tg_flow.prompt.templates import Templates
@@ -16,7 +17,7 @@ from tg_flow.prompt.variables import variables_of
 from tg_schema import PROMPT, PromptRequest, PromptResponse, TextCompletionRequest, TextCompletionResponse
 
 LONGEST = 1800.0
-"""Seconds for the model's whole answer; the request's own deadline ends it earlier, and stops the model."""
+"""Seconds of the model's silence; who asked the prompt gives up earlier, and that stops the model."""
 
 _Read = Callable[[str, ObjectSchema | None, str | None], str]
 _READERS: dict[Literal["json", "jsonl"], _Read] = {"json": json_object, "jsonl": json_lines}
@@ -27,14 +28,23 @@ class PromptService(Service[PromptRequest, PromptResponse]):
 
     Attributes:
         templates: what it answers to; replaced as a whole, and used from the next request on.
+
+    Args:
+        time: the clock that a render's seconds are measured by.
     """
 
     spec = PROMPT
 
-    def __init__(self, llm: Client[TextCompletionRequest, TextCompletionResponse], templates: Templates) -> None:
+    def __init__(
+        self,
+        llm: Client[TextCompletionRequest, TextCompletionResponse],
+        templates: Templates,
+        *,
+        time: Callable[[], float] = monotonic,
+    ) -> None:
         self.templates = templates
         self._llm = llm
-        self._rendering = Rendering()
+        self._rendering = Rendering(time)
 
     @override
     async def on_request(self, request: PromptRequest) -> AsyncGenerator[PromptResponse, None]:

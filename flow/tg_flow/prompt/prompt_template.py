@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tg_base.config import Config
+from tg_base.config import Config, Findings
+from tg_base.llm import BadSchema, ObjectSchema
 from tg_flow.prompt.meter import Meter
-from tg_flow.prompt.object_schema import BadSchema, ObjectSchema
 from tg_flow.prompt.template_syntax import Refused
 from tg_flow.prompt.template_text import TemplateText
 from tg_schema.errors import BadRequest
@@ -34,23 +34,12 @@ class PromptTemplate:
 
     def __init__(self, config: Config, name: str) -> None:
         table = config.prompts.templates[name]
-        keys = ("prompts", "templates", name)
-        own_system = table.system is not None
         self.name = name
         self.response_type = table.response_type
         self.schema = table.schema
-        self._prompt = _text(config, (*keys, "prompt"), f'template "{name}"', table.prompt)
-        self._system = _text(
-            config,
-            (*keys, "system") if own_system else ("prompts", "system"),
-            f'system template of "{name}"' if own_system else "system template",
-            config.prompts.system if table.system is None else table.system,
-        )
-        self.checked = _schema(config, (*keys, "schema"), table.schema)
-        if table.schema is not None and table.response_type == "text":
-            raise BadRequest(
-                f'{config.where(*keys, "schema")}: a schema needs response_type = "json" or "jsonl"; add it'
-            )
+        self._prompt = _prompt(config, name)
+        self._system = _system(config, name)
+        self.checked = _schema(config, name)
         self.variables = self._prompt.variables | self._system.variables
 
     def render(self, variables: Mapping[str, Any], meter: Meter) -> Rendered:
@@ -69,10 +58,29 @@ class PromptTemplate:
         return rendered
 
 
+def check_template(config: Config, name: str, findings: Findings) -> None:
+    """Find all that is wrong with one template."""
+    for part in (_prompt, _system, _schema):
+        with findings.collect():
+            part(config, name)
+
+
 def listed(names: frozenset[str]) -> str:
     """Names for an error, sorted and not too many."""
     some = ", ".join(sorted(names)[:MOST_NAMES])
     return some if len(names) <= MOST_NAMES else f"{some} and {len(names) - MOST_NAMES} more"
+
+
+def _prompt(config: Config, name: str) -> TemplateText:
+    source = config.prompts.templates[name].prompt
+    return _text(config, ("prompts", "templates", name, "prompt"), f'template "{name}"', source)
+
+
+def _system(config: Config, name: str) -> TemplateText:
+    own = config.prompts.templates[name].system
+    if own is None:
+        return _text(config, ("prompts", "system"), "system template", config.prompts.system)
+    return _text(config, ("prompts", "templates", name, "system"), f'system template of "{name}"', own)
 
 
 def _text(config: Config, keys: tuple[str, ...], name: str, source: str) -> TemplateText:
@@ -83,8 +91,14 @@ def _text(config: Config, keys: tuple[str, ...], name: str, source: str) -> Temp
         raise BadRequest(f"{where}: {name}, its line {refused.line}: {refused.message}") from None
 
 
-def _schema(config: Config, keys: tuple[str, ...], schema: dict[str, Any] | None) -> ObjectSchema | None:
+def _schema(config: Config, name: str) -> ObjectSchema | None:
+    table, keys = config.prompts.templates[name], ("prompts", "templates", name, "schema")
+    if table.schema is None:
+        return None
     try:
-        return None if schema is None else ObjectSchema(schema)
+        schema = ObjectSchema(table.schema)
     except BadSchema as bad:
         raise BadRequest(f"{config.where(*keys, *bad.path)}: {bad.message}") from None
+    if table.response_type == "text":
+        raise BadRequest(f'{config.where(*keys)}: a schema needs response_type = "json" or "jsonl"; add it')
+    return schema

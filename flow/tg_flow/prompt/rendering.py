@@ -5,7 +5,8 @@ few milliseconds is begun anew on a thread, with a larger budget, and a few at a
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any
 
 from tg_flow.prompt.meter import Meter, TooMuchWork
@@ -21,9 +22,14 @@ SIDE_BY_SIDE = 2
 
 
 class Rendering:
-    """Renders for one service."""
+    """Renders for one service.
 
-    def __init__(self) -> None:
+    Args:
+        time: the clock that a render's seconds are measured by.
+    """
+
+    def __init__(self, time: Callable[[], float] = monotonic) -> None:
+        self._time = time
         self._turns = asyncio.Semaphore(SIDE_BY_SIDE)
 
     async def render(self, template: PromptTemplate, variables: Mapping[str, Any]) -> Rendered:
@@ -33,16 +39,15 @@ class Rendering:
             BadRequest: the variables do not fit, or the template does too much work.
         """
         try:
-            return template.render(variables, Meter(QUICK_WORK, QUICK_SECONDS))
+            return template.render(variables, Meter(QUICK_WORK, QUICK_SECONDS, self._time))
         except TooMuchWork:
             async with self._turns:
-                return await asyncio.to_thread(_render_long, template, variables)
+                return await asyncio.to_thread(self._render_long, template, variables)
 
-
-def _render_long(template: PromptTemplate, variables: Mapping[str, Any]) -> Rendered:
-    try:
-        return template.render(variables, Meter(MOST_WORK, MOST_SECONDS))
-    except TooMuchWork:
-        raise BadRequest(
-            f'template "{template.name}" does too much work with these variables: it may take {MOST_SECONDS:g} s'
-        ) from None
+    def _render_long(self, template: PromptTemplate, variables: Mapping[str, Any]) -> Rendered:
+        try:
+            return template.render(variables, Meter(MOST_WORK, MOST_SECONDS, self._time))
+        except TooMuchWork:
+            raise BadRequest(
+                f'template "{template.name}" does too much work with these variables: it may take {MOST_SECONDS:g} s'
+            ) from None

@@ -2,8 +2,8 @@
 
 from typing import Self
 
-from tg_base.config import Config
-from tg_flow.prompt.prompt_template import PromptTemplate, listed
+from tg_base.config import Config, Findings
+from tg_flow.prompt.prompt_template import PromptTemplate, check_template, listed
 from tg_schema.errors import BadRequest, NotFound
 
 
@@ -21,6 +21,12 @@ class Templates:
             BadRequest: the first one that is wrong, with file and line.
         """
         return cls({name: PromptTemplate(config, name) for name in config.prompts.templates})
+
+    @staticmethod
+    def check(config: Config, findings: Findings) -> None:
+        """Find all that is wrong with all of them; `of` raises the first."""
+        for name in config.prompts.templates:
+            check_template(config, name, findings)
 
     def get(self, name: str | None) -> PromptTemplate:
         """The template of that id.

@@ -1,16 +1,19 @@
 """Configuration -> provider: the providers as rows of data, each imported only when it is opened."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
-import msgspec
-
-from tg_base.llm_service import LlmService, ProviderOptions
-from tg_schema.errors import BadRequest, NotFound, Unavailable
+from tg_base.config import read_options
+from tg_base.llm import LlmService, ProviderOptions
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
 from tg_schema.features import Feature
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,7 @@ class Row:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-_COMPATIBLE = "tg_flow.providers.openai_compatible:OpenAiCompatible"
+_COMPATIBLE = "tg_flow.providers.openai:OpenAiCompatible"
 _OPENAI = "tg-flow[openai]"
 
 
@@ -48,20 +51,20 @@ _AZURE_AI = {
 PROVIDERS: dict[str, Row] = {
     "anthropic": Row("tg_flow.providers.anthropic:Anthropic", "tg-flow[anthropic]"),
     "azure-ai": Row(_COMPATIBLE, _OPENAI, _AZURE_AI),
-    "azure-openai": Row("tg_flow.providers.azure_openai:AzureOpenAi", _OPENAI),
-    "bedrock": Row("tg_bedrock.bedrock:Bedrock", "tg-bedrock"),
-    "google-ai-studio": Row("tg_flow.providers.google_ai_studio:GoogleAiStudio", "tg-flow[google-ai-studio]"),
+    "azure-openai": Row("tg_flow.providers.openai:AzureOpenAi", _OPENAI),
+    "bedrock": Row("tg_bedrock:Bedrock", "tg-bedrock"),
+    "google-ai-studio": Row("tg_flow.providers.gemini:GoogleAiStudio", "tg-flow[google-ai-studio]"),
     "cohere": Row("tg_flow.providers.cohere:Cohere", "tg-flow[cohere]"),
-    "llama-cpp": Row("tg_flow.providers.llama_cpp:LlamaCpp", "tg-flow[llama-cpp]"),
+    "llama-cpp": Row("tg_flow.llama.provider:LlamaCpp", "tg-flow[llama-cpp]"),
     "llamafile": _compatible("LLAMAFILE_API_KEY", "LLAMAFILE_URL", "http://localhost:8080/v1"),
     "lm-studio": _compatible("LM_API_TOKEN", "LMSTUDIO_URL", "http://localhost:1234/v1", without=("json", "logprobs")),
     "mistral": Row("tg_flow.providers.mistral:Mistral", "tg-flow[mistral]"),
     "ollama": Row("tg_flow.providers.ollama:Ollama", "tg-flow[ollama]"),
     "openai": Row(_COMPATIBLE, _OPENAI),
     "openai-compatible": _compatible("OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL"),
-    "tgi": Row("tg_flow.providers.tgi:Tgi", _OPENAI),
-    "vertexai-claude": Row("tg_vertexai.claude:VertexClaude", "tg-vertexai"),
-    "vertexai-gemini": Row("tg_vertexai.gemini:VertexGemini", "tg-vertexai"),
+    "tgi": Row("tg_flow.providers.openai:Tgi", _OPENAI),
+    "vertexai-claude": Row("tg_vertexai:VertexClaude", "tg-vertexai"),
+    "vertexai-gemini": Row("tg_vertexai:VertexGemini", "tg-vertexai"),
     "vllm": _compatible("VLLM_API_KEY", "VLLM_BASE_URL", "http://localhost:8000/v1"),
 }
 
@@ -81,12 +84,27 @@ async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> 
         NotFound: no such provider; the message lists the known ones.
         BadRequest: an option is unknown or has a wrong value; the message names provider and field.
         Unavailable: the provider's SDK is not installed; the message has the command that installs it.
-        TgError: the provider cannot be made ready.
+        TgError: the provider cannot be made ready. `option` says what of the model's table is to blame, where known.
     """
+    return await _ready(provider, table, lambda kind, options: kind.open(model, options))
+
+
+async def rehearse_provider(provider: str, model: str, table: Mapping[str, Any]) -> None:
+    """Do all that opening a provider does, short of loading weights. Arguments and errors as `open_provider`."""
+    await _ready(provider, table, lambda kind, options: kind.rehearse(model, options))
+
+
+async def _ready(
+    provider: str,
+    table: Mapping[str, Any],
+    ready: Callable[[type[LlmService], ProviderOptions], Awaitable[Result]],
+) -> Result:
     row = _row(provider)
     try:
-        service = await asyncio.to_thread(_load, provider, row)
-        return await service.open(model, _options(provider, service, {**row.options, **table}))
+        kind = await asyncio.to_thread(_load, provider, row)
+        options = _options(provider, kind, {**row.options, **table})
+        with _blaming_options():
+            return await ready(kind, options)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in _OURS:
             raise
@@ -118,12 +136,20 @@ def _load(provider: str, row: Row) -> type[LlmService]:
     module, _, name = row.place.partition(":")
     kind: object = getattr(import_module(module), name, None)
     if not isinstance(kind, type) or not issubclass(kind, LlmService):
-        raise BadRequest(f'provider "{provider}": {row.place} is not a subclass of tg_base.llm_service.LlmService')
+        raise BadRequest(f'provider "{provider}": {row.place} is not a subclass of tg_base.llm.LlmService')
     return kind
 
 
 def _options(provider: str, service: type[LlmService], table: Mapping[str, Any]) -> ProviderOptions:
+    with _blaming_options():
+        return read_options(table, service.Options, f'provider "{provider}"')
+
+
+@contextmanager
+def _blaming_options() -> Iterator[None]:
     try:
-        return msgspec.convert(table, service.Options)
-    except msgspec.ValidationError as error:
-        raise BadRequest(f'provider "{provider}": {error}') from None
+        yield
+    except ProviderAuth as error:
+        raise error.at("options", *(() if error.option else ("key_variable",))) from None
+    except TgError as error:
+        raise (error.at("options") if error.option else error) from None

@@ -2,7 +2,7 @@
 
 from typing import Protocol, TypeVar
 
-from tg_schema.errors import TgError
+from tg_schema import TgError
 from tg_schema.response import Response
 
 Asked_co = TypeVar("Asked_co", covariant=True)

@@ -10,6 +10,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects.dialect import Dialect
+from tg_gateway.dialects.foreign_fields import check_names
 from tg_schema import (
     AgentRequest,
     AgentResponse,
@@ -21,9 +22,10 @@ from tg_schema import (
     TgError,
     Token,
     ToolCallDelta,
+    decode,
+    encode,
 )
 from tg_schema.agent import ChunkType
-from tg_schema.codec import decode, encode
 from tg_schema.errors import BadRequest
 
 
@@ -80,6 +82,7 @@ class TextCompletion(_Native, Dialect[TextCompletionRequest, TextCompletionRespo
     @override
     def parse(self, body: bytes) -> TextCompletionRequest:
         request = decode(TextCompletionRequest, body)
+        check_names("text-completion", TextCompletionRequest, body)
         if not (request.prompt or request.messages or request.operation):
             raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
         return request
@@ -127,6 +130,7 @@ class Prompt(_Native, Dialect[PromptRequest, PromptResponse]):
     @override
     def parse(self, body: bytes) -> PromptRequest:
         asked = decode(_PromptBody, body)
+        check_names("prompt", _PromptBody, body)
         if not asked.id:
             raise BadRequest("id is missing: send a JSON object with `id` (a template's name) and `variables`")
         if asked.variables and asked.terms:
@@ -173,6 +177,7 @@ class _AgentEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True,
     in_token: int | None = None
     out_token: int | None = None
     model: str | None = None
+    finish_reason: str | None = None
 
 
 class _AgentFailure(msgspec.Struct, frozen=True):
@@ -190,6 +195,7 @@ class Agent(_Native, Dialect[AgentRequest, AgentResponse]):
     @override
     def parse(self, body: bytes) -> AgentRequest:
         request = decode(AgentRequest, body)
+        check_names("agent", AgentRequest, body)
         if not (request.question or "").strip():
             raise BadRequest("question is missing: send a JSON object with `question` (text)")
         return request
@@ -212,6 +218,7 @@ class Agent(_Native, Dialect[AgentRequest, AgentResponse]):
                 in_token=record.in_token,
                 out_token=record.out_token,
                 model=record.model,
+                finish_reason=record.finish_reason,
             )
         )
 

@@ -10,7 +10,7 @@ from tests.fakes.plan import Exchange, Plan
 from tests.flow.demo_llm import ENDLESS, STORY, asked, at_rest
 from tests.provider_matrix.asking import joined, responses
 from tests.provider_matrix.case import MODEL, TELLS, Case, Run, Stage
-from tg_flow.providers.llama_cpp import LlamaCpp
+from tg_flow.llama.provider import LlamaCpp
 from tg_schema import Message, Sampling, TextCompletionRequest, TextCompletionResponse
 
 PATIENCE = 1.0

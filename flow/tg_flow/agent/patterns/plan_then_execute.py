@@ -4,9 +4,7 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from tg_flow.agent.agent_loop import AgentLoop
-from tg_flow.agent.calling import Goal
-from tg_flow.agent.dialog import Dialog, said
+from tg_flow.agent.core import AgentLoop, Dialog, Goal, said
 from tg_schema import AgentResponse, TextCompletionRequest
 from tg_schema.errors import ProtocolError
 

@@ -3,9 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from tg_flow.agent.agent_loop import AgentLoop
-from tg_flow.agent.calling import Goal
-from tg_flow.agent.dialog import Dialog
+from tg_flow.agent.core import AgentLoop, Dialog, Goal
 from tg_schema import AgentResponse
 
 TOLD = (

@@ -7,9 +7,8 @@ from typing_extensions import override
 
 from tg_base.client import Client
 from tg_base.config import ToolConfig
-from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, Spent, ToolOptions, declared
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, Tool
-from tg_schema.codec import encode
+from tg_flow.agent.core import AgentTool, Piece, Reach, Spent, ToolOptions, cut_note, declared
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, Tool, encode
 
 PROMPT = {
     "type": "object",
@@ -57,4 +56,4 @@ class CompletionTool(AgentTool):
             async for answer in answers:
                 if answer.last:
                     yield Spent(answer.in_token, answer.out_token)
-                yield answer.response or ""
+                yield (answer.response or "") + cut_note(answer.finish_reason)

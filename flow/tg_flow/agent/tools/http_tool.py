@@ -9,18 +9,22 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 import msgspec
+import structlog
 from typing_extensions import override
 from yarl import URL
 
 from tg_base.config import ToolConfig
-from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, ToolOptions, declared
-from tg_schema import Tool
-from tg_schema.codec import encode
+from tg_flow.agent.core import AgentTool, Piece, Reach, ToolOptions, declared
+from tg_flow.agent.tools.address_guard import AddressGuard, PrivateAddress
+from tg_schema import Tool, encode
 from tg_schema.errors import BadRequest, ProtocolError, ProviderAuth, Unavailable
+
+log = structlog.get_logger()
 
 LONGEST_FAULT = 2000
 """Characters of the body of a failed request that the model is shown."""
 
+_PRIVATE = "the server's address is private, and the tool may not reach it"
 _ARGUMENT = re.compile(r"\{(\w+)\}")
 _TEXT = re.compile(r"text/|application/(.*\+)?(json|xml|yaml|javascript|x-ndjson)")
 
@@ -33,33 +37,40 @@ class HttpOptions(ToolOptions, frozen=True, kw_only=True):
         method: all other arguments go into the query of GET and DELETE, and into the JSON body of the others.
         headers: sent with every request.
         secrets: headers whose values stand in environment variables, by the variable's name.
+        allow_private: hosts, addresses and networks that may be reached although they are not of the public internet.
     """
 
     url: str
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "GET"
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     secrets: dict[str, str] = msgspec.field(default_factory=dict)
+    allow_private: tuple[str, ...] = ()
 
 
 class HttpTool(AgentTool):
-    """One address. Redirects are not followed, so that no answer chooses another host."""
+    """One address. Redirects are not followed, so that no answer chooses another host; calls share no cookies."""
 
     Options = HttpOptions
 
     def __init__(self, declaration: Tool, table: ToolConfig, options: HttpOptions) -> None:
         super().__init__(declaration, table)
         self._options = options
-        self._session = aiohttp.ClientSession(headers=options.headers | _secrets(options))
+        guard = AddressGuard(URL(options.url).host or "", options.allow_private)
+        self._session = aiohttp.ClientSession(
+            headers=options.headers | _secrets(options),
+            connector=aiohttp.TCPConnector(socket_factory=guard.socket),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
 
     @classmethod
     @override
     async def open(cls, name: str, table: ToolConfig, options: HttpOptions, reach: Reach) -> tuple[Self, ...]:
-        parts = urlsplit(options.url)
-        if parts.scheme not in {"http", "https"} or not parts.netloc or "{" in parts.netloc:
-            raise BadRequest(f'"{options.url}" is no address; write "https://HOST/path/{{argument}}"')
+        _check_url(options.url)
         names = _ARGUMENT.findall(options.url)
         schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": names}
-        return (cls(declared(name, table, "", schema), table, options),)
+        tool = declared(name, table, "", schema)
+        closed = msgspec.structs.replace(tool, parameters={"additionalProperties": False} | tool.parameters)
+        return (cls(closed, table, options),)
 
     @override
     async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
@@ -82,7 +93,10 @@ class HttpTool(AgentTool):
                         yield text
                 if response.status >= 300:
                     raise Unavailable(f"the server answered with the status {response.status}")
-        except aiohttp.ClientError:
+        except aiohttp.ClientError as error:
+            if isinstance(getattr(error, "os_error", None), PrivateAddress):
+                log.warning("tool.private_address", tool=self.declaration.name, advice="see options.allow_private")
+                raise Unavailable(_PRIVATE) from None
             raise Unavailable("the server could not be reached, or did not answer properly") from None
 
     @override
@@ -94,25 +108,48 @@ def _secrets(options: HttpOptions) -> dict[str, str]:
     headers = {}
     for header, variable in options.secrets.items():
         if not (value := os.environ.get(variable, "")):
-            raise ProviderAuth(f"the header {header} needs the environment variable {variable}; set it")
+            sentence = f"the header {header} needs the environment variable {variable}; set it"
+            raise ProviderAuth(sentence).at("secrets", header)
         headers[header] = value
     return headers
 
 
+def _check_url(url: str) -> None:
+    try:
+        parts, host = urlsplit(url), URL(url, encoded=True).host
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if parts.scheme not in {"http", "https"} or not host or "{" in parts.netloc:
+        raise BadRequest(f'"{url}" is no address; write "https://HOST/path/{{argument}}"').at("url")
+
+
 def _filled(url: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The address, and the arguments that are not in it."""
-    rest = dict(arguments)
+    """The address, and the arguments that are not in it. No argument leads to another resource than its own."""
+    path, mark, query = url.partition("?")
+    segments = [_segment(segment, arguments) for segment in path.split("/")]
+    query = _ARGUMENT.sub(lambda found: _quoted(found[1], arguments), query)
+    in_it = set(_ARGUMENT.findall(url))
+    rest = {name: value for name, value in arguments.items() if name not in in_it}
+    return "/".join(segments) + mark + query, rest
 
-    def value(found: re.Match[str]) -> str:
-        if (given := arguments.get(found[1])) is None:
-            raise BadRequest(f'the argument "{found[1]}" is missing')
-        rest.pop(found[1], None)
-        word = _word(given)
-        if word in {".", ".."}:
-            raise BadRequest(f'the argument "{found[1]}" cannot be "{word}"')
-        return quote(word, safe="")
 
-    return _ARGUMENT.sub(value, url), rest
+def _segment(segment: str, arguments: dict[str, Any]) -> str:
+    """One part of the path. An argument that leaves nothing of itself would ask for the collection that it is in."""
+    names = _ARGUMENT.findall(segment)
+    words = {name: _quoted(name, arguments) for name in names}
+    for name, word in words.items():
+        if not word:
+            raise BadRequest(f'the argument "{name}" cannot be empty')
+    filled = _ARGUMENT.sub(lambda found: words[found[1]], segment)
+    if names and filled in {".", ".."}:
+        raise BadRequest(f'the argument "{names[0]}" cannot be "{arguments[names[0]]}"')
+    return filled
+
+
+def _quoted(name: str, arguments: dict[str, Any]) -> str:
+    if (given := arguments.get(name)) is None:
+        raise BadRequest(f'the argument "{name}" is missing')
+    return quote(_word(given), safe="", errors="replace")
 
 
 def _each(value: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tg_flow.agent.agent_tool import ToolOptions
+from tg_flow.agent.core import ToolOptions
 from tg_schema.errors import BadRequest
 
 

@@ -14,7 +14,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED
 
 from tg_flow.agent.tools.mcp_options import McpOptions
-from tg_schema.errors import ProviderAuth, TgError, Unavailable
+from tg_schema import TgError
+from tg_schema.errors import ProviderAuth, Unavailable
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -113,7 +114,7 @@ async def _while_alive(work: Coroutine[Any, Any, T], session: asyncio.Task[None]
 
 
 async def _entered(options: McpOptions, stack: AsyncExitStack) -> Client:
-    secrets = {name: _secret(variable) for name, variable in options.secrets.items()}
+    secrets = {name: _secret(name, variable) for name, variable in options.secrets.items()}
     if options.url is None:
         command, *arguments = options.command
         server = StdioServerParameters(command=command, args=arguments, env=options.env | secrets, cwd=options.cwd)
@@ -123,7 +124,7 @@ async def _entered(options: McpOptions, stack: AsyncExitStack) -> Client:
     return await stack.enter_async_context(Client(streamable_http_client(options.url, http_client=http), cache=None))
 
 
-def _secret(variable: str) -> str:
+def _secret(name: str, variable: str) -> str:
     if not (value := os.environ.get(variable, "")):
-        raise ProviderAuth(f"the MCP server needs the environment variable {variable}; set it")
+        raise ProviderAuth(f"the MCP server needs the environment variable {variable}; set it").at("secrets", name)
     return value

@@ -10,11 +10,10 @@ from mcp import Client, MCPError, types
 from typing_extensions import override
 
 from tg_base.config import ToolConfig
-from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, declared
+from tg_flow.agent.core import AgentTool, Piece, Reach, declared
 from tg_flow.agent.tools.mcp_options import McpOptions, check
 from tg_flow.agent.tools.mcp_session import McpSession
-from tg_schema import Tool
-from tg_schema.codec import encode
+from tg_schema import TgError, Tool, encode
 from tg_schema.errors import NotFound, PeerError
 
 MOST_PAGES = 100
@@ -53,10 +52,13 @@ class McpTool(AgentTool):
                 if tool.name == options.tool:
                     return (cls(_declared(name, table, tool), table, session, tool.name),)
             known = ", ".join(tool.name for tool in listed) or "none"
-            raise NotFound(f'the MCP server has no tool "{options.tool}"; it has {known}')
+            raise NotFound(f'the MCP server has no tool "{options.tool}"; it has {known}').at("tool")
         except MCPError:
             await session.aclose()
-            raise PeerError("the MCP server does not list its tools") from None
+            raise PeerError("the MCP server does not list its tools").at(_server(options)) from None
+        except TgError as error:
+            await session.aclose()
+            raise (error if error.option else error.at(_server(options))) from None
         except BaseException:
             await session.aclose()
             raise
@@ -96,6 +98,10 @@ class McpTool(AgentTool):
     @override
     async def aclose(self) -> None:
         await self._session.aclose()
+
+
+def _server(options: McpOptions) -> str:
+    return "command" if options.command else "url"
 
 
 async def _listed(client: Client) -> list[types.Tool]:

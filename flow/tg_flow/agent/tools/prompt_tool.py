@@ -5,10 +5,9 @@ from typing import Any, Self
 
 from typing_extensions import override
 
-from tg_base.client import Client
+from tg_base.client import Client, prompt_request
 from tg_base.config import ToolConfig
-from tg_base.prompt_client import prompt_request
-from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, Spent, ToolOptions, declared
+from tg_flow.agent.core import AgentTool, Piece, Reach, Spent, ToolOptions, cut_note, declared
 from tg_schema import PROMPT, PromptRequest, PromptResponse, Tool
 
 ANYTHING = {"type": "object"}
@@ -46,4 +45,4 @@ class PromptTool(AgentTool):
             async for answer in answers:
                 if answer.last:
                     yield Spent(answer.in_token, answer.out_token)
-                yield answer.text or answer.object or ""
+                yield (answer.text or answer.object or "") + cut_note(answer.finish_reason)

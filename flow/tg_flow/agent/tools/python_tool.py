@@ -12,7 +12,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.config import ToolConfig
-from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, ToolOptions, declared
+from tg_flow.agent.core import AgentTool, Piece, Reach, ToolOptions, declared
 from tg_flow.agent.tools.thread_call import ThreadCalls
 from tg_schema import Tool
 from tg_schema.errors import BadRequest, NotFound
@@ -82,9 +82,9 @@ def _loaded(function: str) -> Callable[..., Any]:
         raise NotFound(
             f'there is no function "{function}"; write "module:function" of an installed module, or the name of an '
             f'entry point of the group "{GROUP}"'
-        ) from None
+        ).at("function") from None
     if not callable(found):
-        raise BadRequest(f'"{function}" is not a function')
+        raise BadRequest(f'"{function}" is not a function').at("function")
     return found  # type: ignore[no-any-return]
 
 
@@ -94,10 +94,11 @@ def _arguments_of(function: Callable[..., Any]) -> type[msgspec.Struct]:
     try:
         signature = inspect.signature(function, eval_str=True)
     except (ValueError, NameError):
-        raise BadRequest("the function does not tell its parameters; wrap it in one that does") from None
+        raise BadRequest("the function does not tell its parameters; wrap it in one that does").at("function") from None
     for name, parameter in signature.parameters.items():
         if parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY}:
-            raise BadRequest(f'the parameter "{name}" of the function has no name of its own; a tool needs named ones')
+            sentence = f'the parameter "{name}" of the function has no name of its own; a tool needs named ones'
+            raise BadRequest(sentence).at("function")
         kind = Any if parameter.annotation is parameter.empty else parameter.annotation
         field = (name, kind) if parameter.default is parameter.empty else (name, kind, parameter.default)
         fields.append(field)

@@ -7,10 +7,9 @@ from typing_extensions import override
 
 from tg_base.client import Client
 from tg_base.config import ToolConfig
-from tg_base.route import Route
-from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, ToolOptions, declared
-from tg_schema import Tool
-from tg_schema.codec import encode
+from tg_base.protocol import Route
+from tg_flow.agent.core import AgentTool, Piece, Reach, ToolOptions, declared
+from tg_schema import Tool, encode
 from tg_schema.errors import BadRequest
 from tg_schema.service_spec import TOOL
 from tg_schema.tool import ToolRequest, ToolResponse
@@ -63,11 +62,14 @@ def route_of(name: str, options: ServiceOptions, reach: Reach) -> Route[ToolRequ
         BadRequest: a topic is none.
     """
     topics, flow, service = reach.config.topics, options.flow or reach.flow, options.service or name
-    try:
-        request = resolved(options.request) if options.request else topics.request(flow, service)
-        response = resolved(options.response) if options.response else topics.response(flow, service)
-    except ValueError:
-        raise BadRequest(
-            'write a topic ("persistent://tenant/namespace/name") or a queue id ("request:tg:name")'
-        ) from None
+    request = _topic("request", options.request) or topics.request(flow, service)
+    response = _topic("response", options.response) or topics.response(flow, service)
     return Route(flow, TOOL, request, response, plain=options.response is not None)
+
+
+def _topic(option: str, said: str | None) -> str | None:
+    try:
+        return resolved(said) if said else None
+    except ValueError:
+        sentence = 'write a topic ("persistent://tenant/namespace/name") or a queue id ("request:tg:name")'
+        raise BadRequest(sentence).at(option) from None

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tg_base.client import Client
 from tg_base.config import ToolConfig
-from tg_flow.agent.agent_tool import AgentTool, Piece, Reach, Spent, ToolOptions
+from tg_flow.agent.core import AgentTool, AnswerText, Piece, Reach, Spent, ToolOptions, cut_note
 from tg_schema import AgentRequest, AgentResponse, Tool
 from tg_schema.errors import BadRequest
 
@@ -54,15 +54,20 @@ class SubAgent(AgentTool):
     async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
         asked = self._asked
         request = AgentRequest(str(arguments["question"]), group=asked.group, user=asked.user, streaming=True)
-        answers: dict[str | None, list[str]] = {}
+        answer = AnswerText()
         async with self._client.stream(request, timeout=self._seconds) as records:
             async for record in records:
-                if record.chunk_type == "answer" and not record.path:
-                    answers.setdefault(record.message_id, []).append(record.content or "")
+                answer.take(record)
                 path = (self.declaration.name, *record.path)
                 yield msgspec.structs.replace(
-                    record, path=path, end_of_dialog=False, in_token=None, out_token=None, model=None
+                    record,
+                    path=path,
+                    end_of_dialog=False,
+                    in_token=None,
+                    out_token=None,
+                    model=None,
+                    finish_reason=None,
                 )
                 if record.last:
                     yield Spent(record.in_token, record.out_token)
-                    yield "".join(answers.get(record.message_id, ()))
+                    yield answer.ended_by(record) + cut_note(record.finish_reason)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 from tg_schema.errors import Unavailable
@@ -40,7 +41,9 @@ class ThreadCalls:
             else:
                 result.set_exception(error)
 
-        threading.Thread(target=_run, args=(function, loop, settle), name=f"tool {self._tool}", daemon=True).start()
+        # In the caller's context, so that what the function logs carries the request's ids.
+        in_context, call = copy_context().run, (_run, function, loop, settle)
+        threading.Thread(target=in_context, args=call, name=f"tool {self._tool}", daemon=True).start()
         return await result
 
 

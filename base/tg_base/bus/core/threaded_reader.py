@@ -1,0 +1,132 @@
+"""Blocking receive -> deliveries in the event loop: one thread for one subscription, many messages to one wake-up."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+from typing import Protocol, Self
+
+import structlog
+from typing_extensions import override
+
+from tg_base.bus.core.api import Delivery
+from tg_base.bus.core.handoff import Handover
+from tg_base.bus.core.wait_queue import WaitLine
+from tg_schema import TgError
+from tg_schema.errors import BusError
+
+log = structlog.get_logger()
+
+JOIN_TIMEOUT = 5.0
+
+
+class Source(Protocol):
+    """Where the thread receives from."""
+
+    def receive(self) -> Delivery:
+        """Wait for the next message, as long as it takes.
+
+        Raises:
+            TgError: there will be none, because of `close` or of something worse.
+        """
+
+    def close(self) -> None:
+        """End a `receive` that waits in another thread, and all later ones."""
+
+
+class ThreadedReader(AsyncIterator[Delivery]):
+    """Iterated in the loop; several tasks may wait, and each message goes to one of them. A cancelled wait loses none.
+
+    Args:
+        loop: where the messages are wanted.
+        source: closed by `close`.
+        ahead: how many messages the thread takes before anybody asks. 0 receives only for a task that waits.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, source: Source, ahead: int) -> None:
+        self._loop = loop
+        self._source = source
+        self._ahead = ahead
+        self._handover: Handover[Delivery] = Handover(loop, self._on_arrived)
+        self._waiting = WaitLine()
+        self._wanted = 0
+        self._asked = threading.Event()
+        self._parked = False
+        self._ended = False
+        self._error: TgError | None = None
+        self._thread = threading.Thread(target=self._receive, name="bus-reader", daemon=True)
+        self._thread.start()
+
+    @override
+    def __aiter__(self) -> Self:
+        return self
+
+    @override
+    async def __anext__(self) -> Delivery:
+        items = self._handover.items
+        while not self._ended:
+            if items:
+                delivery = items.popleft()
+                self._ask()
+                return delivery
+            self._wanted += 1
+            self._ask()
+            try:
+                await self._waiting.wait()
+            finally:
+                self._wanted -= 1
+        if self._error is not None:
+            raise self._error
+        raise StopAsyncIteration
+
+    def _on_arrived(self) -> None:
+        for _ in range(min(len(self._handover.items), len(self._waiting))):
+            self._waiting.wake()
+
+    def end(self, error: TgError | None = None) -> None:
+        """Let nobody wait any longer: they get the error, or the end of the iteration. In the loop only."""
+        if not self._ended:
+            self._ended = True
+            self._error = error
+            self._waiting.wake_all()
+
+    def close(self) -> None:
+        """Close the source, which ends the thread. Waits for both; in any thread but that one."""
+        self._ended = True
+        self._asked.set()
+        self._source.close()
+        self._thread.join(JOIN_TIMEOUT)
+
+    def _receive(self) -> None:
+        put, receive = self._handover.put, self._source.receive
+        try:
+            while self._wait_asked():
+                put(receive())
+        except TgError as error:
+            self._end_soon(error)
+        except Exception:
+            # Whatever it was, nobody may wait for a thread that is gone.
+            log.exception("bus_reader.died")
+            self._end_soon(BusError("the thread that receives from the bus has failed; its log says why"))
+
+    def _end_soon(self, error: TgError) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.end, error)
+
+    def _wait_asked(self) -> bool:
+        while self._enough and not self._ended:
+            # Parked first and then looked again, as the loop changes the count first and then looks who is parked.
+            self._asked.clear()
+            self._parked = True
+            if self._enough and not self._ended:
+                self._asked.wait()
+            self._parked = False
+        return not self._ended
+
+    @property
+    def _enough(self) -> bool:
+        return len(self._handover.items) >= self._ahead + self._wanted
+
+    def _ask(self) -> None:
+        if self._parked:
+            self._asked.set()

@@ -1,0 +1,179 @@
+"""Broker -> deliveries: one subscription of the client, opened anew on another client where the first has lost it."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+from uuid import uuid4
+
+import pulsar
+from typing_extensions import override
+
+from tg_base.bus.core import Delivery, Source, is_persistent
+from tg_base.bus.pulsar.client import close_quietly, error_of, our_errors
+from tg_schema.errors import BadRequest
+
+RECEIVE_TIMEOUT = 60_000
+"""Milliseconds that a receiving thread waits at a time; closing ends its wait at once."""
+DROPPING_QUEUE = 10_000
+"""Receiver queue on a non-persistent topic: the broker drops what finds it full."""
+NACK_DELAY_MILLISECONDS = 150
+"""How long a message that was given back waits in the client, which takes no less than 100."""
+
+
+class Queues(NamedTuple):
+    """Where the messages of one subscription may wait in this process."""
+
+    in_client: int
+    handed_over: int
+
+    @classmethod
+    def of(cls, prefetch: int, *, persistent: bool) -> Self:
+        """So that both together hold `prefetch`."""
+        if not persistent:
+            return cls(DROPPING_QUEUE, DROPPING_QUEUE)
+        return cls(prefetch - prefetch // 2, prefetch // 2)
+
+
+class Consumer(Source):
+    """A consumer of a group, or a reader without one. All calls block; any thread may make them.
+
+    Args:
+        client: where it is opened.
+        topic: what to read.
+        group: whose messages; None reads what comes from now on.
+        queue: how many messages may wait in the client.
+
+    Attributes:
+        client: where it is open now.
+
+    Raises:
+        BusError: the broker did not answer in time, or refused.
+    """
+
+    def __init__(self, client: Any, topic: str, group: str | None, queue: int) -> None:
+        self._topic = topic
+        self._group = group
+        self._queue = queue
+        self._persistent = is_persistent(topic)
+        self._last: Any = pulsar.MessageId.latest
+        self._closed = False
+        self._swapping = threading.Lock()
+        self._handle = self._opened(client)
+        self.client = client
+
+    @property
+    def connected(self) -> bool:
+        """Whether the client holds it to be subscribed now."""
+        return bool(self._handle.is_connected())
+
+    def reopen(self, client: Any) -> None:
+        """Open it on another client, and close it where it was. What is not acknowledged comes again.
+
+        Raises:
+            BusError: as at first; it is left as it was.
+        """
+        handle = self._opened(client)
+        with self._swapping:
+            if not self._closed:
+                handle, self._handle = self._handle, handle
+                self.client = client
+        close_quietly(handle)
+
+    @override
+    def receive(self) -> Delivery:
+        while True:
+            handle = self._handle
+            try:
+                message = self._receive(handle)
+            except pulsar.Timeout:
+                continue
+            except pulsar.PulsarException as failure:
+                with self._swapping:
+                    if handle is not self._handle:
+                        continue
+                raise error_of(type(failure).__name__) from None
+            if self._group is None and self._persistent:
+                self._last = message.message_id()
+            return _Delivery(message, self if self._group is not None and self._persistent else None)
+
+    @override
+    def close(self) -> None:
+        with self._swapping:
+            self._closed = True
+        close_quietly(self._handle)
+
+    def acknowledge(self, message: Any) -> None:
+        """The client only notes it, and sends it with others; one that is closed has given the message back."""
+        with contextlib.suppress(pulsar.PulsarException):
+            self._handle.acknowledge(message)
+
+    def negative_acknowledge(self, message: Any) -> None:
+        """The client only notes it, and tells the broker a little later."""
+        with contextlib.suppress(pulsar.PulsarException):
+            self._handle.negative_acknowledge(message)
+
+    def _opened(self, client: Any) -> Any:
+        with our_errors():
+            if self._group is None:
+                # A reader's subscription is not durable: a process that dies leaves nothing behind in the broker.
+                queue = max(self._queue, 1)
+                return client.create_reader(self._topic, self._last, receiver_queue_size=queue, reader_name=uuid4().hex)
+            return client.subscribe(
+                self._topic,
+                self._group,
+                pulsar.ConsumerType.Shared,
+                receiver_queue_size=self._queue,
+                negative_ack_redelivery_delay_ms=NACK_DELAY_MILLISECONDS,
+                initial_position=pulsar.InitialPosition.Earliest,
+            )
+
+    def _receive(self, handle: Any) -> Any:
+        if self._group is None:
+            return handle.read_next(RECEIVE_TIMEOUT)
+        # Without a timeout the client looks for signals ten times a second; without a queue there is no other way.
+        return handle.receive(RECEIVE_TIMEOUT) if self._queue else handle.receive()
+
+
+class _Delivery:
+    """One message as it came."""
+
+    __slots__ = ("_consumer", "_id", "_properties", "_published", "body", "redelivered")
+
+    def __init__(self, message: Any, consumer: Consumer | None) -> None:
+        self.body: bytes = message.data()
+        self.redelivered: bool = message.redelivery_count() > 0
+        self._properties = _properties_of(message)
+        self._published: int = message.publish_timestamp()
+        self._id = None if consumer is None else message.message_id()
+        self._consumer = consumer
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        if self._properties is None:
+            raise BadRequest("the message's properties are not text: they must be UTF-8")
+        return self._properties
+
+    @property
+    def age(self) -> float:
+        return time.time() - self._published / 1000
+
+    def ack(self) -> None:
+        if self._consumer is not None:
+            consumer, self._consumer = self._consumer, None
+            consumer.acknowledge(self._id)
+
+    def nack(self) -> None:
+        if self._consumer is not None:
+            consumer, self._consumer = self._consumer, None
+            consumer.negative_acknowledge(self._id)
+
+
+def _properties_of(message: Any) -> Mapping[str, str] | None:
+    """None where they are not UTF-8: producers in other languages may write any bytes."""
+    try:
+        properties: Mapping[str, str] = message.properties()
+    except UnicodeDecodeError:
+        return None
+    return properties

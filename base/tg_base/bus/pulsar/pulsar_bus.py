@@ -1,0 +1,274 @@
+"""Publisher -> broker -> subscriber: the bus over Apache Pulsar.
+
+The client's blocking face is used, from threads of our own, because its asyncio face loses the message of a cancelled
+receive and ends the process where a loop closes under it:
+
+- a send returns at once; its completion comes from the client's thread, many to one wake-up of the loop;
+- every subscription has a thread that receives (`threaded_reader.py`);
+- whatever may wait for the broker (opening, closing, ping) runs in a small pool of threads.
+
+Closing is idempotent, bounded, and also done when the interpreter ends without it.
+"""
+
+import asyncio
+import atexit
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import pulsar
+import structlog
+from typing_extensions import override
+
+from tg_base.bus.core import MAX_MESSAGE, Bus, BusOptions, Delivery, Handover, ThreadedReader, is_persistent
+from tg_base.bus.pulsar.client import Broker, close_quietly, error_of, in_time, look_up
+from tg_base.bus.pulsar.clients import Clients
+from tg_base.bus.pulsar.consumer import Consumer, Queues
+from tg_base.bus.pulsar.message_limit import PROPERTIES_BYTES
+from tg_base.bus.pulsar.sender import Producer, Sender, Sent
+from tg_base.bus.pulsar.silence import WATCH_SECONDS, Silence
+from tg_schema import TgError
+from tg_schema.errors import BusError, TooLarge
+
+log = structlog.get_logger()
+
+LEAVE_TIMEOUT = 1.0
+"""Seconds that leaving a subscription waits for the broker; after that it goes on in the background."""
+IDLE = 60.0
+"""Seconds without a publish after which a topic's producer is closed."""
+
+T = TypeVar("T")
+
+
+class PulsarBus(Bus):
+    """One broker. Belongs to the running event loop."""
+
+    def __init__(self, url: str, options: BusOptions) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clients = Clients(Broker(url, options))
+        self._limit = MAX_MESSAGE
+        self._limit_known = False
+        self._limit_asked: set[str] = set()
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="bus")
+        self._senders: dict[str, Sender] = {}
+        self._retired: list[Sender] = []
+        self._readers: dict[Consumer, ThreadedReader] = {}
+        self._silence = Silence()
+        self._closing: asyncio.Future[None] | None = None
+        self._sent: Handover[Sent] = Handover(self._loop, self._on_sent)
+        self._sweep = self._loop.call_later(IDLE / 2, self._close_idle)
+        self._watching = self._loop.call_later(WATCH_SECONDS, self._watch)
+        atexit.register(self._close)
+
+    @property
+    @override
+    def max_message(self) -> int:
+        return self._limit
+
+    @property
+    @override
+    def in_process(self) -> bool:
+        return False
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        if len(body) > self.max_message or _size(properties) > PROPERTIES_BYTES:
+            most = f"{self.max_message} bytes, and {PROPERTIES_BYTES} of properties"
+            raise TooLarge(f"a message holds at most {most}; this one has {len(body)} and {_size(properties)}")
+        sender = self._senders.get(topic) or self._open_sender(topic)
+        producer = sender.producer
+        if producer is None or sender.window.full:
+            producer = await sender.enter_in_turn(len(body))
+        else:
+            sender.window.enter(len(body))
+        sender.used = self._loop.time()
+        sent: asyncio.Future[None] = self._loop.create_future()
+
+        def taken(result: object, _: object) -> None:
+            self._sent.put(Sent(sender, len(body), sent, result))
+
+        try:
+            producer.handle.send_async(body, taken, dict(properties))
+        except BaseException:
+            sender.window.leave(len(body))
+            raise
+        await sent
+
+    def _open_sender(self, topic: str) -> Sender:
+        self._check_open()
+        is_persistent(topic)
+        opening = self._off_loop(lambda: Producer.on(self._clients.current, topic))
+        sender = self._senders[topic] = Sender(opening, self._loop.time())
+        opening.add_done_callback(lambda _: self._on_opened(topic, sender))
+        return sender
+
+    def _on_opened(self, topic: str, sender: Sender) -> None:
+        if sender.opened_badly:
+            self._forget(topic, sender)
+        else:
+            self._learn_limit(topic)
+
+    def _forget(self, topic: str, sender: Sender) -> None:
+        if self._senders.get(topic) is sender:
+            del self._senders[topic]
+
+    def _on_sent(self) -> None:
+        arrived = self._sent.items
+        while arrived:
+            sender, size, sent, result = arrived.popleft()
+            sender.window.leave(size)
+            if result != pulsar.Result.Ok:
+                self._failed(sender, sent, result.name)
+            elif not sent.done():
+                sent.set_result(None)
+
+    def _failed(self, sender: Sender, sent: "asyncio.Future[None]", kind: str) -> None:
+        if not sent.done():
+            sent.set_exception(error_of(kind))
+        if kind == "Timeout":
+            self._silence.suspect = True
+        elif kind != "MessageTooBig":
+            # Whatever else it was, the next publish is better off with a new producer.
+            for topic in [topic for topic, each in self._senders.items() if each is sender]:
+                self._forget(topic, sender)
+                self._close_sender(sender)
+
+    def _close_idle(self) -> None:
+        self._sweep = self._loop.call_later(IDLE / 2, self._close_idle)
+        before = self._loop.time() - IDLE
+        for topic, sender in tuple(self._senders.items()):
+            if sender.producer is not None and sender.window.idle and sender.used < before:
+                self._forget(topic, sender)
+                self._close_sender(sender)
+
+    def _close_sender(self, sender: Sender) -> None:
+        if sender.producer is not None:
+            self._pool.submit(sender.producer.close)
+
+    @override
+    @asynccontextmanager
+    async def subscribe(
+        self, topic: str, group: str | None, *, prefetch: int = 1000
+    ) -> AsyncIterator[AsyncIterator[Delivery]]:
+        self._check_open()
+        queues = Queues.of(prefetch, persistent=is_persistent(topic))
+        opening = self._off_loop(lambda: Consumer(self._clients.current, topic, group, queues.in_client))
+        try:
+            consumer = await in_time(opening)
+        except (asyncio.CancelledError, BusError):
+            opening.add_done_callback(self._close_unwanted)
+            raise
+        reader = self._readers[consumer] = ThreadedReader(self._loop, consumer, queues.handed_over)
+        self._learn_limit(topic)
+        try:
+            if self._closing is not None:
+                reader.end()
+            yield reader
+        finally:
+            reader.end()
+            if self._closing is None:
+                del self._readers[consumer]
+                await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT)
+
+    def _close_unwanted(self, opening: "asyncio.Future[Consumer]") -> None:
+        if not opening.cancelled() and opening.exception() is None and self._closing is None:
+            self._pool.submit(opening.result().close)
+
+    def _learn_limit(self, topic: str) -> None:
+        """Ask the broker for its limit, where that is not known and this namespace has not been asked in."""
+        place = topic.partition("://")[2].rpartition("/")[0]
+        if not self._limit_known and self._closing is None and place not in self._limit_asked:
+            self._limit_asked.add(place)
+            self._off_loop(lambda: self._clients.ask_limit(topic)).add_done_callback(self._on_limit)
+
+    def _on_limit(self, asked: "asyncio.Future[int]") -> None:
+        if asked.cancelled() or isinstance(asked.exception(), TgError):
+            # Not our namespace, or the broker has left: some later opening asks again.
+            return
+        self._limit, self._limit_known = asked.result(), True
+        if self._limit < MAX_MESSAGE:
+            log.warning("bus.limit", max_message=self._limit)
+
+    def _watch(self) -> None:
+        """Open anew what the client has lost and is slow to open: its pauses grow to a minute."""
+        self._watching = self._loop.call_later(WATCH_SECONDS, self._watch)
+        self._close_retired()
+        silent = self._silence.lasting(self._readers, self._senders.values())
+        if silent is not None:
+            self._silence.mending = True
+            self._off_loop(lambda: self._clients.reopened(silent)).add_done_callback(self._on_reopened)
+
+    def _on_reopened(self, reopening: "asyncio.Future[dict[Consumer, TgError | None] | None]") -> None:
+        self._silence.mending = False
+        outcomes = reopening.result()
+        if outcomes is None or self._closing is not None:
+            return
+        for consumer, error in self._silence.refused(outcomes, self._loop.time()):
+            if consumer in self._readers:
+                self._readers[consumer].end(error)
+        for topic, sender in tuple(self._senders.items()):
+            if sender.silent:
+                self._forget(topic, sender)
+                self._retired.append(sender)
+                sender.window.close(error_of("NotConnected"))
+        # The same broker may have come back with another limit.
+        self._limit_asked.clear()
+        self._limit_known = False
+
+    def _close_retired(self) -> None:
+        """A send that is on its way may still succeed, or runs into its own deadline."""
+        idle = [sender for sender in self._retired if sender.window.idle]
+        self._retired = [sender for sender in self._retired if sender not in idle]
+        for sender in idle:
+            self._close_sender(sender)
+        if self._clients.all_in_use:
+            return
+        in_use = [consumer.client for consumer in self._readers]
+        senders = (*self._senders.values(), *self._retired)
+        in_use += [sender.producer.client for sender in senders if sender.producer is not None]
+        for client in self._clients.unused(in_use):
+            self._pool.submit(close_quietly, client)
+
+    @override
+    async def ping(self) -> None:
+        self._check_open()
+        await in_time(self._off_loop(lambda: look_up(self._clients.current)))
+
+    @override
+    async def aclose(self) -> None:
+        if self._closing is None:
+            self._sweep.cancel()
+            self._watching.cancel()
+            for reader in tuple(self._readers.values()):
+                reader.end()
+            closer = ThreadPoolExecutor(1, thread_name_prefix="bus-close")
+            self._closing = self._loop.run_in_executor(closer, self._close)
+            closer.shutdown(wait=False)
+            for sender in self._senders.values():
+                sender.window.close(error_of("AlreadyClosed"))
+            self._senders.clear()
+        await asyncio.shield(self._closing)
+        self._pool.shutdown(wait=False)
+
+    def _close(self) -> None:
+        """Close in the order that the client survives: consumers and readers, then the clients. Runs in any thread."""
+        atexit.unregister(self._close)
+        for reader in tuple(self._readers.values()):
+            reader.close()
+        self._clients.close()
+
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            raise error_of("AlreadyClosed")
+
+    def _off_loop(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        return self._loop.run_in_executor(self._pool, work)
+
+
+def _size(properties: Mapping[str, str]) -> int:
+    """Bytes of the properties; from above where they are few."""
+    largest = 4 * sum(len(name) + len(value) for name, value in properties.items())
+    if largest <= PROPERTIES_BYTES:
+        return largest
+    return sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())

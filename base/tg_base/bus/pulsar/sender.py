@@ -1,0 +1,92 @@
+"""Publisher -> one topic's producer: from its first publish until nobody has used it for a while."""
+
+import asyncio
+from typing import Any, NamedTuple
+
+from tg_base.bus.core import SendWindow
+from tg_base.bus.pulsar.client import CALL_TIMEOUT, OPERATION_TIMEOUT, close_quietly, error_of, our_errors
+
+IN_FLIGHT = 1_000
+IN_FLIGHT_BYTES = 32 * 1024 * 1024
+
+
+class Producer(NamedTuple):
+    """A producer of the client, and the client that it belongs to."""
+
+    client: Any
+    handle: Any
+
+    @property
+    def connected(self) -> bool:
+        """Whether the client holds it to be connected now."""
+        return bool(self.handle.is_connected())
+
+    @classmethod
+    def on(cls, client: Any, topic: str) -> "Producer":
+        """Open one; blocks.
+
+        Raises:
+            BusError: the broker did not answer in time, or refused.
+        """
+        with our_errors():
+            handle = client.create_producer(
+                topic,
+                send_timeout_millis=OPERATION_TIMEOUT * 1000,
+                max_pending_messages=IN_FLIGHT + 1,
+                max_pending_messages_across_partitions=0,
+                batching_enabled=False,
+            )
+        return cls(client, handle)
+
+    def close(self) -> None:
+        """What is on its way fails; blocks."""
+        close_quietly(self.handle)
+
+
+class Sender:
+    """Belongs to one event loop.
+
+    Attributes:
+        window: what is on its way.
+        producer: None until it is open.
+        used: when it was last used, by the loop's clock.
+    """
+
+    def __init__(self, opening: "asyncio.Future[Producer]", now: float) -> None:
+        self._opening = opening
+        self.window = SendWindow(IN_FLIGHT, IN_FLIGHT_BYTES)
+        self.producer: Producer | None = None
+        self.used = now
+
+    @property
+    def opened_badly(self) -> bool:
+        """Whether there will never be a producer."""
+        return self._opening.cancelled() or self._opening.exception() is not None
+
+    @property
+    def silent(self) -> bool:
+        """Whether it is open and has no connection."""
+        return self.producer is not None and not self.producer.connected
+
+    async def enter_in_turn(self, size: int) -> Producer:
+        """Wait for the producer, and for room, and take it.
+
+        Raises:
+            BusError: it took too long, or there is no producer.
+        """
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT):
+                self.producer = await asyncio.shield(self._opening)
+                await self.window.enter_in_turn(size)
+        except TimeoutError:
+            raise error_of("Timeout") from None
+        return self.producer
+
+
+class Sent(NamedTuple):
+    """What became of one message."""
+
+    sender: Sender
+    size: int
+    sent: "asyncio.Future[None]"
+    result: Any

@@ -1,0 +1,18 @@
+"""Caller -> requestor -> bus: who asks. One `Requestor` a process, one `Client` a service of a flow."""
+
+from tg_base.client.admission import in_milliseconds
+from tg_base.client.client import Client
+from tg_base.client.llm_client import LlmClient
+from tg_base.client.prompt_client import PromptClient, prompt_request
+from tg_base.client.requestor import Requestor
+from tg_base.client.response_stream import ResponseStream
+
+__all__ = [
+    "Client",
+    "LlmClient",
+    "PromptClient",
+    "Requestor",
+    "ResponseStream",
+    "in_milliseconds",
+    "prompt_request",
+]

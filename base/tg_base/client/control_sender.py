@@ -1,0 +1,87 @@
+"""Requestor -> processors: cancels, beats and resends, sent in the background so that leaving a stream never waits."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import structlog
+
+from tg_base.bus import Bus
+from tg_base.protocol import Announce, Cancel, Control, StreamKey
+from tg_schema import TgError, encode
+from tg_schema.topics import Topics
+
+log = structlog.get_logger()
+
+OUTBOX = 10_000
+"""Control messages that may wait; more are dropped, since every beat repeats what matters."""
+REPEAT = 5.0
+"""Seconds for which every beat repeats a cancel, in case it was lost."""
+ON_THE_WAY = 1_000
+"""Messages that are being published at once: one that the bus is slow to take holds up no other."""
+
+
+class Controls:
+    """The outgoing control messages of one requestor. `run` must be running as a task."""
+
+    def __init__(self, bus: Bus, topics: Topics, time: Callable[[], float]) -> None:
+        self._bus = bus
+        self._topics = topics
+        self._time = time
+        self._outbox: asyncio.Queue[tuple[str, Control]] = asyncio.Queue(OUTBOX)
+        self._cancelled: dict[tuple[str, StreamKey], float] = {}
+
+    def say(self, processor: str, control: Control) -> None:
+        """Send to one processor."""
+        self._put(self._topics.control(processor), control)
+
+    def cancel(self, processor: str, key: StreamKey) -> None:
+        """Stop an attempt that this processor works on; repeated for a while."""
+        if (processor, key) not in self._cancelled:
+            self._cancelled[processor, key] = self._time() + REPEAT
+        self.say(processor, Cancel((key,), REPEAT))
+
+    def cancel_queued(self, queue: str, key: StreamKey, ttl: float) -> None:
+        """Stop an attempt that may lie in a queue or with any processor of it; they remember it for `ttl` seconds."""
+        self._put(self._topics.queue_control(queue), Cancel((key,), ttl))
+
+    def recently_cancelled(self, processor: str) -> tuple[StreamKey, ...]:
+        """What a beat to this processor should repeat."""
+        return tuple(key for to, key in self._cancelled if to == processor)
+
+    def sweep(self) -> None:
+        """Forget the cancels that have been repeated for long enough."""
+        now = self._time()
+        for stale in [entry for entry, until in self._cancelled.items() if until < now]:
+            del self._cancelled[stale]
+
+    def ask_presence(self, queue: str) -> None:
+        """Let the processors of a queue announce themselves now."""
+        self._put(self._topics.queue_control(queue), Announce())
+
+    async def flush(self, seconds: float) -> None:
+        """Wait until everything is sent, but not longer than this."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._outbox.join()
+
+    async def run(self) -> None:
+        """Send, until cancelled."""
+        room = asyncio.Semaphore(ON_THE_WAY)
+        async with asyncio.TaskGroup() as sends:
+            while True:
+                topic, control = await self._outbox.get()
+                await room.acquire()
+                sends.create_task(self._send(topic, control)).add_done_callback(lambda _: room.release())
+
+    async def _send(self, topic: str, control: Control) -> None:
+        try:
+            await self._bus.publish(topic, encode(control), {})
+        except TgError as error:
+            log.warning("control.lost", control=type(control).__name__, error=error.type)
+        finally:
+            self._outbox.task_done()
+
+    def _put(self, topic: str, control: Control) -> None:
+        with contextlib.suppress(asyncio.QueueFull):
+            self._outbox.put_nowait((topic, control))

@@ -1,0 +1,136 @@
+"""Inbox topic -> frames: all links of one requestor put in order, acknowledged, and their gaps asked for again."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from tg_base.bus import Delivery
+from tg_base.client.control_sender import Controls
+from tg_base.protocol import Beat, Frame, Have, LinkReader, LinkState, Resend, whole_number
+from tg_base.telemetry import RESENDS
+from tg_schema import decode
+from tg_schema.errors import BadRequest
+
+ACKNOWLEDGE = 64
+"""Messages of a link between acknowledgements, beside those of every beat."""
+ASK_AGAIN = 0.1
+"""Seconds between two requests to resend the same gap."""
+
+
+@dataclass(slots=True)
+class _LinkEnd:
+    """The receiving end of a processor's newest link."""
+
+    link: str
+    order: int
+    number: int
+    reader: LinkReader[list[Frame]] = field(default_factory=LinkReader)
+    heard_at: float = 0.0
+    asked_at: float = float("-inf")
+    gap_since: float | None = None
+
+    @property
+    def have(self) -> Have:
+        return Have(self.number, self.reader.expected - 1)
+
+
+class Inbox:
+    """The receiving ends of all links.
+
+    Args:
+        topic: the inbox's topic, by which processors know this requestor.
+        controls: how processors are spoken to.
+        time: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, topic: str, controls: Controls, time: Callable[[], float]) -> None:
+        self.topic = topic
+        self._controls = controls
+        self._time = time
+        self._ends: dict[str, _LinkEnd] = {}
+        self._numbers = count(1)
+
+    @property
+    def processors(self) -> tuple[str, ...]:
+        """The processors that have a link to this inbox."""
+        return tuple(self._ends)
+
+    def take(self, delivery: Delivery) -> Iterator[tuple[str, int, Frame]]:
+        """The frames that are due with this message, in order, each with its processor and its link's number.
+
+        Raises:
+            BadRequest: not a link message.
+        """
+        properties = delivery.properties
+        try:
+            processor, link, seq = properties["processor"], properties["link"], properties["seq"]
+        except KeyError:
+            raise BadRequest("not a link message: it needs the properties `processor`, `link` and `seq`") from None
+        number = whole_number("seq", seq)
+        end = self._end(link, processor)
+        if end is None:
+            return
+        # Decoded before it is taken: what is no list of frames must not stand for the message of this number.
+        for frames in end.reader.take(number, decode(list[Frame], delivery.body)):
+            for frame in frames:
+                yield processor, end.order, frame
+            if end.reader.expected % ACKNOWLEDGE == 0:
+                self.beat(processor)
+        self._mind_gap(processor, end)
+
+    def announced(self, processor: str, state: LinkState | None) -> None:
+        """A processor says how far it has sent here; None = it has no link to this inbox (any more)."""
+        if state is not None and state.sent >= 0:
+            end = self._end(state.link, processor)
+            if end is not None:
+                end.reader.announced(state.sent)
+                self._mind_gap(processor, end)
+
+    def beat(self, processor: str) -> None:
+        """Tell a processor that we live and what we have."""
+        end = self._ends.get(processor)
+        acknowledged = {} if end is None else {end.link: end.have}
+        self._controls.say(processor, Beat(self.topic, acknowledged, self._controls.recently_cancelled(processor)))
+
+    def sweep(self, seconds: float) -> None:
+        """Forget links that have been silent for this long."""
+        limit = self._time() - seconds
+        for processor in [processor for processor, end in self._ends.items() if end.heard_at < limit]:
+            del self._ends[processor]
+
+    def lost(self, seconds: float) -> set[str]:
+        """The processors with a gap that has been open for this long."""
+        limit, ends = self._time() - seconds, self._ends.items()
+        return {processor for processor, end in ends if end.gap_since is not None and end.gap_since < limit}
+
+    def forget(self, processors: set[str]) -> None:
+        """These are dead."""
+        self._ends = {processor: end for processor, end in self._ends.items() if processor not in processors}
+
+    def _end(self, link: str, processor: str) -> _LinkEnd | None:
+        """None for a link that the processor has replaced: all that mattered of it comes again with the newer one."""
+        end = self._ends.get(processor)
+        if end is None or end.link != link:
+            order = _order(link)
+            if end is not None and order < end.order:
+                return None
+            end = self._ends[processor] = _LinkEnd(link, order, next(self._numbers))
+        end.heard_at = self._time()
+        return end
+
+    def _mind_gap(self, processor: str, end: _LinkEnd) -> None:
+        if not end.reader.gap:
+            end.gap_since = None
+            return
+        now = self._time()
+        if end.gap_since is None:
+            end.gap_since = now
+        if now - end.asked_at >= ASK_AGAIN:
+            end.asked_at = now
+            RESENDS.inc()
+            self._controls.say(processor, Resend(self.topic, end.link, end.have))
+
+
+def _order(link: str) -> int:
+    """A link's name ends in /NUMBER; a later link of the same processor has a larger one."""
+    return whole_number("link", link.rpartition("/")[2])

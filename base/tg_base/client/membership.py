@@ -1,0 +1,144 @@
+"""Live processors, the time of their last heartbeat, and what they have been taking from their queues."""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tg_base.protocol import Liveness, Presence
+
+UNNOTICED_SECONDS = 60.0
+"""How long a broker may give requests to a processor that is suspended or cut off, before it notices."""
+SUSPICIOUS_BEATS = 2
+"""How many heartbeats a request waits in that time until it is asked again, although a processor could take it."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    """A processor, and what it has been doing."""
+
+    since: float
+    at: float
+    presence: Presence
+    idle_since: float | None = None
+    waits: deque[tuple[float, float]] = field(default_factory=deque)
+
+
+class PresenceTable:
+    """The processors that a requestor knows.
+
+    Args:
+        liveness: when silence means death.
+        time: a monotonic clock, in seconds.
+
+    Attributes:
+        version: another number after every change.
+    """
+
+    def __init__(self, liveness: Liveness, time: Callable[[], float]) -> None:
+        self._liveness = liveness
+        self._time = time
+        self._since = time()
+        self.version = 0
+        self._heard: dict[str, _Heard] = {}
+        self._sought: dict[str, float] = {}
+        self._bereft: dict[str, float] = {}
+        self._changed = asyncio.Event()
+
+    def heard(self, presence: Presence) -> bool:
+        """A processor has announced itself; True where it was not known."""
+        self.version += 1
+        now, before = self._time(), self._heard.get(presence.processor)
+        new = self._heard[presence.processor] = before or _Heard(now, now, presence)
+        taken = before is not None and presence.taken != new.presence.taken
+        free = presence.in_flight < presence.capacity
+        new.idle_since = None if not free else now if taken or new.idle_since is None else new.idle_since
+        if taken:
+            new.waits.append((now, presence.waited))
+        while new.waits and new.waits[0][0] < now - self._liveness.dead_after:
+            new.waits.popleft()
+        if before is None or new.presence.queues != presence.queues:
+            self._sought |= dict.fromkeys(presence.queues, self._since)
+        new.at, new.presence = now, presence
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        return before is None
+
+    def met(self, processor: str) -> None:
+        """A processor was heard that may not have announced itself yet: from now on its silence is noticed."""
+        if processor not in self._heard:
+            now = self._time()
+            self._heard[processor] = _Heard(now, now, Presence(processor, (), 0, 0))
+
+    async def wait(self, seconds: float) -> None:
+        """Return when a processor has announced itself, or after `seconds`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    @property
+    def new(self) -> list[str]:
+        """Processors that came lately. They learn the requestor's clock from its beats, before its first request."""
+        limit = self._time() - self._liveness.dead_after
+        return [processor for processor, heard in self._heard.items() if heard.since > limit]
+
+    def serving(self, queue: str) -> list[Presence]:
+        """The live processors that take requests from a queue."""
+        return [presence for presence in self if _serves(presence, queue)]
+
+    def seek(self, queue: str) -> None:
+        """From now on it counts for how long nobody has been known to serve this queue, unless somebody was before."""
+        self._sought.setdefault(queue, self._time())
+
+    def deserted(self, queue: str) -> bool:
+        """Whether nobody serves this queue, and we have listened long enough to know."""
+        listened = self._time() - self._sought.get(queue, self._since)
+        return listened > self._liveness.dead_after and not self.serving(queue)
+
+    def passed_over(self, queue: str, asked: float) -> bool:
+        """Whether a request, asked at that time, has waited for long although a processor of its queue could take it.
+
+        Then the bus has given it to one that does not answer, which the bus itself may take a minute to notice. A
+        processor could take it that was free and took nothing, or that took only requests which had waited for less.
+        One that takes others in their turn, however slowly, will come to this one.
+        """
+        now = self._time()
+        # A processor that died lately may have died to us alone: the broker still gives it requests.
+        bereft = now - self._bereft.get(queue, -math.inf) < UNNOTICED_SECONDS
+        long = SUSPICIOUS_BEATS * self._liveness.beat if bereft else self._liveness.dead_after
+        waited = now - asked
+        if waited < long:
+            return False
+        serving = [each for each in self._heard.values() if _serves(each.presence, queue)]
+        return any(self._could_take(each, waited, long) for each in serving)
+
+    def _could_take(self, heard: _Heard, waited: float, long: float) -> bool:
+        now = self._time()
+        if heard.idle_since is not None and heard.idle_since <= now - long:
+            return True
+        taking = bool(heard.waits) and heard.waits[-1][0] > now - 2 * self._liveness.beat
+        return taking and max(wait for _, wait in heard.waits) + long < waited
+
+    def silent(self, seconds: float) -> bool:
+        """Whether anybody has not been heard for this long."""
+        limit = self._time() - seconds
+        return any(heard.at < limit for heard in self._heard.values())
+
+    def bury(self) -> dict[str, Presence]:
+        """Forget, and return, the processors that have fallen silent."""
+        limit = self._time() - self._liveness.dead_after
+        dead = {processor: heard.presence for processor, heard in self._heard.items() if heard.at < limit}
+        self.version += bool(dead)
+        for processor, presence in dead.items():
+            del self._heard[processor]
+            self._bereft |= dict.fromkeys(presence.queues, self._time())
+        return dead
+
+    def __iter__(self) -> Iterator[Presence]:
+        return (heard.presence for heard in self._heard.values())
+
+
+def _serves(presence: Presence, queue: str) -> bool:
+    return queue in presence.queues and not presence.leaving

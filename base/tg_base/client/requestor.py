@@ -1,0 +1,348 @@
+"""Caller -> bus -> caller: one process's end of all its streams.
+
+The requestor is the only authority over a stream: it names it, binds it to the first processor that accepts it, starts
+another attempt as long as nothing was relayed, and cancels.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+
+from tg_base.bus import Bus, Delivery
+from tg_base.client.admission import Backlog
+from tg_base.client.control_sender import Controls
+from tg_base.client.inbox import Inbox
+from tg_base.client.membership import PresenceTable
+from tg_base.client.response_stream import ResponseStream
+from tg_base.protocol import AwakeClock, Call, Echo, Frame, Liveness, Presence, Readings, Route, StreamKey, Wanted
+from tg_base.runtime import new_id, running
+from tg_base.telemetry import ATTEMPTS, REFUSALS, trace
+from tg_schema import TgError, decode, encode
+from tg_schema.errors import BadRequest, BusError, Unavailable
+from tg_schema.service_spec import Req, Resp
+from tg_schema.topics import Topics
+
+log = structlog.get_logger()
+
+MOST_ATTEMPTS = 3
+"""How many processors may die over a request before its stream fails."""
+ASKING = 4.5
+"""Seconds that the bus may take to accept a request."""
+
+
+class _Stream(ResponseStream[Any]):
+    """A stream with what it takes to ask for it again."""
+
+    def __init__(self, route: Route[Any, Any], request: object, timeout: float, total: float | None) -> None:
+        whole = not getattr(request, "streaming", True)
+        super().__init__(new_id(), route.spec.response, timeout, total=total, whole=whole)
+        self.span = trace.child(self.id)
+        self.route = route
+        self.body = encode(request)
+        self.asked = len(self.body)
+        self.attempt = 1
+        self.asked_at = 0.0
+        self.deaths = 0
+        self.processor: str | None = None
+        self.link = 0
+
+    @property
+    def key(self) -> StreamKey:
+        return StreamKey(self.id, self.attempt)
+
+
+class Requestor:
+    """Enter it to open the inbox; leave it to cancel what still runs.
+
+    Args:
+        bus: what carries everything.
+        topics: the names of our own topics.
+        plain: response topics of peers that know no inbox.
+        queues: request topics whose processors are asked at once who they are; others are when they are first used.
+        liveness: how often it beats, and when it takes a silent processor for dead.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        topics: Topics,
+        *,
+        plain: tuple[str, ...] = (),
+        queues: tuple[str, ...] = (),
+        liveness: Liveness | None = None,
+    ) -> None:
+        self._bus = bus
+        self._topics = topics
+        self._plain = plain
+        self._queues = queues
+        self._liveness = liveness or Liveness()
+        self._streams: dict[str, _Stream] = {}
+        self._asking: set[asyncio.Task[None]] = set()
+        self._exit = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        clock = self._clock = AwakeClock()
+        self.presence = PresenceTable(self._liveness, clock)
+        self._controls = Controls(self._bus, self._topics, clock)
+        self._inbox = Inbox(self._topics.inbox(new_id()), self._controls, clock)
+        self._backlog = Backlog(self.presence, self._inbox.topic)
+        patience = self._liveness.beat
+        self._echo = Echo(self._bus, self._topics.presence, clock, patience)
+        self._inbox_echo = Echo(self._bus, self._inbox.topic, clock, patience)
+        handlers = {self._inbox.topic: self._on_inbox, self._topics.presence: self._on_presence}
+        handlers |= dict.fromkeys(self._plain, self._on_plain)
+        async with AsyncExitStack() as stack:
+            self._readings = await stack.enter_async_context(Readings(self._bus, give_up=self._liveness.give_up))
+            for topic, handler in handlers.items():
+                await stack.enter_async_context(self._readings.each(topic, handler))
+            await stack.enter_async_context(running(self._controls.run()))
+            stack.callback(self._echo.close)
+            stack.callback(self._inbox_echo.close)
+            await stack.enter_async_context(running(self._watch()))
+            await stack.enter_async_context(running(self._beat()))
+            self._exit = stack.pop_all()
+        for queue in self._queues:
+            self._controls.ask_presence(queue)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        for stream in list(self._streams.values()):
+            self._abandon(stream, Unavailable("this process is shutting down; ask again"))
+        for task in self._asking:
+            task.cancel()
+        await self._controls.flush(1.0)
+        await self._exit.__aexit__(kind, error, tb)
+
+    @property
+    def deaf(self) -> bool:
+        """Whether a subscription has ended, and is not open again yet: answers or presence may not be heard."""
+        return bool(self._readings.deaf)
+
+    async def ping(self) -> None:
+        """Return once the bus has answered.
+
+        Raises:
+            BusError: it did not, within a few seconds.
+        """
+        await self._bus.ping()
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        route: Route[Req, Resp],
+        request: Req,
+        *,
+        timeout: float,
+        total: float | None = None,
+        bounded: bool = False,
+    ) -> AsyncIterator[ResponseStream[Resp]]:
+        """Ask, and read the answer inside `async with`; leaving early stops the work, wherever it is done.
+
+        Args:
+            route: the service.
+            request: what to ask.
+            timeout: seconds until the first record, and of silence between two. A whole answer has one record: until
+                it has come, a processor of ours says every few seconds that it works on it.
+            total: seconds for the whole answer; None = as long as the model's clocks, or the agent's limits, let it.
+            bounded: refuse it where too many wait (`tg_base.client.admission`); otherwise it waits, whatever its place.
+
+        Raises:
+            Unavailable: nobody serves this; `retry_after` is set.
+            RateLimited: too many wait for this; `retry_after` is set.
+            BusError: the bus did not take the request.
+            TooLarge: the request is over the bus's limit.
+        """
+        if not route.plain:
+            await self._until_served(route)
+        if bounded:
+            self._backlog.check(route)
+        stream = _Stream(route, request, timeout, total)
+        self._streams[stream.id] = stream
+        self._backlog.asked[route.request] += 1
+        try:
+            await self._ask(stream)
+            yield stream
+        finally:
+            del self._streams[stream.id]
+            self._backlog.asked[route.request] -= 1
+            if not stream.complete:
+                self._cancel(stream)
+            stream.close()
+
+    async def _until_served(self, route: Route[Any, Any]) -> None:
+        """Nobody is supposed to serve a queue before he has said so; in the first seconds he is asked."""
+        while not self.presence.serving(route.request):
+            self.presence.seek(route.request)
+            if self.presence.deserted(route.request):
+                REFUSALS.labels(route.spec.name, "deserted").inc()
+                raise _nobody(route)
+            self._controls.ask_presence(route.request)
+            await self.presence.wait(self._liveness.beat)
+
+    async def _ask(self, stream: _Stream) -> None:
+        stream.asked_at = self._clock()
+        remaining = max(stream.remaining, 0.0)
+        call = Call(stream.key, self._inbox.topic, remaining, span=stream.span)
+        try:
+            async with asyncio.timeout(ASKING):
+                await self._bus.publish(stream.route.request, stream.body, call.properties)
+        except TimeoutError:
+            raise BusError("the bus did not take the request in time; ask again") from None
+
+    def _cancel(self, stream: _Stream) -> None:
+        if stream.processor is not None:
+            self._controls.cancel(stream.processor, stream.key)
+        else:
+            self._controls.cancel_queued(stream.route.request, stream.key, max(stream.remaining, 0.0))
+
+    def _abandon(self, stream: _Stream, error: TgError) -> None:
+        stream.fail(error)
+        self._cancel(stream)
+
+    def _on_inbox(self, delivery: Delivery) -> None:
+        if self._inbox_echo.take(delivery):
+            return
+        for processor, link, frame in self._inbox.take(delivery):
+            self.presence.met(processor)
+            self._on_frame(processor, link, frame)
+
+    def _on_frame(self, processor: str, link: int, frame: Frame) -> None:
+        stream = self._streams.get(frame.stream)
+        if stream is None or stream.attempt != frame.attempt or stream.processor not in {None, processor}:
+            if not frame.last:
+                self._controls.cancel(processor, StreamKey(frame.stream, frame.attempt))
+            return
+        stream.processor, stream.link = processor, link
+        record = bytes(frame.record)
+        if record == b"null":
+            stream.accept()
+        elif record.isdigit():
+            self._on_asked(stream, processor, int(record))
+        elif record == b"false":
+            self._on_handed_back(stream)
+        else:
+            stream.put(record, last=frame.last)
+            if stream.failed and not frame.last:
+                self._cancel(stream)
+
+    def _on_asked(self, stream: _Stream, processor: str, question: int) -> None:
+        """A request that may have been delivered before is worked on again only if nothing of its answer has come."""
+        if stream.relayed or stream.failed:
+            self._controls.cancel(processor, stream.key)
+        else:
+            self._controls.say(processor, Wanted(stream.key, question))
+
+    def _on_handed_back(self, stream: _Stream) -> None:
+        """The processor has not begun, since others have taken its slots meanwhile."""
+        if not stream.failed:
+            self._ask_elsewhere(stream)
+
+    def _on_plain(self, delivery: Delivery) -> None:
+        stream = self._streams.get(delivery.properties.get("id", ""))
+        if stream is not None and stream.processor is None:
+            try:
+                last = decode(stream.route.spec.response, delivery.body).last
+            except BadRequest:
+                last = True
+            stream.put(delivery.body, last=last)
+
+    def _on_presence(self, delivery: Delivery) -> None:
+        if self._echo.take(delivery):
+            return
+        presence = decode(Presence, delivery.body)
+        new = self.presence.heard(presence)
+        self._inbox.announced(presence.processor, presence.links.get(self._inbox.topic))
+        if new:
+            self._inbox.beat(presence.processor)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(self._liveness.tick)
+            self._controls.sweep()
+            dead, lost = ({}, set()) if self._bus.in_process else self._believed_dead()
+            over = {presence.processor: presence.over_below(self._inbox.topic) for presence in self.presence}
+            for stream in [stream for stream in self._streams.values() if not stream.failed]:
+                self._check(stream, dead, lost, over)
+
+    def _believed_dead(self) -> tuple[dict[str, Presence], set[str]]:
+        """The processors that are dead, and those whose messages are lost: not before it is sure that we hear."""
+        doubt, limit = self._liveness.doubt_after, self._liveness.dead_after
+        dead: dict[str, Presence] = {}
+        if self._echo.settled(doubtful=self.presence.silent(doubt)):
+            dead = self.presence.bury()
+            self._inbox.forget(set(dead))
+            self._inbox.sweep(limit)
+        if self._inbox_echo.settled(doubtful=bool(self._inbox.lost(doubt))):
+            return dead, self._inbox.lost(limit)
+        return dead, set()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._liveness.beat)
+            bound = [stream.processor for stream in self._streams.values()]
+            for processor in dict.fromkeys((*self._inbox.processors, *self.presence.new, *bound)):
+                if processor is not None:
+                    self._inbox.beat(processor)
+
+    def _check(self, stream: _Stream, dead: dict[str, Presence], lost: set[str], over: dict[str, int]) -> None:
+        """A dead processor's stream goes elsewhere if nothing was relayed, and ends otherwise.
+
+        So does a stream of a link that its processor has no more: it took us for dead, and nothing will follow.
+        """
+        if stream.processor in lost:
+            self._abandon(stream, BusError("a part of the answer was lost on the bus; ask again"))
+        elif stream.processor in dead:
+            self._give_up(stream, Unavailable("the processor died in the middle of the answer; ask again"))
+        elif stream.processor is not None and stream.link < over.get(stream.processor, 0):
+            self._give_up(stream, Unavailable("the processor has given up the answer, unheard; ask again"))
+        elif stream.processor is None and not stream.route.plain:
+            self._check_queued(stream, dead)
+
+    def _give_up(self, stream: _Stream, error: TgError) -> None:
+        """Ask somebody else where nothing was relayed; otherwise the stream ends here."""
+        stream.deaths += 1
+        if stream.relayed or stream.deaths >= MOST_ATTEMPTS:
+            stream.fail(error)
+        else:
+            self._ask_elsewhere(stream)
+
+    def _check_queued(self, stream: _Stream, dead: dict[str, Presence]) -> None:
+        """A processor may have died, or be cut off, between taking a request and saying so: then it is asked again."""
+        queue = stream.route.request
+        if self.presence.deserted(queue):
+            self._abandon(stream, _nobody(stream.route))
+        elif _served(queue, dead) or self.presence.passed_over(queue, stream.asked_at):
+            self._controls.cancel_queued(queue, stream.key, max(stream.remaining, 0.0))
+            self._ask_elsewhere(stream)
+
+    def _ask_elsewhere(self, stream: _Stream) -> None:
+        if self.presence.deserted(stream.route.request):
+            self._abandon(stream, _nobody(stream.route))
+            return
+        log.warning("stream.attempt", **stream.span.fields, attempt=stream.attempt + 1, died=stream.processor)
+        ATTEMPTS.labels(stream.route.spec.name).inc()
+        stream.attempt += 1
+        stream.processor = None
+        task = asyncio.create_task(self._ask_again(stream))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _ask_again(self, stream: _Stream) -> None:
+        try:
+            await self._ask(stream)
+        except TgError as error:
+            stream.fail(error)
+
+
+def _nobody(route: Route[Any, Any]) -> Unavailable:
+    return Unavailable(f"no live processor serves {route.spec.name} of flow {route.flow}", retry_after=1.0)
+
+
+def _served(queue: str, dead: dict[str, Presence]) -> bool:
+    return any(queue in presence.queues and not presence.leaving for presence in dead.values())

@@ -1,0 +1,60 @@
+"""Response stream -> its reader: how long it may be kept waiting."""
+
+import asyncio
+from collections.abc import Callable
+
+from tg_schema.errors import Timeout
+
+
+class StreamClock:
+    """Starts when it is made, and starts anew with each sign of the answer. It never cuts an answer that is in flow.
+
+    One timer for the whole stream: it is moved when it fires too early, and not for each record.
+
+    Args:
+        timeout: seconds until the first sign, and between two of them.
+        total: seconds for the whole answer; None = no bound of this end.
+        expire: told once, when the time is over.
+    """
+
+    def __init__(self, timeout: float, total: float | None, expire: Callable[[Timeout], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
+        self._timeout = timeout
+        self._total = total
+        self._end = None if total is None else now + total
+        self._silent_at = now + timeout
+        self._heard = False
+        self._expire = expire
+        self._timer = self._loop.call_at(self._due, self._check)
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the time is over, if nothing more is heard."""
+        return self._due - self._loop.time()
+
+    def hear(self, now: float) -> None:
+        """A sign of the answer has come, at this loop time."""
+        self._heard = True
+        self._silent_at = now + self._timeout
+
+    def close(self) -> None:
+        """Stop it."""
+        self._timer.cancel()
+
+    @property
+    def _due(self) -> float:
+        return self._silent_at if self._end is None else min(self._silent_at, self._end)
+
+    def _check(self) -> None:
+        if self._loop.time() < self._due:
+            self._timer = self._loop.call_at(self._due, self._check)
+        else:
+            self._expire(Timeout(self._sentence()))
+
+    def _sentence(self) -> str:
+        if self._total is not None and self._due == self._end:
+            return f"no complete answer within {self._total:g} s"
+        if self._heard:
+            return f"nothing more of the answer came within {self._timeout:g} s"
+        return f"no answer came within {self._timeout:g} s"

@@ -1,0 +1,112 @@
+"""Configuration file -> running services: what it says now, and who must hear when it is edited."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+import structlog
+
+from tg_base.config.model import Config
+from tg_base.config.reader import DEFAULT, read_config
+from tg_base.runtime import running
+from tg_schema import TgError
+
+log = structlog.get_logger()
+
+POLL = 0.2
+"""Seconds between looks at the file. An edit is read when two looks see the same, so never half-written."""
+
+Prepare = Callable[[Config], Callable[[], None]]
+"""Makes ready what an edited configuration needs, and returns what puts it in place.
+
+The first part runs on another thread and may raise a TgError, which refuses the whole edit; the second runs on the
+loop, must not fail, and only after everybody's first part went well.
+"""
+
+_Signature = tuple[int, int, int] | None
+
+
+class ConfigFile:
+    """The configuration in force. Enter it to follow edits; nothing is followed for the built-in default.
+
+    A broken edit is refused: the log says why, with file and line, and what was in force stays.
+
+    Args:
+        file: what is read; None = the built-in default.
+        poll: seconds between looks; an edit is in force after about twice that.
+
+    Attributes:
+        config: what holds now.
+
+    Raises:
+        BadRequest: the file cannot be read or is wrong; the message has file and line.
+    """
+
+    def __init__(self, file: Path | None = None, *, poll: float = POLL) -> None:
+        self._file = file
+        self._poll = poll
+        self._signature = _signature(file) if file else None
+        self.config = read_config(file) if file else msgspec.structs.replace(read_config(DEFAULT), source=None)
+        self._followers: list[Prepare] = []
+        self._refused = False
+        self._exit = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        if self._file is not None:
+            await self._exit.enter_async_context(running(self._watch(self._file)))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._exit.aclose()
+
+    @contextmanager
+    def follow(self, prepare: Prepare) -> Iterator[None]:
+        """Be told of every edit from now on, until the block is left."""
+        self._followers.append(prepare)
+        try:
+            yield
+        finally:
+            self._followers.remove(prepare)
+
+    async def _watch(self, file: Path) -> None:
+        known = last = self._signature
+        while True:
+            await asyncio.sleep(self._poll)
+            last, before = await asyncio.to_thread(_signature, file), last
+            if last == before and last != known:
+                known = last
+                await self._reload(file)
+
+    async def _reload(self, file: Path) -> None:
+        try:
+            config = await asyncio.to_thread(read_config, file)
+            commits = [await asyncio.to_thread(prepare, config) for prepare in self._followers]
+        except TgError as error:
+            self._refused = True
+            log.error("config.refused", reason=error.message)
+            return
+        for commit in commits:
+            commit()
+        sections = _changed(self.config, config)
+        self.config = config
+        log.info("config.recovered" if self._refused else "config.changed", file=str(file), sections=sections)
+        self._refused = False
+
+
+def _signature(file: Path) -> _Signature:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _changed(old: Config, new: Config) -> list[str]:
+    sections = (name for name in Config.__struct_fields__ if name != "source")
+    return [name for name in sections if getattr(old, name) != getattr(new, name)]

@@ -1,0 +1,14 @@
+"""Anthropic's Messages, on any host of Claude: the host's package makes the client, the rest is here."""
+
+from tg_base.llm.anthropic.client import ClaudeConnection, Sdk
+from tg_base.llm.anthropic.provider import Claude, ClaudeOptions
+from tg_base.llm.anthropic.stream import model_list, refusal
+
+__all__ = [
+    "Claude",
+    "ClaudeConnection",
+    "ClaudeOptions",
+    "Sdk",
+    "model_list",
+    "refusal",
+]

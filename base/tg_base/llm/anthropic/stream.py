@@ -1,0 +1,232 @@
+"""Anthropic's events -> LlmChunks: one streamed message as it is read, after the public API reference ("Streaming").
+
+What we read of an event is modelled and nothing else.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+from tg_base.llm import LlmChunk, event_error
+from tg_base.llm.anthropic.request import ANSWER_TOOL
+from tg_base.llm.http import Refusal, RunningCounts
+from tg_schema import ModelInfo, ToolCallDelta
+from tg_schema.errors import ProtocolError
+
+_FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+class _OutputDetails(msgspec.Struct, frozen=True, gc=False):
+    thinking_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens: int | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _Message(msgspec.Struct, frozen=True):
+    model: str | None = None
+    usage: _Usage | None = None
+
+
+class _ContentBlock(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    id: str | None = None
+    name: str | None = None
+
+
+class _Delta(msgspec.Struct, frozen=True, gc=False):
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+    stop_reason: str | None = None
+
+
+_NO_DELTA = _Delta()
+
+
+class _Fault(msgspec.Struct, frozen=True, gc=False):
+    type: str | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event of a stream; a type that we do not know is passed over, as the reference asks."""
+
+    type: str
+    index: int = 0
+    delta: _Delta | None = None
+    message: _Message | None = None
+    content_block: _ContentBlock | None = None
+    usage: _Usage | None = None
+    error: _Fault | None = None
+
+
+class _Model(msgspec.Struct, frozen=True):
+    id: str
+    created_at: str = ""
+
+
+class _Models(msgspec.Struct, frozen=True):
+    data: tuple[_Model, ...] = ()
+
+
+_decode = msgspec.json.Decoder(Event).decode
+_decode_models = msgspec.json.Decoder(_Models).decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def refusal(body: bytes) -> Refusal:
+    """The word that an error's body has for its kind; "" where it has none."""
+    try:
+        fault = _decode(body).error
+    except _UNREADABLE:
+        return Refusal()
+    return Refusal(fault.type or "" if fault else "")
+
+
+def model_list(body: bytes) -> tuple[ModelInfo, ...]:
+    """The models of `GET /v1/models`.
+
+    Raises:
+        ProtocolError: it is not such a list.
+    """
+    try:
+        return tuple(
+            ModelInfo(model.id, "anthropic", _seconds(model.created_at)) for model in _decode_models(body).data
+        )
+    except _UNREADABLE:
+        raise ProtocolError("the provider's list of models makes no sense; check base_url") from None
+
+
+def _seconds(date: str) -> int:
+    try:
+        return int(datetime.fromisoformat(date).timestamp())
+    except ValueError:
+        return 0
+
+
+class Answer:
+    """Events in, chunks out.
+
+    Attributes:
+        done: whether the message was told to its end.
+    """
+
+    def __init__(self, *, by_tool: bool = False) -> None:
+        """With `by_tool` the input of `ANSWER_TOOL` is the answer's text."""
+        self.done = False
+        self._by_tool = by_tool
+        self._counts = RunningCounts()
+        self._model: str | None = None
+        self._stop_reason: str | None = None
+        self._calls: dict[int, _Call] = {}
+        self._answer_block = -1
+
+    def chunk(self, data: bytes) -> LlmChunk | None:
+        """The chunk for an event's data; None where the event has nothing to say, for instance a ping.
+
+        Raises:
+            ProtocolError: the data is not an event of a message.
+            TgError: the provider reports an error in its stream.
+        """
+        try:
+            event = _decode(data)
+        except _UNREADABLE:
+            raise ProtocolError("the provider sent an event that is not of a message") from None
+        match event.type:
+            case "content_block_delta" if self._stop_reason is None:
+                return self._delta(event.index, event.delta or _NO_DELTA)
+            case "content_block_start" if self._stop_reason is None:
+                return self._block(event.index, event.content_block or _ContentBlock())
+            case "content_block_stop":
+                return self._ended(event.index)
+            case "error":
+                raise event_error(event.error.type if event.error else None)
+            case _:
+                return self._of_message(event)
+
+    def _delta(self, index: int, delta: _Delta) -> LlmChunk | None:
+        if delta.text:
+            return LlmChunk(delta.text, model=self._model)
+        if delta.thinking:
+            return LlmChunk(reasoning=delta.thinking, model=self._model)
+        if not delta.partial_json:
+            return None
+        if index == self._answer_block:
+            return LlmChunk(delta.partial_json, model=self._model)
+        call = self._calls.get(index)
+        if call is None:
+            return None
+        call.written = True
+        return self._called(ToolCallDelta(call.index, arguments=delta.partial_json))
+
+    def _block(self, index: int, block: _ContentBlock) -> LlmChunk | None:
+        if block.type != "tool_use":
+            return None
+        if self._by_tool and block.name == ANSWER_TOOL:
+            self._answer_block = index
+            return None
+        call = self._calls[index] = _Call(len(self._calls))
+        return self._called(ToolCallDelta(call.index, block.id, block.name))
+
+    def _ended(self, index: int) -> LlmChunk | None:
+        """A call without arguments has no delta that says so."""
+        call = self._calls.get(index)
+        if call is None or call.written:
+            return None
+        return self._called(ToolCallDelta(call.index, arguments="{}"))
+
+    def _called(self, delta: ToolCallDelta) -> LlmChunk:
+        return LlmChunk(tool_calls=(delta,), model=self._model)
+
+    def _of_message(self, event: Event) -> LlmChunk | None:
+        match event.type:
+            case "message_start" if event.message is not None:
+                self._model = event.message.model
+                return self._counted(event.message.usage)
+            case "message_delta":
+                self._stop_reason = (event.delta and event.delta.stop_reason) or self._stop_reason
+                return self._counted(event.usage)
+            case "message_stop":
+                self.done = True
+                return LlmChunk(model=self._model, finish_reason=self._finish())
+        return None
+
+    def _finish(self) -> str | None:
+        if self._stop_reason is None:
+            return None
+        if self._stop_reason == "tool_use" and not self._calls:
+            return "stop"
+        return _FINISH.get(self._stop_reason, "stop")
+
+    def _counted(self, usage: _Usage | None) -> LlmChunk | None:
+        """Their `input_tokens` leaves out what was read from the cache or written to it; ours has all."""
+        if usage is None:
+            return None
+        parts = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens)
+        details = usage.output_tokens_details
+        return self._counts.chunk(
+            None if usage.input_tokens is None else sum(part or 0 for part in parts),
+            usage.output_tokens,
+            usage.cache_read_input_tokens,
+            details.thinking_tokens if details else None,
+        )
+
+
+class _Call:
+    """A tool call while it is written: its place among the answer's calls, and whether it has arguments yet."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.written = False

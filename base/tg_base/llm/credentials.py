@@ -1,0 +1,84 @@
+"""Environment -> a provider's key, or the file that has it; kept out of every log, error and metric."""
+
+import os
+from pathlib import Path
+
+from tg_base.llm.key_file import KeyFile, is_key
+from tg_base.telemetry import hide_in_logs
+from tg_schema.errors import BadRequest, ProviderAuth
+
+FILE_SUFFIX = "_FILE"
+"""A variable of a key's name with this at its end names the file that has the key."""
+
+Key = str | KeyFile | None
+"""A key that stays, one that its file may change, or none because the server needs none."""
+
+
+def key_from(variable: str | None, *older: str) -> str | None:
+    """The key in an environment variable, or in the file that `VARIABLE_FILE` names, as it is now.
+
+    Args:
+        variable: its name; None or "" = the server needs no key.
+        older: names that are looked at where it is not set, for instance TrustGraph's.
+
+    Raises:
+        ProviderAuth: as `named_key`.
+    """
+    key = named_key((variable, *older)) if variable else None
+    return key.read_now() if isinstance(key, KeyFile) else key
+
+
+def chosen_key(file: str | None, variable: str | None, variables: tuple[str, ...], *, needed: bool = True) -> Key:
+    """The key of an option `key_file`, else of an option `key_variable`, else as `named_key`.
+
+    Args:
+        file: holds the key.
+        variable: holds the key, or `VARIABLE_FILE` names the file; "" = the server needs none.
+        variables: may have the key, where neither of these two is said.
+        needed: whether one of them must be set.
+
+    Raises:
+        BadRequest: the options name two keys.
+        ProviderAuth: as `named_key`.
+    """
+    if file is not None and variable is not None:
+        raise BadRequest("key_file and key_variable name two keys; remove one of them").at("key_file")
+    if file is not None:
+        return KeyFile(Path(file), "the option key_file", "key_file")
+    if variable is not None:
+        return named_key((variable,) if variable else ())
+    return named_key(variables, needed=needed)
+
+
+def named_key(variables: tuple[str, ...], *, needed: bool = True) -> Key:
+    """The key in the first of the variables that is set, or the file that `VARIABLE_FILE` names.
+
+    Args:
+        variables: their names; none = the server needs no key.
+        needed: whether one of them must be set.
+
+    Raises:
+        ProviderAuth: there is no key, there are two, or what is there can be none; the message names the variable and
+            never what is in it.
+    """
+    for name in variables:
+        value, file = (os.environ.get(said, "").strip() for said in (name, name + FILE_SUFFIX))
+        if value and file:
+            raise ProviderAuth(f"{name} and {name}{FILE_SUFFIX} are both set; unset the one that does not hold")
+        if file:
+            return KeyFile(Path(file), f"the environment variable {name}{FILE_SUFFIX}")
+        if value:
+            return _checked(name, value)
+    if needed and variables:
+        raise ProviderAuth(
+            f"the environment variable {variables[0]} is not set: put the provider's key there, or name a file that "
+            f'has it in {variables[0]}{FILE_SUFFIX}, or set key_variable = "" for a server that needs none'
+        )
+    return None
+
+
+def _checked(name: str, value: str) -> str:
+    if not is_key(value):
+        raise ProviderAuth(f"the environment variable {name} holds no key: a key is one word of printable characters")
+    hide_in_logs(value)
+    return value

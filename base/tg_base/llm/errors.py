@@ -1,0 +1,157 @@
+"""A provider's failure -> our error: one table for HTTP statuses, one for the words in a body or in an event.
+
+Statuses and words are those of the providers' public API references; compatible servers follow them.
+"""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from tg_schema import TgError
+from tg_schema.errors import (
+    BadRequest,
+    ContentFilter,
+    NotFound,
+    ProtocolError,
+    ProviderAuth,
+    RateLimited,
+    Timeout,
+    TooLarge,
+    Unavailable,
+)
+
+LONGEST_WAIT = 3600.0
+"""Seconds; a provider's longer wish is cut to this."""
+
+_AUTH = (ProviderAuth, "the provider refused the processor's key; its operator must check the key and what it may do")
+_QUOTA = (ProviderAuth, "the processor's account at the provider has no credit left; its operator must top it up")
+_LIMIT = (RateLimited, "the provider's rate limit is reached; ask again later")
+_UNKNOWN = (NotFound, "the provider does not know the model or the path; check upstream_model and base_url")
+_REFUSED = (
+    BadRequest,
+    "the provider refused the request; check the sampling fields, the schema and the model",
+)
+_FIELD = (
+    BadRequest,
+    "the model refuses one of the sampling fields; reasoning models take no temperature, and need max_tokens_field = "
+    '"max_completion_tokens" in their options',
+)
+_LENGTH = (BadRequest, "the prompt and the answer together are longer than the model's context; send a shorter prompt")
+_FILTER = (ContentFilter, "the provider's content filter refused to answer this prompt")
+_LARGE = (TooLarge, "the request is larger than the provider takes; send a shorter prompt")
+_DOWN = (Unavailable, "the provider is failing or overloaded; ask again later")
+
+_BY_STATUS: dict[int, tuple[type[TgError], str]] = {
+    401: _AUTH,
+    402: _QUOTA,
+    403: _AUTH,
+    404: _UNKNOWN,
+    408: (Timeout, "the provider gave up waiting"),
+    413: _LARGE,
+    429: _LIMIT,
+}
+
+_BY_CODE: dict[str, tuple[type[TgError], str]] = {
+    "insufficient_quota": _QUOTA,
+    "billing_hard_limit_reached": _QUOTA,
+    "invalid_api_key": _AUTH,
+    "model_not_found": _UNKNOWN,
+    "context_length_exceeded": _LENGTH,
+    "exceed_context_size_error": _LENGTH,
+    "unsupported_parameter": _FIELD,
+    "unsupported_value": _FIELD,
+    "content_filter": _FILTER,
+    "content_policy_violation": _FILTER,
+    "rate_limit_exceeded": _LIMIT,
+    "rate_limit_error": _LIMIT,
+    "invalid_request_error": _REFUSED,
+    "authentication_error": _AUTH,
+    "request_too_large": _LARGE,
+    "permission_error": _AUTH,
+    "billing_error": _QUOTA,
+    "not_found_error": _UNKNOWN,
+    "overloaded_error": _DOWN,
+    "api_error": _DOWN,
+    "timeout_error": _DOWN,
+    "AccessDeniedException": _AUTH,
+    "ExpiredTokenException": _AUTH,
+    "UnrecognizedClientException": _AUTH,
+    "ResourceNotFoundException": _UNKNOWN,
+    "ValidationException": _REFUSED,
+    "ThrottlingException": _LIMIT,
+    "ServiceQuotaExceededException": _LIMIT,
+    "ModelNotReadyException": _DOWN,
+    "ERROR_TOXIC": _FILTER,
+    "invalid_model": _UNKNOWN,
+    "rate_limited": _LIMIT,
+    "service_tier_capacity_exceeded": _LIMIT,
+    "Input validation error": _REFUSED,
+    "Model is overloaded": _LIMIT,
+    "UNAUTHENTICATED": _AUTH,
+    "API_KEY_INVALID": _AUTH,
+    "PERMISSION_DENIED": _AUTH,
+    "NOT_FOUND": _UNKNOWN,
+    "RESOURCE_EXHAUSTED": _LIMIT,
+    "UNAVAILABLE": _DOWN,
+    "INTERNAL": _DOWN,
+}
+
+
+def status_error(status: int, code: str = "", wait: float | None = None) -> TgError:
+    """The error for a status that is not 2xx; a code that says more than the status wins.
+
+    It does not where it makes a failure of the provider out of a wrong request, as the types of some servers do.
+    """
+    known = _BY_CODE.get(code) if status < 500 and code not in {"invalid_request_error"} else None
+    if status == 400 and known is _DOWN:
+        known = None
+    kind, sentence = known or _BY_STATUS.get(status) or _by_class(status)
+    return kind(f"{sentence} (status {status})", retry_after=wait)
+
+
+def event_error(code: str | int | None, word: str | None = None) -> TgError:
+    """The error for an `error` event in a stream that began with status 200; its code may be a word or a status."""
+    if isinstance(code, str) and code.isdecimal() and len(code) == 3:
+        code = int(code)
+    if isinstance(code, int) and 400 <= code < 600:
+        return status_error(code, word or "", None)
+    kind, sentence = _BY_CODE.get(str(code)) or _BY_CODE.get(word or "") or _DOWN
+    return kind(sentence)
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Seconds that the provider asks to wait: `retry-after-ms`, or `Retry-After` as seconds or as an HTTP date.
+
+    None where it says nothing that makes sense; never negative, never more than `LONGEST_WAIT`.
+    """
+    millis = _number(headers.get("retry-after-ms"))
+    said = headers.get("retry-after")
+    seconds = _number(said) if millis is None else millis / 1000
+    if seconds is None and said is not None:
+        seconds = _until(said, now or datetime.now(UTC))
+    return None if seconds is None else min(max(seconds, 0.0), LONGEST_WAIT)
+
+
+def _by_class(status: int) -> tuple[type[TgError], str]:
+    if status >= 500:
+        return _DOWN
+    if status >= 400:
+        return _REFUSED
+    return ProtocolError, "the provider answered with something else than an answer; set base_url to its final address"
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _until(date: str, now: datetime) -> float | None:
+    try:
+        then = parsedate_to_datetime(date)
+    except ValueError:
+        return None
+    return (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds()

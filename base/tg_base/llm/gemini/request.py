@@ -1,0 +1,233 @@
+"""Our records -> Gemini's contents: pure functions of values, after the public reference of `generateContent`.
+
+The same wire serves Google AI Studio and Gemini on Vertex AI.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from tg_base.llm import call_arguments
+from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
+from tg_schema import FEATURES as ALL_FEATURES
+from tg_schema import ImagePart, Message, Part, Sampling, TextCompletionRequest, Tool
+from tg_schema.errors import BadRequest
+from tg_schema.features import Feature
+
+FEATURES: frozenset[Feature] = ALL_FEATURES
+"""What this wire has a field for."""
+
+OUR_CALL = "call-"
+"""How the ids begin that we give to calls, because Gemini gave none; it doesn't hear of them."""
+
+_NO_SIGNATURE = "skip_thought_signature_validator"
+"""What the reference says to send with a call whose thought signature is not at hand."""
+
+
+class Defaults(msgspec.Struct, frozen=True):
+    """What is sent for requests that do not say.
+
+    Attributes:
+        max_tokens: the bound on an answer's tokens.
+        temperature: None = the provider's default.
+        thoughts: ask for the thinking's text.
+        thinking_budget: tokens that the model may think; None = the provider's default.
+    """
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    thoughts: bool = False
+    thinking_budget: int | None = None
+
+
+class _Blob(msgspec.Struct, frozen=True, rename="camel"):
+    mime_type: str
+    data: str
+
+
+class _File(msgspec.Struct, frozen=True, rename="camel"):
+    mime_type: str
+    file_uri: str
+
+
+class _Call(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    args: dict[str, Any]
+    id: str | None = None
+
+
+class _Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    response: dict[str, str]
+    id: str | None = None
+
+
+class _Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    text: str | None = None
+    inline_data: _Blob | None = None
+    file_data: _File | None = None
+    function_call: _Call | None = None
+    function_response: _Result | None = None
+    thought_signature: str | None = None
+
+
+class _Content(msgspec.Struct, frozen=True, omit_defaults=True):
+    parts: tuple[_Part, ...]
+    role: str | None = None
+
+
+class _Function(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    description: str
+    parameters_json_schema: dict[str, Any]
+
+
+class _Functions(msgspec.Struct, frozen=True, rename="camel"):
+    function_declarations: tuple[_Function, ...]
+
+
+class _Calling(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    mode: str
+    allowed_function_names: tuple[str, ...] = ()
+
+
+class _ToolConfig(msgspec.Struct, frozen=True, rename="camel"):
+    function_calling_config: _Calling
+
+
+class _Thinking(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    include_thoughts: bool | None = None
+    thinking_budget: int | None = None
+
+
+class _Generation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_output_tokens: int | None = None
+    stop_sequences: tuple[str, ...] = ()
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    response_logprobs: bool | None = None
+    logprobs: int | None = None
+    response_mime_type: str | None = None
+    response_json_schema: dict[str, Any] | None = None
+    thinking_config: _Thinking | None = None
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The body of `POST .../models/{model}:streamGenerateContent`."""
+
+    contents: tuple[_Content, ...]
+    system_instruction: _Content | None = None
+    tools: tuple[_Functions, ...] = ()
+    tool_config: _ToolConfig | None = None
+    generation_config: _Generation = _Generation()
+
+
+def to_wire(request: TextCompletionRequest, defaults: Defaults, signatures: ThoughtSignatures) -> GenerateRequest:
+    """The body for a request. Nothing of it is kept or shared between requests.
+
+    Args:
+        request: what to answer.
+        defaults: for what the request leaves open.
+        signatures: of the calls in earlier answers.
+
+    Raises:
+        BadRequest: the request asks for what this API cannot do, or answers a call that nobody made.
+    """
+    system = request.system_text
+    return GenerateRequest(
+        contents=_contents(request.turns, signatures),
+        system_instruction=_Content((_Part(system),)) if system else None,
+        tools=(_Functions(tuple(_function(tool) for tool in request.tools)),) if request.tools else (),
+        tool_config=_tool_config(request.tool_choice) if request.tools else None,
+        generation_config=_generation(request, request.sampling or Sampling(), defaults),
+    )
+
+
+def _contents(turns: Sequence[Message], signatures: ThoughtSignatures) -> tuple[_Content, ...]:
+    """Turns of one speaker become one: all results of a turn's calls must stand in the turn after it."""
+    spoken = groupby(_spoken(turns, signatures), key=lambda turn: turn[0])
+    return tuple(_Content(tuple(part for _, parts in group for part in parts), role) for role, group in spoken)
+
+
+def _spoken(turns: Sequence[Message], signatures: ThoughtSignatures) -> Iterator[tuple[str, tuple[_Part, ...]]]:
+    names: dict[str, str] = {}
+    for turn in turns:
+        shown = tuple(_shown(part) for part in turn.parts)
+        if turn.role == "tool":
+            yield "user", (_result(turn, names), *(part for part in shown if part.text is None))
+        elif turn.role == "assistant":
+            names.update((call.id, call.name) for call in turn.tool_calls)
+            yield "model", (*shown, *_calls(turn, signatures))
+        elif shown:
+            yield "user", shown
+
+
+def _shown(part: Part) -> _Part:
+    if not isinstance(part, ImagePart):
+        return _Part(part.text)
+    if part.url:
+        return _Part(file_data=_File(part.media_type, part.url))
+    return _Part(inline_data=_Blob(part.media_type, part.data or ""))
+
+
+def _calls(turn: Message, signatures: ThoughtSignatures) -> Iterator[_Part]:
+    """Of calls made at once only the first needs a signature."""
+    needed: str | None = _NO_SIGNATURE
+    for call in turn.tool_calls:
+        wire = _Call(call.name, call_arguments(call.arguments), _their_id(call.id))
+        yield _Part(function_call=wire, thought_signature=signatures.of(call.id) or needed)
+        needed = None
+
+
+def _result(turn: Message, names: dict[str, str]) -> _Part:
+    name = names.get(turn.tool_call_id or "") or turn.name
+    if not name:
+        raise BadRequest("messages: a tool's message must have the tool_call_id of a call in an assistant's message")
+    result = {"error" if turn.error else "output": turn.text}
+    return _Part(function_response=_Result(name, result, _their_id(turn.tool_call_id)))
+
+
+def _their_id(call_id: str | None) -> str | None:
+    return None if not call_id or call_id.startswith(OUR_CALL) else call_id
+
+
+def _function(tool: Tool) -> _Function:
+    return _Function(tool.name, tool.description, tool.parameters)
+
+
+def _tool_config(choice: str | None) -> _ToolConfig | None:
+    if choice is None:
+        return None
+    mode = {"auto": "AUTO", "none": "NONE", "required": "ANY"}.get(choice)
+    return _ToolConfig(_Calling(mode) if mode else _Calling("ANY", (choice,)))
+
+
+def _generation(request: TextCompletionRequest, sampling: Sampling, defaults: Defaults) -> _Generation:
+    as_json = request.schema is not None or request.response_format == "json"
+    return _Generation(
+        temperature=defaults.temperature if sampling.temperature is None else sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        max_output_tokens=defaults.max_tokens if sampling.max_tokens is None else sampling.max_tokens,
+        stop_sequences=sampling.stop,
+        seed=sampling.seed,
+        presence_penalty=sampling.presence_penalty,
+        frequency_penalty=sampling.frequency_penalty,
+        response_logprobs=None if sampling.logprobs is None else True,
+        logprobs=sampling.logprobs or None,
+        response_mime_type="application/json" if as_json else None,
+        response_json_schema=request.schema,
+        thinking_config=_thinking(defaults),
+    )
+
+
+def _thinking(defaults: Defaults) -> _Thinking | None:
+    if not defaults.thoughts and defaults.thinking_budget is None:
+        return None
+    return _Thinking(defaults.thoughts or None, defaults.thinking_budget)

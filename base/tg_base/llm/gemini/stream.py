@@ -1,0 +1,269 @@
+"""Gemini's responses -> LlmChunks: one streamed answer as it is read, after the reference of `GenerateContentResponse`.
+
+What we read of a response is modelled and nothing else.
+"""
+
+from secrets import token_hex
+from typing import Any
+
+import msgspec
+
+from tg_base.llm import LlmChunk, event_error
+from tg_base.llm.gemini.request import OUR_CALL
+from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
+from tg_base.llm.http import Counts, Refusal, RunningCounts
+from tg_schema import ModelInfo, Token, ToolCallDelta
+from tg_schema.errors import IncompleteStream, ProtocolError
+
+_FINISH = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "LANGUAGE": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "MODEL_ARMOR": "content_filter",
+}
+_NO_ID = -1
+_UNKNOWN: Counts = (None, None, None, None)
+
+
+class _Call(msgspec.Struct, frozen=True):
+    name: str
+    args: dict[str, Any] = {}
+    id: str | None = None
+
+
+class _Part(msgspec.Struct, frozen=True, rename="camel"):
+    text: str | None = None
+    thought: bool = False
+    function_call: _Call | None = None
+    thought_signature: str | None = None
+
+
+class _Content(msgspec.Struct, frozen=True):
+    parts: tuple[_Part, ...] = ()
+
+
+class _Logprob(msgspec.Struct, frozen=True, rename="camel"):
+    token: str = ""
+    token_id: int = _NO_ID
+    log_probability: float | None = None
+
+
+class _Top(msgspec.Struct, frozen=True):
+    candidates: tuple[_Logprob, ...] = ()
+
+
+class _Logprobs(msgspec.Struct, frozen=True, rename="camel"):
+    chosen_candidates: tuple[_Logprob, ...] = ()
+    top_candidates: tuple[_Top, ...] = ()
+
+
+class _Candidate(msgspec.Struct, frozen=True, rename="camel"):
+    content: _Content | None = None
+    finish_reason: str | None = None
+    index: int = 0
+    logprobs_result: _Logprobs | None = None
+
+
+_NOTHING = _Candidate()
+
+
+class _Usage(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    prompt_token_count: int | None = None
+    tool_use_prompt_token_count: int = 0
+    candidates_token_count: int = 0
+    thoughts_token_count: int = 0
+    cached_content_token_count: int = 0
+
+
+class _Feedback(msgspec.Struct, frozen=True, rename="camel"):
+    block_reason: str | None = None
+
+
+class _Detail(msgspec.Struct, frozen=True, rename="camel"):
+    reason: str | None = None
+    retry_delay: str | None = None
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    code: int | None = None
+    status: str | None = None
+    details: tuple[_Detail, ...] = ()
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel"):
+    """One response of a stream: a piece of an answer, with its usage so far, or an error."""
+
+    candidates: tuple[_Candidate, ...] = ()
+    usage_metadata: _Usage | None = None
+    model_version: str | None = None
+    prompt_feedback: _Feedback | None = None
+    error: _Fault | None = None
+
+
+class _Model(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Models(msgspec.Struct, frozen=True, rename="camel"):
+    models: tuple[_Model, ...] = ()
+    publisher_models: tuple[_Model, ...] = ()
+
+
+_decode = msgspec.json.Decoder(Event).decode
+_decode_error = msgspec.json.Decoder(Event | tuple[Event, ...]).decode
+_decode_models = msgspec.json.Decoder(_Models).decode
+_encode = msgspec.json.Encoder().encode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def refusal(body: bytes) -> Refusal:
+    """The word that an error's body has for its kind (its reason, or else its status), and its `retryDelay`."""
+    try:
+        read = _decode_error(body)
+    except _UNREADABLE:
+        return Refusal()
+    fault = next((event.error for event in (read if isinstance(read, tuple) else (read,)) if event.error), _Fault())
+    return Refusal(
+        _word(fault), next((_seconds(detail.retry_delay) for detail in fault.details if detail.retry_delay), None)
+    )
+
+
+def _word(fault: _Fault) -> str:
+    return next((detail.reason for detail in fault.details if detail.reason), fault.status) or ""
+
+
+def _seconds(delay: str) -> float | None:
+    """A protobuf `Duration` in JSON: seconds with an `s` behind."""
+    try:
+        return float(delay.removesuffix("s"))
+    except ValueError:
+        return None
+
+
+def model_list(body: bytes) -> tuple[ModelInfo, ...]:
+    """The models of a list, without the path before their names.
+
+    Raises:
+        ProtocolError: it is not such a list.
+    """
+    try:
+        read = _decode_models(body)
+    except _UNREADABLE:
+        raise ProtocolError("the provider's list of models makes no sense; check base_url") from None
+    return tuple(ModelInfo(model.name.rpartition("/")[2], "google") for model in (*read.models, *read.publisher_models))
+
+
+class Answer:
+    """Responses in, chunks out.
+
+    Attributes:
+        done: whether the answer was told to its end, usage included.
+    """
+
+    def __init__(self, signatures: ThoughtSignatures) -> None:
+        """The signatures of the answer's calls are left in `signatures`."""
+        self.done = False
+        self._signatures = signatures
+        self._counts = RunningCounts()
+        self._calls = 0
+
+    def chunk(self, data: bytes) -> LlmChunk | None:
+        """The chunk for a response; None where it has nothing to say.
+
+        Raises:
+            ProtocolError: the data is not a response, or the model wrote a call that makes no sense.
+            ContentFilter: the prompt was blocked.
+            TgError: the provider reports an error in its stream.
+        """
+        try:
+            event = _decode(data)
+        except _UNREADABLE:
+            raise ProtocolError("the provider sent an event that is not of an answer") from None
+        if event.error is not None:
+            raise event_error(event.error.code, _word(event.error))
+        if event.prompt_feedback is not None and event.prompt_feedback.block_reason:
+            raise event_error("content_filter")
+        candidate = next((candidate for candidate in event.candidates if candidate.index == 0), _NOTHING)
+        counts = self._counted(event.usage_metadata)
+        if candidate is _NOTHING and counts is _UNKNOWN:
+            return None
+        return self._said(candidate, counts, event.model_version)
+
+    def _said(self, candidate: _Candidate, counts: Counts, model: str | None) -> LlmChunk:
+        parts = candidate.content.parts if candidate.content else ()
+        text = reasoning = ""
+        calls: tuple[ToolCallDelta, ...] = ()
+        for part in parts:
+            if part.function_call is not None:
+                calls += (self._call(part.function_call, part.thought_signature),)
+            elif part.thought:
+                reasoning += part.text or ""
+            else:
+                text += part.text or ""
+        return LlmChunk(
+            text,
+            counts[0],
+            counts[1],
+            model,
+            self._finish(candidate.finish_reason, told=counts is not _UNKNOWN) if candidate.finish_reason else None,
+            reasoning or None,
+            _tokens(candidate.logprobs_result) if candidate.logprobs_result else (),
+            calls,
+            counts[2],
+            counts[3],
+        )
+
+    def _call(self, call: _Call, signature: str | None) -> ToolCallDelta:
+        """Calls come whole; an id, which not every model gives, is made where there is none."""
+        call_id = call.id or f"{OUR_CALL}{token_hex(8)}"
+        if signature:
+            self._signatures.keep(call_id, signature)
+        self._calls += 1
+        return ToolCallDelta(self._calls - 1, call_id, call.name, _encode(call.args).decode())
+
+    def _finish(self, reason: str, *, told: bool) -> str | None:
+        if reason == "FINISH_REASON_UNSPECIFIED":
+            return None
+        finish = _FINISH.get(reason)
+        if finish is None and ("TOOL_CALL" in reason or "FUNCTION_CALL" in reason):
+            raise ProtocolError("the model wrote a tool call that makes no sense; ask again, or simplify the tools")
+        if finish is None:
+            raise IncompleteStream("the provider stopped the answer for a reason of its own; ask again")
+        self.done = told
+        return "tool_calls" if finish == "stop" and self._calls else finish
+
+    def _counted(self, usage: _Usage | None) -> Counts:
+        """Their totals as deltas. They count thinking beside the answer, ours has it within; zeros are left out."""
+        if usage is None or usage.prompt_token_count is None:
+            return _UNKNOWN
+        thoughts = usage.thoughts_token_count
+        return self._counts.added(
+            usage.prompt_token_count + usage.tool_use_prompt_token_count,
+            usage.candidates_token_count + thoughts,
+            usage.cached_content_token_count,
+            thoughts,
+        )
+
+
+def _tokens(logprobs: _Logprobs) -> tuple[Token, ...]:
+    tops = logprobs.top_candidates
+    return tuple(
+        Token(
+            chosen.token_id,
+            chosen.token,
+            chosen.log_probability,
+            tuple(
+                (top.token_id, top.log_probability)
+                for top in (tops[number].candidates if number < len(tops) else ())
+                if top.log_probability is not None
+            ),
+        )
+        for number, chosen in enumerate(logprobs.chosen_candidates)
+    )

@@ -1,0 +1,142 @@
+"""Provider stream -> guarded stream: three clocks on content, a terminal marker or an error, and counts in range.
+
+A stream that is cut cleanly ends in silence in every provider's SDK, and keep-alives defeat the timeouts of most. This
+wrapper is where both become errors.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from types import TracebackType
+from typing import Annotated, Self
+
+import msgspec
+
+from tg_base.llm.chunk import LlmChunk
+from tg_base.llm.numbers import checked_numbers
+from tg_schema import TgError
+from tg_schema.errors import IncompleteStream, Timeout
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Seconds that a provider may take: to its first content, between contents, and for the whole stream."""
+
+    first_token: Seconds = 60.0
+    idle: Seconds = 30.0
+    total: Seconds = 1800.0
+
+
+async def guarded(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -> AsyncGenerator[LlmChunk, None]:
+    """Yield what `source` yields, and close it whatever happens.
+
+    The clocks run only while we wait for the provider; a slow reader of ours does not count against it. Chunks without
+    content are passed on but reset no clock.
+
+    What follows the terminal marker cannot make the answer less or more: of its chunks only the counts are passed on,
+    and an error or a clock only ends the stream.
+
+    Raises:
+        Timeout: a clock ran out; the message names it.
+        ProtocolError: a tool call or a token has a number that is none.
+        IncompleteStream: the source ended and no chunk had a `finish_reason`.
+    """
+    finished = False
+    watch = _Watch(clocks)
+    try:
+        async with aclosing(source):
+            while True:
+                try:
+                    with watch:
+                        chunk = await anext(source, None)
+                except TgError:
+                    if finished:
+                        break
+                    raise
+                if chunk is None:
+                    break
+                if finished:
+                    chunk = chunk.usage
+                elif chunk.has_content:
+                    watch.saw_content()
+                finished = finished or chunk.finish_reason is not None
+                yield checked_numbers(chunk)
+    finally:
+        watch.close()
+    if not finished:
+        raise IncompleteStream("the provider's stream ended without its terminal marker; ask again")
+
+
+class _Watch:
+    """Entered around each wait: cancels the waiting task when one of the clocks has no time left.
+
+    One timer for the whole stream. It is moved when it fires too early, which is rare, and not for each chunk.
+    """
+
+    def __init__(self, clocks: Clocks) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clocks = clocks
+        self._left = clocks.first_token
+        self._total_left = clocks.total
+        self._waiting_for_first = True
+        self._entered = self._due = 0.0
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self._fired = False
+
+    def saw_content(self) -> None:
+        """Content came: the idle clock starts anew with the next wait."""
+        self._waiting_for_first = False
+        self._left = self._clocks.idle
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def __enter__(self) -> Self:
+        self._entered = self._loop.time()
+        self._due = self._entered + min(self._left, self._total_left)
+        self._task = task = asyncio.current_task()
+        self._cancelling = task.cancelling() if task is not None else 0
+        if self._timer is None or self._due < self._timer_due:
+            self._arm()
+        return self
+
+    def _arm(self) -> None:
+        self.close()
+        self._timer_due = self._due
+        self._timer = self._loop.call_at(self._due, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._task is None:
+            return
+        if self._loop.time() < self._due:
+            self._arm()
+        else:
+            self._fired = True
+            self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        waited = self._loop.time() - self._entered
+        self._left -= waited
+        self._total_left -= waited
+        task, self._task = self._task, None
+        if not self._fired or task is None:
+            return
+        self._fired = False
+        # Somebody else's cancellation, at the same moment or before, goes on.
+        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise Timeout(f"the provider was too slow: {self._limit()}") from error
+
+    def _limit(self) -> str:
+        if self._total_left <= self._left:
+            return f"not finished within {self._clocks.total:g} s"
+        if self._waiting_for_first:
+            return f"no first token within {self._clocks.first_token:g} s"
+        return f"no content for {self._clocks.idle:g} s"

@@ -1,0 +1,35 @@
+"""Socket -> lines of JSON: how some providers stream, one object a line (application/x-ndjson)."""
+
+from tg_base.llm.http.stream_reader import LONGEST_EVENT
+from tg_schema.errors import ProtocolError
+
+
+class JsonLines:
+    """Incremental decoder: any split of the same bytes gives the same lines.
+
+    Lines end with LF (a CR before it is white space to JSON) and with nothing else: U+2028 and U+0085 are text. A last
+    line without LF is no line, because it may have been cut off.
+    """
+
+    def __init__(self, longest: int = LONGEST_EVENT) -> None:
+        self._longest = longest
+        self._partial: list[bytes] = []
+        self._size = 0
+
+    def feed(self, received: bytes) -> list[bytes]:
+        """The lines that `received` completes, in order, without the blank ones.
+
+        Raises:
+            ProtocolError: a line is longer than the limit.
+        """
+        *lines, rest = received.split(b"\n")
+        if lines and self._partial:
+            lines[0] = b"".join((*self._partial, lines[0]))
+            self._partial.clear()
+            self._size = 0
+        if rest:
+            self._partial.append(rest)
+            self._size += len(rest)
+        if self._size > self._longest:
+            raise ProtocolError(f"the server sent a line of more than {self._longest} bytes")
+        return [line for line in lines if line.strip()]

@@ -1,0 +1,88 @@
+"""Key -> connection: one provider's client, made anew when the file of its key has another one.
+
+Every SDK keeps the key in a place of its own, some of them in several; a new client has it in all of them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Generic, Protocol, Self, TypeVar
+
+from tg_base.llm.credentials import Key
+from tg_base.llm.key_file import KeyFile
+
+
+class Closing(Protocol):
+    """What a connection must be able to do."""
+
+    async def aclose(self) -> None:
+        """Close it, with what still runs on it."""
+
+
+Connection = TypeVar("Connection", bound=Closing)
+Connect = Callable[[str | None], Awaitable[Connection]]
+"""Makes a client ready, without asking anything."""
+
+
+class _Lease(Generic[Connection]):
+    """A connection, the key that it shows, and how many requests use it."""
+
+    def __init__(self, connection: Connection, key: str | None) -> None:
+        self.connection = connection
+        self.key = key
+        self.users = 0
+
+
+class KeyedConnection(Generic[Connection]):
+    """Lends the connection that shows the key of now; make it with `open`."""
+
+    def __init__(self, key: Key, connect: Connect[Connection], first: _Lease[Connection]) -> None:
+        self._file = key if isinstance(key, KeyFile) else None
+        self._connect = connect
+        self._lease = first
+        self._renewing = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, key: Key, connect: Connect[Connection]) -> Self:
+        """Make the first connection ready.
+
+        Raises:
+            TgError: there is no key, or `connect` raises it.
+        """
+        first = await key.read() if isinstance(key, KeyFile) else key
+        return cls(key, connect, _Lease(await connect(first), first))
+
+    @classmethod
+    async def open_in_thread(cls, key: Key, connect: Callable[[str | None], Connection]) -> Self:
+        """The same for an SDK whose client takes a while to make, and blocks meanwhile."""
+        return await cls.open(key, lambda now: asyncio.to_thread(connect, now))
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[Connection]:
+        """The connection for one request. One whose key was replaced is closed when its last request has ended."""
+        if self._file is not None:
+            await self._renew(self._file)
+        lease = self._lease
+        lease.users += 1
+        try:
+            yield lease.connection
+        finally:
+            lease.users -= 1
+            await self._close_unused(lease)
+
+    async def aclose(self) -> None:
+        """Close the connection that shows the key of now."""
+        await self._lease.connection.aclose()
+
+    async def _renew(self, file: KeyFile) -> None:
+        if await file.read() == self._lease.key:
+            return
+        async with self._renewing:
+            key, old = await file.read(), self._lease
+            if key != old.key:
+                self._lease = _Lease(await self._connect(key), key)
+                await self._close_unused(old)
+
+    async def _close_unused(self, lease: _Lease[Connection]) -> None:
+        if lease is not self._lease and not lease.users:
+            await lease.connection.aclose()

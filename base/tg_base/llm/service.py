@@ -1,0 +1,275 @@
+"""TextCompletionRequest -> provider -> TextCompletionResponses: what every provider inherits.
+
+Chunk loop, final record, clocks, retries before the first chunk, usage and cancellation are written here, once.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Annotated, ClassVar, Self
+
+import msgspec
+import stamina
+from typing_extensions import override
+
+from tg_base.llm.answer_form import AnswerForm
+from tg_base.llm.chunk import LlmChunk
+from tg_base.llm.guard import Clocks, guarded
+from tg_base.llm.validation import check_completion
+from tg_base.server import Service
+from tg_base.telemetry import TOKENS
+from tg_schema import TEXT_COMPLETION, ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema.answer_collector import AnswerCollector
+from tg_schema.conversation import whole_calls
+from tg_schema.deltas import MAX_COUNT, added, joined_text
+from tg_schema.errors import BadRequest, NotFound, ProtocolError, SchemaViolation, Timeout
+from tg_schema.features import Feature
+
+LONGEST_RETRY_AFTER = 30.0
+"""Seconds; a provider that asks for more gets its error passed on, with its `retry_after`, in place of a retry."""
+
+
+class ProviderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the configuration may say of any provider; a provider's own `Options` derive from it.
+
+    Attributes:
+        clocks: how long the provider may take.
+        tries: how often a request is tried as long as not a single chunk of it has been sent.
+        capacity: requests that the provider is asked side by side; more wait in the bus. None = the provider's own.
+        without: what this server or model cannot do although its provider can; requests for it are refused.
+    """
+
+    clocks: Clocks = Clocks()
+    tries: int = 3
+    capacity: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    without: frozenset[Feature] = frozenset()
+
+
+class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
+    """A provider. Override exactly one of `generate_content` and `generate_content_stream`.
+
+    Attributes:
+        model: the name that this service answers to, and that a request without `model` gets.
+        upstream_model: the same model's name in the provider's list.
+        Options: what the configuration may say of this provider.
+        clocks: how long the provider may take.
+        tries: how often a request is tried as long as not a single chunk of it has been sent.
+        features: what the provider can do; a request that asks for more is refused before the provider is called.
+    """
+
+    spec = TEXT_COMPLETION
+
+    Options: ClassVar[type[ProviderOptions]] = ProviderOptions
+
+    def __init__(self, model: str, options: ProviderOptions | None = None) -> None:
+        if type(self).generate_content is LlmService.generate_content and not self.supports_streaming():
+            raise TypeError(f"{type(self).__name__} must override generate_content or generate_content_stream")
+        options = options or ProviderOptions()
+        self.model = model
+        self.upstream_model = model
+        self.clocks = options.clocks
+        self.tries = options.tries
+        self.capacity = options.capacity or type(self).capacity
+        self.features = type(self).features - options.without
+
+    @classmethod
+    async def open(cls, model: str, options: ProviderOptions) -> Self:
+        """Make the provider ready to serve `model`; override where that takes time (an import, a model to load).
+
+        Raises:
+            TgError: it cannot be made ready; the message says what to do (which variable, which file).
+        """
+        return cls(model, options)
+
+    @classmethod
+    async def rehearse(cls, model: str, options: ProviderOptions) -> None:
+        """Refuse what `open` would refuse, and leave nothing behind; override where `open` loads much.
+
+        Raises:
+            TgError: as `open`.
+        """
+        await (await cls.open(model, options)).aclose()
+
+    def supports_streaming(self) -> bool:
+        """Whether the provider generates piece by piece: true if `generate_content_stream` is overridden."""
+        return type(self).generate_content_stream is not LlmService.generate_content_stream
+
+    async def models(self) -> tuple[ModelInfo, ...]:
+        """The provider's list; override where it has one. Raises as below."""
+        return (ModelInfo(self.model),)
+
+    async def generate_content(self, request: TextCompletionRequest) -> LlmChunk:
+        """Generate the whole answer, as one chunk with its `finish_reason`. `request.model` is always set.
+
+        Raises:
+            TgError: from the closed set; SDK errors are translated in the provider's own file.
+        """
+        answer = _collector()
+        async with aclosing(self.generate_content_stream(request)) as stream:
+            async for chunk in stream:
+                answer.add(chunk)
+        return answer.records()[0]
+
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        """Generate the answer in pieces; the chunk with the provider's terminal marker has a `finish_reason`.
+
+        Closing the generator must close the provider's connection. Raises as `generate_content`.
+        """
+        yield await self.generate_content(request)
+
+    @override
+    async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
+        if request.operation not in {None, "", "completion"}:
+            yield await self._listed(request.operation)
+            return
+        request = self._checked(request)
+        form = await AnswerForm.of(request)
+        totals = _Totals()
+        kept = _collector()
+        try:
+            async with self._started(request) as (first, rest):
+                chunk: LlmChunk | None = first
+                while chunk is not None:
+                    totals.add(chunk)
+                    if form is not None or not request.streaming:
+                        kept.add(chunk)
+                    if request.streaming and chunk.has_content:
+                        yield TextCompletionResponse(
+                            response=chunk.text,
+                            reasoning=chunk.reasoning,
+                            tokens=chunk.tokens,
+                            tool_calls=chunk.tool_calls,
+                            model=chunk.model or request.model,
+                        )
+                    chunk = await anext(rest, None)
+        finally:
+            totals.record(self.model)
+        whole = kept.records()[0]
+        if form is not None and totals.finish_reason == "stop" and not whole.tool_calls:
+            whole = await _in_form(form, whole, told=bool(request.streaming))
+        if request.streaming:
+            whole = LlmChunk()
+        yield TextCompletionResponse(
+            response=whole.text,
+            reasoning=whole.reasoning,
+            tokens=whole.tokens,
+            tool_calls=whole.tool_calls,
+            cached_token=totals.cached_token,
+            reasoning_token=totals.reasoning_token,
+            in_token=totals.in_token,
+            out_token=totals.out_token,
+            model=totals.model or request.model,
+            finish_reason=totals.finish_reason,
+            end_of_stream=True,
+        )
+
+    async def _listed(self, operation: str) -> TextCompletionResponse:
+        if operation != "list-models":
+            raise BadRequest('operation must be "completion" or "list-models"')
+        try:
+            async with asyncio.timeout(self.clocks.first_token):
+                models = await self.models()
+        except TimeoutError:
+            raise Timeout(f"the provider did not list its models within {self.clocks.first_token:g} s") from None
+        if any(not 0 <= model.created <= MAX_COUNT for model in models):
+            raise ProtocolError("the provider's list of models has a time that is none; check base_url")
+        # The provider's other models would be refused here: what is listed is what can be asked, as it can be asked.
+        known = next((info for info in models if info.id in {self.model, self.upstream_model}), ModelInfo(self.model))
+        listed = (msgspec.structs.replace(known, id=self.model),)
+        return TextCompletionResponse(response="", models=listed, end_of_stream=True)
+
+    def _checked(self, request: TextCompletionRequest) -> TextCompletionRequest:
+        check_completion(request)
+        if request.model not in {None, "", self.model}:
+            raise NotFound(f"no model of that name is served here; this flow serves {self.model}")
+        if missing := request.features - self.features:
+            what = ", ".join(sorted(missing))
+            raise BadRequest(f"the provider of {self.model} can't do this: {what}; leave it out, or ask another model")
+        return msgspec.structs.replace(request, model=self.model)
+
+    @asynccontextmanager
+    async def _started(
+        self, request: TextCompletionRequest
+    ) -> AsyncIterator[tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]]:
+        """Enter the provider's stream, with its first chunk and the rest; retry as long as there is no first one."""
+        async for attempt in stamina.retry_context(
+            on=_retry, attempts=self.tries, timeout=self.clocks.first_token, wait_initial=0.2, wait_max=5.0
+        ):
+            stream = guarded(self.generate_content_stream(request), self.clocks)
+            with attempt:
+                first = await anext(stream)
+        async with aclosing(stream):
+            yield first, stream
+
+
+class _Totals:
+    """What a stream's chunks add up to, the text apart."""
+
+    def __init__(self) -> None:
+        self.in_token: int | None = None
+        self.out_token: int | None = None
+        self.cached_token: int | None = None
+        self.reasoning_token: int | None = None
+        self.model: str | None = None
+        self.finish_reason: str | None = None
+
+    def add(self, chunk: LlmChunk) -> None:
+        """Count one more chunk."""
+        if chunk.in_token is not None:
+            self.in_token = (self.in_token or 0) + chunk.in_token
+        if chunk.out_token is not None:
+            self.out_token = (self.out_token or 0) + chunk.out_token
+        if chunk.cached_token is not None:
+            self.cached_token = (self.cached_token or 0) + chunk.cached_token
+        if chunk.reasoning_token is not None:
+            self.reasoning_token = (self.reasoning_token or 0) + chunk.reasoning_token
+        self.model = chunk.model or self.model
+        self.finish_reason = self.finish_reason or chunk.finish_reason
+
+    def record(self, model: str) -> None:
+        """Tell the metrics what is known, be it the usage of a stream that was left."""
+        TOKENS.labels(model, "in").inc(self.in_token or 0)
+        TOKENS.labels(model, "out").inc(self.out_token or 0)
+
+
+async def _in_form(form: AnswerForm, whole: LlmChunk, *, told: bool) -> LlmChunk:
+    """The answer with nothing around its JSON; what has been told cannot be taken back, so there it is an error."""
+    text = await form.checked(whole.text)
+    if told and text != whole.text:
+        raise SchemaViolation("the model's answer has other text around its JSON; ask again, or ask another model")
+    return msgspec.structs.replace(whole, text=text)
+
+
+def _collector() -> AnswerCollector[LlmChunk]:
+    return AnswerCollector(lambda chunks: (joined_chunks(chunks),))
+
+
+def joined_chunks(chunks: Sequence[LlmChunk]) -> LlmChunk:
+    """One chunk with the text of all, counts added, and the first `finish_reason` among them.
+
+    Of chunks after that one, only the counts are taken: an answer has no text after its end.
+    """
+    usage = chunks
+    end = next((number for number, chunk in enumerate(chunks, 1) if chunk.finish_reason), len(chunks))
+    chunks = chunks[:end]
+    return LlmChunk(
+        text="".join(chunk.text for chunk in chunks),
+        in_token=added(chunk.in_token for chunk in usage),
+        out_token=added(chunk.out_token for chunk in usage),
+        model=next((chunk.model for chunk in reversed(chunks) if chunk.model), None),
+        finish_reason=chunks[-1].finish_reason if chunks else None,
+        reasoning=joined_text(chunk.reasoning for chunk in chunks),
+        tokens=tuple(token for chunk in chunks for token in chunk.tokens),
+        tool_calls=whole_calls(call for chunk in chunks for call in chunk.tool_calls),
+        cached_token=added(chunk.cached_token for chunk in usage),
+        reasoning_token=added(chunk.reasoning_token for chunk in usage),
+    )
+
+
+def _retry(error: Exception) -> bool | float:
+    """Whether to try again, and after how many seconds where the provider said so."""
+    if not isinstance(error, TgError) or not error.retryable or isinstance(error, Timeout):
+        return False
+    if error.retry_after is None:
+        return True
+    return error.retry_after if error.retry_after <= LONGEST_RETRY_AFTER else False

@@ -1,0 +1,27 @@
+"""A message's properties -> numbers: within their range, or the message is poison."""
+
+import re
+
+from tg_schema.errors import BadRequest
+
+LARGEST_NUMBER = 2**53
+"""The largest value of any number in a property: beyond it not every whole number is a float."""
+_DIGITS = re.compile(r"[0-9]{1,16}")
+
+
+def whole_number(name: str, text: str, *, least: int = 0, most: int = LARGEST_NUMBER) -> int:
+    """The number that a property holds.
+
+    Args:
+        name: the property, for the error.
+        text: at most 16 decimal digits, and nothing else: no sign, blank or underscore.
+        least: smallest value that makes sense.
+        most: largest one.
+
+    Raises:
+        BadRequest: it is no such number.
+    """
+    number = int(text) if _DIGITS.fullmatch(text) else -1
+    if not least <= number <= most:
+        raise BadRequest(f"the property `{name}` must be a whole number from {least} to {most}")
+    return number

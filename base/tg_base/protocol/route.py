@@ -1,0 +1,29 @@
+"""One service of one flow, as both ends know it: which topics, which records."""
+
+from dataclasses import dataclass
+from typing import Generic
+
+from tg_schema import ServiceSpec
+from tg_schema.service_spec import Req, Resp
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Generic[Req, Resp]):
+    """Where requests of a flow's service go.
+
+    Attributes:
+        flow: the flow's id.
+        spec: the service and its records.
+        request: full topic name of the work queue.
+        response: full topic name on which a request without an inbox of its own is answered.
+        plain: the processors are peers that know nothing of links and presence (the predecessor's), so the
+            requestor reads `response` as well.
+        queue: how many requests of one requestor may wait for it; None = in proportion to the announced capacity.
+    """
+
+    flow: str
+    spec: ServiceSpec[Req, Resp]
+    request: str
+    response: str
+    plain: bool = False
+    queue: int | None = None

@@ -1,0 +1,119 @@
+"""All links of one processor, one for each requestor that it answers."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from contextvars import Context
+
+from tg_base.bus import Bus
+from tg_base.protocol import Beat, Failed, Link, LinkState, Liveness, Resend, StreamKey
+from tg_base.runtime import running
+
+IDLE = 30.0
+"""Seconds after which a link that nobody uses is closed."""
+RETURN_BEATS = 2
+"""How many beats a requestor has to say that it is back, which was silent for so long that its streams were ended."""
+MOST_GONE = 10_000
+"""Requestors that are known to be gone; beyond it the first of them is forgotten."""
+
+
+class Links:
+    """Opens a link with the first request of a requestor, closes it when that is idle or dead.
+
+    Args:
+        bus: what carries everything.
+        processor: whose links these are.
+        failed: makes the last record of a stream whose answer cannot travel.
+        liveness: how long silence is borne.
+        time: the clock that silence is measured by, in seconds.
+    """
+
+    def __init__(self, bus: Bus, processor: str, failed: Failed, liveness: Liveness, time: Callable[[], float]) -> None:
+        self._bus = bus
+        self._processor = processor
+        self._failed = failed
+        self._liveness = liveness
+        self._links: dict[str, tuple[Link, AsyncExitStack]] = {}
+        self._gone: dict[str, None] = {}
+        self._time = time
+
+    async def to(self, inbox: str, delay: float | None = None) -> Link:
+        """The link to an inbox.
+
+        Args:
+            inbox: the requestor.
+            delay: seconds since it asked, which is a sign of its life; None = not known.
+        """
+        if inbox not in self._links:
+            link, stack = Link(self._bus, inbox, self._processor, self._failed, self._time), AsyncExitStack()
+            self._links[inbox] = link, stack
+            if inbox in self._gone:
+                link.heard_at = -math.inf
+            await stack.enter_async_context(running(link.run(), context=Context()))
+        link = self._links[inbox][0]
+        # One that was silent may be back, but what it left in a queue is not asked about for the whole time each.
+        doubtful = self._liveness.dead_after - RETURN_BEATS * self._liveness.beat
+        link.heard_at = max(link.heard_at, self._time() - (doubtful if delay is None else delay))
+        return link
+
+    @property
+    def states(self) -> dict[str, LinkState]:
+        """By inbox, how far each link has sent."""
+        return {inbox: link.state for inbox, (link, _) in self._links.items()}
+
+    def on_beat(self, beat: Beat) -> None:
+        """A requestor lives and says what it has."""
+        self.heard(beat.inbox)
+        if beat.inbox in self._links:
+            link = self._links[beat.inbox][0]
+            if link.name in beat.acknowledged:
+                link.acknowledge(beat.acknowledged[link.name])
+
+    def heard(self, inbox: str | None) -> None:
+        """A requestor lives."""
+        if inbox is not None:
+            self._gone.pop(inbox, None)
+            if inbox in self._links:
+                self._links[inbox][0].heard_at = self._time()
+
+    def on_resend(self, resend: Resend) -> None:
+        """A requestor misses something."""
+        if resend.inbox in self._links and self._links[resend.inbox][0].name == resend.link:
+            link = self._links[resend.inbox][0]
+            self.heard(resend.inbox)
+            link.resend(resend.have)
+
+    def quiet(self, seconds: float) -> bool:
+        """Whether any requestor has not been heard for this long."""
+        limit = self._time() - seconds
+        return any(link.heard_at < limit for link, _ in self._links.values())
+
+    def silent(self, seconds: float) -> list[StreamKey]:
+        """The streams of requestors that have not been heard for so long."""
+        limit = self._time() - seconds
+        return [key for link, _ in self._links.values() if link.heard_at < limit for key in link.streams]
+
+    async def sweep(self, seconds: float) -> None:
+        """Close the links of requestors that have been silent for so long, and those that are idle."""
+        now = self._time()
+        for inbox, (link, stack) in list(self._links.items()):
+            dead = link.heard_at < now - seconds and not link.streams
+            if dead or (link.idle and link.used_at < now - IDLE):
+                del self._links[inbox]
+                await stack.aclose()
+            if dead:
+                self._gone[inbox] = None
+                if len(self._gone) > MOST_GONE:
+                    del self._gone[next(iter(self._gone))]
+
+    async def aclose(self, seconds: float) -> None:
+        """Give every link so long to send what waits, then close it."""
+        flushes = [asyncio.create_task(link.flushed()) for link, _ in self._links.values()]
+        if flushes:
+            _, late = await asyncio.wait(flushes, timeout=seconds)
+            for flush in late:
+                flush.cancel()
+        while self._links:
+            _, (_, stack) = self._links.popitem()
+            await stack.aclose()

@@ -1,0 +1,336 @@
+"""Work queue -> service -> reply: runs one service for as long as it is entered.
+
+Takes a request only when a slot is free, says so, acknowledges it, works on it as a task of its own, and makes sure
+that every stream has exactly one end.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, closing, suppress
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+
+from tg_base.bus import Bus, Delivery
+from tg_base.protocol import (
+    CONTROL,
+    Announce,
+    AwakeClock,
+    Beat,
+    Call,
+    Cancel,
+    Echo,
+    Liveness,
+    Presence,
+    PublisherClocks,
+    Readings,
+    Resend,
+    Route,
+    StreamKey,
+    Wanted,
+)
+from tg_base.runtime import last_number, new_id, report, running
+from tg_base.server.link_pool import Links
+from tg_base.server.request_task import Work
+from tg_base.server.responder import LinkReply, PlainReply, Reply
+from tg_base.server.service import Service
+from tg_base.server.slots import Slot, Slots
+from tg_base.server.tombstones import CancelledKeys
+from tg_base.telemetry import ACTIVE, POISON, QUEUE_WAIT, STREAMS, trace
+from tg_schema import TgError, decode, encode
+from tg_schema.errors import BadRequest, TooLarge, Unavailable
+from tg_schema.topics import Topics
+
+log = structlog.get_logger()
+
+PREFETCH_SHARE = 16
+"""One request may wait in this process for so many that it works on side by side: enough to take a burst at the speed
+of the bus, too few to keep much from others when all slots are taken. Below that capacity none waits."""
+DEAD_LETTER_PAUSE_SECONDS = 1.0
+"""Before a message that could not be put among the dead letters is given back, to be tried again."""
+LATELY = 16
+"""Requests over which the average of their times is taken, the newest counting most."""
+MOST_ASKED = 256
+"""Requests that wait without a slot until their requestors have answered; more of them take slots."""
+UNKNOWN_WAIT_SECONDS = 1e6
+"""What is announced where it is not known how long a request has waited: longer than any."""
+
+
+class Processor:
+    """Enter it to serve; leave it to drain: what runs may finish within `grace` seconds, then ends with an error.
+
+    Args:
+        bus: what carries everything.
+        topics: the names of our own topics.
+        service: what answers. It is closed on leaving.
+        routes: the queues to read; all of the service's kind.
+        models: the models that it announces.
+        liveness: how often it beats, and when it takes a silent requestor for dead.
+        grace: seconds that running requests get on leaving.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        topics: Topics,
+        service: Service[Any, Any],
+        routes: tuple[Route[Any, Any], ...],
+        *,
+        models: tuple[str, ...] = (),
+        liveness: Liveness | None = None,
+        grace: float = 10.0,
+    ) -> None:
+        self.name = f"{service.spec.name}-{new_id(6)}"
+        self._bus = bus
+        self._topics = topics
+        self._service = service
+        self._routes = routes
+        self._models = models
+        self._liveness = liveness or Liveness()
+        self._grace = grace
+        self._slots = Slots(service.capacity)
+        self._running: dict[StreamKey, Work] = {}
+        self._leaving = False
+        self._changed = asyncio.Event()
+        self._seconds = 0.0
+        self._taken = 0
+        self._waited = 0.0
+        self._active = ACTIVE.labels(service.spec.name)
+        self._queue_wait = QUEUE_WAIT.labels(service.spec.name)
+
+    async def __aenter__(self) -> Self:
+        self._time = asyncio.get_running_loop().time
+        self._clock = AwakeClock()
+        self._cancelled = CancelledKeys(self._time)
+        self._links = Links(self._bus, self.name, self._service.spec.response.failed, self._liveness, self._clock)
+        self._publishers = PublisherClocks(self._time)
+        self._echo = Echo(self._bus, self._topics.control(self.name), self._clock, self._liveness.beat)
+        async with AsyncExitStack() as stack:
+            controls = [self._topics.control(self.name)]
+            controls += [self._topics.queue_control(route.request) for route in self._routes]
+            self._readings = await stack.enter_async_context(
+                Readings(self._bus, give_up=self._liveness.give_up, on_change=self._announce_soon)
+            )
+            for topic in controls:
+                await stack.enter_async_context(self._readings.each(topic, self._on_control))
+            stack.callback(self._echo.close)
+            await stack.enter_async_context(running(self._watch()))
+            pumps = await stack.enter_async_context(AsyncExitStack())
+            for route in self._routes:
+                group = f"tg-{self._service.spec.name}"
+                prefetch = self._service.capacity // PREFETCH_SHARE
+                queue = self._readings.open(route.request, group, prefetch=prefetch)
+                requests = await pumps.enter_async_context(queue)
+                await pumps.enter_async_context(running(self._pump(route, requests)))
+            # Not before: who hears of a queue asks at once, and a queue without a group keeps nothing.
+            await self._announce()
+            await stack.enter_async_context(running(self._beat()))
+            self._pumps, self._rest = pumps.pop_all(), stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._leaving = True
+        await self._pumps.aclose()
+        await self._announce()
+        await self._drain()
+        await self._links.aclose(1.0)
+        await self._announce()
+        try:
+            await self._rest.__aexit__(kind, error, tb)
+        finally:
+            await self._service.aclose()
+
+    async def _drain(self) -> None:
+        if self._running:
+            _, late = await asyncio.wait([work.task for work in self._running.values()], timeout=self._grace)
+            for work in self._running.values():
+                work.stop(Unavailable("the processor shuts down; ask again"))
+            if late:
+                await asyncio.wait(late)
+
+    async def _pump(self, route: Route[Any, Any], requests: AsyncIterator[Delivery]) -> None:
+        while True:
+            await self._slots.wait(route)
+            delivery = await anext(requests)
+            slot, call = self._slots.slot(route), self._call_of(delivery)
+            if self._needs_no_slot(call) or await slot.take():
+                task = asyncio.create_task(self._take(route, delivery, call, slot), name="request")
+                task.add_done_callback(report)
+            else:
+                delivery.nack()
+
+    def _call_of(self, delivery: Delivery) -> Call | BadRequest:
+        try:
+            return Call.of(delivery, self._publishers)
+        except BadRequest as error:
+            return error
+
+    def _needs_no_slot(self, call: Call | BadRequest) -> bool:
+        """Whether nothing can be begun yet. A dead requestor's backlog, all of it asked about, must hold up nobody."""
+        if isinstance(call, BadRequest):
+            return True
+        return call.doubtful and len(self._running) - self._slots.taken < MOST_ASKED
+
+    async def _take(self, route: Route[Any, Any], delivery: Delivery, call: Call | BadRequest, slot: Slot) -> None:
+        """One message of the queue: worked on, dropped because nobody waits for it, or refused."""
+        with slot:
+            try:
+                if isinstance(call, BadRequest):
+                    raise call
+                if call.span is not None:
+                    trace.enter(call.span)
+                request = decode(route.spec.request, delivery.body)
+            except BadRequest as error:
+                await self._refuse(route, delivery, None if isinstance(call, BadRequest) else call, error)
+                return
+            await self._work_on(route, delivery, call, request, slot)
+
+    async def _work_on(
+        self, route: Route[Any, Any], delivery: Delivery, call: Call, request: object, slot: Slot
+    ) -> None:
+        self._count(call)
+        if self._unwanted(call):
+            STREAMS.labels(route.spec.name, "dropped").inc()
+            delivery.ack()
+            return
+        begun = self._time()
+        work = self._running[call.key] = Work(self._service, route, call, slot, self._liveness.doubt_after)
+        self._active.inc()
+        try:
+            delivery.ack()
+            self._queue_wait.observe(call.delay or 0.0)
+            with closing(await self._reply(route, call)) as reply:
+                reply.open()
+                await work.run(request, reply)
+        finally:
+            self._took(self._time() - begun)
+            self._active.dec()
+            del self._running[call.key]
+
+    def _unwanted(self, call: Call) -> bool:
+        """Whether nobody waits for the answer any more, or it is being made already."""
+        return call.expired or call.key in self._running or self._cancelled.take(call.key)
+
+    def _count(self, call: Call) -> None:
+        self._taken += 1
+        self._waited = max(self._waited, UNKNOWN_WAIT_SECONDS if call.delay is None else call.delay)
+
+    def _took(self, seconds: float) -> None:
+        self._seconds += (seconds - self._seconds) / LATELY if self._seconds else seconds
+
+    async def _refuse(self, route: Route[Any, Any], delivery: Delivery, call: Call | None, error: BadRequest) -> None:
+        POISON.labels(route.request).inc()
+        log.warning("request.refused", topic=route.request, reason=error.message)
+        try:
+            await self._bury(route, delivery.body, error.message)
+        except TgError as failure:
+            log.warning("dead_letter.failed", topic=route.request, error=failure.type)
+            await asyncio.sleep(DEAD_LETTER_PAUSE_SECONDS)
+            delivery.nack()
+        else:
+            delivery.ack()
+        call = call or _caller(delivery)
+        if call is not None:
+            with closing(await self._reply(route, call)) as reply:
+                await reply.send(route.spec.response.failed(error.record))
+
+    async def _bury(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
+        """Keep for a person what nobody can read; of a body that is too large for that, only the reason."""
+        dead_letters = self._topics.dead_letter(route.request)
+        try:
+            await self._bus.publish(dead_letters, body, {"reason": reason})
+        except TooLarge:
+            await self._bus.publish(dead_letters, b"", {"reason": reason})
+
+    async def _reply(self, route: Route[Any, Any], call: Call) -> Reply:
+        if call.reply is None:
+            return PlainReply(self._bus, route.response, call.key.stream)
+        return LinkReply(await self._links.to(call.reply, call.delay), call.key, self._liveness)
+
+    def _on_control(self, delivery: Delivery) -> None:
+        if self._echo.take(delivery):
+            return
+        match control := decode(CONTROL, delivery.body):
+            case Cancel():
+                for key in control.streams:
+                    self._cancel(key, control.ttl)
+            case Beat():
+                self._publishers.heartbeat(control.inbox, delivery.age)
+                self._links.on_beat(control)
+                for key in control.cancelled:
+                    self._cancel(key, 0.0)
+            case Resend():
+                self._links.on_resend(control)
+            case Wanted():
+                if control.key in self._running:
+                    self._links.heard(self._running[control.key].inbox)
+                    self._running[control.key].wanted(control.question)
+            case Announce():
+                self._changed.set()
+
+    def _cancel(self, key: StreamKey, ttl: float) -> None:
+        work = self._running.get(key)
+        if work is not None:
+            work.stop()
+        elif ttl > 0:
+            self._cancelled.add(key, ttl)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(self._liveness.tick)
+            silence = self._believed_silence()
+            for key in self._links.silent(silence):
+                self._running[key].stop(Unavailable("the processor has lost its requestor; ask again"))
+            await self._links.sweep(silence)
+
+    def _believed_silence(self) -> float:
+        """Seconds of a requestor's silence that are its death: none where that can't be, or where we may be deaf."""
+        if self._bus.in_process:
+            return math.inf
+        doubtful = self._links.quiet(self._liveness.doubt_after)
+        return self._liveness.dead_after if self._echo.settled(doubtful=doubtful) else math.inf
+
+    async def _beat(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._liveness.beat):
+                    await self._changed.wait()
+            self._changed.clear()
+            await self._announce()
+
+    def _announce_soon(self) -> None:
+        self._changed.set()
+
+    async def _announce(self) -> None:
+        presence = Presence(
+            processor=self.name,
+            queues=tuple(route.request for route in self._routes),
+            capacity=self._service.capacity,
+            in_flight=self._slots.taken,
+            models=self._models,
+            links=self._links.states,
+            leaving=self._leaving or bool(self._readings.deaf),
+            features=tuple(sorted(self._service.features)),
+            seconds=round(self._seconds, 6),
+            newest=last_number(),
+            taken=self._taken,
+            waited=round(self._waited, 3),
+        )
+        self._waited = 0.0
+        try:
+            await self._bus.publish(self._topics.presence, encode(presence), {})
+        except TgError as error:
+            log.warning("presence.lost", error=error.type)
+
+
+def _caller(delivery: Delivery) -> Call | None:
+    """Who asked, where at least that is readable in a message that is not."""
+    with suppress(BadRequest):
+        stream = delivery.properties.get("id")
+        if stream:
+            return Call(StreamKey(stream, 1), delivery.properties.get("reply"))
+    return None

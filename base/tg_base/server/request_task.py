@@ -1,0 +1,130 @@
+"""One accepted request: from its first record to its one end."""
+
+import asyncio
+from contextlib import aclosing, suppress
+from typing import Any, cast
+
+import structlog
+
+from tg_base.protocol import Call, Route
+from tg_base.runtime import new_number
+from tg_base.server.responder import Reply
+from tg_base.server.service import Service
+from tg_base.server.slots import Slot
+from tg_base.telemetry import STREAMS
+from tg_schema import TgError
+from tg_schema.errors import Cancelled, Internal, Timeout
+
+log = structlog.get_logger()
+
+LONGEST = 1800.0
+"""Seconds for a request whose requestor has no inbox, so that it cannot stop it, and names no deadline."""
+ASK_AGAIN = 1.0
+"""Seconds between two questions whether a request is still wanted."""
+
+
+class Work:
+    """Belongs to the task that makes it; `stop` may come from anywhere else on the loop.
+
+    Args:
+        service: what answers.
+        route: what was asked.
+        call: by whom, and until when.
+        slot: what it works in; taken once it is certain that the answer is wanted, if not before.
+        patience: seconds after which the requestor may have given the request to another processor, unheard.
+    """
+
+    def __init__(
+        self, service: Service[Any, Any], route: Route[Any, Any], call: Call, slot: Slot, patience: float
+    ) -> None:
+        self.task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._service = service
+        self._route = route
+        self._call = call
+        self._slot = slot
+        self._ending: TgError = Cancelled("the request was cancelled")
+        self._wanted = asyncio.Event()
+        self._patience = patience
+        self._questions: dict[int, float] = {}
+        if call.fresh or call.reply is None:
+            self._wanted.set()
+
+    @property
+    def inbox(self) -> str | None:
+        """Who asks; None = a peer without an inbox."""
+        return self._call.reply
+
+    def wanted(self, question: int) -> None:
+        """The requestor still waited for this when it read that question; a late answer proves nothing."""
+        asked_at = self._questions.get(question)
+        if asked_at is not None and asyncio.get_running_loop().time() - asked_at < self._patience:
+            self._wanted.set()
+
+    def stop(self, ending: TgError | None = None) -> None:
+        """Close the service's stream now; whoever still reads is told why."""
+        self._ending = ending or self._ending
+        self.task.cancel()
+
+    async def run(self, request: Any, reply: Reply) -> None:
+        """Pass on what the service answers. Whatever happens, the last record is the only one that ends the stream."""
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        outcome = "ok"
+        try:
+            await self._pass_on(request, reply)
+        except asyncio.CancelledError:
+            outcome = self._ending.type
+            await self._fail(reply, self._ending)
+        except TgError as error:
+            outcome = error.type
+            await self._fail(reply, error)
+        except Exception:
+            outcome = Internal.type
+            log.exception("request.defect")
+            await self._fail(reply, Internal("the service failed; its log says why, under the stream's id"))
+        finally:
+            service, flow = self._route.spec.name, self._route.flow
+            STREAMS.labels(service, outcome).inc()
+            seconds = round(clock() - started, 6)
+            log.info("request.done", service=service, flow=flow, outcome=outcome, seconds=seconds)
+
+    async def _pass_on(self, request: Any, reply: Reply) -> None:
+        """The deadline is for beginning. A requestor of ours stops what it no longer waits for; others cannot.
+
+        A request that had to be asked about has no slot meanwhile. Where none is free afterwards, it goes back.
+        """
+        limit = asyncio.timeout(LONGEST if self._call.remaining is None else self._call.remaining)
+        try:
+            async with limit:
+                await self._until_wanted(reply)
+                if not await self._slot.take():
+                    reply.hand_back()
+                    return
+                reply.accept()
+                if self._call.reply is not None:
+                    limit.reschedule(None)
+                async with aclosing(self._service.on_request(request)) as records:
+                    async for record in records:
+                        await reply.send(record)
+                        if record.last:
+                            return
+        except TimeoutError:
+            if limit.expired():
+                raise Timeout("the request's deadline has passed") from None
+            raise
+        raise Internal("the service ended without a last response")
+
+    async def _until_wanted(self, reply: Reply) -> None:
+        """What may have been delivered before is not begun, and paid, a second time unless the requestor says so."""
+        clock = asyncio.get_running_loop().time
+        while not self._wanted.is_set():
+            question = new_number()
+            self._questions = {n: at for n, at in self._questions.items() if clock() - at < self._patience}
+            self._questions[question] = clock()
+            reply.ask(question)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ASK_AGAIN):
+                    await self._wanted.wait()
+
+    async def _fail(self, reply: Reply, error: TgError) -> None:
+        await reply.send(self._route.spec.response.failed(error.record))

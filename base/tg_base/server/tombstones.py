@@ -1,0 +1,32 @@
+"""Requests that were cancelled before anybody took them: remembered until their deadline, and no longer."""
+
+from collections.abc import Callable
+
+from tg_base.protocol import StreamKey
+
+MOST = 100_000
+"""Cancels that are remembered; beyond it the oldest are forgotten, and their requests run until their frames tell."""
+
+
+class CancelledKeys:
+    """A bounded set whose entries expire.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: dict[StreamKey, float] = {}
+
+    def add(self, key: StreamKey, ttl: float) -> None:
+        """Remember this one for `ttl` seconds."""
+        now = self._clock()
+        while self._until and (len(self._until) >= MOST or next(iter(self._until.values())) < now):
+            del self._until[next(iter(self._until))]
+        self._until[key] = now + ttl
+
+    def take(self, key: StreamKey) -> bool:
+        """Whether this one was cancelled; it is forgotten by asking."""
+        until = self._until.pop(key, None)
+        return until is not None and until >= self._clock()

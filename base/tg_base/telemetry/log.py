@@ -1,0 +1,127 @@
+"""Every process -> stderr: structured logs, one line an event, with the stream's id and without secrets.
+
+JSON where a machine reads, plain lines on a terminal. Logs of libraries take the same way.
+"""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Literal, TextIO
+
+import msgspec
+import structlog
+from structlog.stdlib import ProcessorFormatter
+
+Form = Literal["auto", "json", "text"]
+Level = Literal["debug", "info", "warning", "error"]
+
+HIDDEN = "(hidden)"
+MAX_HIDDEN_SECRETS = 256
+"""Secrets besides those of the environment that are known by their value, the newest."""
+_also_hidden: dict[str, None] = {}
+_SECRET_NAME = re.compile(
+    r"(?i)(token|secret|passw(or)?d|authorization|credentials?|(api|access|private|auth)[-_]?key)$"
+)
+_SECRET_TEXT = (
+    r"(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}",
+    r"(?i:\b(?:api[-_]?key|access[-_]?key|auth[-_]?token|token|secret|password|authorization)"
+    r"[\"']?\s*[=:]\s*[\"']?(?:(?:bearer|basic)\s+)?)[^\s\"',}]{4,}",
+    r"\b(?:sk|pk|hf|tg|xai|gsk)[-_](?=[\w-]*\d)[\w-]{16,}",
+    r"\bAKIA[0-9A-Z]{12,}",
+    r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+    r"(?<=://)[^\s/@]+:[^\s/@]+(?=@)",
+)
+_LEAST_SECRET = 8
+"""Characters below which the value of a variable is no secret but a word, which may stand in any log."""
+
+
+def hide_in_logs(secret: str) -> None:
+    """From now on hide this value wherever it stands in a log line of this process, as those of the environment are."""
+    if len(secret) >= _LEAST_SECRET and secret not in _also_hidden:
+        _also_hidden[secret] = None
+        while len(_also_hidden) > MAX_HIDDEN_SECRETS:
+            del _also_hidden[next(iter(_also_hidden))]
+
+
+class Redaction:
+    """A structlog processor that hides what is, or looks like, a secret: in fields, messages and tracebacks.
+
+    Args:
+        environment: the values of variables whose names tell of a secret are hidden wherever they stand, and with them
+            what `hide_in_logs` was told.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._known = {value for name, value in environment.items() if _tells_of_secret(name, value)}
+        self._newest: str | None = None
+        self._pattern = self._compiled()
+
+    def _compiled(self) -> re.Pattern[str]:
+        exact = [re.escape(value) for value in sorted({*self._known, *_also_hidden}, key=len, reverse=True)]
+        return re.compile("|".join((*exact, *_SECRET_TEXT)))
+
+    def __call__(self, logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """Hide in place."""
+        if _also_hidden and (newest := next(reversed(_also_hidden))) != self._newest:
+            self._newest, self._pattern = newest, self._compiled()
+        for name, value in event.items():
+            if not isinstance(value, int | float | bool | None):
+                event[name] = HIDDEN if _SECRET_NAME.search(name) else self._cleaned(value)
+        return event
+
+    def _cleaned(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return self({}, "", {str(name): inner for name, inner in value.items()})
+        if isinstance(value, list | tuple | set):
+            return [self._cleaned(inner) for inner in value]
+        if isinstance(value, int | float | bool | None):
+            return value
+        return self._pattern.sub(HIDDEN, value if isinstance(value, str) else str(value))
+
+
+def configure_log(form: Form = "auto", level: Level = "info", stream: TextIO | None = None) -> None:
+    """Set up logging for the whole process; call it once, before anything is logged.
+
+    Args:
+        form: auto = text on a terminal, JSON lines otherwise.
+        level: what is less than this is not written.
+        stream: where to; None = stderr.
+    """
+    stream = stream or sys.stderr
+    terminal = stream.isatty()
+    text = form == "text" or (form == "auto" and terminal)
+    before: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        Redaction(os.environ),
+    ]
+    renderer = _text(colors=terminal and "NO_COLOR" not in os.environ) if text else _json
+    structlog.configure(
+        processors=[*before, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream)
+    steps = [ProcessorFormatter.remove_processors_meta, renderer]
+    handler.setFormatter(ProcessorFormatter(foreign_pre_chain=before, processors=steps))
+    logging.basicConfig(handlers=[handler], level=max(logging.getLevelName(level.upper()), logging.WARNING), force=True)
+
+
+def _tells_of_secret(name: str, value: str) -> bool:
+    words = {"TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIALS"}
+    parts = name.upper().split("_")
+    return len(value) >= _LEAST_SECRET and not words.isdisjoint(parts) and parts[-1] != "FILE"
+
+
+def _text(*, colors: bool) -> structlog.typing.Processor:
+    return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
+
+
+def _json(logger: object, method: str, event: MutableMapping[str, Any]) -> str:
+    head = {name: event.pop(name) for name in ("timestamp", "level", "event") if name in event}
+    return msgspec.json.encode(head | dict(event), enc_hook=str).decode()

@@ -1,0 +1,229 @@
+"""Bedrock -> boto3 -> socket: the one file that asks the SDK; everything in it blocks, and belongs into a thread.
+
+boto3 signs, sends and takes the frames apart (checksums included). Its retries are off and it has no clock for reading:
+the base has both.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import msgspec
+from botocore.config import Config
+from botocore.eventstream import ParserError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EventStreamError,
+    HTTPClientError,
+    InvalidEndpointConfigurationError,
+    InvalidRegionError,
+    NoAuthTokenError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    TokenRetrievalError,
+)
+from botocore.parsers import ResponseParserError
+from botocore.session import Session
+from botocore.tokens import ScopedEnvTokenProvider
+from botocore.utils import get_environ_proxies
+from urllib3.exceptions import HTTPError
+
+from tg_base.llm import LlmChunk, event_error, retry_after, status_error
+from tg_base.llm.http import LONGEST_EVENT
+from tg_bedrock.abortable_session import CuttableSession
+from tg_bedrock.bounded_response import EndlessError, bound_body
+from tg_bedrock.format import Answer
+from tg_schema import ModelInfo, TgError
+from tg_schema.errors import BadRequest, IncompleteStream, ProtocolError, ProviderAuth, Timeout, Unavailable
+
+if TYPE_CHECKING:
+    from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+    from botocore.client import BaseClient
+    from types_boto3_bedrock.client import BedrockClient as ControlClient
+    from types_boto3_bedrock_runtime.client import BedrockRuntimeClient
+    from types_boto3_bedrock_runtime.type_defs import ConverseStreamRequestTypeDef
+
+KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
+"""Where AWS's tools look for a key of Bedrock's own."""
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds to a connection; everything after it is timed by the stream's guard."""
+
+_NO_CREDENTIALS = (
+    "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK, "
+    "or name a profile of ~/.aws/credentials in AWS_PROFILE or in the provider's option `profile`"
+)
+_NO_REGION = "there is no AWS region: set AWS_REGION, or the provider's option `region`"
+_NO_PROFILE = "there is no AWS profile of that name: check AWS_PROFILE and the provider's option `profile`"
+_NO_ACCESS = "the AWS credentials could not be fetched or renewed; the processor's operator must check them"
+_UNREACHABLE = "the provider cannot be reached; check its region and endpoint_url, and the network"
+_BROKEN = "the connection to the provider broke before the answer was complete; ask again"
+_SLOW = f"the provider did not take a connection within {CONNECT_TIMEOUT:g} s"
+_NONSENSE = "the provider sent bytes that are not an answer of its API; check endpoint_url"
+_BAD_ENDPOINT = (
+    "endpoint_url and region must be valid, and a key in AWS_BEARER_TOKEN_BEDROCK goes to an https:// URL only"
+)
+_REFUSED = "the request cannot be put into the provider's terms; check names of tools, sampling fields and images"
+
+
+class BedrockClient:
+    """boto3's clients for one region: the one that answers, and the one that lists models."""
+
+    def __init__(
+        self, runtime: "BedrockRuntimeClient", control: "ControlClient", sessions: tuple[CuttableSession, ...]
+    ) -> None:
+        self._runtime = runtime
+        self._control = control
+        self._closing = (runtime.close, control.close, *(session.close for session in sessions))
+
+    @classmethod
+    def open(
+        cls, region: str | None, profile: str | None, endpoint_url: str | None, connections: int, key: str | None
+    ) -> "BedrockClient":
+        """Make the clients ready; nothing is sent to Bedrock before the first request.
+
+        Args:
+            region: of AWS; None = the environment's, or the profile's.
+            profile: of ~/.aws/credentials; None = the environment's.
+            endpoint_url: of Bedrock; None = the environment's, the profile's, or AWS's own.
+            connections: how many may be open side by side.
+            key: one of Bedrock's own; None = AWS's credentials.
+
+        Raises:
+            ProviderAuth: there are no credentials.
+            BadRequest: region or profile are missing or wrong.
+        """
+        with _translated():
+            # boto3 itself reads AWS_DEFAULT_REGION alone; AWS_REGION is what all other SDKs of AWS, and its hosts, set.
+            region = region or os.environ.get("AWS_REGION") or None
+            core = Session()
+            session = boto3.session.Session(region_name=region, profile_name=profile, botocore_session=core)
+            config = Config(retries={"total_max_attempts": 1}, connect_timeout=CONNECT_TIMEOUT)
+            if key is not None:
+                core.register_component("token_provider", ScopedEnvTokenProvider(core, {KEY_VARIABLE: key}))
+                config = config.merge(Config(signature_version="bearer"))
+            try:
+                runtime = session.client("bedrock-runtime", endpoint_url=endpoint_url, config=config)
+                control = session.client("bedrock", endpoint_url=endpoint_url, config=config)
+            except ValueError:
+                raise BadRequest(_BAD_ENDPOINT) from None
+            if key is None and session.get_credentials() is None:
+                raise ProviderAuth(_NO_CREDENTIALS)
+        return cls(runtime, control, tuple(_own_connections(client, connections) for client in (runtime, control)))
+
+    def chunks(self, request: "ConverseStreamRequestTypeDef") -> Generator[LlmChunk, None, None]:
+        """Ask, and read the answer's events to their end.
+
+        Raises:
+            TgError: from the closed set, in our own words.
+        """
+        answer = Answer()
+        with _translated():
+            response = self._runtime.converse_stream(**request)
+        with _translated(_BROKEN), closing(response["stream"]) as events:
+            for event in events:
+                chunk = answer.chunk(event)
+                if chunk is None:
+                    time.sleep(0)  # Lets the loop go on where a server sends nothing but events without content.
+                else:
+                    yield _checked(chunk)
+
+    def models(self) -> Generator[ModelInfo, None, None]:
+        """The text models that answer in streams. Raises as `chunks`."""
+        with _translated():
+            listed = self._control.list_foundation_models(byOutputModality="TEXT")
+        for model in listed["modelSummaries"]:
+            if model.get("responseStreamingSupported", True):
+                yield ModelInfo(model["modelId"], model.get("providerName", ""))
+
+    async def aclose(self) -> None:
+        """Close the connections, which blocks."""
+        for close in self._closing:
+            await asyncio.to_thread(close)
+
+
+def _own_connections(client: "BaseClient", connections: int) -> CuttableSession:
+    """Let a client send over connections that can be cut."""
+    proxies = get_environ_proxies(client.meta.endpoint_url)
+    verify = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE") or True
+    session = CuttableSession(proxies, CONNECT_TIMEOUT, connections, verify=verify)
+
+    def send(request: "AWSPreparedRequest", **_: Any) -> "AWSResponse":
+        request.stream_output = True  # Else boto3's HTTP reads the body at once, without a bound.
+        return bound_body(session.send(request))
+
+    # What a handler of this event returns, boto3 takes for the answer; the stubs know no handler that returns.
+    handler: Any = send
+    client.meta.events.register(f"before-send.{client.meta.service_model.service_id.hyphenize()}", handler)
+    return session
+
+
+_KINDS: tuple[tuple[tuple[type[Exception], ...], type[TgError], str], ...] = (
+    ((NoCredentialsError, NoAuthTokenError), ProviderAuth, _NO_CREDENTIALS),
+    ((CredentialRetrievalError, PartialCredentialsError, TokenRetrievalError), ProviderAuth, _NO_ACCESS),
+    ((NoRegionError,), BadRequest, _NO_REGION),
+    ((InvalidEndpointConfigurationError, InvalidRegionError), BadRequest, _BAD_ENDPOINT),
+    ((ProfileNotFound,), ProviderAuth, _NO_PROFILE),
+    ((ParamValidationError,), BadRequest, _REFUSED),
+    ((ConnectTimeoutError,), Timeout, _SLOW),
+    (
+        (ParserError, ResponseParserError, ValueError, KeyError, TypeError, AttributeError, RecursionError),
+        ProtocolError,
+        _NONSENSE,
+    ),
+)
+_FOREIGN: tuple[type[Exception], ...] = (
+    BotoCoreError,
+    HTTPError,
+    OSError,
+    *(kind for kinds, _, _ in _KINDS for kind in kinds),
+)
+"""What boto3 raises, and what comes through it from below."""
+
+
+@contextmanager
+def _translated(broken: str | None = None) -> Iterator[None]:
+    """Errors of the SDK become ours; with `broken`, an answer had begun."""
+    try:
+        yield
+    except ClientError as error:
+        raise _said(error) from None
+    except _FOREIGN as error:
+        if isinstance(error, HTTPClientError) and isinstance(error.kwargs.get("error"), EndlessError):
+            raise ProtocolError(_NONSENSE) from None
+        for kinds, kind, sentence in _KINDS:
+            if isinstance(error, kinds):
+                raise kind(sentence) from None
+        raise (IncompleteStream(broken) if broken else Unavailable(_UNREACHABLE)) from None
+
+
+_chunks = msgspec.json.Decoder(LlmChunk)
+
+
+def _checked(chunk: LlmChunk) -> LlmChunk:
+    """boto3 checks no types, and lets half a character pass. Raises ValueError where the chunk cannot travel."""
+    encoded = msgspec.json.encode(chunk)
+    if len(encoded) > LONGEST_EVENT:
+        raise EndlessError
+    return _chunks.decode(encoded)
+
+
+def _said(error: ClientError) -> TgError:
+    """What Bedrock answered instead of an answer, or reports in a stream, where the words begin with a small letter."""
+    code = error.response.get("Error", {}).get("Code", "")
+    if isinstance(error, EventStreamError):
+        return event_error(code[:1].upper() + code[1:])
+    about = error.response.get("ResponseMetadata")
+    if about is None:
+        return status_error(502, code)
+    return status_error(about["HTTPStatusCode"], code, retry_after(about["HTTPHeaders"]))

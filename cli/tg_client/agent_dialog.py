@@ -1,0 +1,57 @@
+"""Question -> dialog that is not begun yet: enter it, or iterate it."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+
+from typing_extensions import override
+
+from tg_client.agent_event import AgentEvent
+from tg_client.agent_stream import AgentStream
+from tg_client.agent_trace import AgentTrace, TraceWriter
+from tg_schema import AgentResponse
+from tg_schema.errors import BadRequest
+
+
+class AgentDialog(AbstractAsyncContextManager[AgentStream]):
+    """One dialog, asked for when it is entered (`async with`) or iterated (`async for`, as the specification has it).
+
+    Leaving an `async with` stops model and tools at once. A `break` out of an `async for` stops them as soon as the
+    interpreter lets go of the iterator, which it does at once unless something else holds it.
+
+    Raises (when it is entered or iterated):
+        TgError: the dialog failed; `trace` has what came before.
+        BadRequest: it was begun before; every call of `agent_stream` is one dialog.
+    """
+
+    def __init__(self, records: AbstractAsyncContextManager[AsyncIterator[AgentResponse]]) -> None:
+        self._records = records
+        self._writer = TraceWriter()
+        self._begun = False
+
+    @property
+    def trace(self) -> AgentTrace:
+        """The dialog so far; after the last event, all of it, with its usage."""
+        return self._writer.trace
+
+    @override
+    async def __aenter__(self) -> AgentStream:
+        if self._begun:
+            raise BadRequest("this dialog was begun before: call agent_stream again for another one")
+        self._begun = True
+        return AgentStream(await self._records.__aenter__(), self._writer)
+
+    @override
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        return await self._records.__aexit__(kind, error, tb)
+
+    def __aiter__(self) -> AsyncGenerator[AgentEvent, None]:
+        """The events, in a stream that is closed at their end, or with the iterator."""
+        return self._events()
+
+    async def _events(self) -> AsyncGenerator[AgentEvent, None]:
+        async with self as events:
+            async for event in events:
+                yield event

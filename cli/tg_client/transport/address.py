@@ -1,0 +1,83 @@
+"""Where the gateway is and who asks: from an argument, from the environment, or the default."""
+
+import os
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import quote, urlsplit
+
+from tg_schema.errors import BadRequest
+
+DEFAULT_URL = "http://localhost:8888/"
+URL_VARIABLE = "TOKENGRID_URL"
+TOKEN_VARIABLE = "TOKENGRID_TOKEN"  # noqa: S105 - the name of the variable, not its value
+_URL_VARIABLES = (URL_VARIABLE, "TRUSTGRAPH_URL")
+_TOKEN_VARIABLES = (TOKEN_VARIABLE, "TRUSTGRAPH_TOKEN")
+"""Ours, and those of TrustGraph's clients for those who have them set already."""
+_WRONG_URL = "the gateway's URL must look like http://host:port/ or https://host/"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A gateway's base URL, with a slash at its end."""
+
+    base: str
+
+    @classmethod
+    def of(cls, url: str | None) -> Self:
+        """The address for a URL; None takes `named_url`, or `http://localhost:8888/` where there is none.
+
+        Raises:
+            BadRequest: not a URL of http or https with a host, or one that carries a password.
+        """
+        url = (url or named_url() or DEFAULT_URL).strip()
+        try:
+            parts = urlsplit(url)
+            _ = parts.port
+        except ValueError:
+            raise BadRequest(_WRONG_URL) from None
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+            raise BadRequest(_WRONG_URL)
+        if "@" in parts.netloc:
+            raise BadRequest(f"the gateway's URL must not carry a password: put the token into {TOKEN_VARIABLE}")
+        return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/")
+
+    def service(self, flow: str, service: str) -> str:
+        """Where one service of one flow takes requests.
+
+        Raises:
+            BadRequest: the flow's id cannot be a part of a path.
+        """
+        try:
+            name = quote(flow, safe="")
+        except UnicodeEncodeError:
+            name = ""
+        if name in {"", ".", ".."}:
+            raise BadRequest("the flow's id is none: name the flow, for instance default")
+        return f"{self.base}api/v1/flow/{name}/service/{service}"
+
+    @property
+    def socket(self) -> str:
+        """Where the WebSocket is."""
+        return f"{self.base}api/v1/socket"
+
+
+def named_url() -> str | None:
+    """The gateway that the environment names: TOKENGRID_URL, or else TRUSTGRAPH_URL."""
+    return _first_set(_URL_VARIABLES)
+
+
+def bearer_token(token: str | None) -> str | None:
+    """The token to show; None takes TOKENGRID_TOKEN, or else TRUSTGRAPH_TOKEN, and there may be none at all.
+
+    Raises:
+        BadRequest: it has characters that no header can carry.
+    """
+    token = (token or _first_set(_TOKEN_VARIABLES) or "").strip()
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise BadRequest(f"the token has characters that a token cannot have; check {TOKEN_VARIABLE}")
+    return token or None
+
+
+def _first_set(variables: tuple[str, ...]) -> str | None:
+    values = (os.environ.get(name, "").strip() for name in variables)
+    return next((value for value in values if value), None)

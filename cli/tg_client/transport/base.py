@@ -1,0 +1,21 @@
+"""Flow -> gateway: what a way to the gateway (REST, socket) can do."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from tg_schema import ServiceSpec
+from tg_schema.service_spec import Req, Resp
+
+
+class Door(Protocol):
+    """One way in."""
+
+    def stream(
+        self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
+        """Enter to ask, iterate to read, leave at any time to stop the work.
+
+        Raises:
+            TgError: on entering or while iterating; nothing follows it.
+        """

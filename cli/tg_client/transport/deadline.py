@@ -1,0 +1,60 @@
+"""How long an answer may keep its reader waiting, and how long silence within it may last."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from tg_schema.errors import Timeout
+
+T = TypeVar("T")
+
+
+class Clock:
+    """Starts when it is made, and starts anew with each record. It never cuts an answer that is in flow.
+
+    Args:
+        timeout: seconds until the first record, and between two of them; a whole answer has one record.
+        idle: seconds of silence in a stream, where the gateway sends keep-alives, that mean a dead connection.
+    """
+
+    def __init__(self, timeout: float, idle: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timeout = timeout
+        self._idle = idle
+        self._end = self._loop.time() + timeout
+        self._heard = False
+
+    def hear(self) -> None:
+        """A record has come, or its reader has come back for the next one."""
+        self._heard = True
+        self._end = self._loop.time() + self._timeout
+
+    async def within(self, work: Awaitable[T]) -> T:
+        """Wait for the next record, or a part of it.
+
+        Raises:
+            Timeout: the time is over.
+        """
+        what = "nothing more of the answer came" if self._heard else "no answer came"
+        return await self._until(self._end, work, f"{what} within {self._timeout:g} s")
+
+    async def soon(self, work: Awaitable[T]) -> T:
+        """The same, and not through a longer silence of the connection.
+
+        Raises:
+            Timeout: either time is over.
+        """
+        silent = self._loop.time() + self._idle
+        if silent < self._end:
+            return await self._until(silent, work, f"the gateway was silent for {self._idle:g} s")
+        return await self.within(work)
+
+    async def _until(self, when: float, work: Awaitable[T], sentence: str) -> T:
+        limit = asyncio.timeout_at(when)
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if limit.expired():
+                raise Timeout(sentence) from None
+            raise

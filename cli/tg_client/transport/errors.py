@@ -1,0 +1,99 @@
+"""aiohttp's errors and the gateway's statuses -> the closed set, in sentences that say what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+import aiohttp
+import msgspec
+
+from tg_schema import Error, TgError
+from tg_schema.errors import (
+    BadRequest,
+    IncompleteStream,
+    NotFound,
+    ProtocolError,
+    RateLimited,
+    Timeout,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
+
+_STRANGER = "is it a Tokengrid gateway? Give its URL, or set TOKENGRID_URL"
+
+_STATUS: dict[int, tuple[type[TgError], str]] = {
+    HTTPStatus.UNAUTHORIZED: (Unauthorized, "refuses the token; check TOKENGRID_TOKEN"),
+    HTTPStatus.FORBIDDEN: (Unauthorized, "refuses the token; check TOKENGRID_TOKEN"),
+    HTTPStatus.NOT_FOUND: (NotFound, f"has no such service; {_STRANGER}"),
+    HTTPStatus.METHOD_NOT_ALLOWED: (NotFound, f"has no such service; {_STRANGER}"),
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: (TooLarge, "takes no request of this size"),
+    HTTPStatus.TOO_MANY_REQUESTS: (RateLimited, "has too many requests; ask again later"),
+    HTTPStatus.BAD_GATEWAY: (Unavailable, "is not ready (status 502); ask again later"),
+    HTTPStatus.SERVICE_UNAVAILABLE: (Unavailable, "is not ready (status 503); ask again later"),
+    HTTPStatus.GATEWAY_TIMEOUT: (Timeout, "gave up waiting for the answer (status 504)"),
+}
+
+
+class _Body(msgspec.Struct, frozen=True):
+    """The body of a failure before the first byte."""
+
+    error: Error
+
+
+@contextmanager
+def connecting(base: str) -> Iterator[None]:
+    """Translate what can go wrong until the gateway's answer begins."""
+    try:
+        yield
+    except aiohttp.InvalidURL:
+        raise BadRequest("the gateway's URL must look like http://host:port/ or https://host/") from None
+    except aiohttp.ClientSSLError:
+        raise Unavailable(
+            f"the TLS certificate of {base} cannot be verified; check the URL and the certificate"
+        ) from None
+    except aiohttp.ConnectionTimeoutError:
+        raise Timeout(f"no connection to {base} came about; check the host, the port and the network") from None
+    except aiohttp.ClientConnectorError:
+        raise Unavailable(f"no gateway answers at {base}: start one with tg-serve, or give the URL of one") from None
+    except aiohttp.ClientResponseError:
+        raise ProtocolError(f"what answers at {base} does not speak HTTP; {_STRANGER}") from None
+    except aiohttp.ClientError:
+        raise Unavailable(f"{base} closed the connection without an answer; ask again", retry_after=1.0) from None
+
+
+@contextmanager
+def reading(base: str) -> Iterator[None]:
+    """Translate what can go wrong after the gateway's answer has begun."""
+    try:
+        yield
+    except aiohttp.ClientError:
+        raise broken_off(base) from None
+
+
+def broken_off(base: str) -> IncompleteStream:
+    """The answer ended without its end."""
+    return IncompleteStream(f"the answer of {base} broke off before its end; ask again")
+
+
+def refusal(base: str, status: int, retry_after: str | None, body: bytes) -> TgError:
+    """The error for an answer that is none: the gateway's own words, or what the status means."""
+    seconds = _seconds(retry_after)
+    try:
+        error = msgspec.json.decode(body, type=_Body).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _by_status(base, status, seconds)
+    return TgError.of(msgspec.structs.replace(error, retry_after=error.retry_after or seconds))
+
+
+def _by_status(base: str, status: int, retry_after: float | None) -> TgError:
+    kind, says = _STATUS.get(status, (ProtocolError, f"answers with status {status}; {_STRANGER}"))
+    if 300 <= status < 400:
+        says = f"redirects elsewhere (status {status}); give the URL that it redirects to"
+    return kind(f"{base} {says}", retry_after=retry_after)
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """The header's seconds; its other form, a date, is not sent by our gateway and is passed over."""
+    text = (retry_after or "").strip()
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else None

@@ -1,0 +1,127 @@
+"""Flow -> gateway: one HTTP request for each stream, answered with JSON or with server-sent events."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+import aiohttp
+
+from tg_client.transport.address import Address
+from tg_client.transport.deadline import Clock
+from tg_client.transport.errors import broken_off, connecting, reading, refusal
+from tg_client.transport.records import bytes_of, record_of
+from tg_schema import ServiceSpec, TgError
+from tg_schema.errors import BadRequest, ProtocolError
+from tg_schema.server_sent_events import ServerSentEvents
+from tg_schema.service_spec import Req, Resp
+
+LARGEST_BODY = 16 * 1024 * 1024
+"""Bytes of an answer that comes as one JSON body."""
+_TO_THE_END = 1.0
+"""Seconds that the body's end may take after the last record, so that the connection can be used again."""
+
+
+class RestDoor:
+    """The HTTP way in. Leaving a stream early closes its connection, which is how HTTP says stop.
+
+    Args:
+        address: the gateway.
+        session: with the token in its headers.
+        idle: seconds of silence, without even a keep-alive comment, after which an event stream is given up.
+    """
+
+    def __init__(self, address: Address, session: aiohttp.ClientSession, idle: float) -> None:
+        self._address = address
+        self._base = address.base
+        self._session = session
+        self._idle = idle
+
+    @asynccontextmanager
+    async def stream(
+        self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
+    ) -> AsyncIterator[AsyncIterator[Resp]]:
+        """See `Door`. The request leaves at once; the answer's head is waited for with its first record."""
+        if self._session.closed:
+            raise BadRequest("the client is closed: ask inside `async with TgClient(...) as client`")
+        clock = Clock(timeout, self._idle)
+        url = self._address.service(flow, spec.name)
+        opened: list[aiohttp.ClientResponse] = []
+        posting = asyncio.create_task(self._post(url, bytes_of(request), opened), name="post")
+        try:
+            async with aclosing(self._records(posting, spec, clock)) as records:
+                yield records
+        finally:
+            await _close(posting, opened)
+
+    async def _post(self, url: str, body: bytes, opened: list[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
+        """Ask. The response is put into `opened` too: a task that is cancelled in its last step loses its result."""
+        headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
+        with connecting(self._base):
+            opened.append(await self._session.post(url, data=body, headers=headers, allow_redirects=False))
+        return opened[0]
+
+    async def _records(
+        self, posting: asyncio.Task[aiohttp.ClientResponse], spec: ServiceSpec[Req, Resp], clock: Clock
+    ) -> AsyncGenerator[Resp, None]:
+        response = await clock.within(posting)
+        if response.status != 200:
+            raise await self._refusal(response, clock)
+        if response.content_type != "text/event-stream":
+            yield await self._whole(response, spec, clock)
+            return
+        events = ServerSentEvents()
+        while True:
+            with reading(self._base):
+                received = await clock.soon(response.content.readany())
+            if not received:
+                raise broken_off(self._base)
+            for data in events.feed(received):
+                record = record_of(spec.response, data)
+                yield record
+                clock.hear()
+                if record.last:
+                    await _finish(response)
+                    return
+
+    async def _refusal(self, response: aiohttp.ClientResponse, clock: Clock) -> TgError:
+        with connecting(self._base):
+            body = await clock.within(_body(response))
+        return refusal(self._base, response.status, response.headers.get("Retry-After"), body)
+
+    async def _whole(self, response: aiohttp.ClientResponse, spec: ServiceSpec[Req, Resp], clock: Clock) -> Resp:
+        with reading(self._base):
+            record = record_of(spec.response, await clock.within(_body(response)))
+        if not record.last:
+            raise broken_off(self._base)
+        return record
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    parts: list[bytes] = []
+    left = LARGEST_BODY
+    while part := await response.content.readany():
+        parts.append(part)
+        left -= len(part)
+        if left < 0:
+            raise ProtocolError(f"the gateway's answer is larger than {LARGEST_BODY} bytes")
+    return b"".join(parts)
+
+
+async def _finish(response: aiohttp.ClientResponse) -> None:
+    """Read the body's end; a gateway that does not send it loses the connection, and nothing else."""
+    try:
+        async with asyncio.timeout(_TO_THE_END):
+            while await response.content.readany():
+                pass
+    except (TimeoutError, aiohttp.ClientError):
+        response.close()
+
+
+async def _close(posting: asyncio.Task[aiohttp.ClientResponse], opened: list[aiohttp.ClientResponse]) -> None:
+    """Give up what is not finished: closing the connection tells the gateway to stop."""
+    posting.cancel()
+    await asyncio.wait([posting])
+    if not posting.cancelled():
+        posting.exception()
+    for response in opened:
+        response.close()

@@ -1,0 +1,178 @@
+"""Flow -> gateway: many streams side by side on one WebSocket, told apart by their ids."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from tg_client.transport.address import Address
+from tg_client.transport.deadline import Clock
+from tg_client.transport.errors import broken_off, connecting, refusal
+from tg_client.transport.records import bytes_of
+from tg_client.transport.websocket_stream import SocketStream
+from tg_schema import Error, ServiceSpec, TgError, decode
+from tg_schema.errors import BadRequest, PeerError, ProtocolError, Unauthorized
+from tg_schema.service_spec import Req, Resp
+
+LARGEST_FRAME = 16 * 1024 * 1024
+"""Bytes of one frame from the gateway."""
+GREETING = 10.0
+"""Seconds for the connection, and again for the answer to the token."""
+HEARTBEAT = 20.0
+"""Seconds between pings; a gateway that answers none for half of that is gone."""
+_SEND = 5.0
+"""Seconds that a frame may take to leave."""
+
+
+class _Ask(msgspec.Struct, frozen=True):
+    id: str
+    service: str
+    flow: str
+    request: Any
+
+
+class _Cancel(msgspec.Struct, frozen=True):
+    id: str
+    cancel: bool = True
+
+
+class _Auth(msgspec.Struct, frozen=True):
+    token: str
+    type: str = "auth"
+
+
+class _Frame(msgspec.Struct, frozen=True):
+    """Whatever the gateway sends."""
+
+    id: str | None = None
+    response: msgspec.Raw = msgspec.Raw()
+    error: Error | str | None = None
+    complete: bool = False
+    type: str | None = None
+
+
+class SocketDoor:
+    """The WebSocket way in; made by `open_socket`. Leaving a stream early sends its cancel."""
+
+    def __init__(self, address: Address, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._base = address.base
+        self._socket = socket
+        self._streams: dict[str, SocketStream[Any]] = {}
+        self._ids = count(1)
+        self._lost: TgError = broken_off(address.base)
+        self._closed = False
+
+    @asynccontextmanager
+    async def stream(
+        self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
+    ) -> AsyncIterator[AsyncIterator[Resp]]:
+        """See `Door`."""
+        if self._closed:
+            raise self._lost
+        clock = Clock(timeout, timeout)
+        stream = SocketStream(spec.response, clock)
+        name = f"req-{next(self._ids)}"
+        self._streams[name] = stream
+        try:
+            with connecting(self._base):
+                await clock.within(self._send(_Ask(name, spec.name, flow, request)))
+            yield stream
+        finally:
+            del self._streams[name]
+            if not stream.over:
+                await self._cancel(name)
+
+    async def greet(self, token: str | None) -> None:
+        """Show the token.
+
+        Raises:
+            Unauthorized: it is refused.
+        """
+        await self._send(_Auth(token or ""))
+        message = await self._socket.receive()
+        if not isinstance(message.data, str):
+            raise ProtocolError(f"{self._base} closed the socket instead of answering; is it a Tokengrid gateway?")
+        if _frame_of(message.data).type != "auth-ok":
+            raise Unauthorized(f"{self._base} refuses the token; check TOKENGRID_TOKEN")
+
+    async def read(self) -> None:
+        """Hand out what comes until the socket, or this task, ends; then every stream that is still open fails."""
+        try:
+            async for message in self._socket:
+                self._take(_frame_of(message.data))
+        except TgError as error:
+            self._lost = error
+        finally:
+            self._closed = True
+            for stream in self._streams.values():
+                stream.over = True
+                stream.fail(self._lost)
+
+    def _take(self, frame: _Frame) -> None:
+        stream = self._streams.get(frame.id or "")
+        if stream is None:
+            return
+        stream.over = frame.complete
+        if isinstance(frame.error, Error):
+            stream.fail(TgError.of(frame.error))
+        elif frame.error is not None:
+            stream.fail(PeerError(frame.error))
+        elif frame.response:
+            stream.put(bytes(frame.response))
+        if frame.complete:
+            stream.fail(broken_off(self._base))
+
+    async def _send(self, frame: msgspec.Struct) -> None:
+        data = bytes_of(frame)
+        async with asyncio.timeout(_SEND):
+            await self._socket.send_frame(data, aiohttp.WSMsgType.TEXT)
+
+    async def _cancel(self, name: str) -> None:
+        with suppress(aiohttp.ClientError, TimeoutError):
+            await self._send(_Cancel(name))
+
+
+def _frame_of(data: str | bytes) -> _Frame:
+    try:
+        return decode(_Frame, data)
+    except BadRequest:
+        raise ProtocolError("the gateway sent a frame that is none of its protocol") from None
+
+
+@asynccontextmanager
+async def open_socket(address: Address, session: aiohttp.ClientSession, token: str | None) -> AsyncIterator[SocketDoor]:
+    """Connect, show the token, and read until the block is left.
+
+    Raises:
+        TgError: no gateway, no socket, or the token is refused.
+    """
+    clock = Clock(GREETING, GREETING)
+    with connecting(address.base):
+        socket = await clock.within(_connected(address, session))
+    try:
+        door = SocketDoor(address, socket)
+        with connecting(address.base):
+            await clock.within(door.greet(token))
+        reader = asyncio.create_task(door.read(), name="socket")
+        try:
+            yield door
+        finally:
+            reader.cancel()
+            await asyncio.wait([reader])
+    finally:
+        await socket.close()
+
+
+async def _connected(address: Address, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
+    timeout = aiohttp.ClientWSTimeout(ws_close=1.0)
+    try:
+        return await session.ws_connect(
+            address.socket, heartbeat=HEARTBEAT, max_msg_size=LARGEST_FRAME, timeout=timeout
+        )
+    except aiohttp.WSServerHandshakeError as error:
+        retry_after = error.headers.get("Retry-After") if error.headers else None
+        raise refusal(address.base, error.status, retry_after, b"") from None

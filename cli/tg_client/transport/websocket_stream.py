@@ -1,0 +1,81 @@
+"""Socket -> caller: one stream's records, behind a bounded buffer."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Generic, Self
+
+from typing_extensions import override
+
+from tg_client.transport.deadline import Clock
+from tg_client.transport.records import record_of
+from tg_schema import TgError
+from tg_schema.errors import SlowConsumer
+from tg_schema.service_spec import Resp
+
+BUFFER = 1024 * 1024
+"""Bytes of records that may wait for a slow reader; beyond it that stream ends, alone, with SlowConsumer."""
+
+
+class SocketStream(AsyncIterator[Resp], Generic[Resp]):
+    """Iterate to read. What waits is joined, so a slow reader gets fewer and larger records.
+
+    Attributes:
+        over: whether the gateway has nothing more to send.
+    """
+
+    def __init__(self, kind: type[Resp], clock: Clock) -> None:
+        self.over = False
+        self._kind = kind
+        self._clock = clock
+        self._frames: deque[bytes] = deque()
+        self._size = 0
+        self._records: deque[Resp] = deque()
+        self._error: TgError | None = None
+        self._read_last = False
+        self._news = asyncio.Event()
+
+    def put(self, data: bytes) -> None:
+        """The next record has come."""
+        self._size += len(data)
+        if self._size > BUFFER and self._frames:
+            self.fail(SlowConsumer("the answer was not read as fast as it came"))
+        elif self._error is None:
+            self._frames.append(data)
+            self._news.set()
+
+    def fail(self, error: TgError) -> None:
+        """Nothing more will come; what came before is read first. Ignored where the last record has been read."""
+        if self._error is None:
+            self._error = error
+            self._news.set()
+
+    @override
+    def __aiter__(self) -> Self:
+        return self
+
+    @override
+    async def __anext__(self) -> Resp:
+        while not self._records:
+            if self._frames:
+                self._read()
+            elif self._read_last:
+                raise StopAsyncIteration
+            elif self._error is not None:
+                raise self._error
+            else:
+                self._news.clear()
+                await self._clock.within(self._news.wait())
+        self._clock.hear()
+        return self._records.popleft()
+
+    def _read(self) -> None:
+        frames, self._frames, self._size = self._frames, deque(), 0
+        records: list[Resp] = []
+        try:
+            for frame in frames:
+                records.append(record_of(self._kind, frame))  # noqa: PERF401 - those before a broken one are kept
+        except TgError as error:
+            self._error = error
+        self._read_last = bool(records) and records[-1].last
+        self._records.extend(self._kind.joined(records))

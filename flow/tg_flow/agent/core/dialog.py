@@ -1,0 +1,139 @@
+"""Agent service -> pattern: one request's dialog, with what it may use, what it has used, and what it says."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import msgspec
+
+from tg_base.config import AgentLimits
+from tg_flow.agent.core.answer_text import PIECE_BYTES
+from tg_flow.agent.core.calling import Calling, Goal
+from tg_flow.agent.core.messages import Messages
+from tg_flow.agent.core.model import Thinker
+from tg_flow.agent.core.tool import AgentTool
+from tg_flow.agent.core.toolbox import FIRST_STATE, Toolbox
+from tg_flow.agent.core.turn import Turn, state_after, turns_of
+from tg_flow.agent.core.usage import Usage
+from tg_schema import AgentRequest, AgentResponse, TextCompletionRequest, TextCompletionResponse
+from tg_schema.answer_collector import MAX_ANSWER_BYTES
+from tg_schema.errors import ContentFilter, Timeout, TooLarge
+
+
+class Dialog:
+    """Everything here belongs to one request, and nothing of it outlives it.
+
+    Attributes:
+        goal: the question.
+        calling: how the model calls tools.
+        toolbox: all tools of the agent.
+        messages: makes the records.
+        usage: what it has cost so far.
+        earlier: the turns that the requestor says have already happened.
+        finish_reason: how the model's last answer ended.
+    """
+
+    def __init__(
+        self,
+        request: AgentRequest,
+        *,
+        goal: Goal,
+        thinker: Thinker,
+        calling: Calling,
+        toolbox: Toolbox,
+        limits: AgentLimits,
+    ) -> None:
+        self.goal = goal
+        self.thinker = thinker
+        self.calling = calling
+        self.toolbox = toolbox
+        self.messages = Messages()
+        self.usage = Usage()
+        self.earlier = turns_of(request.history or ())
+        self._request = request
+        self._turns = list(self.earlier)
+        self._limits = limits
+        self.finish_reason: str | None = None
+        self._end = asyncio.get_running_loop().time() + limits.seconds
+
+    @property
+    def remaining(self) -> float:
+        """Seconds; never below a moment, so that a clock made of it is always one."""
+        return max(self._end - asyncio.get_running_loop().time(), 0.001)
+
+    @property
+    def tools(self) -> dict[str, AgentTool]:
+        """What can be called now."""
+        state = state_after(self._request.state or FIRST_STATE, self._turns, self.toolbox.next_states)
+        return self.toolbox.available(self._request.group, state)
+
+    def check_iterations(self, done: int) -> None:
+        """Refuse one more iteration of a loop.
+
+        Raises:
+            TooLarge: there have been as many as there may be.
+        """
+        if done >= self._limits.iterations:
+            raise TooLarge(
+                f"the agent did not come to an answer within {done} iterations; ask a smaller question, or raise "
+                "limits.iterations"
+            )
+
+    def finish(self) -> AgentResponse:
+        """The last record, which ends the answer's message."""
+        return msgspec.structs.replace(self.messages.finish(self.usage), finish_reason=self.finish_reason)
+
+    def keep(self, turn: Turn) -> None:
+        """A turn is over."""
+        self._turns.append(turn)
+
+    async def ask(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
+        """Ask the model, within the limits; what it costs is counted.
+
+        Raises:
+            TooLarge: the dialog has used up its tokens, or the answer is larger than any record may be.
+            Timeout: it has used up its time.
+            ContentFilter: the provider refused to answer.
+            TgError: the model failed.
+        """
+        self._check()
+        self.finish_reason = None
+        size = 0
+        try:
+            async with self.thinker.llm.stream(request, timeout=self.remaining, total=self.remaining) as records:
+                async for record in records:
+                    size += _size(record)
+                    if size > MAX_ANSWER_BYTES:
+                        raise TooLarge(f"the model's answer is larger than {MAX_ANSWER_BYTES} bytes; ask another model")
+                    self.usage.add(record.in_token, record.out_token, record.model)
+                    self.finish_reason = record.finish_reason or self.finish_reason
+                    yield record
+        except Timeout:
+            self._check()
+            raise
+        if self.finish_reason == "content_filter":
+            raise ContentFilter("the provider refused to go on with this dialog; ask another question")
+
+    def _check(self) -> None:
+        limits = self._limits
+        if asyncio.get_running_loop().time() >= self._end:
+            raise Timeout(f"the agent did not come to an answer within {limits.seconds:g} s")
+        if limits.tokens is not None and self.usage.total >= limits.tokens:
+            raise TooLarge(
+                f"the agent did not come to an answer within {limits.tokens} tokens; ask a smaller question, or raise "
+                "limits.tokens"
+            )
+
+
+def _size(record: TextCompletionResponse) -> int:
+    """What is kept of a record until the turn is over: its text and its calls."""
+    calls = sum(len(call.arguments) + len(call.name or "") + len(call.id or "") + 1 for call in record.tool_calls)
+    return len(record.response or "") + calls + PIECE_BYTES
+
+
+async def said(dialog: Dialog, request: TextCompletionRequest) -> AsyncGenerator[str, None]:
+    """The text alone of an answer of the model."""
+    async with aclosing(dialog.ask(request)) as records:
+        async for record in records:
+            if record.response:
+                yield record.response

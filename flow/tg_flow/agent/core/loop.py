@@ -1,0 +1,165 @@
+"""Pattern -> loop -> records: ask the model, make the calls that it asks for, tell it the results, until it answers."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import msgspec
+
+from tg_flow.agent.core.calling import Goal
+from tg_flow.agent.core.dialog import Dialog
+from tg_flow.agent.core.observation import Observation, observed
+from tg_flow.agent.core.open_turn import OpenCall, OpenTurn
+from tg_flow.agent.core.tool import Spent
+from tg_flow.agent.core.tool_calls import Work, side_by_side
+from tg_flow.agent.core.turn import Turn
+from tg_flow.agent.parsing import Called, Closed, Event, Kind, Misread, Reasoned, Said, object_of
+from tg_schema import AgentResponse
+from tg_schema.errors import ProtocolError, TooLarge
+
+MOST_FAULTS = 2
+"""Turns in a row that may lead nowhere; the last of them ends the dialog."""
+
+
+class AgentLoop:
+    """One loop of a dialog. What it knows is in its turns, so that it can go on from the turns of another.
+
+    Args:
+        dialog: whose loop this is.
+        goal: what to find out.
+        turns: what has already happened.
+        speaks: the kind of message that its answer is told in; the answer of a part of a dialog is a thought.
+
+    Attributes:
+        answer: what was found out, once the records have come to their end. An answer's message is left open.
+    """
+
+    def __init__(self, dialog: Dialog, goal: Goal, turns: tuple[Turn, ...] = (), *, speaks: Kind = "answer") -> None:
+        self.answer = ""
+        self._dialog = dialog
+        self._messages = dialog.messages
+        self._goal = goal
+        self._turns = turns
+        self._speaks = speaks
+
+    async def records(self) -> AsyncGenerator[AgentResponse, None]:
+        """Everything that is said and done.
+
+        Raises:
+            ProtocolError: the model calls tools in no way that can be understood, after it was told so.
+            TooLarge: it reached its limit of tokens before it came to a call or an answer, twice.
+            TgError: the model failed, or a limit is reached.
+        """
+        faults = done = 0
+        while True:
+            self._dialog.check_iterations(done)
+            done += 1
+            turn = OpenTurn()
+            async with aclosing(self._ask(turn)) as told:
+                async for record in told:
+                    yield record
+            turn.cut = self._dialog.finish_reason == "length"
+            if (answer := turn.answer) is not None:
+                self.answer = answer
+                return
+            for record in self._messages.close():
+                yield record
+            async with aclosing(self._observe(turn.calls)) as observed:
+                async for record in observed:
+                    yield record
+            self._turns += (turn.turn,)
+            self._dialog.keep(turn.turn)
+            faults = faults + 1 if turn.faulty else 0
+            if faults == MOST_FAULTS and turn.cut:
+                raise TooLarge("the model reached its limit of tokens before it came to a call or an answer; raise it")
+            if faults == MOST_FAULTS:
+                raise ProtocolError("the model does not keep to the form in which tools are called; ask another model")
+
+    async def _ask(self, turn: OpenTurn) -> AsyncGenerator[AgentResponse, None]:
+        calling = self._dialog.calling
+        tools = tuple(tool.declaration for tool in self._dialog.tools.values())
+        request = await calling.request(self._goal, self._turns, tools)
+        reader = calling.reader(acts=bool(tools))
+        async with aclosing(self._dialog.ask(request)) as answers:
+            async for answer in answers:
+                for event in reader.feed(answer):
+                    for record in self._told(event, turn):
+                        yield record
+        for event in reader.end():
+            for record in self._told(event, turn):
+                yield record
+        for record in self._messages.end_aside():
+            yield record
+
+    def _told(self, event: Event, turn: OpenTurn) -> list[AgentResponse]:
+        match event:
+            case Said(kind, text):
+                ended = self._changed(turn, reasoning=False)
+                turn.say(kind, text)
+                return [*ended, *self._messages.say(self._speaks if kind == "answer" else "thought", text)]
+            case Reasoned(text):
+                return [*self._changed(turn, reasoning=True), *self._messages.think(text)]
+            case Closed():
+                turn.close()
+                return self._messages.close()
+            case Called() | Misread():
+                return [*self._messages.close(), *self._call(event, turn)]
+
+    def _changed(self, turn: OpenTurn, *, reasoning: bool) -> list[AgentResponse]:
+        """Thinking that the provider tells apart, and thoughts in the text, are messages of their own."""
+        if turn.reasoning == reasoning:
+            return []
+        turn.reasoning = reasoning
+        return [] if self._messages.answering else self._messages.close()
+
+    def _call(self, event: Called | Misread, turn: OpenTurn) -> list[AgentResponse]:
+        """The action's record, which a call without a name has not."""
+        message = self._messages.next_id()
+        call = OpenCall(message, event, self._fault(event))
+        turn.calls.append(call)
+        if not call.tool:
+            return []
+        return [
+            AgentResponse(
+                "action",
+                _action(call.tool, event.arguments),
+                end_of_message=True,
+                message_id=message,
+                tool=call.tool,
+                arguments=event.arguments,
+                call_id=call.id,
+            )
+        ]
+
+    def _fault(self, event: Called | Misread) -> str | None:
+        """Why a call cannot be made."""
+        if isinstance(event, Misread):
+            return event.fault
+        tools = self._dialog.tools
+        if event.tool not in tools:
+            return f'there is no tool "{event.tool[:100]}" now; there are: {", ".join(tools) or "none"}'
+        wrong = self._dialog.toolbox.fault(event.tool, object_of(event.arguments) or {})
+        return None if wrong is None else f"the arguments do not fit the tool's schema: {wrong}"
+
+    async def _observe(self, calls: list[OpenCall]) -> AsyncGenerator[AgentResponse, None]:
+        for call in calls:
+            if call.fault is not None:
+                call.pieces.append(f"error: {call.fault}")
+                if call.tool:
+                    yield observed(call, self._messages.next_id(), call.pieces[0], end=True)
+        tools = self._dialog.tools
+        good = [call for call in calls if call.fault is None]
+        observations = [Observation(call, self._messages.next_id()) for call in good]
+        works = [Work(tools[call.tool], object_of(call.event.arguments) or {}) for call in good]
+        async with aclosing(side_by_side(works, self._dialog.remaining)) as outcomes:
+            async for index, outcome in outcomes:
+                if isinstance(outcome, Spent):
+                    self._dialog.usage.add(outcome.in_token, outcome.out_token)
+                else:
+                    for record in observations[index].records(outcome):
+                        yield record
+
+
+def _action(tool: str, arguments: str) -> str:
+    """An action as text for people and programs."""
+    value = object_of(arguments)
+    return msgspec.json.encode({"tool": tool, "arguments": arguments if value is None else value}).decode()

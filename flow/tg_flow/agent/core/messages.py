@@ -1,0 +1,69 @@
+"""Loop -> requestor: a dialog's records, each with its message's id and flags."""
+
+from tg_base.runtime import new_id
+from tg_flow.agent.core.usage import Usage
+from tg_schema import AgentResponse
+from tg_schema.agent import ChunkType
+
+
+class Messages:
+    """The messages of one dialog. Prose goes on in the same message until it is closed or changes its kind."""
+
+    def __init__(self) -> None:
+        self._dialog = new_id()
+        self._count = 0
+        self._open: tuple[ChunkType, str] | None = None
+        self._aside: str | None = None
+
+    @property
+    def answering(self) -> bool:
+        """Whether an answer is being said."""
+        return self._open is not None and self._open[0] == "answer"
+
+    def say(self, kind: ChunkType, text: str) -> list[AgentResponse]:
+        """A piece of a thought or an answer."""
+        if self._open is not None and self._open[0] == kind:
+            return [*self.end_aside(), AgentResponse(kind, text, message_id=self._open[1])]
+        records = self.close()
+        self._open = kind, self.next_id()
+        records.append(AgentResponse(kind, text, message_id=self._open[1]))
+        return records
+
+    def think(self, text: str) -> list[AgentResponse]:
+        """A piece of thinking. An answer that is being said goes on after it."""
+        if not self.answering:
+            return self.say("thought", text)
+        self._aside = self._aside or self.next_id()
+        return [AgentResponse("thought", text, message_id=self._aside)]
+
+    def end_aside(self) -> list[AgentResponse]:
+        """The thinking beside the answer, if any, is complete."""
+        aside, self._aside = self._aside, None
+        return [] if aside is None else [AgentResponse("thought", "", end_of_message=True, message_id=aside)]
+
+    def close(self) -> list[AgentResponse]:
+        """The message that is being said, if any, is complete."""
+        records = self.end_aside()
+        if self._open is not None:
+            (kind, message), self._open = self._open, None
+            records.append(AgentResponse(kind, "", end_of_message=True, message_id=message))
+        return records
+
+    def finish(self, usage: Usage) -> AgentResponse:
+        """The last record of the dialog: the answer that is being said is complete."""
+        message = self.next_id() if self._open is None else self._open[1]
+        return AgentResponse(
+            "answer",
+            "",
+            end_of_message=True,
+            end_of_dialog=True,
+            message_id=message,
+            in_token=usage.in_token,
+            out_token=usage.out_token,
+            model=usage.model,
+        )
+
+    def next_id(self) -> str:
+        """The id of one more message."""
+        self._count += 1
+        return f"{self._dialog}/{self._count}"

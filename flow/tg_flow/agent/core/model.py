@@ -1,0 +1,60 @@
+"""Agent -> text completion: whose model thinks, and in which of the ways it calls tools."""
+
+import asyncio
+from typing import Literal
+
+from tg_base.client import Client, Requestor
+from tg_flow.agent.core.calling import Calling
+from tg_flow.agent.core.native_calling import NativeCalling
+from tg_flow.agent.core.prompts import AgentPrompts
+from tg_flow.agent.core.text_calling import TextCalling
+from tg_schema import TextCompletionRequest, TextCompletionResponse
+
+NATIVE = frozenset({"tools", "history"})
+"""What a provider must announce for tool calls of its own to be used."""
+
+PATIENCE = 2.0
+"""Seconds to wait for the first announcement of a provider, after a start."""
+
+_LOOK = 0.02
+
+
+class Thinker:
+    """The model of one agent.
+
+    Args:
+        requestor: knows which processors have announced what.
+        llm: the text completion that thinks.
+        calling: how the model calls tools; auto = natively where every processor of its queue says that it can.
+        prompts: replaced as a whole when the configuration is edited.
+    """
+
+    def __init__(
+        self,
+        requestor: Requestor,
+        llm: Client[TextCompletionRequest, TextCompletionResponse],
+        calling: Literal["auto", "native", "text"],
+        prompts: AgentPrompts,
+    ) -> None:
+        self.llm = llm
+        self.prompts = prompts
+        self._calling = calling
+        self._requestor = requestor
+
+    async def calling(self) -> Calling:
+        """How this model calls tools now."""
+        announced = await self._announced()
+        native = announced >= NATIVE if self._calling == "auto" else self._calling == "native"
+        return NativeCalling(self.prompts) if native else TextCalling(self.prompts, can_stop="stop" in announced)
+
+    async def _announced(self) -> frozenset[str]:
+        """What all of the model's processors can do; nothing where none has announced itself."""
+        if self.llm.route.plain:
+            return frozenset()
+        queue = self.llm.route.request
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while not (serving := self._requestor.presence.serving(queue)):
+            if self._requestor.presence.deserted(queue) or asyncio.get_running_loop().time() > end:
+                return frozenset()
+            await asyncio.sleep(_LOOK)
+        return frozenset.intersection(*(frozenset(presence.features) for presence in serving))

@@ -1,0 +1,87 @@
+"""Loop: one turn while the model speaks: its prose in order, and its calls."""
+
+from dataclasses import dataclass, field
+
+from tg_flow.agent.core.turn import Result, Turn
+from tg_flow.agent.parsing import Called, Kind, Misread
+
+NO_STEP = "This leads nowhere. Call a tool in the form that you were told, or give the final answer."
+
+CUT = "Your text was cut at the limit of tokens before there was a call or an answer in it. Be brief."
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """One call of the turn.
+
+    Attributes:
+        id: its id in this dialog.
+        event: the call as the model made it.
+        fault: why it cannot be made, for the model; None = it can, or has been.
+        pieces: its observation so far.
+        failed: whether it failed.
+    """
+
+    id: str
+    event: Called | Misread
+    fault: str | None = None
+    pieces: list[str] = field(default_factory=list)
+    failed: bool = False
+
+    @property
+    def tool(self) -> str:
+        """The tool's name; "" where the model gave none."""
+        return self.event.tool or ""
+
+    @property
+    def result(self) -> Result:
+        """What the model is told of it."""
+        failed = self.failed or self.fault is not None
+        return Result(self.tool, self.event.arguments, "".join(self.pieces), failed, self.event.id)
+
+
+class OpenTurn:
+    """Collects what one turn says.
+
+    Attributes:
+        calls: what it calls.
+        reasoning: whether the newest of it is thinking that the provider tells apart.
+        cut: whether the model has reached its limit of tokens in this turn.
+    """
+
+    def __init__(self) -> None:
+        self.cut = False
+        self.calls: list[OpenCall] = []
+        self.reasoning = False
+        self._said: list[tuple[Kind, list[str]]] = []
+        self._closed = True
+
+    def say(self, kind: Kind, text: str) -> None:
+        """A piece of prose."""
+        if self._closed or self._said[-1][0] != kind:
+            self._said.append((kind, []))
+            self._closed = False
+        self._said[-1][1].append(text)
+
+    def close(self) -> None:
+        """What comes next is another message."""
+        self._closed = True
+
+    @property
+    def answer(self) -> str | None:
+        """The answer, where the turn ends with one: nothing is called, and there is some text in it."""
+        if self.calls or not self._said or self._said[-1][0] != "answer":
+            return None
+        return "".join(self._said[-1][1]) if any(piece.strip() for piece in self._said[-1][1]) else None
+
+    @property
+    def faulty(self) -> bool:
+        """Whether something was wrong with what the model did, so that it must be told."""
+        return not self.calls or any(call.fault is not None for call in self.calls)
+
+    @property
+    def turn(self) -> Turn:
+        """The turn, once it is over."""
+        thought = "\n".join("".join(pieces) for _, pieces in self._said)
+        fault = CUT if self.cut else NO_STEP
+        return Turn(thought, tuple(call.result for call in self.calls), None if self.calls else fault)

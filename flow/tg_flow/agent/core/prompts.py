@@ -1,0 +1,51 @@
+"""Configuration -> agent: the prompts that agents think with, built in or as the configuration has them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Any, Self
+
+import msgspec
+
+from tg_base.config import Config, read_config
+from tg_flow.prompt import PromptTemplate, Rendered, Rendering
+
+BUILT_IN = Path(__file__).with_name("agent_prompts.toml")
+
+
+class AgentPrompts:
+    """Immutable; replaced as a whole when the configuration is edited.
+
+    Args:
+        templates: by name.
+        time: the clock that a render's seconds are measured by.
+    """
+
+    def __init__(self, templates: dict[str, PromptTemplate], *, time: Callable[[], float] = monotonic) -> None:
+        self._templates = templates
+        self._rendering = Rendering(time)
+
+    @classmethod
+    def of(cls, config: Config, *, time: Callable[[], float] = monotonic) -> Self:
+        """Compile them.
+
+        Raises:
+            BadRequest: one that the configuration has in place of a built-in one is wrong; with file and line.
+        """
+        built_in = msgspec.structs.replace(read_config(BUILT_IN), source=None)
+        own = config.prompts.templates
+        return cls(
+            {name: PromptTemplate(config if name in own else built_in, name) for name in built_in.prompts.templates},
+            time=time,
+        )
+
+    async def render(self, name: str, **variables: Any) -> Rendered:
+        """The texts of one; a template need not use all that there is to tell.
+
+        Raises:
+            BadRequest: it cannot be rendered with these.
+        """
+        template = self._templates[name]
+        used = {name: value for name, value in variables.items() if name in template.variables}
+        rendered = await self._rendering.render(template, used)
+        return Rendered(rendered.system.strip(), rendered.prompt.strip())

@@ -1,0 +1,58 @@
+"""Loop -> model without tools of its own: a ReAct text that tells everything so far in one prompt."""
+
+from typing import Any
+
+import msgspec
+from typing_extensions import override
+
+from tg_flow.agent.core.calling import Calling, Goal, Reader
+from tg_flow.agent.core.prompts import AgentPrompts
+from tg_flow.agent.core.turn import Turn
+from tg_flow.agent.parsing import HOLD, Event, ReactParser, Reasoned
+from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse, Tool
+
+STOP = ("\nObservation:",)
+"""Keeps a model from inventing results, where its provider can stop there."""
+
+
+class TextCalling(Calling):
+    """Args: the prompts; whether the provider can stop at a text."""
+
+    def __init__(self, prompts: AgentPrompts, *, can_stop: bool) -> None:
+        self._prompts = prompts
+        self._sampling = Sampling(stop=STOP) if can_stop else None
+
+    @override
+    async def request(self, goal: Goal, turns: tuple[Turn, ...], tools: tuple[Tool, ...]) -> TextCompletionRequest:
+        rendered = await self._prompts.render(
+            "agent-react",
+            question=goal.question,
+            instructions=goal.instructions,
+            tools=[_told(tool) for tool in tools],
+            turns=[msgspec.to_builtins(turn) for turn in turns],
+        )
+        return TextCompletionRequest(rendered.system, rendered.prompt, streaming=True, sampling=self._sampling)
+
+    @override
+    def reader(self, *, acts: bool) -> Reader:
+        return TextReader(ReactParser(actions=acts, hold=HOLD if acts else 0))
+
+
+class TextReader(Reader):
+    """The text through the parser; thinking that the provider tells apart, beside it."""
+
+    def __init__(self, parser: ReactParser) -> None:
+        self._parser = parser
+
+    @override
+    def feed(self, record: TextCompletionResponse) -> list[Event]:
+        events: list[Event] = [Reasoned(record.reasoning)] if record.reasoning else []
+        return events + self._parser.feed(record.response) if record.response else events
+
+    @override
+    def end(self) -> list[Event]:
+        return self._parser.end()
+
+
+def _told(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "arguments": tool.parameters}

@@ -1,0 +1,114 @@
+"""Loop -> tools -> loop: calls that run side by side, each within its time; their pieces as they come."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, NamedTuple
+
+import structlog
+
+from tg_base.runtime import running
+from tg_flow.agent.core.tool import AgentTool, Piece
+from tg_schema import TgError
+
+log = structlog.get_logger()
+
+WAITING = 16
+"""Pieces that may wait for a slow reader; then the tools wait."""
+
+SIDE_BY_SIDE = 16
+"""Calls of one turn that run at once; the others wait for their turn."""
+
+LONGEST = 100_000
+"""Characters of one observation; the rest is left out, and the model is told so."""
+
+
+class Failed(NamedTuple):
+    """The call failed; the text is for the model."""
+
+    text: str
+
+
+class Ended(NamedTuple):
+    """Nothing more comes of this call."""
+
+
+class Work(NamedTuple):
+    """A call that can be made: arguments that satisfy the tool's schema."""
+
+    tool: AgentTool
+    arguments: dict[str, Any]
+
+
+Outcome = Piece | Failed | Ended
+_Queue = asyncio.Queue[tuple[int, Outcome]]
+
+
+async def side_by_side(works: Sequence[Work], seconds: float) -> AsyncGenerator[tuple[int, Outcome], None]:
+    """Run all, for `seconds` at most, and yield what comes with the index of its call; `Ended` comes once for each.
+
+    Leaving early cancels them.
+    """
+    end = asyncio.get_running_loop().time() + seconds
+    queue: _Queue = asyncio.Queue(WAITING)
+    turns = asyncio.Semaphore(SIDE_BY_SIDE)
+    async with AsyncExitStack() as stack:
+        for index, work in enumerate(works):
+            await stack.enter_async_context(running(_in_turn(turns, index, work, end, queue)))
+        left = len(works)
+        while left:
+            index, outcome = await queue.get()
+            left -= isinstance(outcome, Ended)
+            yield index, outcome
+
+
+async def _in_turn(turns: asyncio.Semaphore, index: int, work: Work, end: float, queue: _Queue) -> None:
+    async with turns:
+        seconds = end - asyncio.get_running_loop().time()
+        if seconds > 0:
+            await _run(index, work, seconds, queue)
+        else:
+            await queue.put((index, Failed("there was no time left for it")))
+            await queue.put((index, Ended()))
+
+
+async def _run(index: int, work: Work, seconds: float, queue: _Queue) -> None:
+    name, limit = work.tool.declaration.name, min(work.tool.table.timeout, seconds)
+    clock = asyncio.timeout(limit)
+    failure: str | None = None
+    try:
+        async with clock, aclosing(_bounded(work.tool.call(work.arguments))) as pieces:
+            async for piece in pieces:
+                await queue.put((index, piece))
+    except TgError as error:
+        failure = error.message
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        failure = "the tool was cancelled from within"
+    except (Exception, SystemExit) as error:
+        if isinstance(error, TimeoutError) and clock.expired():
+            failure = f"no result within {limit:g} s"
+        else:
+            log.exception("tool.failed", tool=name)
+            failure = "the tool failed"
+    if failure is not None:
+        log.info("tool.error", tool=name, reason=failure)
+        await queue.put((index, Failed(failure)))
+    await queue.put((index, Ended()))
+
+
+async def _bounded(source: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
+    length = 0
+    async with aclosing(source):
+        async for piece in source:
+            if not isinstance(piece, str):
+                yield piece
+            elif piece:
+                length += len(piece)
+                if length > LONGEST:
+                    yield piece[: len(piece) - (length - LONGEST)]
+                    yield f"\n(the rest is left out; only {LONGEST} characters are shown)"
+                    return
+                yield piece

@@ -1,0 +1,60 @@
+"""Dialog -> tools: those of one flow, and which of them can be called when."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from tg_base.config import ToolConfig
+from tg_base.llm import BadSchema, ObjectSchema
+from tg_flow.agent.core.tool import AgentTool
+from tg_schema.errors import BadRequest
+
+ALL = "*"
+DEFAULT_GROUP = "default"
+FIRST_STATE = "undefined"
+
+
+class Toolbox:
+    """Tools by name, with their compiled schemas.
+
+    Raises:
+        BadRequest: two have the same name, or a schema is wrong.
+    """
+
+    def __init__(self, tools: Iterable[AgentTool] = ()) -> None:
+        self._tools: dict[str, AgentTool] = {}
+        self._schemas: dict[str, ObjectSchema] = {}
+        for tool in tools:
+            name = tool.declaration.name
+            if name in self._tools:
+                raise BadRequest(f'two tools have the name "{name}"; rename one')
+            self._tools[name] = tool
+            self._schemas[name] = compiled(tool)
+
+    @property
+    def next_states(self) -> dict[str, str | None]:
+        """By tool, the dialog's state after it was called."""
+        return {name: tool.table.state for name, tool in self._tools.items()}
+
+    def available(self, groups: Iterable[str] | None, state: str) -> dict[str, AgentTool]:
+        """The tools that a request with these groups can call in this state."""
+        wanted = frozenset((DEFAULT_GROUP,) if groups is None else groups)
+        return {name: tool for name, tool in self._tools.items() if _in_reach(tool.table, wanted, state)}
+
+    def fault(self, name: str, arguments: dict[str, Any]) -> str | None:
+        """What is wrong with the arguments, for the model; None = nothing."""
+        return self._schemas[name].fault(arguments)
+
+
+def _in_reach(table: ToolConfig, groups: frozenset[str], state: str) -> bool:
+    in_group = ALL in groups or not groups.isdisjoint(table.group or (DEFAULT_GROUP,))
+    states = table.applicable_states or (ALL,)
+    return in_group and (ALL in states or state in states)
+
+
+def compiled(tool: AgentTool) -> ObjectSchema:
+    """The schema of a tool's arguments. Raises BadRequest, with the place in it."""
+    try:
+        return ObjectSchema(tool.declaration.parameters)
+    except BadSchema as bad:
+        sentence = f'the arguments of the tool "{tool.declaration.name}": {bad.message}'
+        raise BadRequest(sentence).at("arguments", *bad.path) from None

@@ -1,0 +1,150 @@
+"""Model's text -> parser: one call, from the word behind `Action:` to the end of its arguments."""
+
+import re
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tg_flow.agent.parsing.events import Called, Misread
+from tg_flow.agent.parsing.json_scanner import ObjectScanner, object_of
+from tg_flow.agent.parsing.react_fences import fence_at, inside
+from tg_flow.agent.parsing.react_markers import UNDECIDED, Marker, Undecided, marker_at
+
+_SPACE = re.compile(r"\s*")
+_NAME = re.compile(r"[`\"'\[*]{0,2}([A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?[`\"'\]*]{0,2}[ \t\r]*")
+_FENCE = re.compile(r"```[A-Za-z]*\s*")
+_MARK = "```"
+_NOTHING = frozenset({"none", "null", "n/a", "nothing", "-", "()"})
+_TOOLS = ("tool", "name", "action", "function")
+_ARGUMENTS = ("arguments", "args", "input", "action_input", "parameters")
+_CUT = "the arguments end in the middle; write one complete JSON object"
+_NO_OBJECT = "the arguments are not a JSON object; write one, with double quotes"
+_NO_NAME = 'the call names no tool; write its name, or {"tool": NAME, "arguments": {...}}'
+
+
+class Read(NamedTuple):
+    """The index behind the call, and what was read; None = the model said that it calls nothing."""
+
+    end: int
+    event: Called | Misread | None
+
+
+class ReactCall:
+    """The rest of a call whose tool is known; "" = the object says it."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+        self._object: int | None = None
+        self._fenced = False
+        self._scanner = ObjectScanner()
+
+    def read(self, text: str, start: int, *, final: bool) -> Read | None:
+        """The call, once it is complete. The text behind `start`, where the arguments begin, only grows."""
+        if self._object is None:
+            found = self._found(text, start, final=final)
+            if not isinstance(found, int):
+                return found
+            self._object = found - start
+        begin = start + self._object
+        end = self._scanner.end(text, begin)
+        if end is None:
+            return Read(len(text), Misread(_CUT, self._tool or None, text[begin:])) if final else None
+        behind = self._behind_fence(text, end, final=final)
+        return None if behind is None else Read(behind, self._event(text[begin:end]))
+
+    def _found(self, text: str, start: int, *, final: bool) -> int | Read | None:
+        """Where the object begins, or a call without one; None = not known yet."""
+        at, labelled = start, False
+        while True:
+            here = _after_space(text, at)
+            if here == len(text):
+                return Read(here, self._called("{}")) if final else None
+            fence = _behind_fence(text, here, final=final)
+            if isinstance(fence, Undecided):
+                return None
+            if text.startswith("{", here if fence is None else fence):
+                self._fenced = fence is not None
+                return here if fence is None else fence
+            marker = marker_at(text, here) if not labelled or "\n" in text[at:here] else None
+            if marker == UNDECIDED and not final:
+                return None
+            if isinstance(marker, Marker) and marker.section == "input" and not labelled:
+                at, labelled = marker.end, True
+                continue
+            bare = labelled and not isinstance(marker, Marker)
+            return self._bare(text, here, final=final) if bare else Read(here, self._called("{}"))
+
+    def _bare(self, text: str, start: int, *, final: bool) -> Read | None:
+        """Arguments that are no object: the line. A fence around the call, or the next one, is none."""
+        fence = fence_at(text, start, final=final)
+        if isinstance(fence, Undecided):
+            return None
+        if fence is not None and (structure := inside(text, fence, final=final)) is not None:
+            return None if isinstance(structure, Undecided) else Read(start, self._called("{}"))
+        end = text.find("\n", start)
+        if end < 0 and not final:
+            return None
+        end = len(text) if end < 0 else end
+        value = text[start:end].strip()
+        nothing = value.casefold() in _NOTHING
+        return Read(end, self._called("{}") if nothing else Misread(_NO_OBJECT, self._tool or None, value))
+
+    def _behind_fence(self, text: str, end: int, *, final: bool) -> int | None:
+        if not self._fenced:
+            return end
+        at = _after_space(text, end)
+        if text.startswith(_MARK, at):
+            return at + len(_MARK)
+        return None if not final and _MARK.startswith(text[at : at + 3]) else end
+
+    def _called(self, arguments: str) -> Called | None:
+        return None if self._tool.casefold() in _NOTHING else Called(self._tool, arguments)
+
+    def _event(self, text: str) -> Called | Misread | None:
+        value = object_of(text)
+        if value is None:
+            return Misread(_NO_OBJECT, self._tool or None, text)
+        if self._tool:
+            return self._called(_encoded(value))
+        tool = next((value[key] for key in _TOOLS if isinstance(value.get(key), str) and value[key]), None)
+        arguments: Any = next((value[key] for key in _ARGUMENTS if value.get(key) is not None), {})
+        if isinstance(arguments, str):
+            arguments = object_of(arguments)
+        if tool is None or not isinstance(arguments, dict):
+            return Misread(_NO_NAME if tool is None else _NO_OBJECT, tool, text)
+        return Called(tool, _encoded(arguments))
+
+
+def call_at(text: str, start: int, *, final: bool) -> tuple[ReactCall, int] | Undecided | None:
+    """The call that begins at `start`, behind `Action:`, and where to read on; None = it is prose."""
+    at = _after_space(text, start)
+    if at == len(text):
+        return None if final else UNDECIDED
+    fence = _behind_fence(text, at, final=final)
+    if isinstance(fence, Undecided):
+        return UNDECIDED
+    if text[at] == "{" or fence is not None:
+        return (ReactCall(""), at) if fence is None or text.startswith("{", fence) else None
+    name = _NAME.match(text, at)
+    if name is None or (name.end() == len(text) and not final):
+        return UNDECIDED
+    if name[1] is None or text[name.end() : name.end() + 1] not in {"", "\n", "{"}:
+        return None
+    return ReactCall(name[1]), name.end()
+
+
+def _after_space(text: str, start: int) -> int:
+    found = _SPACE.match(text, start)
+    return start if found is None else found.end()
+
+
+def _behind_fence(text: str, start: int, *, final: bool) -> int | Undecided | None:
+    """The index behind the code fence that stands at `start`, its language and line break; None = there is none."""
+    fence = _FENCE.match(text, start)
+    if fence is None:
+        return UNDECIDED if not final and _MARK.startswith(text[start : start + 3]) else None
+    return UNDECIDED if fence.end() == len(text) and not final else fence.end()
+
+
+def _encoded(value: dict[str, Any]) -> str:
+    return msgspec.json.encode(value).decode()

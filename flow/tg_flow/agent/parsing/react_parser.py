@@ -1,0 +1,249 @@
+"""Model's text -> events: thoughts, calls and the answer, as soon as the text allows to tell them apart.
+
+    Thought: I must know the weather.        any prose; also without the word, where a section follows
+    Action: weather                          the name of a tool, alone on its line; else it is prose
+    Action Input: {"city": "Paris"}          one JSON object, also fenced, on the same line, or left out
+    Final Answer: Take an umbrella.          everything to the end of the text
+
+White space beside a word that structures the text belongs to that word; every other character of the prose arrives
+exactly once. What a model invents after its call (an observation, an answer) is passed over. Text that begins without
+any of these words is held back until one follows (then it was a thought), it ends, or it is longer than `hold` (then it
+is the answer, said as it comes). Such a presumed answer stays one whatever it says: a later `Thought:` is prose. Only a
+call, or the word for the answer with text behind it, ends it and takes its place.
+
+A code fence around any of this (the line behind the opening one begins with such a word) belongs to the structure, and
+so does the fence that closes it. Every other fence is prose, and so is what a presumed answer has inside of one.
+"""
+
+from collections.abc import Callable
+
+from tg_flow.agent.parsing.events import Closed, Event, Kind, Said
+from tg_flow.agent.parsing.react_call import ReactCall, call_at
+from tg_flow.agent.parsing.react_fences import Fence, behind, fence_at, inside
+from tg_flow.agent.parsing.react_markers import UNDECIDED, Marker, Undecided, marker_at
+
+HOLD = 240
+"""Characters of text without a structure that may be thought or answer."""
+
+
+class ReactParser:
+    """Sans-I/O: text in, in pieces of any size; the same events come out however it was cut.
+
+    Args:
+        actions: whether calls stand in the text. Without, only thoughts and the answer are told apart.
+        hold: how much text without a structure is held back.
+    """
+
+    def __init__(self, *, actions: bool = True, hold: int = HOLD) -> None:
+        self._actions = actions
+        self._hold = hold
+        self._text = ""
+        self._at = 0
+        self._final = False
+        self._state: Callable[[], bool] = self._prose
+        self._events: list[Event] = []
+        self._kind: Kind | None = None
+        self._open = False
+        self._listening = True
+        self._line_start = True
+        self._fresh = False
+        self._unsaid = ""
+        self._space = ""
+        self._called = False
+        self._call = ReactCall("")
+        self._fence = 0
+        """Backticks of the fence around the structure; 0 = there is none."""
+        self._code = 0
+        """Backticks of the fence that stands open in the prose."""
+        self._behind_fence = False
+        self._replaces = False
+        """Whether the next text is another answer in the place of the one that is open."""
+
+    def feed(self, text: str) -> list[Event]:
+        """What is certain now."""
+        self._text += text
+        self._run()
+        return self._taken()
+
+    def end(self) -> list[Event]:
+        """The rest: the text has come to its end. The last message is left open."""
+        self._run(final=True)
+        if self._unsaid:
+            self._kind = "answer"
+            self._emit("")
+        if self._open and self._space and not self._behind_fence:
+            self._emit(self._space)
+        return self._taken()
+
+    def call_follows(self) -> list[Event]:
+        """A call is made outside of the text: what was said so far was a thought."""
+        self._run(final=True)
+        self._switch("thought")
+        self._called = True
+        return self._taken()
+
+    def _run(self, *, final: bool = False) -> None:
+        self._final = final
+        while self._state():
+            pass
+        if self._at:
+            self._text, self._at = self._text[self._at :], 0
+
+    def _taken(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def _prose(self) -> bool:
+        """One line, or what there is of it."""
+        text, start = self._text, self._at
+        if start == len(text):
+            return False
+        if self._line_start and (structured := self._structured()) is not None:
+            return structured
+        end = text.find("\n", start) + 1
+        self._line_start = end > 0
+        self._at = end or len(text)
+        self._say(text[start : self._at])
+        return True
+
+    def _structured(self) -> bool | None:
+        """Go on behind what gives structure; False = that cannot be told yet, None = here is prose."""
+        if self._hears:
+            found = marker_at(self._text, self._at)
+            if found == UNDECIDED and not self._final:
+                return False
+            if isinstance(found, Marker) and (begun := self._begin(found)) is not False:
+                return begun is True
+        if not (self._listening or self._fence):
+            return None
+        fence = fence_at(self._text, self._at, final=self._final)
+        return self._fenced(fence) if isinstance(fence, Fence) else None if fence is None else False
+
+    @property
+    def _hears(self) -> bool:
+        return self._listening and not (self._code and self._kind == "answer")
+
+    def _fenced(self, fence: Fence) -> bool | None:
+        """As `_structured`, at a fence."""
+        if self._code:
+            if fence.bare and fence.ticks >= self._code:
+                self._code = 0
+            return None
+        return self._closed(fence) if fence.bare and self._may_close(fence) else self._opened(fence)
+
+    def _may_close(self, fence: Fence) -> bool:
+        return self._behind_call or 0 < self._fence <= fence.ticks
+
+    @property
+    def _behind_call(self) -> bool:
+        return self._called and not (self._open or self._unsaid)
+
+    def _closed(self, fence: Fence) -> bool | None:
+        """The end of the fence around the structure, unless text follows at once: then another one begins in it.
+
+        Behind a call it is always an end: what it ends may have begun as a part of the prose.
+        """
+        if not self._behind_call:
+            following = behind(self._text, fence, final=self._final)
+            if isinstance(following, Undecided):
+                return False
+            if following is None:
+                return self._opened(fence)
+        self._fence, self._at, self._behind_fence = 0, fence.end, True
+        return True
+
+    def _opened(self, fence: Fence) -> bool | None:
+        """The begin of a fence: around what gives structure, or in the prose."""
+        found = inside(self._text, fence, final=self._final) if self._hears else None
+        if isinstance(found, Undecided):
+            return False
+        begun = isinstance(found, Marker) and self._begin(found)
+        if begun is False:
+            self._code = fence.ticks
+            return None
+        if begun:
+            self._fence = fence.ticks
+        return begun is True
+
+    def _begin(self, marker: Marker) -> bool | None:
+        """Go on behind a marker; False = here it is prose, None = that cannot be told yet."""
+        match marker.section:
+            case "action" if self._actions:
+                return self._begin_call(marker.end)
+            case "answer" | "observation" if self._called:
+                self._state, self._space = self._invented, ""
+            case "thought" if self._kind != "answer":
+                self._switch("thought")
+            case "answer":
+                self._switch("answer")
+                self._listening = False
+            case _:
+                return False
+        self._at = marker.end
+        return True
+
+    def _begin_call(self, start: int) -> bool | None:
+        found = call_at(self._text, start, final=self._final)
+        if found is None:
+            return False
+        if isinstance(found, Undecided):
+            return None
+        self._switch("thought")
+        self._call, self._at = found
+        self._state = self._in_call
+        return True
+
+    def _in_call(self) -> bool:
+        done = self._call.read(self._text, self._at, final=self._final)
+        if done is None:
+            return False
+        self._at = done.end
+        if done.event is not None:
+            self._called = True
+            self._events.append(done.event)
+        self._line_start = True
+        self._state = self._prose
+        return True
+
+    def _invented(self) -> bool:
+        self._at = len(self._text)
+        return False
+
+    def _say(self, text: str) -> None:
+        """Prose. White space waits for what follows it."""
+        if self._fresh:
+            text = text.lstrip()
+            if not text:
+                return
+            self._fresh = False
+        said = text.rstrip()
+        if not said:
+            self._space += text
+            return
+        space, self._space = self._space, text[len(said) :]
+        self._emit(space + said)
+
+    def _emit(self, text: str) -> None:
+        if self._kind is None:
+            self._unsaid += text
+            if len(self._unsaid) <= self._hold:
+                return
+            self._kind, text = "answer", ""
+        if self._replaces:
+            self._events.append(Closed())
+        text, self._unsaid = self._unsaid + text, ""
+        self._events.append(Said(self._kind, text))
+        self._open, self._replaces, self._behind_fence = True, False, False
+
+    def _switch(self, kind: Kind) -> None:
+        """The message so far is complete; what follows is another one."""
+        if self._unsaid:
+            self._kind = "thought"
+            self._emit("")
+        self._replaces = self._open and self._kind == kind == "answer"
+        if self._open and not self._replaces:
+            self._events.append(Closed())
+            self._open = False
+        if self._code:
+            self._fence, self._code = self._fence or self._code, 0
+        self._kind, self._fresh, self._line_start, self._space = kind, True, False, ""

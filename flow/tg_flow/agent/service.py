@@ -1,0 +1,100 @@
+"""AgentRequest -> pattern -> AgentResponses: thoughts, actions, observations and the answer, each as it happens."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.client import Client
+from tg_base.config import ServiceConfig
+from tg_base.server import Service
+from tg_flow.agent.core import AgentTool, AnswerText, Dialog, Goal, Thinker, Toolbox
+from tg_flow.agent.patterns import plan_then_execute, react, supervisor
+from tg_flow.agent.tools import SubAgent
+from tg_schema import AGENT, AgentRequest, AgentResponse
+from tg_schema.errors import BadRequest
+
+Pattern = Callable[[Dialog], AsyncGenerator[AgentResponse, None]]
+"""A way of reasoning: yields a dialog's records, the last of which ends it."""
+
+PATTERNS: dict[str, Pattern] = {"react": react, "plan-then-execute": plan_then_execute, "supervisor": supervisor}
+
+
+class Member:
+    """An agent that a supervisor may ask.
+
+    Args:
+        description: what it is good at.
+        client: its service.
+    """
+
+    def __init__(self, description: str, client: Client[AgentRequest, AgentResponse]) -> None:
+        self.description = description
+        self.client = client
+
+
+class AgentService(Service[AgentRequest, AgentResponse]):
+    """The agent of one flow. It keeps nothing between requests.
+
+    Args:
+        profile: what the flow says of its agent.
+        thinker: its model.
+        tools: its tools; whoever opened them closes them.
+        team: by flow, the agents that it may ask.
+    """
+
+    spec = AGENT
+
+    def __init__(
+        self, profile: ServiceConfig, thinker: Thinker, tools: tuple[AgentTool, ...], team: Mapping[str, Member]
+    ) -> None:
+        self.thinker = thinker
+        self._profile = profile
+        self._tools = tools
+        self._toolbox = Toolbox(tools)
+        self._team = team
+
+    @override
+    async def on_request(self, request: AgentRequest) -> AsyncGenerator[AgentResponse, None]:
+        pattern = self._pattern(request)
+        goal = Goal(_question(request), self._profile.instructions)
+        toolbox = self._with_team(request) if pattern is supervisor else self._toolbox
+        calling = await self.thinker.calling()
+        limits = self._profile.limits
+        dialog = Dialog(request, goal=goal, thinker=self.thinker, calling=calling, toolbox=toolbox, limits=limits)
+        async with aclosing(pattern(dialog)) as records:
+            if not request.streaming:
+                yield await whole(records)
+                return
+            async for record in records:
+                yield record
+
+    def _pattern(self, request: AgentRequest) -> Pattern:
+        name = request.pattern or self._profile.pattern
+        if name not in PATTERNS:
+            raise BadRequest(f'there is no pattern "{name[:100]}"; known are {", ".join(PATTERNS)}')
+        if name == "supervisor" and not self._team:
+            raise BadRequest("this flow's agent has no other agents to ask; leave the pattern out, or ask another flow")
+        return PATTERNS[name]
+
+    def _with_team(self, request: AgentRequest) -> Toolbox:
+        seconds = self._profile.limits.seconds
+        team = [SubAgent(flow, one.description, one.client, request, seconds) for flow, one in self._team.items()]
+        return Toolbox((*self._tools, *team))
+
+
+def _question(request: AgentRequest) -> str:
+    if not (request.question or "").strip():
+        raise BadRequest("question is missing: send a JSON object with `question` (text)")
+    return request.question or ""
+
+
+async def whole(records: AsyncGenerator[AgentResponse, None]) -> AgentResponse:
+    """The answer alone, in one record: the text of the message that ends the dialog."""
+    answer = AnswerText()
+    async for record in records:
+        answer.take(record)
+        if record.last:
+            return msgspec.structs.replace(record, content=answer.ended_by(record))
+    raise RuntimeError("a pattern ended without a last record")

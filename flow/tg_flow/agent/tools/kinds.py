@@ -1,0 +1,77 @@
+"""Configuration -> agent: the tools of one flow, opened; each kind is a row, imported when a table names it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+
+from tg_base.config import Findings, ToolConfig, read_options
+from tg_flow.agent.core import AgentTool, Reach, compiled
+from tg_schema import TgError
+from tg_schema.errors import Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kind: where its class is, and the extra of `tg-flow` that brings what it needs."""
+
+    module: str
+    name: str
+    extra: str = ""
+
+
+KINDS: dict[str, Row] = {
+    "prompt": Row("tg_flow.agent.tools.prompt_tool", "PromptTool"),
+    "text-completion": Row("tg_flow.agent.tools.completion_tool", "CompletionTool"),
+    "python": Row("tg_flow.agent.tools.python_tool", "PythonTool"),
+    "http": Row("tg_flow.agent.tools.http_tool", "HttpTool", "http"),
+    "mcp": Row("tg_flow.agent.tools.mcp_tool", "McpTool", "mcp"),
+    "service": Row("tg_flow.agent.tools.service_tool", "ServiceTool"),
+}
+
+
+@asynccontextmanager
+async def opened_tools(reach: Reach, names: Iterable[str], findings: Findings) -> AsyncIterator[tuple[AgentTool, ...]]:
+    """The tools that some tables of the configuration describe, while the block runs.
+
+    One that cannot be made ready is a finding, with its place in the file.
+    """
+    async with AsyncExitStack() as stack:
+        tools: list[AgentTool] = []
+        for name in names:
+            with findings.collect():
+                for tool in await _opened(reach, name):
+                    stack.push_async_callback(tool.aclose)
+                    tools.append(tool)
+        yield tuple(tools)
+
+
+async def _opened(reach: Reach, name: str) -> tuple[AgentTool, ...]:
+    table = reach.config.tools[name]
+    tools: tuple[AgentTool, ...] = ()
+    try:
+        tools = await _made(reach, name, table)
+        for tool in tools:
+            compiled(tool)
+    except TgError as error:
+        for tool in tools:
+            await tool.aclose()
+        raise reach.config.locate(error, "tools", name) from None
+    return tools
+
+
+async def _made(reach: Reach, name: str, table: ToolConfig) -> tuple[AgentTool, ...]:
+    row, owner = KINDS[table.kind], f'a tool of kind "{table.kind}"'
+    try:
+        kind: type[AgentTool] = getattr(await asyncio.to_thread(import_module, row.module), row.name)
+        options = read_options(table.options, kind.Options, owner)
+        return await kind.open(name, table, options, reach)
+    except ModuleNotFoundError as error:
+        if not row.extra or (error.name or "").startswith("tg_"):
+            raise
+        raise Unavailable(f'{owner} needs a package that is not installed; run: pip install "tg-flow[{row.extra}]"').at(
+            "kind"
+        ) from None
+    except TgError as error:
+        raise (error.at("options") if error.option else error) from None

@@ -1,0 +1,222 @@
+"""TextCompletionRequest -> llama.cpp in this process: many streams side by side on one model."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from functools import lru_cache
+from itertools import groupby
+from typing import Annotated, ClassVar, Self
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.llm import LlmChunk, LlmService, ProviderOptions
+from tg_flow.llama.engine_pool import EnginePool
+from tg_flow.llama.engine_sizes import EngineSizes
+from tg_flow.llama.generation import Generation, Job
+from tg_flow.llama.json_grammar import ANY_STRUCTURE, json_grammar
+from tg_flow.llama.mailbox import Mailbox
+from tg_flow.llama.model import Model
+from tg_flow.llama.model_file import model_file
+from tg_flow.llama.prompt_tokenizer import PromptTokenizer
+from tg_flow.llama.sampler_settings import SamplerSettings
+from tg_schema import FEATURES, Message, Sampling, TextCompletionRequest, TgError
+from tg_schema.errors import BadRequest, Internal
+
+SMALL_MODEL = 64_000_000
+"""Bytes of weights up to which one thread computes a step faster than several that wait for each other."""
+
+LONGEST_DEFAULT_CONTEXT = 4096
+"""Tokens for each slot, unless the configuration wants more or the model can do less: memory grows with it."""
+
+LONG_TEXT = 8_000
+"""Characters from which a prompt is cut into tokens on another thread: below, it takes less than a millisecond."""
+
+MOST_STOPS = 16
+LONGEST_STOP = 256
+"""Characters."""
+
+MOST_LOGPROBS = 20
+
+
+class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
+    """What the configuration may say of a llama-cpp model.
+
+    Attributes:
+        path: "" for the packaged demo model, `PATH.gguf`, or `hf:OWNER/NAME/FILE`.
+        slots: streams that are generated side by side.
+        context: tokens of prompt and answer for each slot; None = what the model was trained for, at most 4096.
+        engines: contexts that streams are spread over, each with a thread and memory of its own; None = 2 for a model
+            below 64 MB, else 1.
+        threads: threads that compute one step of one engine; None = 1 for a model below 64 MB, else one for each CPU.
+        batch: tokens evaluated in one step at most.
+        waiting: requests that may wait for a slot; more are refused as rate-limited.
+        temperature: used, like `top_k` and `top_p`, where a request does not say.
+    """
+
+    path: str = ""
+    slots: Annotated[int, msgspec.Meta(ge=1, le=256)] = 16
+    context: Annotated[int, msgspec.Meta(ge=16, le=2**20)] | None = None
+    engines: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
+    threads: Annotated[int, msgspec.Meta(ge=1, le=256)] | None = None
+    batch: Annotated[int, msgspec.Meta(ge=1, le=8192)] = 512
+    waiting: Annotated[int, msgspec.Meta(ge=0)] = 256
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.8
+    top_k: Annotated[int, msgspec.Meta(ge=0)] = 40
+    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.95
+
+    def sizes(self, trained: int, size: int) -> EngineSizes:
+        """For a model of `size` bytes that was trained to see `trained` tokens."""
+        small = size <= SMALL_MODEL
+        cores = os.cpu_count() or 1
+        return EngineSizes(
+            slots=self.slots,
+            engines=min(self.engines or (2 if small else 1), self.slots, cores),
+            context=self.context or min(trained, LONGEST_DEFAULT_CONTEXT),
+            threads=self.threads or (1 if small else cores),
+            batch=self.batch,
+            waiting=self.waiting,
+        )
+
+
+class LlamaCpp(LlmService):
+    """The `llama-cpp` provider. Made by `open`, because a model must be loaded.
+
+    Attributes:
+        engine: what evaluates the model; its `stats()` tell what it is doing.
+    """
+
+    Options: ClassVar[type[ProviderOptions]] = LlamaCppOptions
+    features = FEATURES - {"images", "tools"}
+
+    def __init__(self, model: str, options: LlamaCppOptions, engine: EnginePool, tokenizer: PromptTokenizer) -> None:
+        super().__init__(model, options)
+        self.capacity = options.slots
+        self.engine = engine
+        if not tokenizer.knows_history:
+            self.features -= {"history"}
+        self._options = options
+        self._tokenizer = tokenizer
+
+    @classmethod
+    @override
+    async def open(cls, model: str, options: ProviderOptions) -> Self:
+        if not isinstance(options, LlamaCppOptions):
+            raise TypeError("llama-cpp is opened with LlamaCppOptions")
+        engine, tokenizer = await asyncio.to_thread(_loaded, options)
+        return cls(model, options, engine, tokenizer)
+
+    @classmethod
+    @override
+    async def rehearse(cls, model: str, options: ProviderOptions) -> None:
+        if not isinstance(options, LlamaCppOptions):
+            raise TypeError("llama-cpp is opened with LlamaCppOptions")
+        await asyncio.to_thread(_rehearsed, options)
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        generation = Generation(await self._job(request), self.engine.model.pieces, Mailbox.here())
+        self.engine.submit(generation)
+        try:
+            while True:
+                chunk = await generation.read()
+                yield chunk
+                if chunk.finish_reason is not None:
+                    return
+        finally:
+            generation.cancel()
+
+    async def _job(self, request: TextCompletionRequest) -> Job:
+        sampling = request.sampling or Sampling()
+        _check(sampling)
+        settings = SamplerSettings.of(
+            sampling, temperature=self._options.temperature, top_k=self._options.top_k, top_p=self._options.top_p
+        )
+        return Job(
+            prompt=await self._prompt(request),
+            settings=settings,
+            max_tokens=self.engine.context_length if sampling.max_tokens is None else sampling.max_tokens,
+            stop=sampling.stop,
+            logprobs=sampling.logprobs,
+            grammar=await _grammar(request),
+        )
+
+    async def _prompt(self, request: TextCompletionRequest) -> tuple[int, ...]:
+        *earlier, prompt = _texts(request.turns)
+        system, limit = request.system_text, self.engine.context_length
+        if len(system) + len(prompt) + sum(map(len, earlier)) < LONG_TEXT:
+            return self._tokenizer.tokens(system, prompt, limit, earlier)
+        return await asyncio.to_thread(self._tokenizer.tokens, system, prompt, limit, earlier)
+
+    @override
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.engine.close)
+
+
+def _loaded(options: LlamaCppOptions) -> tuple[EnginePool, PromptTokenizer]:
+    """The engine for `options`; blocks while files are fetched and read."""
+    model = _model(options, weights=True)
+    if model is None:
+        raise Internal("a model's file was not fetched")
+    try:
+        tokenizer = PromptTokenizer(model)
+        return EnginePool(model, options.sizes(model.context_length, model.size)), tokenizer
+    except TgError:
+        model.close()
+        raise
+
+
+def _rehearsed(options: LlamaCppOptions) -> None:
+    model = _model(options, weights=False)
+    if model is not None:
+        try:
+            PromptTokenizer(model)
+        finally:
+            model.close()
+
+
+def _model(options: LlamaCppOptions, *, weights: bool) -> Model | None:
+    """The model of `options`; without weights None where the file is not here yet, and could be fetched."""
+    try:
+        path = model_file(options.path, fetch=weights)
+        return None if path is None else Model(path, weights=weights)
+    except TgError as error:
+        raise error.at("path") from None
+
+
+def _texts(turns: tuple[Message, ...]) -> list[str]:
+    """The texts of a conversation; turns of the same speaker in a row are one, with a blank line between them."""
+    spoken = [(role, "\n\n".join(turn.text for turn in group)) for role, group in groupby(turns, _role)]
+    if [role for role, _ in spoken] != (["user", "assistant"] * len(spoken))[: len(spoken)] or len(spoken) % 2 == 0:
+        raise BadRequest("messages: this model knows turns of user and assistant, the first and the last the user's")
+    return [text for _, text in spoken]
+
+
+def _role(turn: Message) -> str:
+    return turn.role
+
+
+def _check(sampling: Sampling) -> None:
+    if sampling.max_tokens is not None and sampling.max_tokens < 1:
+        raise BadRequest("sampling.max_tokens must be at least 1")
+    if sampling.logprobs is not None and not 0 <= sampling.logprobs <= MOST_LOGPROBS:
+        raise BadRequest(f"sampling.logprobs must be from 0 to {MOST_LOGPROBS}")
+    if len(sampling.stop) > MOST_STOPS or not all(0 < len(stop) <= LONGEST_STOP for stop in sampling.stop):
+        raise BadRequest(f"sampling.stop may have {MOST_STOPS} texts of 1 to {LONGEST_STOP} characters")
+
+
+async def _grammar(request: TextCompletionRequest) -> str | None:
+    if request.schema is None:
+        return _ANY_STRUCTURE if request.response_format == "json" else None
+    try:
+        return await asyncio.to_thread(_cached_grammar, msgspec.json.encode(request.schema))
+    except (RecursionError, UnicodeEncodeError) as error:
+        raise BadRequest("schema: it is nested too deep, or has a text that is not Unicode") from error
+
+
+@lru_cache(maxsize=64)
+def _cached_grammar(schema: bytes) -> str:
+    return json_grammar(msgspec.json.decode(schema))
+
+
+_ANY_STRUCTURE = json_grammar(ANY_STRUCTURE)

@@ -1,0 +1,63 @@
+"""Provider, model and options -> one smallest real request, and a line that says what came of it."""
+
+import time
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any
+
+from tg_base.llm import LlmService
+from tg_flow.providers.registry import open_provider
+from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema.answer_collector import AnswerCollector
+
+MOST_TOKENS = 16
+"""The bound on the answer: the least that all providers take."""
+
+SHOWN_MODELS = 10
+
+_REQUEST = TextCompletionRequest(
+    prompt="Say: ok", streaming=True, sampling=Sampling(max_tokens=MOST_TOKENS), model=None
+)
+
+
+async def check_provider(provider: str, model: str | None, options: Mapping[str, Any]) -> str:
+    """Ask `model` for a few tokens, once. Without a model ask for the list of models, and the only one if it has one.
+
+    Raises:
+        TgError: of the kind that a request would get; the message begins with the provider and the word for the kind.
+    """
+    try:
+        service = await open_provider(provider, model or provider, {**options, "tries": 1})
+        try:
+            if model is not None:
+                return f"{provider}: {await _asked(service)}"
+            names = [info.id for info in await service.models()]
+        finally:
+            await service.aclose()
+    except TgError as error:
+        raise type(error)(f"{provider}: {error.type}: {error.message}", retry_after=error.retry_after) from None
+    if len(names) == 1:
+        return await check_provider(provider, names[0], options)
+    more = f" and {len(names) - SHOWN_MODELS} more" if len(names) > SHOWN_MODELS else ""
+    listed = ", ".join(names[:SHOWN_MODELS]) or "none"
+    return f"{provider}: answers, and has these models: {listed}{more}; name one with --model, and it is asked"
+
+
+async def _asked(service: LlmService) -> str:
+    began = time.monotonic()
+    first: float | None = None
+    records = AnswerCollector(TextCompletionResponse.joined)
+    async with aclosing(service.on_request(_REQUEST)) as stream:
+        async for record in stream:
+            if first is None:
+                first = time.monotonic() - began
+            records.add(record)
+    (answer,) = records.records()
+    return (
+        f"{answer.model} answered; first token after {first or 0.0:.2f} s, all after {time.monotonic() - began:.2f} s; "
+        f"tokens: {_count(answer.in_token)} in, {_count(answer.out_token)} out; finish: {answer.finish_reason}"
+    )
+
+
+def _count(tokens: int | None) -> str:
+    return "unknown" if tokens is None else str(tokens)

@@ -1,0 +1,43 @@
+"""TextCompletionRequest -> Cohere's own API (Chat, version 2), by its SDK -> LlmChunks."""
+
+from typing import Any, ClassVar
+
+from typing_extensions import override
+
+from tg_base.llm import ProviderOptions
+from tg_base.llm.http import SdkOptions, SdkProvider, SdkWire
+from tg_flow.providers.cohere.request import to_wire
+from tg_flow.providers.cohere.stream import Answer, model_list
+from tg_schema import FEATURES, TextCompletionRequest
+from tg_schema.features import Feature
+
+
+class CohereOptions(SdkOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the configuration may say of Cohere.
+
+    Attributes:
+        base_url_variables: the SDK's own.
+        key_variables: ours, the SDK's own, and TrustGraph's.
+        thinking: whether a reasoning model thinks before it answers, or how many tokens of that it may use; its own
+            default where absent. The thinking's text is told apart.
+    """
+
+    base_url_variables: tuple[str, ...] = ("CO_API_URL",)
+    key_variables: tuple[str, ...] = ("COHERE_API_KEY", "CO_API_KEY", "COHERE_KEY")
+    thinking: bool | int | None = None
+
+
+class Cohere(SdkProvider[CohereOptions]):
+    """Cohere's chat."""
+
+    Options: ClassVar[type[ProviderOptions]] = CohereOptions
+    features: frozenset[Feature] = FEATURES - {"logprobs"}
+    wire = SdkWire(
+        connection="tg_flow.providers.cohere.client",
+        decoder=Answer,
+        listed=model_list,
+    )
+
+    @override
+    def body(self, request: TextCompletionRequest) -> dict[str, Any]:
+        return to_wire(request, self.upstream_model, self.sampling(request), thinking=self.options.thinking)

@@ -1,0 +1,137 @@
+"""Events of Cohere's chat -> LlmChunks, after its public API reference ("Chat", v2, "Streaming")."""
+
+import msgspec
+
+from tg_base.llm import LlmChunk, event_error
+from tg_base.llm.http import UNREADABLE
+from tg_schema import ModelInfo, ToolCallDelta
+from tg_schema.errors import ProtocolError
+
+_FINISH = {"MAX_TOKENS": "length", "TOOL_CALL": "tool_calls"}
+_GAVE_UP = 408
+
+
+class _Content(msgspec.Struct, frozen=True, gc=False):
+    text: str | None = None
+    thinking: str | None = None
+
+
+class _Function(msgspec.Struct, frozen=True, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct, frozen=True):
+    id: str | None = None
+    function: _Function = _Function()
+
+
+class _Message(msgspec.Struct, frozen=True):
+    """`content` and `tool_calls` are lists where a message starts, and single things after that."""
+
+    content: _Content | list[_Content] | None = None
+    tool_calls: _Call | list[_Call] | None = None
+    tool_plan: str | None = None
+
+
+class _Tokens(msgspec.Struct, frozen=True, gc=False):
+    input_tokens: int | float | None = None
+    output_tokens: int | float | None = None
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    tokens: _Tokens | None = None
+    billed_units: _Tokens | None = None
+    cached_tokens: int | float | None = None
+
+
+class _Delta(msgspec.Struct, frozen=True):
+    message: _Message | None = None
+    finish_reason: str | None = None
+    usage: _Usage | None = None
+
+
+class ChatEvent(msgspec.Struct, frozen=True):
+    """One event of a stream."""
+
+    type: str
+    index: int = 0
+    delta: _Delta | None = None
+
+
+class _Model(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _ModelList(msgspec.Struct, frozen=True):
+    models: tuple[_Model, ...]
+
+
+_decode = msgspec.json.Decoder(ChatEvent).decode
+
+
+def model_list(body: bytes) -> tuple[ModelInfo, ...]:
+    """The models of `GET /v1/models`."""
+    return tuple(ModelInfo(model.name, "cohere") for model in msgspec.json.decode(body, type=_ModelList).models)
+
+
+class Answer:
+    """One answer as it is read: events in, chunks out."""
+
+    def __init__(self) -> None:
+        self.done = False
+
+    def chunk(self, data: bytes) -> LlmChunk | None:
+        """The chunk for an event's data; None where the event has nothing to say, for instance a citation's.
+
+        Raises:
+            ProtocolError: the data is not a chat's event.
+            TgError: the provider reports an error in its stream.
+        """
+        try:
+            event = _decode(data)
+        except UNREADABLE:
+            raise ProtocolError("the provider sent an event that is not of a chat") from None
+        delta = event.delta
+        if delta is None:
+            return None
+        if event.type == "message-end":
+            self.done = True
+            return _end(delta)
+        return _said(delta.message, event.index) if delta.message is not None else None
+
+
+def _said(message: _Message, index: int) -> LlmChunk | None:
+    content = message.content
+    if isinstance(content, _Content):
+        if content.text:
+            return LlmChunk(content.text)
+        return LlmChunk(reasoning=content.thinking) if content.thinking else None
+    if message.tool_plan:
+        return LlmChunk(reasoning=message.tool_plan)
+    call = message.tool_calls
+    if isinstance(call, _Call):
+        function = call.function
+        return LlmChunk(tool_calls=(ToolCallDelta(index, call.id, function.name, function.arguments or ""),))
+    return None
+
+
+def _end(delta: _Delta) -> LlmChunk:
+    reason = delta.finish_reason
+    if reason is None or reason.startswith("ERROR"):
+        raise event_error(reason)
+    if reason == "TIMEOUT":
+        raise event_error(_GAVE_UP)
+    usage = delta.usage or _Usage()
+    tokens = usage.tokens or usage.billed_units or _Tokens()
+    return LlmChunk(
+        in_token=_whole(tokens.input_tokens),
+        out_token=_whole(tokens.output_tokens),
+        cached_token=_whole(usage.cached_tokens),
+        finish_reason=_FINISH.get(reason, "stop"),
+    )
+
+
+def _whole(count: float | None) -> int | None:
+    """Counts of tokens come as 11 or as 11.0."""
+    return None if count is None else int(count)

@@ -1,0 +1,7 @@
+"""Gemini by Google AI Studio."""
+
+from tg_flow.providers.gemini.provider import GoogleAiStudio
+
+__all__ = [
+    "GoogleAiStudio",
+]

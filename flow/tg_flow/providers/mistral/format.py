@@ -1,0 +1,182 @@
+"""Mistral's chat completions <-> our records, after its public API reference: OpenAI's, with differences."""
+
+from typing import Any
+
+import msgspec
+
+from tg_base.llm import CallNumbers, LlmChunk, event_error
+from tg_base.llm.http import UNREADABLE, Refusal, RunningCounts
+from tg_flow.providers.openai import request as openai_request
+from tg_schema import Sampling, TextCompletionRequest, ToolCallDelta
+from tg_schema.errors import ProtocolError
+
+_FINISH = {"stop": "stop", "length": "length", "model_length": "length", "tool_calls": "tool_calls"}
+
+
+def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> dict[str, Any]:
+    """The arguments of the SDK's `chat.stream_async`.
+
+    Raises:
+        BadRequest: the request has a form that this API does not know; the message says which.
+    """
+    asked = openai_request.to_wire(request, model, defaults=sampling, completion_tokens=False, strict=True)
+    theirs = msgspec.structs.replace(asked, stream_options=None, seed=None, temperature=sampling.temperature)
+    body: dict[str, Any] = msgspec.to_builtins(theirs)
+    if sampling.seed is not None:
+        body["random_seed"] = sampling.seed
+    return body
+
+
+class _Thought(msgspec.Struct, frozen=True, gc=False):
+    text: str = ""
+
+
+class _Piece(msgspec.Struct, frozen=True):
+    """A piece of content: "text", "thinking", or something that is no text (a reference, for instance)."""
+
+    type: str | None = None
+    text: str = ""
+    thinking: tuple[_Thought, ...] | str = ()
+
+
+class _Function(msgspec.Struct, frozen=True):
+    name: str = ""
+    arguments: str | dict[str, Any] = ""
+
+
+class _Call(msgspec.Struct, frozen=True):
+    function: _Function
+    id: str | None = None
+    index: int | None = None
+
+
+class _Delta(msgspec.Struct, frozen=True):
+    content: str | tuple[_Piece, ...] | None = None
+    tool_calls: tuple[_Call, ...] | None = None
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    delta: _Delta
+    index: int = 0
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct, frozen=True, gc=False):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    num_cached_tokens: int | None = None
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    code: str | int | None = None
+    type: str | None = None
+
+
+class ChatEvent(msgspec.Struct, frozen=True):
+    """One event of a stream; an error has the members of an error's body."""
+
+    choices: tuple[_Choice, ...] | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+    object: str | None = None
+    type: str | None = None
+    code: str | int | None = None
+    error: _Fault | str | None = None
+
+
+_decode = msgspec.json.Decoder(ChatEvent).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def refusal(body: bytes) -> Refusal:
+    """Mistral's `type` of an error; a sentence in `detail` (of validation, of keys) says nothing to programs."""
+    try:
+        event = _decode(body)
+    except UNREADABLE:
+        return Refusal()
+    return Refusal(event.type or "")
+
+
+class Answer:
+    """One answer as it is read: events in, chunks out."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._counts = RunningCounts()
+        self._calls = CallNumbers()
+
+    def chunk(self, data: bytes) -> LlmChunk | None:
+        """The chunk for an event's data; None where the event has nothing to say, for instance the role's.
+
+        Raises:
+            ProtocolError: the data is not a chat completion's event.
+            TgError: the provider reports an error in its stream.
+        """
+        if data == b"[DONE]":
+            self.done = True
+            return None
+        try:
+            event = _decode(data)
+        except UNREADABLE:
+            raise ProtocolError("the provider sent an event that is not of a chat completion") from None
+        if event.choices is None:
+            raise _fault(event)
+        choice = next((choice for choice in event.choices if choice.index == 0), None)
+        if choice is None:
+            return self._usage(event.usage) if event.usage else None
+        said = self._said(choice.delta, event.model)
+        if choice.finish_reason is None and event.usage is None:
+            return said
+        return self._last(said or LlmChunk(model=event.model), choice.finish_reason, event.usage)
+
+    def _said(self, delta: _Delta, model: str | None) -> LlmChunk | None:
+        calls = tuple(self._call(call) for call in delta.tool_calls or ())
+        content = delta.content
+        if isinstance(content, tuple):
+            text = "".join(piece.text for piece in content)
+            thought = "".join(_thought(piece) for piece in content)
+            return LlmChunk(text, model=model, reasoning=thought or None, tool_calls=calls)
+        return LlmChunk(content or "", model=model, tool_calls=calls) if content or calls else None
+
+    def _call(self, call: _Call) -> ToolCallDelta:
+        """A call comes whole, or in pieces of which the later ones have the first one's index and no id."""
+        function = call.function
+        arguments = function.arguments if isinstance(function.arguments, str) else _encode(function.arguments).decode()
+        known = None if call.id in {None, "null"} else call.id
+        number = self._calls.number(call.index, known, function.name)
+        return ToolCallDelta(number, known, function.name or None, arguments)
+
+    def _last(self, said: LlmChunk, reason: str | None, usage: _Usage | None) -> LlmChunk:
+        if reason == "error":
+            raise event_error(None)
+        counts = self._usage(usage) if usage else LlmChunk()
+        return msgspec.structs.replace(
+            said,
+            in_token=counts.in_token,
+            out_token=counts.out_token,
+            cached_token=counts.cached_token,
+            finish_reason=_FINISH.get(reason, "stop") if reason else None,
+        )
+
+    def _usage(self, usage: _Usage) -> LlmChunk:
+        details = usage.prompt_tokens_details
+        cached = usage.num_cached_tokens if details is None else details.cached_tokens
+        return self._counts.chunk(usage.prompt_tokens, usage.completion_tokens, cached)
+
+
+def _thought(piece: _Piece) -> str:
+    thinking = piece.thinking
+    return thinking if isinstance(thinking, str) else "".join(thought.text for thought in thinking)
+
+
+def _fault(event: ChatEvent) -> Exception:
+    if isinstance(event.error, _Fault):
+        return event_error(event.error.code, event.error.type)
+    if event.object == "error" or event.error is not None:
+        return event_error(event.type or event.code)
+    return ProtocolError("the provider sent an event that is not of a chat completion")

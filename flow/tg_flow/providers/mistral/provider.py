@@ -1,0 +1,50 @@
+"""TextCompletionRequest -> Mistral's own API, by its SDK -> LlmChunks."""
+
+from typing import Any, ClassVar, Literal
+
+from typing_extensions import override
+
+from tg_base.llm import ProviderOptions
+from tg_base.llm.http import SdkOptions, SdkProvider, SdkWire
+from tg_flow.providers.mistral.format import Answer, refusal, to_wire
+from tg_flow.providers.openai import model_list
+from tg_schema import FEATURES, TextCompletionRequest
+from tg_schema.features import Feature
+
+
+class MistralOptions(SdkOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the configuration may say of Mistral.
+
+    Attributes:
+        base_url_variables: ours; the SDK has none.
+        key_variables: the SDK's own, and TrustGraph's.
+        reasoning_effort: for models whose thinking can be chosen so.
+        prompt_mode: "reasoning" lets a reasoning model think before it answers; the thinking's text is told apart.
+    """
+
+    base_url_variables: tuple[str, ...] = ("MISTRAL_BASE_URL",)
+    key_variables: tuple[str, ...] = ("MISTRAL_API_KEY", "MISTRAL_TOKEN")
+    reasoning_effort: Literal["none", "high"] | None = None
+    prompt_mode: Literal["reasoning"] | None = None
+
+
+class Mistral(SdkProvider[MistralOptions]):
+    """Mistral's chat completions."""
+
+    Options: ClassVar[type[ProviderOptions]] = MistralOptions
+    features: frozenset[Feature] = FEATURES - {"logprobs"}
+    wire = SdkWire(
+        connection="tg_flow.providers.mistral.client",
+        decoder=Answer,
+        listed=model_list,
+        refusal=refusal,
+    )
+
+    @override
+    def body(self, request: TextCompletionRequest) -> dict[str, Any]:
+        body = to_wire(request, self.upstream_model, self.sampling(request))
+        if self.options.reasoning_effort is not None:
+            body["reasoning_effort"] = self.options.reasoning_effort
+        if self.options.prompt_mode is not None:
+            body["prompt_mode"] = self.options.prompt_mode
+        return body

@@ -1,0 +1,68 @@
+"""TextCompletionRequest -> Ollama's own API (`/api/chat`) -> LlmChunks."""
+
+import os
+from typing import Any, ClassVar, Literal
+
+from msgspec import to_builtins
+from typing_extensions import override
+
+from tg_base.llm import ProviderOptions
+from tg_base.llm.http import JsonLines, SdkOptions, SdkProvider, SdkWire
+from tg_flow.providers.ollama.format import Answer, model_list, to_wire
+from tg_schema import FEATURES, TextCompletionRequest
+from tg_schema.features import Feature
+
+
+class OllamaOptions(SdkOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the configuration may say of Ollama.
+
+    Attributes:
+        base_url_variables: the SDK's own; it may have a host alone. Where it is not set, port 11434 of this machine.
+        key_variables: the SDK's own, for ollama.com.
+        think: whether, or how much, the model shall think before it answers; its own default where absent.
+        num_ctx: tokens of the context that the model is loaded with; the server's default where absent, which cuts
+            longer prompts in silence.
+        keep_alive: how long the model stays loaded after a request, for instance "10m"; the server's default where
+            absent.
+    """
+
+    base_url_variables: tuple[str, ...] = ("OLLAMA_HOST",)
+    key_variables: tuple[str, ...] = ("OLLAMA_API_KEY",)
+    key_needed: bool = False
+    think: bool | Literal["low", "medium", "high"] | None = None
+    num_ctx: int | None = None
+    keep_alive: str | None = None
+
+    @override
+    def url(self) -> str | None:
+        """The URL, or a host with or without port, which the SDK completes."""
+        said = (os.environ.get(name, "").strip() for name in self.base_url_variables)
+        return self.base_url or next((url for url in said if url), self.default_base_url)
+
+
+class Ollama(SdkProvider[OllamaOptions]):
+    """A model of an Ollama server."""
+
+    Options: ClassVar[type[ProviderOptions]] = OllamaOptions
+    features: frozenset[Feature] = FEATURES
+    wire = SdkWire(
+        connection="tg_flow.providers.ollama.client",
+        decoder=Answer,
+        listed=model_list,
+        frames=JsonLines,
+    )
+
+    @override
+    def body(self, request: TextCompletionRequest) -> dict[str, Any]:
+        options = self.options
+        body: dict[str, Any] = to_builtins(
+            to_wire(
+                request,
+                self.upstream_model,
+                self.sampling(request),
+                think=options.think,
+                num_ctx=options.num_ctx,
+                keep_alive=options.keep_alive,
+            )
+        )
+        return body

@@ -1,0 +1,16 @@
+"""OpenAI's chat completions, whoever serves them: the SDK is imported when a provider is opened."""
+
+from tg_flow.providers.openai import request
+from tg_flow.providers.openai.azure import AzureOpenAi
+from tg_flow.providers.openai.provider import OpenAiCompatible
+from tg_flow.providers.openai.stream import NO_ID, model_list
+from tg_flow.providers.openai.tgi import Tgi
+
+__all__ = [
+    "NO_ID",
+    "AzureOpenAi",
+    "OpenAiCompatible",
+    "Tgi",
+    "model_list",
+    "request",
+]

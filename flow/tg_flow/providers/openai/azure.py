@@ -1,0 +1,43 @@
+"""TextCompletionRequest -> a deployment of Azure OpenAI -> LlmChunks: OpenAI's wire at another kind of address."""
+
+import os
+from dataclasses import replace
+from typing import ClassVar
+
+from typing_extensions import override
+
+from tg_base.llm import ProviderOptions
+from tg_flow.providers.openai.endpoint import Endpoint
+from tg_flow.providers.openai.provider import OpenAiCompatible, OpenAiOptions
+
+API_VERSION = "2024-10-21"
+"""The latest version that is generally available, after Microsoft's list of API versions."""
+
+_VERSION_VARIABLES = ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION", "AZURE_API_VERSION")
+
+
+class AzureOpenAiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """As any OpenAI-compatible provider's; `base_url` is the resource's, `upstream_model` is the deployment's name.
+
+    Attributes:
+        api_version: of the API; where absent, what `OPENAI_API_VERSION`, `AZURE_OPENAI_API_VERSION` or
+            `AZURE_API_VERSION` says, else `2024-10-21`.
+    """
+
+    base_url_variables: tuple[str, ...] = ("AZURE_OPENAI_ENDPOINT", "AZURE_ENDPOINT")
+    base_url_path: str = ""
+    default_base_url: str | None = None
+    key_variables: tuple[str, ...] = ("AZURE_OPENAI_API_KEY", "AZURE_TOKEN")
+    api_version: str | None = None
+
+    @override
+    def endpoint(self, model: str) -> Endpoint:
+        said = (os.environ.get(name, "").strip() for name in _VERSION_VARIABLES)
+        version = self.api_version or next((version for version in said if version), API_VERSION)
+        return replace(super().endpoint(model), deployment=model, api_version=version)
+
+
+class AzureOpenAi(OpenAiCompatible):
+    """The `azure-openai` provider."""
+
+    Options: ClassVar[type[ProviderOptions]] = AzureOpenAiOptions

@@ -1,0 +1,255 @@
+"""Events of OpenAI's chat completions -> LlmChunks: pure functions of values, after the public API reference.
+
+What we read of an event is modelled and nothing else; other fields of compatible servers are passed over.
+"""
+
+import msgspec
+
+from tg_base.llm import CallNumbers, LlmChunk, event_error
+from tg_base.llm.http import Refusal
+from tg_schema import ModelInfo, Token, ToolCallDelta
+from tg_schema.deltas import Count
+from tg_schema.errors import ContentFilter, ProtocolError
+
+NO_ID = -1
+"""A token's id where the provider tells the token's text alone, as OpenAI's API does."""
+
+_FINISH = {
+    "stop": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+}
+
+
+class _TopLogprob(msgspec.Struct, frozen=True, gc=False):
+    logprob: float
+
+
+class _TokenLogprob(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float | None = None
+    top_logprobs: tuple[_TopLogprob, ...] | None = None
+
+
+class _Logprobs(msgspec.Struct, frozen=True):
+    content: tuple[_TokenLogprob, ...] | None = None
+
+
+class _Function(msgspec.Struct, frozen=True, gc=False):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _CallDelta(msgspec.Struct, frozen=True):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct, frozen=True):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    tool_calls: tuple[_CallDelta, ...] | None = None
+
+
+_NO_DELTA = _Delta()
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    index: int = 0
+    delta: _Delta | None = _NO_DELTA
+    finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _PromptDetails(msgspec.Struct, frozen=True, gc=False):
+    cached_tokens: int | None = None
+
+
+class _CompletionDetails(msgspec.Struct, frozen=True, gc=False):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
+
+    @property
+    def counts(self) -> tuple[int | None, ...]:
+        """Tokens in, out, cached and reasoning."""
+        prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
+        return (
+            self.prompt_tokens,
+            self.completion_tokens,
+            None if prompt is None else prompt.cached_tokens,
+            None if completion is None else completion.reasoning_tokens,
+        )
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    code: str | int | None = None
+    type: str | None = None
+    message: str | None = None
+
+    @property
+    def word(self) -> str | None:
+        """Its type; some compatible servers have none, and say it before the colon of their message."""
+        return self.type or (self.message or "").partition(":")[0]
+
+
+class ChatEvent(msgspec.Struct, frozen=True):
+    """One event of a stream: a piece of an answer, its usage (with empty `choices`), or an error."""
+
+    choices: tuple[_Choice, ...] | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+    error: _Fault | str | None = None
+
+
+class _Model(msgspec.Struct, frozen=True):
+    id: str
+    owned_by: str | None = None
+    created: Count | None = None
+
+
+class _ModelList(msgspec.Struct, frozen=True):
+    data: tuple[_Model, ...]
+
+
+_DONE = b"[DONE]"
+_decode = msgspec.json.Decoder(ChatEvent).decode
+
+
+def refusal(body: bytes) -> Refusal:
+    """The word that an error's body has for its kind: its code or else its type; "" where it has none."""
+    try:
+        fault = _decode(body).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Refusal()
+    return Refusal(str(fault.code or fault.type or "") if isinstance(fault, _Fault) else "")
+
+
+def model_list(body: bytes) -> tuple[ModelInfo, ...]:
+    """The models in the answer to `GET /models`.
+
+    Raises:
+        ProtocolError: the body is no such list.
+    """
+    try:
+        listed = msgspec.json.decode(body, type=_ModelList)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise ProtocolError("the provider's list of models cannot be read") from None
+    return tuple(ModelInfo(model.id, model.owned_by or "", model.created or 0) for model in listed.data)
+
+
+class Answer:
+    """One answer as it is read: events in, chunks out.
+
+    Remembers the counts told so far, because ours are deltas, and the number of tool calls.
+
+    Attributes:
+        done: whether the stream's own end has come.
+    """
+
+    def __init__(self) -> None:
+        self.done = False
+        self._told: tuple[int | None, ...] = (None, None, None, None)
+        self._calls = CallNumbers()
+
+    def chunk(self, data: bytes) -> LlmChunk | None:
+        """The chunk for an event's data; None where the event has nothing to say, for instance the role's.
+
+        Raises:
+            ProtocolError: the data is not a chat completion's event.
+            TgError: the provider reports an error in its stream.
+        """
+        if data.startswith(_DONE):
+            self.done = True
+            return None
+        try:
+            event = _decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise ProtocolError("the provider sent an event that is not of a chat completion") from None
+        choice = event.choices[0] if event.choices else None
+        if choice is None or choice.index or choice.finish_reason or choice.logprobs or event.usage or event.error:
+            return self._uncommon(event)
+        delta = choice.delta
+        if delta is None:
+            return None
+        if delta.content and not delta.reasoning_content and not delta.reasoning and not delta.tool_calls:
+            return LlmChunk(delta.content, model=event.model)
+        return self._said(delta, event.model)
+
+    def _uncommon(self, event: ChatEvent) -> LlmChunk | None:
+        if event.error is not None:
+            fault = event.error if isinstance(event.error, _Fault) else _Fault()
+            raise event_error(fault.code, fault.word)
+        choice = next((choice for choice in event.choices or () if choice.index == 0), _Choice())
+        if choice.finish_reason == "error":
+            raise event_error(None, None)
+        said = self._said(choice.delta or _NO_DELTA, event.model) or LlmChunk(model=event.model)
+        in_token, out_token, cached_token, reasoning_token = self._counted(event.usage)
+        chunk = msgspec.structs.replace(
+            said,
+            in_token=in_token,
+            out_token=out_token,
+            cached_token=cached_token,
+            reasoning_token=reasoning_token,
+            finish_reason=self._finish(choice.finish_reason),
+            tokens=_tokens(choice.logprobs),
+        )
+        return None if chunk == LlmChunk(model=event.model) else chunk
+
+    def _counted(self, usage: _Usage | None) -> tuple[int | None, ...]:
+        """What the usage adds to the counts told before; some servers repeat the running counts in each event."""
+        if usage is None:
+            return None, None, None, None
+        before, self._told = self._told, usage.counts
+        return tuple(_increase(was, now) for was, now in zip(before, self._told, strict=True))
+
+    def _finish(self, reason: str | None) -> str | None:
+        """Our word. By the reference, an answer to a request that names its tool ends with "stop" despite the call."""
+        if not reason:
+            return None
+        ours = _FINISH.get(reason, "stop")
+        return "tool_calls" if ours == "stop" and self._calls.count else ours
+
+    def _said(self, delta: _Delta, model: str | None) -> LlmChunk | None:
+        if delta.refusal:
+            raise ContentFilter("the model refused to answer this request")
+        reasoning = delta.reasoning_content or delta.reasoning
+        if not delta.content and not reasoning and not delta.tool_calls:
+            return None
+        calls = tuple(self._call(call) for call in delta.tool_calls or ())
+        return LlmChunk(delta.content or "", model=model, reasoning=reasoning or None, tool_calls=calls)
+
+    def _call(self, call: _CallDelta) -> ToolCallDelta:
+        """A piece of a call; the pieces of several may alternate."""
+        function = call.function or _Function()
+        number = self._calls.number(call.index, call.id, function.name)
+        return ToolCallDelta(number, call.id or None, function.name or None, function.arguments or "")
+
+
+def _increase(before: int | None, now: int | None) -> int | None:
+    return None if now is None else max(now - (before or 0), 0)
+
+
+def _tokens(logprobs: _Logprobs | None) -> tuple[Token, ...]:
+    if logprobs is None:
+        return ()
+    return tuple(
+        Token(
+            id=NO_ID,
+            text=token.token,
+            logprob=token.logprob,
+            top=tuple((NO_ID, top.logprob) for top in token.top_logprobs or ()),
+        )
+        for token in logprobs.content or ()
+    )

@@ -1,0 +1,16 @@
+"""Token, key, address -> may it, and how much: authentication, rate limits, permissions."""
+
+from tg_gateway.access.auth import Authenticator, bearer
+from tg_gateway.access.limits import Limits
+from tg_gateway.access.rate_limits import KeyLimits
+from tg_gateway.access.strangers import Strangers
+from tg_gateway.access.usage import Usage
+
+__all__ = [
+    "Authenticator",
+    "KeyLimits",
+    "Limits",
+    "Strangers",
+    "Usage",
+    "bearer",
+]

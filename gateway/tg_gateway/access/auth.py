@@ -1,0 +1,134 @@
+"""Token -> who: the same check on every door. Tokens are known by their SHA-256 only, and compared in constant time."""
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from tg_base.config import GatewayConfig
+from tg_gateway.access.limits import Limits
+from tg_gateway.access.throttle import Throttle
+from tg_gateway.telemetry import AUTH_FAILURES
+from tg_schema.errors import BadRequest, RateLimited, Unauthorized
+
+ANYBODY = "anybody"
+"""The name in the logs where no token is asked for."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class Authenticator:
+    """Knows the keys.
+
+    Args:
+        config: `auth`, `keys` and the address that decides what "auto" means.
+        limits: how many wrong tokens an address may send.
+        time: a monotonic clock, in seconds.
+
+    Raises:
+        BadRequest: the configuration would open the door to the network, or to nobody; the message says what to write.
+    """
+
+    def __init__(self, config: GatewayConfig, limits: Limits, time: Callable[[], float]) -> None:
+        self.required = _required(config)
+        self._hosts = frozenset(host.lower() for host in (config.host, *config.hosts))
+        self._names = {_digest_of(key.name, key.sha256): key.name for key in config.keys}
+        self._throttle = Throttle(limits.failures, limits.forget, time)
+
+    def check(self, token: str | None, address: str) -> str:
+        """The name of the key.
+
+        An address that sent too many wrong tokens has to wait, except with a token that was right from there before:
+        behind one proxy a stranger's guesses must not lock out everybody.
+
+        Raises:
+            Unauthorized: no token, or one that is not known.
+            RateLimited: too many wrong ones from this address; `retry_after` says when to come back.
+        """
+        if not self.required:
+            return ANYBODY
+        if not token:
+            AUTH_FAILURES.inc()
+            raise Unauthorized("send a bearer token: `Authorization: Bearer ...`")
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+        wait = self._throttle.wait(address, digest)
+        if wait > 0:
+            raise RateLimited("too many wrong tokens from this address; wait", retry_after=wait)
+        name = None
+        for known, known_name in self._names.items():
+            if hmac.compare_digest(known, digest):
+                name = known_name
+        if name is None:
+            AUTH_FAILURES.inc()
+            self._throttle.failed(address)
+            raise Unauthorized("the bearer token is not known")
+        self._throttle.succeeded(address, digest)
+        return name
+
+    def admits(self, origin: str | None, host: str | None) -> bool:
+        """Whether a request may come in that a browser may have sent for somebody's page.
+
+        A page may use what this very host has served. Where no token is asked for, the host must also be a name of
+        ours, with `Origin` and without: a page of a foreign name that was made to point here (DNS rebinding) has the
+        same origin, and sends no `Origin` when it only reads.
+
+        Args:
+            origin: the header, or None.
+            host: the header, or None; every browser sends it.
+        """
+        if origin is not None and origin.partition("://")[2].lower() != (host or "").lower():
+            return False
+        return self.required or host is None or self._ours(_hostname(host), page=origin is not None)
+
+    def _ours(self, name: str, *, page: bool) -> bool:
+        """A number is no name that could point elsewhere; nobody serves pages at the number of a gateway, though."""
+        return is_loopback(name) or name in self._hosts or (_is_number(name) and not page)
+
+
+def bearer(authorization: str | None) -> str | None:
+    """The token of an `Authorization` header (RFC 6750, section 2.1)."""
+    scheme, _, token = (authorization or "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _hostname(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _required(config: GatewayConfig) -> bool:
+    local = is_loopback(config.host)
+    if config.auth == "off" or (config.auth == "auto" and local and not config.keys):
+        return False
+    if not config.keys:
+        raise BadRequest(
+            f"the gateway would listen on {config.host} without any key: "
+            'add [[gateway.keys]] to the configuration, listen on 127.0.0.1, or write auth = "off"'
+        ).at("host")
+    return True
+
+
+def _digest_of(name: str, sha256: str) -> str:
+    digest = sha256.strip().lower()
+    if not _DIGEST.fullmatch(digest):
+        raise BadRequest(f"the key {name!r} needs sha256 = the 64 hexadecimal digits of its token's SHA-256")
+    return digest

@@ -1,0 +1,41 @@
+"""Key -> which groups of tools its requests to agents may name: their `group` is a wish, this is the permission."""
+
+from tg_base.config import GatewayConfig
+from tg_base.telemetry import REFUSALS
+from tg_schema import AgentRequest
+from tg_schema.errors import AccessDenied
+
+ALL = "*"
+DEFAULT_GROUP = "default"
+"""What a request without groups asks for."""
+MAX_NAME_CHARACTERS = 64
+"""Of a group that an error repeats."""
+
+
+class KeyGroups:
+    """All keys that are limited to some groups.
+
+    Args:
+        config: the keys.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        limited = {key.name: key.groups for key in config.keys if key.groups is not None}
+        self._allowed = {name: groups for name, groups in limited.items() if ALL not in groups}
+
+    def check(self, key: str | None, service: str, request: object) -> None:
+        """Let pass what the key may ask; only agents have groups.
+
+        Raises:
+            AccessDenied: it asks for another group, by name, by "*", or by naming none.
+        """
+        allowed = self._allowed.get(key or "")
+        if allowed is None or not isinstance(request, AgentRequest):
+            return
+        wanted = (DEFAULT_GROUP,) if request.group is None else request.group
+        for group in wanted:
+            if group not in allowed:
+                REFUSALS.labels(service, "group").inc()
+                may = f"name {' or '.join(allowed)} in `group`" if allowed else "it may use none"
+                name = group[:MAX_NAME_CHARACTERS]
+                raise AccessDenied(f'this key may not use the tools of the group "{name}"; {may}')

@@ -1,0 +1,35 @@
+"""Configuration -> every door: how long and how much a single client may take."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds that keep one client from being everybody's trouble. Seconds, bytes and counts.
+
+    Attributes:
+        head: until a connection has delivered a request's whole head, and how long it may stay idle between two.
+        body: until the whole body has come.
+        linger: for how long the rest of a refused body is read, so that its sender sees our answer and not a reset.
+        write: how long a client may read nothing of what waits for it, before its connection is cut.
+        sockets: WebSockets open at the same time.
+        socket_streams: requests that run side by side on one WebSocket.
+        socket_bytes: what all streams of one WebSocket may hold for a client that does not read; beyond it those that
+            hold most end.
+        socket_id: characters of a WebSocket request's id.
+        failures: wrong tokens from one address, within `forget`, before it is told to wait.
+        forget: after how long wrong tokens are forgotten.
+        ready: how long the bus may take to answer before the gateway is not ready.
+    """
+
+    head: float = 15.0
+    body: float = 30.0
+    linger: float = 2.0
+    write: float = 30.0
+    sockets: int = 10_000
+    socket_streams: int = 1000
+    socket_bytes: int = 4 * 1024 * 1024
+    socket_id: int = 256
+    failures: int = 20
+    forget: float = 60.0
+    ready: float = 2.0

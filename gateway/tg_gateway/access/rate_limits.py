@@ -1,0 +1,134 @@
+"""Key -> what it may still use: requests and tokens a minute, and requests side by side, in this process alone."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from tg_base.client import in_milliseconds
+from tg_base.config import ApiKey, GatewayConfig
+from tg_base.telemetry import REFUSALS
+from tg_gateway.access.key_groups import KeyGroups
+from tg_gateway.access.token_bucket import TokenBucket
+from tg_gateway.access.usage import Usage
+from tg_schema import TgError
+from tg_schema.errors import RateLimited
+
+SOON = 1.0
+"""Seconds to come back after, as long as no request of the key has ended."""
+LATELY = 8
+"""Requests over which the average of their times is taken, the newest counting most."""
+
+
+_WORDS: Final = {
+    "streams": "this key has as many requests running as it may; wait for one to end",
+    "requests": "this key has sent as many requests as it may within a minute",
+    "tokens": "this key has used or reserved as many tokens as it may within a minute",
+}
+
+
+@dataclass(slots=True)
+class Spending:
+    """One admitted request.
+
+    Attributes:
+        usage: what it has used so far; None where nobody counts it.
+        reserved: tokens that were taken for it.
+        begun: when it was admitted.
+        asked: whether it was passed on. What was refused behind this door costs its key nothing.
+    """
+
+    usage: Usage | None = None
+    reserved: int = 0
+    begun: float = 0.0
+    asked: bool = False
+
+
+class KeyLimits:
+    """All keys that have limits.
+
+    Args:
+        config: the keys, and what is reserved for a request that does not say `max_tokens`.
+        time: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, config: GatewayConfig, time: Callable[[], float]) -> None:
+        limited = [key for key in config.keys if key.requests_per_minute or key.streams or key.tokens_per_minute]
+        self._groups = KeyGroups(config)
+        self._allowances = {key.name: _Allowance(key, config.reserve_tokens, time) for key in limited}
+
+    @contextmanager
+    def admitted(self, key: str | None, service: str, request: object) -> Iterator[Spending]:
+        """Take what the request may need, and settle on what it has used when it is over, however it ended.
+
+        Raises:
+            RateLimited: over one of the key's limits; `retry_after` says when it will not be.
+            AccessDenied: the request is for a group of tools that is not the key's.
+        """
+        self._groups.check(key, service, request)
+        allowance = self._allowances.get(key or "")
+        if allowance is None:
+            yield Spending()
+            return
+        spending = allowance.take(service, request)
+        failed = False
+        try:
+            yield spending
+        except TgError:
+            failed = True
+            raise
+        finally:
+            allowance.settle(spending, failed=failed)
+
+
+class _Allowance:
+    """What one key has left."""
+
+    def __init__(self, key: ApiKey, reserve: int, time: Callable[[], float]) -> None:
+        self._requests = TokenBucket(key.requests_per_minute, time) if key.requests_per_minute else None
+        self._tokens = TokenBucket(key.tokens_per_minute, time) if key.tokens_per_minute else None
+        self._streams = key.streams
+        self._reserve = reserve
+        self._time = time
+        self._running = 0
+        self._seconds = 0.0
+
+    def take(self, service: str, request: object) -> Spending:
+        """All that one request may need or, raising RateLimited, nothing."""
+        most = min(_most_tokens(request) or self._reserve, self._tokens.size) if self._tokens else 0
+        full = self._streams and self._running >= self._streams
+        waits = {
+            "streams": self._seconds / self._streams or SOON if full else 0.0,
+            "requests": self._requests.wait(1) if self._requests else 0.0,
+            "tokens": self._tokens.wait(most) if self._tokens else 0.0,
+        }
+        reason = max(waits, key=lambda reason: waits[reason])
+        if waits[reason] > 0:
+            REFUSALS.labels(service, reason).inc()
+            raise RateLimited(_WORDS[reason], retry_after=in_milliseconds(waits[reason]))
+        self._pay(1, most)
+        return Spending(Usage() if most else None, most, self._time())
+
+    def settle(self, spending: Spending, *, failed: bool) -> None:
+        """The request is over."""
+        if not spending.asked:
+            self._pay(-1, -spending.reserved)
+            return
+        self._running -= 1
+        took = self._time() - spending.begun
+        self._seconds += (took - self._seconds) / LATELY if self._seconds else took
+        if self._tokens and spending.usage:
+            self._tokens.take(spending.usage.tokens(failed=failed) - spending.reserved)
+
+    def _pay(self, requests: int, tokens: int) -> None:
+        self._running += requests
+        if self._requests:
+            self._requests.take(requests)
+        if self._tokens:
+            self._tokens.take(tokens)
+
+
+def _most_tokens(request: object) -> int | None:
+    """What the request says its answer may have at most."""
+    most: int | None = getattr(getattr(request, "sampling", None), "max_tokens", None)
+    return most if most is None else max(most, 1)

@@ -1,0 +1,61 @@
+"""Connection -> counted until it has shown a right token: nobody can take all of the gateway before that."""
+
+import asyncio
+from collections import Counter
+
+import structlog
+
+from tg_gateway.access.throttle import network_of
+from tg_gateway.dialects import refusal
+from tg_gateway.telemetry import STRANGERS_REFUSED
+from tg_schema.errors import RateLimited
+
+log = structlog.get_logger()
+
+RETRY_AFTER_SECONDS = 1.0
+_BODY = refusal(
+    RateLimited(
+        "too many connections of this address have not shown a token; show one, or wait",
+        retry_after=RETRY_AFTER_SECONDS,
+    )
+)
+_REFUSAL = (
+    b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    b"Retry-After: %d\r\nContent-Length: %d\r\n\r\n%b" % (RETRY_AFTER_SECONDS, len(_BODY), _BODY)
+)
+
+
+class Strangers:
+    """All connections, with and without WebSockets on them, that have not shown a right token yet.
+
+    Args:
+        limit: how many of them one address (IPv6: one /64) may have; 0 = as many as it likes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._networks: dict[asyncio.BaseTransport, str] = {}
+        self._counts: Counter[str] = Counter()
+
+    def arrived(self, transport: asyncio.Transport) -> None:
+        """A connection was opened; one too many is answered with 429 and closed, before it has asked for anything."""
+        if not self._limit:
+            return
+        peer = transport.get_extra_info("peername")
+        network = network_of(peer[0] if isinstance(peer, tuple) else "")
+        if self._counts[network] >= self._limit:
+            STRANGERS_REFUSED.inc()
+            log.debug("gateway.stranger", address=network)
+            transport.write(_REFUSAL)
+            transport.close()
+            return
+        self._networks[transport] = network
+        self._counts[network] += 1
+
+    def forget(self, transport: asyncio.BaseTransport | None) -> None:
+        """It has shown a right token, or was closed."""
+        network = self._networks.pop(transport, None) if transport is not None else None
+        if network is not None:
+            self._counts[network] -= 1
+            if not self._counts[network]:
+                del self._counts[network]

@@ -1,0 +1,64 @@
+"""Wrong tokens -> waiting: counts failures by address, within bounds of its own."""
+
+import ipaddress
+from collections.abc import Callable
+from typing import TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+REMEMBERED = 10_000
+"""Addresses, and pairs of address and right token, that are remembered; the oldest go first."""
+
+
+class Throttle:
+    """Too many failures from one address within a time, and it has to wait for the rest of it.
+
+    Args:
+        failures: how many are too many.
+        forget: seconds.
+        time: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, failures: int, forget: float, time: Callable[[], float]) -> None:
+        self._limit = failures
+        self._forget = forget
+        self._time = time
+        self._failures: dict[str, tuple[float, int]] = {}
+        self._right: dict[tuple[str, str], None] = {}
+
+    def wait(self, address: str, digest: str) -> float:
+        """Seconds that this address has to wait before another try; 0 = come in."""
+        network = network_of(address)
+        since, count = self._failures.get(network, (0.0, 0))
+        left = since + self._forget - self._time()
+        if left <= 0:
+            self._failures.pop(network, None)
+            return 0.0
+        return left if count >= self._limit and (network, digest) not in self._right else 0.0
+
+    def failed(self, address: str) -> None:
+        """A wrong token came."""
+        network = network_of(address)
+        since, count = self._failures.get(network, (self._time(), 0))
+        self._failures[network] = (since, count + 1)
+        _trim(self._failures)
+
+    def succeeded(self, address: str, digest: str) -> None:
+        """A right token came."""
+        self._right[network_of(address), digest] = None
+        _trim(self._right)
+
+
+def _trim(remembered: dict[Key, Value]) -> None:
+    if len(remembered) > REMEMBERED:
+        del remembered[next(iter(remembered))]
+
+
+def network_of(address: str) -> str:
+    """Who is meant by an address: the address, or for IPv6 its /64: one customer has all of that."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return address if parsed.version == 4 else str(ipaddress.ip_network((parsed, 64), strict=False))

@@ -1,0 +1,131 @@
+"""People and programs -> gateway -> bus: the door, as one object."""
+
+import logging
+import time
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Final, Self
+
+import structlog
+from aiohttp import web
+from typing_extensions import override
+
+from tg_base.client import Requestor
+from tg_base.config import GatewayConfig
+from tg_base.protocol import Route
+from tg_gateway.access import Authenticator, KeyLimits, Limits, Strangers
+from tg_gateway.http import Entrance, Health, HttpDoor
+from tg_gateway.http_connections import watch_connections
+from tg_gateway.relay import Directory, Relay
+from tg_gateway.telemetry import MALFORMED, show_metrics
+from tg_gateway.websocket import Backend, FlowService, WebSocketDoor
+
+log = structlog.get_logger()
+
+LAST_WORDS = 2.0
+"""Seconds that handlers get to write what they have, when everything else is over."""
+NEVER_ROUNDED = 86_400.0
+"""Seconds below which the server's timers keep their time: rounded up to whole seconds, as it does by itself, the pings
+of thousands of sockets would come at once and hold up everybody's chunks for 0.2 s."""
+_SERVER_LOG: Final = logging.getLogger("tg_gateway.server")
+# What clients offer there may be a token, and it would be a line for each handshake.
+logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)
+
+
+class _Malformed(logging.Filter):
+    """The HTTP server logs a traceback for what is no request (TLS, an attack), as fast as anybody sends it: counted.
+
+    Defects of handlers never come here, the entrance logs them.
+    """
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        MALFORMED.inc()
+        log.debug("gateway.malformed", error=type(error).__name__)
+        return False
+
+
+_SERVER_LOG.setLevel(logging.DEBUG)
+_SERVER_LOG.addFilter(_Malformed())
+
+
+class Gateway:
+    """Enter it to listen; leave it to drain: running streams may finish within `config.drain` seconds.
+
+    Args:
+        config: address, keys, limits. Port 0 = any free one.
+        requestor: this process's end of the bus, entered by whoever made it.
+        routes: every service of every flow.
+        limits: what one client may take.
+
+    Attributes:
+        url: where it listens, with a slash at its end; set once it is entered.
+
+    Raises:
+        BadRequest: the configuration's `auth` and address do not go together.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        requestor: Requestor,
+        routes: tuple[Route[Any, Any], ...],
+        *,
+        limits: Limits | None = None,
+    ) -> None:
+        self.url = ""
+        self._config = config
+        self._requestor = requestor
+        self._routes = routes
+        self._limits = limits or Limits()
+        self._authenticator = Authenticator(config, self._limits, time.monotonic)
+        self._strangers = Strangers(config.strangers if self._authenticator.required else 0)
+
+    async def __aenter__(self) -> Self:
+        self._relay = Relay(self._requestor, self._config.request_timeout, KeyLimits(self._config, time.monotonic))
+        async with AsyncExitStack() as stack:
+            runner = web.AppRunner(
+                self._application(),
+                handler_cancellation=True,
+                keepalive_timeout=self._limits.head,
+                lingering_time=self._limits.linger,
+                access_log=None,
+                logger=_SERVER_LOG,
+                shutdown_timeout=LAST_WORDS,
+                timeout_ceil_threshold=NEVER_ROUNDED,
+            )
+            await runner.setup()
+            if runner.server is not None:
+                watch_connections(runner.server, self._strangers.arrived, self._strangers.forget)
+            stack.push_async_callback(runner.cleanup)
+            site = web.TCPSite(runner, self._config.host, self._config.port, backlog=1024)
+            await site.start()
+            self.url = _url(self._config.host, runner.addresses[0][1])
+            log.info("gateway.listening", url=self.url, auth=self._authenticator.required)
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        async with self._exit:
+            await self._relay.drain(self._config.drain)
+            await self._sockets.close()
+
+    def _application(self) -> web.Application:
+        config, limits, relay = self._config, self._limits, self._relay
+        directory = Directory(self._routes)
+        backend = Backend(self._authenticator, directory, relay, FlowService(directory), limits, config.body_limit)
+        self._sockets = WebSocketDoor(backend, config, self._strangers)
+        entrance = Entrance(self._authenticator, self._strangers, limits)
+        application = web.Application(middlewares=[entrance.admit], client_max_size=config.body_limit)
+        application.add_routes(HttpDoor(directory, relay, config, limits).routes())
+        application.add_routes(self._sockets.routes())
+        application.add_routes(Health(self._requestor, directory, relay, limits).routes())
+        application.add_routes([web.get("/metrics", show_metrics)])
+        return application
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -1,0 +1,111 @@
+"""A request's JSON -> what is wrong with its names: fields of other APIs are told where they belong, never ignored.
+
+A field that is ignored changes the answer without a word: `temperature` beside `prompt` would be taken for heard. So a
+name that another API uses, and one that is nearly a name of ours, is refused. Any other unknown name is ignored: the
+clients of TrustGraph, and newer clients of ours, send fields that this gateway need not know.
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from tg_schema import decode
+from tg_schema.errors import BadRequest
+
+MAX_NAME_CHARACTERS = 40
+"""A longer name is nobody's; it is ignored without a comparison."""
+MAX_COMPARED = 20
+"""Unknown names of one request that are compared with ours."""
+SIMILARITY = 0.8
+"""From which share of equal characters on a name is taken for one of ours, mistyped."""
+
+_STREAM = {"stream": "`streaming`"}
+_SAMPLED = ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed", "presence_penalty", "frequency_penalty")
+_SAMPLING: Final = {
+    **{name: f"`sampling.{name}`" for name in (*_SAMPLED, "logprobs")},
+    **dict.fromkeys(
+        ("max_completion_tokens", "max_output_tokens", "max_new_tokens", "maxTokens"), "`sampling.max_tokens`"
+    ),
+    "topP": "`sampling.top_p`",
+    "topK": "`sampling.top_k`",
+    "n_predict": "`sampling.max_tokens`",
+    "stop_sequences": "`sampling.stop`",
+    "top_logprobs": "`sampling.logprobs`",
+}
+_NOT_HERE: Final = dict.fromkeys(
+    (*_SAMPLING, "sampling", "model"), "the text-completion service, or the options of the flow's model"
+)
+_PLACES: Final[Mapping[str, Mapping[str, str]]] = {
+    "text-completion": _STREAM
+    | _SAMPLING
+    | {
+        "input": "`prompt`",
+        "question": "`prompt`",
+        "system_prompt": "`system`",
+        "instructions": "`system`",
+        "format": '`response_format` ("json") or `schema`',
+        "json_schema": "`schema`",
+        "functions": "`tools`",
+        "function_call": "`tool_choice`",
+        "variables": "the prompt service",
+    },
+    "prompt": _STREAM
+    | _NOT_HERE
+    | {
+        "name": "`id`",
+        "template": "`id`",
+        "prompt_id": "`id`",
+        "template_id": "`id`",
+        "inputs": "`variables`",
+        "parameters": "`variables`",
+        "messages": "the text-completion service",
+        "prompt": "the text-completion service; a prompt is asked for by its `id`",
+    },
+    "agent": _STREAM
+    | _NOT_HERE
+    | {
+        "prompt": "`question`",
+        "input": "`question`",
+        "messages": "`question`, and `history` for what came before",
+        "groups": "`group`",
+        "tools": "the configuration; a request chooses among them with `group`",
+    },
+}
+_THEIRS: Final = frozenset(
+    {"user", "workspace", "collection", "session_id", "conversation_id", "task_type", "framing", "plan"}
+    | {"correlation_id", "parent_session_id", "subagent_goal", "expected_siblings"}
+)
+"""Fields that TrustGraph's clients send."""
+
+
+def check_names(service: str, request: type[msgspec.Struct], body: bytes) -> None:
+    """See that no field of a request stands where it would be ignored although somebody meant something by it.
+
+    Args:
+        service: whose request it is.
+        request: the record whose fields are known.
+        body: a JSON object.
+
+    Raises:
+        BadRequest: a field of another API, or a mistyped one; the message says where it belongs.
+    """
+    known = _known(request)
+    unknown = [name for name in decode(dict[str, msgspec.Raw], body) if name not in known]
+    if not unknown:
+        return
+    places = _PLACES.get(service, MappingProxyType({}))
+    for name in unknown:
+        if name in places:
+            raise BadRequest(f"`{name}` is no field of a {service} request: it belongs into {places[name]}")
+    for name in [name for name in unknown if len(name) <= MAX_NAME_CHARACTERS and name not in _THEIRS][:MAX_COMPARED]:
+        if close := get_close_matches(name, known, 1, SIMILARITY):
+            raise BadRequest(f"`{name}` is no field of a {service} request; did you mean `{close[0]}`?")
+
+
+@cache
+def _known(request: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(field.encode_name for field in msgspec.structs.fields(request))

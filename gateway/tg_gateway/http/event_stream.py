@@ -1,0 +1,129 @@
+"""Events -> one HTTP client: the body of a streaming answer, written without waiting.
+
+The head leaves together with the first event, in one write: on its own it would cost a packet, and a status that can
+no longer be changed.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from email.utils import formatdate
+from functools import lru_cache
+
+from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
+from typing_extensions import override
+
+from tg_gateway.relay import END_OF_BODY, KEEP_ALIVE, Sink, chunk, event, event_chunk
+from tg_schema.errors import Cancelled, SlowConsumer
+
+_HEAD = (
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+    "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
+)
+
+
+class EventStream(web.StreamResponse, Sink):
+    """Enter it to keep the connection alive while nothing comes; leave it when nothing more will.
+
+    Args:
+        request: who asked. An HTTP/1.0 client gets the same body unchunked, ended by the end of the connection.
+        headers: further headers; names and values are ours, free of line breaks.
+        keep_alive: seconds of silence after which a comment is sent; the first one also sends the head.
+        patience: seconds that the client may leave what waits for it unread.
+    """
+
+    def __init__(
+        self, request: web.BaseRequest, headers: Mapping[str, str], keep_alive: float, patience: float
+    ) -> None:
+        super().__init__()
+        if request.transport is None:
+            raise Cancelled("the client left")
+        self.started = False
+        self._ended = False
+        self._request = request
+        self._transport = request.transport
+        self._protocol = request.protocol
+        self._headers_text = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self._chunked = request.version >= HttpVersion11
+        self._patience = patience
+        self._silence = keep_alive
+        self._loop = asyncio.get_running_loop()
+        self._wrote_at = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> "EventStream":
+        self._timer = self._loop.call_at(self._wrote_at + self._silence, self._silent)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @override
+    def send(self, event_json: bytes, *, last: bool) -> None:
+        framed = event_chunk(event_json) if self._chunked else event(event_json)
+        self._ended = last
+        self._write(framed + END_OF_BODY if last and self._chunked else framed)
+
+    @property
+    @override
+    def full(self) -> bool:
+        return self._protocol.writing_paused
+
+    @override
+    def hold(self, size: int) -> None:
+        """Nobody shares this connection; the stream's own bound holds."""
+
+    @override
+    async def drain(self) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._request.writer.drain()
+        except TimeoutError:
+            self._transport.abort()
+            raise SlowConsumer("the client read nothing for too long") from None
+
+    def _write(self, framed: bytes) -> None:
+        self._wrote_at = self._loop.time()
+        if not self.started:
+            self.started = True
+            framed = self._head() + framed
+        if not self._transport.is_closing():
+            self._transport.write(framed)
+
+    def _head(self) -> bytes:
+        keep = self._chunked and self._request.keep_alive
+        framing = "Transfer-Encoding: chunked\r\n" if self._chunked else ""
+        connection = "" if keep else "Connection: close\r\n"
+        return f"{_HEAD}{self._headers_text}Date: {_date(int(time.time()))}\r\n{framing}{connection}\r\n".encode()
+
+    def _silent(self) -> None:
+        """One timer for the whole stream, moved only when it fires."""
+        now = self._loop.time()
+        due = self._wrote_at + self._silence
+        if now >= due:
+            if not self.full:
+                self._write(chunk(KEEP_ALIVE) if self._chunked else KEEP_ALIVE)
+            due = now + self._silence
+        self._timer = self._loop.call_at(due, self._silent)
+
+    # What the server asks of a response: this one has written itself.
+
+    @override
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        return None
+
+    @override
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+    @property
+    @override
+    def keep_alive(self) -> bool:
+        return self._ended and self._chunked and self._request.keep_alive
+
+
+@lru_cache(1)
+def _date(seconds: int) -> str:
+    return formatdate(seconds, usegmt=True)

@@ -1,0 +1,69 @@
+"""Orchestrator -> gateway: whether it lives, and whether it is of use."""
+
+import asyncio
+
+import msgspec
+from aiohttp import web
+
+from tg_base.client import Requestor
+from tg_gateway.access import Limits
+from tg_gateway.relay import Directory, Relay
+from tg_schema import TgError, encode
+
+FRESH = 0.5
+"""Seconds for which the bus's answer is good, so that nobody can make us flood it."""
+
+
+class _Ready(msgspec.Struct, frozen=True):
+    ready: bool
+    missing: tuple[str, ...]
+
+
+class Health:
+    """`/health` and `/ready`."""
+
+    def __init__(self, requestor: Requestor, directory: Directory, relay: Relay, limits: Limits) -> None:
+        self._requestor = requestor
+        self._directory = directory
+        self._relay = relay
+        self._limits = limits
+        self._asking = asyncio.Lock()
+        self._asked_at = float("-inf")
+        self._bus_is_there = False
+
+    def routes(self) -> list[web.RouteDef]:
+        """Both paths."""
+        return [web.get("/health", self._health), web.get("/ready", self._ready)]
+
+    async def _health(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b'{"status":"ok"}', content_type="application/json")
+
+    async def _ready(self, request: web.Request) -> web.StreamResponse:
+        missing = await self._missing()
+        status = 503 if missing else 200
+        return web.Response(status=status, body=encode(_Ready(not missing, missing)), content_type="application/json")
+
+    async def _missing(self) -> tuple[str, ...]:
+        missing = ["the gateway is shutting down"] if self._relay.draining else []
+        if not await self._bus_answers():
+            missing.append("the bus does not answer")
+        if self._requestor.deaf:
+            missing.append("a subscription has ended and is being opened again")
+        serving = self._requestor.presence.serving
+        # A plain peer announces nothing: whether it lives is not known.
+        needed = [route for route in self._directory.routes if not route.plain]
+        deserted = [route for route in needed if not serving(route.request)]
+        return (*missing, *(f"no live processor serves {route.spec.name} of flow {route.flow}" for route in deserted))
+
+    async def _bus_answers(self) -> bool:
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            if now - self._asked_at > FRESH:
+                try:
+                    async with asyncio.timeout(self._limits.ready):
+                        await self._requestor.ping()
+                    self._bus_is_there = True
+                except (TgError, TimeoutError):
+                    self._bus_is_there = False
+                self._asked_at = asyncio.get_running_loop().time()
+            return self._bus_is_there

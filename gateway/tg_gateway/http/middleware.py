@@ -1,0 +1,136 @@
+"""HTTP request -> handler -> answer: who may come in, one JSON shape for every error, one log line."""
+
+import asyncio
+import math
+import re
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+from aiohttp import web
+
+from tg_base.telemetry import trace
+from tg_gateway.access import Authenticator, Limits, Strangers, bearer
+from tg_gateway.dialects import refusal
+from tg_gateway.relay import DEFECT
+from tg_gateway.telemetry import AccessLine
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, Cancelled, Internal, NotFound, TooLarge, Unauthorized
+
+log = structlog.get_logger()
+
+LINE: Final = web.RequestKey("line", AccessLine)
+"""Where a handler finds the request's line in the log."""
+OPEN: Final = frozenset({"/health", "/ready", "/api/v1/socket"})
+"""Paths without a token: what an orchestrator asks, and the socket, which has its own frame for it."""
+
+_REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+_KINDS: Final[dict[int, type[TgError]]] = {403: Unauthorized, 404: NotFound, 413: TooLarge, 500: Internal}
+_MESSAGES: Final = {404: "no such path", 405: "this path does not take the method {method}"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Entrance:
+    """The outermost middleware.
+
+    Args:
+        authenticator: the check.
+        strangers: who has not passed it yet.
+        limits: how long a client may take to read its answer.
+    """
+
+    def __init__(self, authenticator: Authenticator, strangers: Strangers, limits: Limits) -> None:
+        self._authenticator = authenticator
+        self._strangers = strangers
+        self._limits = limits
+
+    @web.middleware
+    async def admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check, handle, answer, log."""
+        line = request[LINE] = AccessLine("http", _request_id(request.headers.get("X-Request-Id")))
+        line.traceparent = request.headers.get("traceparent")
+        trace.enter(trace.Span.at_door(line.request, line.traceparent))
+        try:
+            response = await self._answered(request, handler, line)
+            await self._send(request, response, line)
+        finally:
+            line.write()
+        return response
+
+    async def _answered(self, request: web.Request, handler: Handler, line: AccessLine) -> web.StreamResponse:
+        try:
+            self._check(request, line)
+            response = await handler(request)
+        except TgError as error:
+            response = refused(error)
+            line.ended(error.status, error.type)
+        except web.HTTPException as error:
+            response = _spoken(error, request.method)
+            line.ended(error.status, "http")
+        except Exception as unexpected:
+            ending = Cancelled("the client left") if _left(request, unexpected) else Internal(DEFECT)
+            if isinstance(ending, Internal):
+                log.exception("gateway.defect")
+            response = refused(ending)
+            line.ended(ending.status, ending.type)
+        else:
+            if not line.outcome:
+                line.ended(response.status, "ok")
+        return response
+
+    def _check(self, request: web.Request, line: AccessLine) -> None:
+        if not self._authenticator.admits(request.headers.get("Origin"), request.headers.get("Host")):
+            raise web.HTTPForbidden(
+                text="pages of another origin may not use this gateway; "
+                "where it is called by a name of its own, that stands in the configuration's gateway.hosts"
+            )
+        if request.path not in OPEN:
+            token = bearer(request.headers.get("Authorization"))
+            line.key = self._authenticator.check(token, request.remote or "")
+            self._strangers.forget(request.transport)
+
+    async def _send(self, request: web.Request, response: web.StreamResponse, line: AccessLine) -> None:
+        """Write a plain answer here, so that a client which does not read it is cut off in time."""
+        if not isinstance(response, web.Response):
+            return
+        response.headers["X-Request-Id"] = line.request
+        try:
+            async with asyncio.timeout(self._limits.write):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+
+
+def refused(error: TgError) -> web.Response:
+    """The answer with the error's own status."""
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    if error.status == Unauthorized.status:
+        headers["WWW-Authenticate"] = "Bearer"
+    return web.Response(status=error.status, body=refusal(error), content_type="application/json", headers=headers)
+
+
+def _spoken(error: web.HTTPException, method: str) -> web.Response:
+    """The server's own refusals (no such path, method not allowed) in our shape."""
+    known = _MESSAGES.get(error.status)
+    message = known.format(method=method) if known else error.text or error.reason
+    kind = _KINDS.get(error.status, BadRequest)
+    response = web.Response(status=error.status, body=refusal(kind(message)), content_type="application/json")
+    if "Allow" in error.headers:
+        response.headers["Allow"] = error.headers["Allow"]
+    return response
+
+
+def _left(request: web.Request, error: Exception) -> bool:
+    """Whether it failed because its client has gone, as where a handshake is reset: that is no defect."""
+    gone = request.transport is None or request.transport.is_closing()
+    return gone and isinstance(error, ConnectionError)
+
+
+def _request_id(given: str | None) -> str:
+    return given if given and _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex

@@ -1,0 +1,91 @@
+"""Metrics -> Prometheus, for a process without a gateway: one page on a port of its own."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from tg_gateway.http_connections import watch_connections
+from tg_schema.errors import Unavailable
+
+MAX_CONNECTIONS = 32
+"""Beyond it the oldest connection is cut: a scrape is short, and who hangs may not keep others out."""
+HEAD_SECONDS = 10.0
+"""Seconds in which a connection must have asked, and be asked again."""
+WRITE_SECONDS = 10.0
+"""Seconds in which the page must have been read."""
+FRESH_SECONDS = 0.1
+"""Seconds for which a page is good: rendering takes milliseconds of the event loop that streams need as well."""
+_SERVER_LOG: Final = logging.getLogger("tg_gateway.metrics_page")
+# A stranger's bytes are no defect, and would be a traceback for each connection.
+_SERVER_LOG.setLevel(logging.CRITICAL)
+
+
+@asynccontextmanager
+async def metrics_page(host: str, port: int) -> AsyncIterator[None]:
+    """Serve this process's metrics at `http://host:port/metrics` on its event loop, while the block runs.
+
+    Raises:
+        Unavailable: the port cannot be listened on.
+    """
+    application = web.Application()
+    application.router.add_get("/{path:.*}", _Page().show)
+    runner = web.AppRunner(
+        application, access_log=None, logger=_SERVER_LOG, keepalive_timeout=HEAD_SECONDS, shutdown_timeout=0.5
+    )
+    await runner.setup()
+    try:
+        if runner.server is not None:
+            connections = _Connections()
+            watch_connections(runner.server, connections.opened, connections.closed)
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError:
+            where = f"port {port} of {host}"
+            raise Unavailable(f"metrics cannot be shown on {where}: taken or not allowed; take another port") from None
+        yield
+    finally:
+        await runner.cleanup()
+
+
+class _Connections:
+    """Those that are open, the oldest first."""
+
+    def __init__(self) -> None:
+        self._open: dict[asyncio.Transport, None] = {}
+
+    def opened(self, transport: asyncio.Transport) -> None:
+        if len(self._open) >= MAX_CONNECTIONS:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.abort()
+        self._open[transport] = None
+
+    def closed(self, transport: asyncio.Transport) -> None:
+        self._open.pop(transport, None)
+
+
+class _Page:
+    """The page as it was rendered last."""
+
+    def __init__(self) -> None:
+        self._body = b""
+        self._rendered = float("-inf")
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        now = asyncio.get_running_loop().time()
+        if now - self._rendered > FRESH_SECONDS:
+            self._body, self._rendered = generate_latest(), now
+        response = web.Response(body=self._body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        return response

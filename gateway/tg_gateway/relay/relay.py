@@ -1,0 +1,220 @@
+"""Door -> requestor -> door: asks, relays what comes, measures it, and ends it when the gateway leaves."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+
+from tg_base.client import Requestor, ResponseStream
+from tg_base.telemetry import REFUSALS
+from tg_gateway.access import KeyLimits, Usage
+from tg_gateway.relay.endpoints import Endpoint
+from tg_gateway.relay.sink import Sink
+from tg_gateway.telemetry import STREAMING, AccessLine
+from tg_schema import TgError
+from tg_schema.answer_collector import AnswerCollector
+from tg_schema.errors import Internal, Unavailable
+
+log = structlog.get_logger()
+
+DEFECT = "the gateway failed; its log says why, under the request's id"
+LAST_WORDS = 1.0
+"""Seconds that running requests get to pass their error on, after the drain's time is over."""
+
+
+class Exchange:
+    """One running request: its responses, and the clocks on them."""
+
+    def __init__(
+        self, endpoint: Endpoint, responses: ResponseStream[Any], line: AccessLine, usage: Usage | None = None
+    ) -> None:
+        self.endpoint = endpoint
+        self.responses = responses
+        self._line = line
+        self._usage = usage
+
+    async def relay(self, sink: Sink) -> None:
+        """Send every record as it comes, until the last.
+
+        Raises:
+            TgError: the stream failed; what came before has been sent.
+        """
+        await _Pump(self.endpoint, self.responses, self._line, sink, self._usage).run()
+
+    async def whole(self) -> bytes:
+        """The whole answer as one record's JSON.
+
+        Raises:
+            TooLarge: it is larger than any record may be; the work is stopped.
+            TgError: the stream failed.
+        """
+        answer = AnswerCollector(self.endpoint.route.spec.response.joined)
+        async for record in self.responses:
+            answer.add(record)
+            self._line.records += 1
+            if self._usage is not None:
+                self._usage.add(record)
+        return self.endpoint.dialect.event(answer.records()[-1])
+
+
+class _Pump:
+    """Moves records to a sink, right where they arrive: a task that is woken for each would double the cost.
+
+    The task that runs it sleeps until there is something to wait for: a slow client, or the end.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        responses: ResponseStream[Any],
+        line: AccessLine,
+        sink: Sink,
+        usage: Usage | None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._event = endpoint.dialect.event
+        self._responses = responses
+        self._line = line
+        self._sink = sink
+        self._usage = usage
+        self._loop = asyncio.get_running_loop()
+        self._needed = self._loop.create_future()
+        self._error: TgError | None = None
+        self._over = False
+        self._sent_at = 0.0
+
+    async def run(self) -> None:
+        self._responses.listen(self._turn)
+        try:
+            self._turn()
+            await self._needed
+            while not self._over:
+                await self._caught_up()
+                self._needed = self._loop.create_future()
+                self._turn()
+                await self._needed
+        finally:
+            self._responses.listen(None)
+            self._sink.hold(0)
+        try:
+            if self._error is not None:
+                raise self._error
+        finally:
+            # Its traceback holds this object: without a circle, both go with their last reader.
+            self._error = None
+
+    async def _caught_up(self) -> None:
+        while True:
+            await self._sink.drain()
+            if not self._sink.full:
+                break
+        self._sink.hold(0)
+
+    def _turn(self) -> None:
+        """Records have come. Called from the reader of the bus, which nothing here may hold up or break."""
+        if self._needed.done():
+            self._sink.hold(self._responses.waiting)
+            return
+        try:
+            needed = self._moved()
+        except TgError as error:
+            self._error, self._over, needed = error, True, True
+        except Exception:
+            log.exception("gateway.defect")
+            self._error, self._over, needed = Internal(DEFECT), True, True
+        if needed:
+            self._needed.set_result(None)
+
+    def _moved(self) -> bool:
+        """Send what is there; True where the task is needed: the client is slow, or all is sent."""
+        while (record := self._responses.poll()) is not None:
+            self._sink.send(self._event(record), last=record.last)
+            self._sent()
+            if self._usage is not None:
+                self._usage.add(record)
+            if self._sink.full:
+                return True
+        self._over = self._responses.complete
+        return self._over
+
+    def _sent(self) -> None:
+        now = self._loop.time()
+        if self._line.records:
+            self._endpoint.gap.observe(now - self._sent_at)
+        else:
+            self._line.first = time.monotonic() - self._line.started
+            self._endpoint.first_token.observe(self._line.first)
+        self._endpoint.overhead.observe(now - self._responses.came)
+        self._line.records += 1
+        self._sent_at = now
+
+
+class Relay:
+    """All running requests of the gateway.
+
+    Args:
+        requestor: this process's end of the bus.
+        timeout: seconds to the first record of an answer, and of silence between two.
+        limits: what each key may use.
+    """
+
+    def __init__(self, requestor: Requestor, timeout: float, limits: KeyLimits) -> None:
+        self._requestor = requestor
+        self._timeout = timeout
+        self._limits = limits
+        self._running: set[ResponseStream[Any]] = set()
+        self._ended = asyncio.Event()
+        self.draining = False
+
+    @asynccontextmanager
+    async def ask(self, endpoint: Endpoint, request: Any, line: AccessLine) -> AsyncIterator[Exchange]:
+        """Ask, and relay inside `async with`; leaving early stops the work, wherever it is done.
+
+        Raises:
+            TgError: as `Requestor.stream`, Unavailable where the gateway is about to leave, and RateLimited over a
+                limit of the key that asks (`line.key`).
+        """
+        name = endpoint.route.spec.name
+        if self.draining:
+            REFUSALS.labels(name, "draining").inc()
+            raise Unavailable("the gateway is shutting down; ask again", retry_after=1.0)
+        with self._limits.admitted(line.key, name, request) as spending:
+            async with self._asked(endpoint, request, line) as responses:
+                spending.asked = True
+                if spending.usage is not None:
+                    spending.usage.asked = responses.asked
+                yield Exchange(endpoint, responses, line, spending.usage)
+
+    @asynccontextmanager
+    async def _asked(self, endpoint: Endpoint, request: Any, line: AccessLine) -> AsyncIterator[ResponseStream[Any]]:
+        stream = self._requestor.stream(endpoint.route, request, timeout=self._timeout, bounded=True)
+        async with stream as responses:
+            line.stream = responses.id
+            structlog.contextvars.bind_contextvars(stream=responses.id)
+            self._running.add(responses)
+            STREAMING.inc()
+            try:
+                yield responses
+            finally:
+                STREAMING.dec()
+                self._running.discard(responses)
+                self._ended.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse what is new, give what runs this long, then end it with an error."""
+        self.draining = True
+        await self._until_idle(seconds)
+        for responses in list(self._running):
+            responses.fail(Unavailable("the gateway is shutting down; ask again", retry_after=1.0))
+        await self._until_idle(LAST_WORDS)
+
+    async def _until_idle(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._running:
+                    self._ended.clear()
+                    await self._ended.wait()

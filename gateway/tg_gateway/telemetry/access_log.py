@@ -1,0 +1,64 @@
+"""Request -> log: one line for each, and what the doors' metrics count. Never a prompt, never a token."""
+
+import time
+from dataclasses import dataclass, field
+
+import structlog
+
+from tg_gateway.telemetry.metrics import REQUESTS
+from tg_schema.errors import Cancelled
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class AccessLine:
+    """What is known of a request so far; written once, when it is over.
+
+    Attributes:
+        door: "http", "sse" or "socket".
+        request: the id in the `X-Request-Id` header; on a socket that of the handshake, and a number.
+        traceparent: the client's, as it came.
+        key: the name of the API key that asked.
+        stream: the stream's id, which every hop behind the gateway logs as well.
+        records: how many were relayed.
+        first: seconds to the first of them.
+        status: HTTP's, or what it would have been.
+        outcome: "ok", or the type of the error that ended it; as long as nobody says, the client has left.
+    """
+
+    door: str
+    request: str
+    traceparent: str | None = None
+    key: str | None = None
+    flow: str | None = None
+    service: str | None = None
+    stream: str | None = None
+    records: int = 0
+    first: float | None = None
+    status: int = Cancelled.status
+    outcome: str = ""
+    started: float = field(default_factory=time.monotonic)
+
+    def ended(self, status: int, outcome: str) -> None:
+        """Say how the request ended."""
+        self.status, self.outcome = status, outcome
+
+    def write(self) -> None:
+        """The request is over."""
+        self.outcome = self.outcome or Cancelled.type
+        REQUESTS.labels(self.door, self.service or "none", self.outcome).inc()
+        log.info(
+            "gateway.request",
+            door=self.door,
+            request=self.request,
+            key=self.key,
+            flow=self.flow,
+            service=self.service,
+            stream=self.stream,
+            status=self.status,
+            outcome=self.outcome,
+            records=self.records,
+            first=None if self.first is None else round(self.first, 6),
+            seconds=round(time.monotonic() - self.started, 6),
+        )

@@ -1,0 +1,100 @@
+"""WebSocket message <-> values: the multiplexer's envelope, as the predecessor's clients speak it.
+
+    client: {"type":"auth","token"}   {"id","service","flow"?,"request"}   {"id","cancel":true}
+    server: {"type":"auth-ok","default_workspace"}   {"type":"auth-failed","error"}
+            {"id","response","complete"}*
+            {"id","error":{"message","type","retry_after"?},"complete":true}
+            {"error":{"message","type"},"complete":false}: a message with the id of a running request was refused
+
+`cancel` and `retry_after` (seconds) are ours. An error always stands in the envelope, never inside `response`: all
+clients understand that form.
+"""
+
+from typing import Any
+
+import msgspec
+
+from tg_schema import TgError, decode, encode
+from tg_schema.errors import BadRequest
+
+Id = str | int
+"""Chosen by the client, and given back as it came."""
+AUTH_OK = b'{"type":"auth-ok","default_workspace":"default"}'
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """One message of a client; unknown keys (`workspace`) are ignored."""
+
+    id: Id | None = None
+    type: str | None = None
+    token: str | None = None
+    service: str | None = None
+    flow: str | None = None
+    request: msgspec.Raw = msgspec.Raw()
+    cancel: bool = False
+
+
+class _Id(msgspec.Struct, frozen=True):
+    id: Any = None
+
+
+class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    message: str
+    type: str
+    retry_after: float | None = None
+
+
+class _Error(msgspec.Struct, frozen=True):
+    error: _Message
+    complete: bool
+
+
+class _AuthFailed(msgspec.Struct, frozen=True, tag="auth-failed"):
+    error: str
+
+
+def parsed(message: bytes) -> Envelope:
+    """Read a client's message.
+
+    Raises:
+        BadRequest: it is no envelope.
+    """
+    return decode(Envelope, message)
+
+
+def id_of(message: bytes) -> Id | None:
+    """The id of a message that is otherwise no good, so that its sender knows which one it was."""
+    try:
+        found = decode(_Id, message).id
+    except BadRequest:
+        return None
+    return found if isinstance(found, str | int) and not isinstance(found, bool) else None
+
+
+def auth_failed(error: TgError) -> bytes:
+    """The answer to a wrong token; the socket stays open for another try."""
+    return encode(_AuthFailed(error.message))
+
+
+def opening(request: Id) -> bytes:
+    """How every response to a request begins; what `response` and `failure` are given."""
+    return b'{"id":%b,' % encode(request)
+
+
+def response(opened: bytes, body: bytes, *, last: bool) -> bytes:
+    """One response. `body` is its JSON."""
+    return b'%b"response":%b,"complete":%b}' % (opened, body, b"true" if last else b"false")
+
+
+def failure(opened: bytes, error: TgError, kind: str) -> bytes:
+    """The last response of a request that failed; `opened` is `{` where the message had no id."""
+    return opened + encode(_Error(_Message(error.message, kind, error.retry_after), complete=True))[1:]
+
+
+def aside(running: Id, error: TgError, kind: str) -> bytes:
+    """The refusal of a message whose id belongs to a request that goes on.
+
+    It has no id: a client ends whatever has the id of an error. The message names it instead.
+    """
+    sentence = f"a message with the id {encode(running).decode()}, whose request goes on, was refused: {error.message}"
+    return encode(_Error(_Message(sentence, kind, error.retry_after), complete=False))

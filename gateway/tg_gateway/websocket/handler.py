@@ -1,0 +1,120 @@
+"""WebSocket door: the handshake, the messages that come, and the ways a socket can end."""
+
+import asyncio
+from typing import Literal
+
+from aiohttp import WSCloseCode, WSMsgType, web
+from typing_extensions import override
+
+from tg_base.config import GatewayConfig
+from tg_gateway.access import Strangers, bearer
+from tg_gateway.http import LINE
+from tg_gateway.telemetry import SOCKETS, AccessLine
+from tg_gateway.websocket.session import Backend, Session
+from tg_gateway.websocket.writer import SocketWriter
+from tg_schema.errors import BadRequest, SlowConsumer, Unavailable
+
+PATH = "/api/v1/socket"
+GOODBYE = 2.0
+"""Seconds that a client may take to answer our close."""
+
+
+class _Socket(web.WebSocketResponse[Literal[False]]):
+    """A WebSocket that never closes without a word to those who wait for an answer."""
+
+    session: Session | None = None
+
+    @override
+    async def close(self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True) -> bool:
+        if self.session is not None:
+            self.session.end(Unavailable("the socket was closed before the answer was complete; ask again"))
+        return await super().close(code=code, message=message, drain=drain)
+
+
+class WebSocketDoor:
+    """All sockets of the gateway."""
+
+    def __init__(self, backend: Backend, config: GatewayConfig, strangers: Strangers) -> None:
+        self._backend = backend
+        self._config = config
+        self._strangers = strangers
+        self._sockets: set[_Socket] = set()
+
+    def routes(self) -> list[web.RouteDef]:
+        """The path."""
+        return [web.get(PATH, self._open)]
+
+    async def close(self) -> None:
+        """Close all sockets, within a bounded time; every request that still runs gets an error first."""
+        closing = [asyncio.create_task(socket.close(code=WSCloseCode.GOING_AWAY)) for socket in self._sockets]
+        if closing:
+            _, late = await asyncio.wait(closing, timeout=2 * GOODBYE)
+            for task in late:
+                task.cancel()
+
+    async def _open(self, request: web.Request) -> web.StreamResponse:
+        line, limits = request[LINE], self._backend.limits
+        line.service = "socket"
+        token = bearer(request.headers.get("Authorization"))
+        if token is not None:
+            line.key = self._backend.authenticator.check(token, request.remote or "")
+            self._strangers.forget(request.transport)
+        if self._backend.relay.draining or len(self._sockets) >= limits.sockets:
+            raise Unavailable("the gateway takes no more sockets now; try again", retry_after=1.0)
+        socket = _Socket(
+            timeout=GOODBYE,
+            heartbeat=self._config.keep_alive,
+            compress=False,
+            max_msg_size=4 * self._config.body_limit,
+            decode_text=False,
+        )
+        socket.headers["X-Request-Id"] = line.request
+        try:
+            await socket.prepare(request)
+        except ValueError:
+            raise BadRequest("the handshake's Sec-WebSocket-Key is no Base64 text") from None
+        writer = SocketWriter(request, limits.write, limits.socket_bytes)
+        self._sockets.add(socket)
+        SOCKETS.inc()
+        try:
+            async with Session(self._backend, writer, line, request.remote or "") as session:
+                socket.session = session
+                await self._serve(socket, session, writer, line, request.transport)
+        finally:
+            SOCKETS.dec()
+            self._sockets.discard(socket)
+        return socket
+
+    async def _serve(
+        self,
+        socket: _Socket,
+        session: Session,
+        writer: SocketWriter,
+        line: AccessLine,
+        transport: asyncio.BaseTransport | None,
+    ) -> None:
+        """Take messages until the socket ends."""
+        time = asyncio.get_running_loop().time
+        until: float | None = None
+        while True:
+            patience = None
+            if session.key:
+                self._strangers.forget(transport)
+                until = None
+            else:
+                until = until or time() + self._config.auth_timeout
+                patience = until - time()
+            try:
+                message = await socket.receive(timeout=patience)
+            except TimeoutError:
+                await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"no auth frame came")
+                return
+            if message.type not in {WSMsgType.TEXT, WSMsgType.BINARY}:
+                return
+            session.take(message.data)
+            if writer.full:
+                try:
+                    await writer.drain()
+                except SlowConsumer as slow:
+                    line.ended(slow.status, slow.type)
+                    return

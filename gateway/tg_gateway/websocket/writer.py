@@ -1,0 +1,135 @@
+"""Many streams -> one socket: frames that are ready together leave in one write, and no reader sleeps for ever."""
+
+import asyncio
+from collections.abc import Callable
+
+from aiohttp import web
+from typing_extensions import override
+
+from tg_gateway.relay import Sink, text_frame
+from tg_gateway.websocket import envelope
+from tg_gateway.websocket.buffer_budget import Holder, SocketBudget
+from tg_schema import TgError
+from tg_schema.errors import Cancelled, SlowConsumer
+
+UNSENT = 64 * 1024
+"""Bytes of frames that may come together within a turn of the event loop, before the rest waits for the next."""
+
+
+class SocketWriter:
+    """The sending side of a WebSocket. Writing never waits.
+
+    Args:
+        request: the handshake.
+        patience: seconds that the client may leave what waits for it unread, before its socket is cut.
+        limit: bytes that all its streams together may hold for a client that does not read.
+    """
+
+    def __init__(self, request: web.Request, patience: float, limit: int) -> None:
+        if request.transport is None:
+            raise Cancelled("the client left")
+        self._writer = request.writer
+        self._transport = request.transport
+        self._protocol = request.protocol
+        self._patience = patience
+        self.budget = SocketBudget(limit)
+        self._frames: list[bytes] = []
+        self._unsent = 0
+        self._loop = asyncio.get_running_loop()
+        self._draining: asyncio.Task[bool] | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether the client does not keep up."""
+        return self._unsent > UNSENT or self._protocol.writing_paused
+
+    def write(self, message: bytes) -> None:
+        """Send a text message, together with the others of this turn of the event loop."""
+        if not self._frames:
+            self._loop.call_soon(self.flush)
+        self._frames.append(text_frame(message))
+        self._unsent += len(message)
+
+    def flush(self) -> None:
+        """Send now."""
+        frames, self._frames, self._unsent = self._frames, [], 0
+        if frames and not self._transport.is_closing():
+            self._transport.write(b"".join(frames))
+
+    async def drain(self) -> None:
+        """Return once the client has caught up.
+
+        Raises:
+            SlowConsumer: it did not, for too long; its socket is cut.
+        """
+        if self._draining is None or self._draining.done():
+            # One task for all who wait: the server's own `drain` shares a future, which one waiter's cancellation
+            # would cancel for the others too.
+            self._draining = asyncio.create_task(self._drained())
+        if not await asyncio.shield(self._draining):
+            raise SlowConsumer("the client read nothing for too long")
+
+    async def _drained(self) -> bool:
+        try:
+            async with asyncio.timeout(self._patience):
+                self.flush()
+                await self._writer.drain()
+        except (TimeoutError, ConnectionError):
+            self._transport.abort()
+            return False
+        return True
+
+
+class SocketStream(Sink, Holder):
+    """One request's answers on a socket; exactly one of them is the last.
+
+    Attributes:
+        stop: called where the stream has to end because its client does not read.
+    """
+
+    def __init__(self, writer: SocketWriter, request: envelope.Id) -> None:
+        self._writer = writer
+        self._opened = envelope.opening(request)
+        self._ended = False
+        self.stop: Callable[[], None] = lambda: None
+
+    @override
+    def hold(self, size: int) -> None:
+        if not self._ended or not size:
+            self._writer.budget.hold(self, size)
+
+    @override
+    def shed(self) -> None:
+        self.fail(SlowConsumer("too much waits for the client of this socket, and this stream holds most of it"))
+        self.stop()
+
+    async def deliver(self, event_json: bytes) -> None:
+        """Send a whole answer, once the client keeps up."""
+        try:
+            while self.full:
+                self.hold(len(event_json))
+                await self.drain()
+        finally:
+            self.hold(0)
+        self.send(event_json, last=True)
+
+    @override
+    def send(self, event_json: bytes, *, last: bool) -> None:
+        if not self._ended:
+            self._ended = last
+            self._writer.write(envelope.response(self._opened, event_json, last=last))
+
+    def fail(self, error: TgError) -> None:
+        """End with an error, unless it has ended."""
+        if not self._ended:
+            self._ended = True
+            self._writer.write(envelope.failure(self._opened, error, error.type))
+
+    @property
+    @override
+    def full(self) -> bool:
+        return self._writer.full
+
+    @override
+    async def drain(self) -> None:
+        await self._writer.drain()

@@ -1,0 +1,63 @@
+"""Records of an answer as they come -> the whole answer, bounded by what could travel as one record."""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from tg_schema.codec import encode
+from tg_schema.errors import TooLarge
+
+T = TypeVar("T")
+
+MAX_ANSWER_BYTES = 5 * 1024 * 1024 - 16 * 1024 - 256 * 1024
+"""Bytes of JSON of a whole answer: one record that a bus carries (Pulsar's 5 MiB, less room for framing)."""
+
+_JOIN_BYTES = 64 * 1024
+"""Bytes of JSON of records that are kept apart before they are joined."""
+
+
+class AnswerCollector(Generic[T]):
+    """Whoever gathers an answer adds its records here, one by one.
+
+    Records are joined as they come, so that many small ones cost what their text costs.
+
+    Args:
+        joined: makes few records of many, with the text of all; `Response.joined`, for instance.
+        limit: bytes of JSON that the answer may have.
+    """
+
+    def __init__(self, joined: Callable[[Sequence[T]], Sequence[T]], limit: int = MAX_ANSWER_BYTES) -> None:
+        self._joined = joined
+        self._limit = limit
+        self._blocks: list[T] = []
+        self._blocks_size = 0
+        self._records: list[T] = []
+        self._records_size = 0
+
+    def add(self, record: T) -> None:
+        """Keep one more record.
+
+        Raises:
+            TooLarge: the answer has more than `limit` bytes; nothing of it is kept any more.
+        """
+        self._records.append(record)
+        self._records_size += len(encode(record))
+        if self._records_size >= _JOIN_BYTES:
+            self._join()
+
+    def records(self) -> Sequence[T]:
+        """The answer, in as few records as possible.
+
+        Raises:
+            TooLarge: as `add`.
+        """
+        self._join()
+        return self._joined(self._blocks)
+
+    def _join(self) -> None:
+        block = self._joined(self._records)
+        self._records, self._records_size = [], 0
+        self._blocks.extend(block)
+        self._blocks_size += sum(len(encode(record)) for record in block)
+        if self._blocks_size > self._limit:
+            self._blocks.clear()
+            raise TooLarge(f"the answer is larger than {self._limit} bytes; ask for less, or set sampling.max_tokens")

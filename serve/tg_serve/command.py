@@ -1,0 +1,108 @@
+"""`tg-serve`: the whole pipeline in one process, or one process of many."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+
+from tg_cli import FAILED, Failure, run, say
+from tg_serve.options import PARTS, LogForm, LogLevel, Order, Part
+
+
+@click.command("tg-serve", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="TOML file. [default: built in]")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(PARTS),
+    help="Run this part only; may be repeated.",
+)
+@click.option("--bus", help="memory:// or pulsar://HOST:PORT. [default: as configured]")
+@click.option("--host", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port the gateway listens on; 0 = any free one.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Port for /metrics, for a process without gateway.")
+@click.option("--model", help="PATH.gguf, hf:OWNER/NAME/FILE, a configured model, or the provider's name of one.")
+@click.option("--provider", help="Who provides the model, for instance openai.")
+@click.option("--base-url", help="Where the provider's API is.")
+@click.option("-o", "--option", multiple=True, metavar="NAME=VALUE", help="Another option of the provider.")
+@click.option("--check", "check_only", is_flag=True, help="Say what would run, or all that is wrong, and exit.")
+@click.option("--log-format", type=click.Choice(get_args(LogForm)), default="auto", show_default=True)
+@click.option("--log-level", type=click.Choice(get_args(LogLevel)), default="info", show_default=True)
+def serve(
+    *,
+    config: Path | None,
+    only: tuple[Part, ...],
+    bus: str | None,
+    host: str | None,
+    port: int | None,
+    metrics_port: int | None,
+    model: str | None,
+    provider: str | None,
+    base_url: str | None,
+    option: tuple[str, ...],
+    check_only: bool,
+    log_format: LogForm,
+    log_level: LogLevel,
+) -> None:
+    """Serve text completion, prompts and agents through a gateway, all in this process unless --only says otherwise.
+
+    Without a configuration it serves the small built-in demo model. SIGTERM and Ctrl-C let running streams finish
+    within the configured time; a second one ends at once.
+
+    Exit codes: 0 stopped, 1 error, 2 wrong usage.
+    """
+    if model is None and (provider or base_url or option) and not (provider and check_only):
+        raise click.UsageError("--provider, --base-url and --option describe a model: give its name with --model")
+    order = Order(
+        file=config,
+        parts=tuple(part for part in PARTS if not only or part in only),
+        bus=bus,
+        host=host,
+        port=port,
+        metrics_port=metrics_port,
+        model=model,
+        provider=provider,
+        options=_provider_options(base_url, option),
+        log_form=log_format,
+        log_level=log_level,
+    )
+    _run(order, check_only=check_only)
+
+
+def _run(order: Order, *, check_only: bool) -> None:
+    # What only a server needs is imported when the arguments are known to be right: --help stays quick.
+    from tg_schema import TgError
+    from tg_serve import launcher
+
+    if check_only:
+        would_run, findings = launcher.check(order)
+        for finding in findings:
+            say(finding)
+        if findings:
+            raise click.exceptions.Exit(FAILED)
+        click.echo(would_run)
+        return
+    try:
+        launcher.serve(order, click.echo)
+    except TgError as error:
+        raise Failure(error.message) from None
+
+
+def _provider_options(base_url: str | None, pairs: tuple[str, ...]) -> dict[str, Any]:
+    """`--base-url`, and NAME=VALUE with a value as in TOML, or text."""
+    options: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise click.UsageError(f"{pair!r} is no option of a provider: write NAME=VALUE")
+        try:
+            options[name] = tomllib.loads(f"value = {value}")["value"]
+        except (tomllib.TOMLDecodeError, RecursionError):
+            options[name] = value
+    return options
+
+
+def main() -> None:
+    """Run the command and exit."""
+    run(serve)

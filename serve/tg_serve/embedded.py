@@ -1,0 +1,25 @@
+"""No gateway -> one in this process: memory bus, demo model, prompts and the real gateway, on a free loopback port."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tg_schema.errors import Internal
+from tg_serve.launcher import launched, set_up
+from tg_serve.options import Order
+
+DEMO_MODEL = "a tiny demo model (2 million parameters: it streams, but knows little)"
+_ORDER = Order(bus="memory://", host="127.0.0.1", port=0, drain=1.0, log_level="warning")
+
+
+@asynccontextmanager
+async def embedded_gateway() -> AsyncIterator[str]:
+    """The URL of a gateway that lives as long as the block, with the built-in configuration.
+
+    Raises:
+        TgError: it cannot be run; the message says what to do.
+    """
+    set_up(_ORDER)
+    async with launched(_ORDER) as (_, url):
+        if url is None:
+            raise Internal("the embedded pipeline has no gateway")
+        yield url

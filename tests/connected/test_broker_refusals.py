@@ -1,0 +1,88 @@
+"""A broker that answers and refuses: a subscription that it has closed for good ends, with its reason."""
+
+import asyncio
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from aiohttp import ClientSession
+
+from tests.conformance.reading import take
+from tests.pulsar_or_skip import pulsar_or_skip
+from tests.pulsar_server import PulsarServer
+from tg_base.bus import Bus, open_bus
+from tg_base.protocol import Readings
+from tg_schema.errors import BusError
+
+pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
+
+
+class Namespace:
+    """A namespace that an operator takes away, and gives back."""
+
+    def __init__(self, server: PulsarServer, http: ClientSession) -> None:
+        self.name = f"tg/{uuid4().hex}"
+        self._url = f"{server.admin_url}/admin/v2/namespaces/{self.name}"
+        self._http = http
+
+    async def create(self) -> None:
+        async with self._http.put(self._url, json={}) as answer:
+            assert answer.status in {200, 204}, await answer.text()
+
+    async def delete(self) -> None:
+        """With all that is in it."""
+        async with asyncio.timeout(120):
+            while True:
+                async with self._http.delete(self._url, params={"force": "true"}) as answer:
+                    if answer.status in {200, 204, 404}:
+                        return
+                await asyncio.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[PulsarServer]:
+    """A broker that lets an operator delete what is in use."""
+    with pulsar_or_skip({"forceDeleteNamespaceAllowed": "true"}) as server:
+        yield server
+
+
+async def read_on(bus: Bus, topic: str, reading: asyncio.Event) -> None:
+    """Read one message, and wait for the next."""
+    async with bus.subscribe(topic, "g", prefetch=0) as deliveries:
+        await bus.publish(topic, b"0", {})
+        assert await take(deliveries, 1) == [b"0"]
+        reading.set()
+        await anext(deliveries)
+
+
+async def test_a_subscription_whose_namespace_is_gone_ends_with_an_error(refusing: PulsarServer) -> None:
+    async with ClientSession() as http, open_bus(refusing.service_url) as bus:
+        namespace = Namespace(refusing, http)
+        await namespace.create()
+        reading = asyncio.Event()
+        task = asyncio.create_task(read_on(bus, f"persistent://{namespace.name}/x", reading))
+        async with asyncio.timeout(60):
+            await reading.wait()
+        await namespace.delete()
+        async with asyncio.timeout(120):
+            with pytest.raises(BusError):
+                await task
+
+
+async def test_what_reads_hears_again_when_its_namespace_is_back(refusing: PulsarServer) -> None:
+    async with ClientSession() as http, open_bus(refusing.service_url) as bus, Readings(bus, give_up=600) as readings:
+        namespace = Namespace(refusing, http)
+        await namespace.create()
+        topic = f"persistent://{namespace.name}/x"
+        async with readings.open(topic, "g", prefetch=0) as deliveries:
+            waiting = asyncio.ensure_future(anext(deliveries))
+            await namespace.delete()
+            async with asyncio.timeout(120):
+                while not readings.deaf:  # noqa: ASYNC110 - nothing tells when
+                    await asyncio.sleep(0.1)
+            await namespace.create()
+            async with asyncio.timeout(120):
+                while readings.deaf:  # noqa: ASYNC110 - nothing tells when
+                    await asyncio.sleep(0.1)
+                await bus.publish(topic, b"again", {})
+                assert (await waiting).body == b"again"

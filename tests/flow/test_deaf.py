@@ -1,0 +1,143 @@
+"""A subscription ends by itself under a running pipeline: it is opened again, and readiness tells until it is."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from aiohttp import ClientSession
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.ending_bus import EndingBus
+from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, QUICK, TEXTS
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import LlmClient, Requestor
+from tg_base.protocol import Route
+from tg_base.server import Processor
+from tg_gateway.app import Gateway
+from tg_schema import TEXT_COMPLETION
+from tg_schema.errors import BusError
+from tg_schema.topics import Topics
+
+ROOT = Path(__file__).parents[2]
+DEAF = {"ready": False, "missing": ["a subscription has ended and is being opened again"]}
+NOBODY = {"ready": False, "missing": ["no live processor serves text-completion of flow default"]}
+
+
+@pytest.mark.parametrize("error", [None, BusError("the broker refused (UnknownError); try again")])
+@pytest.mark.parametrize("kind", ["request", "inbox", "control", "queue control", "presence"])
+async def test_an_end_of_a_reader_leaves_nobody_deaf(kind: str, error: BusError | None) -> None:
+    bus, topics, flow = EndingBus(MemoryBus()), Topics(), uuid4().hex
+    route = Route(flow, TEXT_COMPLETION, topics.request(flow, "t"), topics.response(flow, "t"))
+    async with (
+        Processor(bus, topics, CountingLlm(), (route,), liveness=QUICK) as processor,
+        Requestor(bus, topics, liveness=QUICK) as requestor,
+    ):
+        topic = {
+            "request": route.request,
+            "inbox": requestor._inbox.topic,
+            "control": topics.control(processor.name),
+            "queue control": topics.queue_control(route.request),
+            "presence": topics.presence,
+        }[kind]
+        client = LlmClient(requestor, route)
+        for _ in range(3):
+            assert await client.request("", "3", timeout=20) == "0 1 2 "
+            opened = bus.opened.count(topic)
+            bus.end(topic, error)
+            async with asyncio.timeout(20):
+                while bus.opened.count(topic) == opened:  # noqa: ASYNC110 - nothing tells when
+                    await asyncio.sleep(0.005)
+        assert await client.request("", "3", timeout=20) == "0 1 2 "
+
+
+async def ready(http: ClientSession, expected: object) -> None:
+    """Return once `/ready` says this."""
+    async with asyncio.timeout(20):
+        while True:
+            async with http.get("/ready") as response:
+                if (await response.json(), response.status) == (expected, 503 if expected in (DEAF, NOBODY) else 200):
+                    return
+
+
+@pytest.mark.parametrize("kind", ["inbox", "presence"])
+async def test_a_gateway_that_hears_nothing_is_not_ready_until_it_does(kind: str) -> None:
+    inner = MemoryBus()
+    bus = EndingBus(inner)
+    async with (
+        Requestor(bus, CONFIG.topics, liveness=QUICK) as requestor,
+        Processor(inner, CONFIG.topics, CountingLlm(), TEXTS, liveness=QUICK),
+        Gateway(ON_ANY_PORT, requestor, TEXTS) as gateway,
+        ClientSession(gateway.url) as http,
+    ):
+        await ready(http, {"ready": True, "missing": []})
+        bus.refusing = True
+        bus.end(requestor._inbox.topic if kind == "inbox" else CONFIG.topics.presence)
+        await ready(http, DEAF)
+        bus.refusing = False
+        await ready(http, {"ready": True, "missing": []})
+
+
+@pytest.mark.parametrize("kind", ["request", "control"])
+async def test_a_processor_that_hears_nothing_serves_nobody_until_it_does(kind: str) -> None:
+    inner = MemoryBus()
+    bus = EndingBus(inner)
+    async with (
+        Requestor(inner, CONFIG.topics, liveness=QUICK) as requestor,
+        Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, liveness=QUICK) as processor,
+        Gateway(ON_ANY_PORT, requestor, TEXTS) as gateway,
+        ClientSession(gateway.url) as http,
+    ):
+        await ready(http, {"ready": True, "missing": []})
+        bus.refusing = True
+        bus.end(TEXTS[0].request if kind == "request" else CONFIG.topics.control(processor.name))
+        await ready(http, NOBODY)
+        bus.refusing = False
+        await ready(http, {"ready": True, "missing": []})
+
+
+PROGRAM = """
+import sys
+from contextlib import asynccontextmanager
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.ending_bus import EndingBus
+from tests.flow.open_gateway import CONFIG, TEXTS
+from tg_base.bus.memory import MemoryBus
+from tg_base.protocol import Liveness
+from tg_base.server import serve_process
+from tg_base.server import Processor
+from tg_base.client import Requestor
+from tg_schema import TgError
+
+SOON = Liveness(0.2, give_up=0.5)
+bus_end = {"inbox": lambda it: it._inbox.topic, "request": lambda it: TEXTS[0].request}
+
+@asynccontextmanager
+async def serving():
+    bus = EndingBus(MemoryBus())
+    part = {"inbox": lambda: Requestor(bus, CONFIG.topics, liveness=SOON),
+            "request": lambda: Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, liveness=SOON)}[sys.argv[1]]
+    async with part() as entered:
+        bus.refusing = True
+        yield lambda: bus.end(bus_end[sys.argv[1]](entered))
+
+try:
+    serve_process(serving(), lambda end: end())
+except TgError as error:
+    sys.exit(error.message)
+"""
+
+
+@pytest.mark.parametrize("kind", ["inbox", "request"])
+async def test_without_hope_the_process_ends_with_a_sentence(kind: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, kind, env=environment, cwd=ROOT, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        _, said = await process.communicate()
+    assert process.returncode == 1
+    assert b"the bus answers, but has not let us read" in said
+    assert b"Traceback" not in said

@@ -1,0 +1,73 @@
+"""Configuration -> running processors: how many there are, for which models and queues."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tg_base.bus import Bus
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import Requestor
+from tg_base.config import ConfigFile
+from tg_flow.services import prompt, text_completion
+from tg_schema.errors import NotFound
+from tg_schema.topics import Topics
+
+
+@pytest.fixture
+async def bus() -> AsyncIterator[Bus]:
+    bus = MemoryBus()
+    yield bus
+    await bus.aclose()
+
+
+async def until(true: Callable[[], object]) -> None:
+    """As soon as it is true."""
+    async with asyncio.timeout(5):
+        while True:
+            if true():
+                return
+            await asyncio.sleep(0.005)
+
+
+def written(folder: Path, text: str) -> ConfigFile:
+    file = folder / "tg.toml"
+    file.write_text(text)
+    return ConfigFile(file)
+
+
+async def test_one_processor_for_each_model_that_a_flow_binds(bus: Bus, tmp_path: Path) -> None:
+    config_file = written(
+        tmp_path,
+        """
+[models.a]
+provider = "openai"
+options = { base_url = "http://127.0.0.1:1/v1", key_variable = "" }
+[models.b]
+provider = "openai"
+options = { base_url = "http://127.0.0.1:1/v1", key_variable = "" }
+[models.unbound]
+provider = "none"
+[flows]
+one.text-completion.model = "a"
+two.text-completion.model = "b"
+three.text-completion.model = "a"
+theirs.text-completion = { plain = true, request = "request:tg:x", response = "response:tg:x" }
+one.prompt = {}
+theirs.prompt = {}
+""",
+    )
+    async with Requestor(bus, Topics()) as requestor, text_completion(config_file.config, bus) as models:
+        assert len(models) == 2
+        async with prompt(config_file, bus) as prompts:
+            assert len(prompts) == 2
+            await until(lambda: len(list(requestor.presence)) == 4)
+            served = {presence.models: len(presence.queues) for presence in requestor.presence}
+            assert served == {("a",): 2, ("b",): 1, (): 1}
+
+
+async def test_a_model_that_cannot_be_opened_is_named_with_its_line(bus: Bus, tmp_path: Path) -> None:
+    config_file = written(tmp_path, '\n[models.a]\nprovider = "nope"\n[flows.f]\ntext-completion.model = "a"\n')
+    with pytest.raises(NotFound, match=r'tg\.toml, line 3: there is no provider "nope"'):
+        await text_completion(config_file.config, bus).__aenter__()

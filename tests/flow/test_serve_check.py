@@ -1,0 +1,209 @@
+"""`tg-serve --check` refuses what a start refuses, in the same words, each with its line, and all of it at once."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.flow.command import ran
+from tg_schema import TgError
+from tg_serve.launcher import inspected, launched
+from tg_serve.options import Order
+
+GOOD = """
+[gateway]
+port = 0
+[models.m]
+provider = "openai-compatible"
+options.base_url = "http://127.0.0.1:9/v1"
+[flows.default]
+text-completion = { model = "m" }
+prompt = {}
+agent = {}
+"""
+"""Ten lines after the first one, which a case fills or leaves empty."""
+
+
+class Case(NamedTuple):
+    """A file that cannot run: what stands in front of `GOOD`, what is replaced in it, and the one finding."""
+
+    name: str
+    more: str
+    line: int
+    words: str
+    old: str = ""
+    new: str = ""
+
+
+CASES = [
+    Case("provider", "", 5, 'there is no provider "opnai"', '"openai-compatible"', '"opnai"'),
+    Case("package", "", 5, "needs a package that is not installed", '"openai-compatible"', '"nobody_has:This"'),
+    Case("class", "", 5, "is not a subclass of", '"openai-compatible"', '"json:JSONDecoder"'),
+    Case("option", "", 6, "unknown field `base_ulr`", "base_url", "base_ulr"),
+    Case("value", "", 6, "Expected `float`, got `str`", "options.base_url =", "options.clocks.idle ="),
+    Case("list", "", 8, "Invalid enum value", "[flows", 'options.without = [\n  "wings"]\n[flows'),
+    Case("url", "", 5, "set base_url, or the variable OPENAI_COMPATIBLE_BASE_URL", "options.base_url", "#"),
+    Case("key", "", 5, "OPENAI_API_KEY is not set", '"openai-compatible"', '"openai"'),
+    Case("own-key", "", 7, "MY_KEY is not set", "[flows", 'options.key_variable = "MY_KEY"\n[flows'),
+    Case("file", "", 6, "there is no model file nowhere.gguf", "options.base_url", 'options.path = "nowhere.gguf"\n#'),
+    Case("gguf", "", 6, "cannot load broken.gguf", "options.base_url", 'options.path = "FOLDER/broken.gguf"\n#'),
+    Case("template", '[prompts.templates.t]\nprompt = """\nhello\n{% if %}"""', 4, "Expected an expression"),
+    Case("system", '[prompts]\nsystem = "{{ x"\n[prompts.templates.t]\nprompt = "p"', 2, "unexpected end of template"),
+    Case("schema", '[prompts.templates.t]\nprompt = "p"\nresponse_type = "json"\n[prompts.templates.t.schema]\n'
+         'type = "object"\nproperties.a.type = "thing"', 6, "not a valid JSON schema"),
+    Case("schema-of-text", '[prompts.templates.t]\nprompt = "p"\nschema = {}', 3, "a schema needs response_type"),
+    Case("agent-prompt", '[prompts.templates.agent-react]\nprompt = "{{"', 2, "end of template"),
+    Case("function", '[tools.t]\nkind = "python"\n\noptions.function = "json:nope"', 4, 'no function "json:nope"'),
+    Case("tool-option", '[tools.t]\nkind = "http"\n\noptions.ulr = "http://x/"', 4, "unknown field `ulr`"),
+    Case("tool-url", '[tools.t]\nkind = "http"\n\noptions.url = "x"', 4, "is no address"),
+    Case("tool-secret", '[tools.t]\nkind = "http"\noptions.url = "http://x/"\noptions.secrets.a = "NOT_SET"', 4,
+         "needs the environment variable NOT_SET"),
+    Case("tool-schema", '[tools.t]\nkind = "python"\noptions.function = "tests.fakes.tools:add"\n'
+         "arguments.properties = 3", 4, "not a valid JSON schema"),
+    Case("tool-flow", '[tools.t]\nkind = "prompt"\ndescription = "d"\noptions.flow = "g"', 4, 'flow "g" has no prompt'),
+    Case("tool-topic", '[tools.t]\nkind = "service"\noptions.request = "x"', 3, "write a topic"),
+    Case("mcp", '[tools.t]\nkind = "mcp"\noptions.command = ["/no/such/program"]', 3, "the MCP server"),
+    Case("bus", '[bus]\nurl = "kafka://x"', 2, "no such bus"),
+    Case("open-door", "", 3, "without any key", "port = 0", 'host = "0.0.0.0"'),
+    Case("field", "", 3, 'unknown field "prot"', "port", "prot"),
+    Case("reference", "", 8, 'there is no model "n"', 'model = "m"', 'model = "n"'),
+    Case("no-tool", "", 10, 'there is no tool "x"', "agent = {}", 'agent.tools = ["x"]'),
+    Case("toml", "[bus", 1, "not valid TOML"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_TOKEN", "OPENAI_COMPATIBLE_BASE_URL", "MY_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "tg.toml"
+    (folder / "broken.gguf").write_bytes(b"GGUF, but no more")
+    file.write_text(text.replace("FOLDER", str(folder)), "utf-8")
+    return file
+
+
+def text_of(case: Case) -> str:
+    provider = "llama-cpp" if "options.path" in case.new else "openai-compatible"
+    good = GOOD.replace(case.old, case.new, 1) if case.old else GOOD
+    return case.more + good.replace("openai-compatible", provider)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+async def test_a_check_and_a_start_refuse_the_same(case: Case, tmp_path: Path) -> None:
+    file = written(tmp_path, text_of(case))
+    line = case.line
+    _, findings = await inspected(Order(file=file))
+    assert len(findings) == 1
+    assert findings[0].startswith(f"{file}, line {line}: ")
+    assert case.words in findings[0]
+    with pytest.raises(TgError) as refused:
+        async with launched(Order(file=file)):
+            pass
+    assert refused.value.message == findings[0]
+
+
+async def test_what_runs_is_found_good(tmp_path: Path) -> None:
+    file = written(tmp_path, GOOD)
+    said, findings = await inspected(Order(file=file))
+    assert findings == []
+    assert said == (
+        f"ok: {file} would serve text-completion (m of openai-compatible), prompt (0 templates), "
+        "agent (default (react)), gateway (http://127.0.0.1:0/, auth auto), on memory://, which answers"
+    )
+    async with launched(Order(file=file)):
+        pass
+
+
+MANY = """[gateway]
+host = "0.0.0.0"
+[models.a]
+provider = "opnai"
+[models.b]
+provider = "openai"
+options.tires = 3
+[models.c]
+provider = "unused and unbound: not opened by a start either"
+[flows.f]
+text-completion = { model = "a" }
+agent.tools = ["good", "bad", "worse"]
+[flows.g]
+text-completion = { model = "b" }
+prompt = { model = "b" }
+[flows.h]
+text-completion = { model = "z" }
+[tools.good]
+kind = "http"
+options.url = "http://tools.example/"
+[tools.bad]
+kind = "http"
+options.url = "nowhere"
+[tools.worse]
+kind = "python"
+options.function = "json:nope"
+[prompts.templates.t]
+prompt = "{{ a"
+system = "{% b"
+schema.type = 3
+[prompts.templates.u]
+prompt = "{{ c"
+"""
+
+
+async def test_all_is_told(tmp_path: Path) -> None:
+    file = written(tmp_path, MANY)
+    _, findings = await inspected(Order(file=file))
+    lines = [int(found[1]) for one in findings if (found := re.match(rf"{re.escape(str(file))}, line (\d+): ", one))]
+    assert lines == [15, 17, 4, 7, 28, 29, 30, 32, 23, 26, 2]
+
+
+async def test_all_wrong_fields_are_told(tmp_path: Path) -> None:
+    """Nothing is said of what cannot be judged without them."""
+    text = """[gateway]
+prot = 1
+host = 3
+auth = "maybe"
+[[gateway.keys]]
+name = "a"
+[[gateway.keys]]
+name = "b"
+sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+streams = -1
+[[gateway.keys]]
+name = "c"
+prot = 1
+[models.a]
+provider = 7
+[models.b]
+options = {}
+[flows.f]
+text-completion = { model = "a", agents = ["x", 3] }
+nothing = "at all"
+[else]
+"""
+    file = written(tmp_path, text)
+    _, findings = await inspected(Order(file=file))
+    lines = [int(found[1]) for one in findings if (found := re.match(rf"{re.escape(str(file))}, line (\d+): ", one))]
+    assert len(lines) == len(findings)
+    assert sorted(lines) == [2, 3, 4, 5, 10, 13, 15, 16, 19, 20, 21]
+
+
+async def test_the_command(tmp_path: Path) -> None:
+    """Findings go to standard error, one a line; the start says the first of them."""
+    file = written(tmp_path, MANY)
+    checked = await ran("tg-serve", "--check", "--config", str(file))
+    assert (checked.code, checked.out) == (1, "")
+    assert [line.startswith(f"{file}, line ") for line in checked.err.splitlines()] == [True] * 11
+    started = await ran("tg-serve", "--config", str(file))
+    assert (started.code, started.out) == (1, "")
+    assert started.err == f"tg-serve: {checked.err.splitlines()[0]}\n"
+
+
+async def test_the_command_where_all_is_well(tmp_path: Path) -> None:
+    done = await ran("tg-serve", "--check", "--config", str(written(tmp_path, GOOD)))
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("ok: ")
+    assert done.out.count("\n") == 1

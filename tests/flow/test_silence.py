@@ -1,0 +1,112 @@
+"""Processes that fall silent and come back: every stream has its end, and nobody is taken for dead without doubt."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.network_bus import NetworkBus
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import LlmClient, Requestor, ResponseStream
+from tg_base.protocol import Liveness, Route
+from tg_base.server import Processor
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema.errors import Unavailable
+from tg_schema.topics import Topics
+
+TOPICS = Topics()
+QUICK = Liveness(beat=0.1)
+ROUTE = Route("f", TEXT_COMPLETION, TOPICS.request("f", "t"), TOPICS.response("f", "t"))
+STREAMS = 20
+WINDOW_CHUNKS = 300
+"""Chunks of a stream beyond what a link may have on its way unacknowledged."""
+
+Responses = ResponseStream[TextCompletionResponse]
+
+
+@dataclass
+class Pipeline:
+    llm: CountingLlm
+    requestor: Requestor
+    client: LlmClient
+    theirs: NetworkBus
+    ours: NetworkBus
+
+
+@asynccontextmanager
+async def pipeline() -> AsyncIterator[Pipeline]:
+    """A processor, and a requestor, each with its own way to the broker."""
+    bus, llm = MemoryBus(), CountingLlm()
+    theirs, ours = NetworkBus(bus), NetworkBus(bus)
+    async with (
+        Processor(theirs, TOPICS, llm, (ROUTE,), liveness=QUICK, grace=0.1),
+        Requestor(ours, TOPICS, liveness=QUICK) as requestor,
+    ):
+        yield Pipeline(llm, requestor, LlmClient(requestor, ROUTE), theirs, ours)
+    await bus.aclose()
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            if true():
+                return
+            await asyncio.sleep(0.01)
+
+
+async def ended(responses: Responses) -> TgError | None:
+    """How a stream ends."""
+    try:
+        async with asyncio.timeout(30):
+            async for _ in responses:
+                pass
+    except TgError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("held", [("sent",), ("received",), ("sent", "received")])
+async def test_a_requestor_that_was_silent_hears_that_its_streams_are_over(held: tuple[str, ...]) -> None:
+    async with pipeline() as it:
+        it.llm.step = asyncio.Semaphore(STREAMS)
+        begun: list[Responses] = []
+
+        async def read() -> TgError | None:
+            async with it.client.stream(TextCompletionRequest(prompt="1000", streaming=True), timeout=600) as responses:
+                await anext(responses)
+                begun.append(responses)
+                return await ended(responses)
+
+        reading = [asyncio.create_task(read()) for _ in range(STREAMS)]
+        while len(begun) < STREAMS:
+            it.llm.step.release()
+            await asyncio.sleep(0.001)
+        for gate in held:
+            getattr(it.ours, gate).clear()
+        for _ in range(STREAMS * WINDOW_CHUNKS):
+            it.llm.step.release()
+        await until(it.llm.stopped.is_set)
+        await asyncio.sleep(QUICK.dead_after)
+        for gate in held:
+            getattr(it.ours, gate).set()
+        assert {type(error) for error in await asyncio.gather(*reading)} == {Unavailable}
+        it.llm.step = None
+        assert await it.client.request("", "3") == "0 1 2 "
+
+
+async def test_within_one_process_silence_is_not_death() -> None:
+    bus, llm = MemoryBus(), CountingLlm()
+    llm.step = asyncio.Semaphore(1)
+    async with (
+        Requestor(bus, TOPICS, liveness=QUICK) as requestor,
+        Processor(bus, TOPICS, llm, (ROUTE,), liveness=Liveness(beat=600)),
+        LlmClient(requestor, ROUTE).stream(TextCompletionRequest(prompt="2", streaming=True)) as responses,
+    ):
+        assert (await anext(responses)).response == "0 "
+        await asyncio.sleep(3 * QUICK.dead_after)
+        llm.step.release()
+        assert await ended(responses) is None
+    await bus.aclose()

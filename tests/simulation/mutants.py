@@ -1,0 +1,164 @@
+"""The protocol's known defects, each as the text of its mend and the text without it; the simulation must find them."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("schema/tg_schema", "base/tg_base", "flow/tg_flow")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One place: what stands in a file, and what stands there in the mutant."""
+
+    file: str
+    mended: str
+    broken: str
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A defect that was there once.
+
+    Attributes:
+        name: for people.
+        promises: which of the promises it breaks; any one of them counts.
+        changes: how to bring it back.
+    """
+
+    name: str
+    promises: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+
+class OutOfStep(Exception):
+    """A text of a mutant is not in the code, or not just once: the table must follow the code."""
+
+
+def planted(mutant: Mutant, folder: Path) -> Path:
+    """Copy the packages into a folder, with the defect in them; return where to import them from.
+
+    Raises:
+        OutOfStep: the table does not fit the code.
+    """
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / Path(package).name, ignore=shutil.ignore_patterns("__pycache__"))
+    for change in mutant.changes:
+        file = folder / change.file
+        text = file.read_text("utf-8")
+        if text.count(change.mended) != 1:
+            raise OutOfStep(
+                f"{mutant.name}: this stands {text.count(change.mended)} times in {change.file}:\n{change.mended}"
+            )
+        file.write_text(text.replace(change.mended, change.broken), "utf-8")
+    return folder
+
+
+def hunted(folder: Path, promises: tuple[str, ...], seeds: int) -> str:
+    """Let the simulation look for a seed that breaks one of the promises; return what it says, empty where none is."""
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--until", ",".join(promises)]
+    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode in {0, 1}, done.stderr
+    return done.stdout if done.returncode else ""
+
+
+MUTANTS = (
+    Mutant(
+        "streams hang when their gateway was silent and returned",
+        ("ends", "starves"),
+        (
+            Change(
+                "tg_base/client/requestor.py",
+                "elif stream.processor is not None and stream.link < over.get(stream.processor, 0):",
+                "elif False:",
+            ),
+        ),
+    ),
+    Mutant(
+        "a message can travel under the wrong link name",
+        ("link-number", "prefix"),
+        (
+            Change(
+                "tg_base/protocol/link_sender.py",
+                '{"link": message.link, "processor"',
+                '{"link": self.name, "processor"',
+            ),
+            Change("tg_base/protocol/link_sender.py", "while self._kept.get(message.seq) is message:", "while True:"),
+        ),
+    ),
+    Mutant(
+        "an idle flow holds the slot",
+        ("starves", "needless-error"),
+        (
+            Change(
+                "tg_base/server/processor.py",
+                "            await self._slots.wait(route)\n"
+                "            delivery = await anext(requests)\n"
+                "            slot, call = self._slots.slot(route), self._call_of(delivery)\n",
+                "            slot = self._slots.slot(route)\n"
+                "            while not await slot.take():\n"
+                "                pass\n"
+                "            delivery = await anext(requests)\n"
+                "            call = self._call_of(delivery)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "a reader that ends leaves its process deaf",
+        ("starves", "ends", "needless-error", "rest"),
+        (
+            Change(
+                "tg_base/protocol/readings.py",
+                "        self._open.clear()\n        self._ended.set()\n        self._readings.ended(self)\n",
+                "        self._open.clear()\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "unreadable properties end the task that reads them",
+        ("defect",),
+        (
+            Change(
+                "tg_base/server/processor.py",
+                "    with suppress(BadRequest):\n        stream =",
+                "    if True:\n        stream =",
+            ),
+        ),
+    ),
+    Mutant(
+        "an old word that a request is wanted is believed",
+        ("paid-twice",),
+        (
+            Change(
+                "tg_base/server/request_task.py",
+                "if asked_at is not None and asyncio.get_running_loop().time() - asked_at < self._patience:",
+                "if asked_at is not None or True:",
+            ),
+        ),
+    ),
+    Mutant(
+        "what may have been delivered before is begun unasked",
+        ("paid-twice",),
+        (Change("tg_base/server/request_task.py", "if call.fresh or call.reply is None:", "if True:"),),
+    ),
+    Mutant(
+        "cancels to the dead are kept for ever",
+        ("rest",),
+        (Change("tg_base/client/requestor.py", "            self._controls.sweep()\n", ""),),
+    ),
+    Mutant(
+        "an answer that is over the broker's limit stops its link",
+        ("rest", "ends"),
+        (Change("tg_base/protocol/link_sender.py", "except TooLarge:", "except ZeroDivisionError:"),),
+    ),
+    Mutant(
+        "a processor whose clock is ahead drops everything",
+        ("starves", "needless-error"),
+        (Change("tg_base/protocol/request_headers.py", "clocks.delay(reply, delivery.age)", "delivery.age"),),
+    ),
+)

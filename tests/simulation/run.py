@@ -1,0 +1,148 @@
+"""Seed -> outcome: one world from its beginning to its rest."""
+
+import gc
+import hashlib
+import logging
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import structlog
+
+from tests.simulation.faults import Faults
+from tests.simulation.judge import LOOK, Judge
+from tests.simulation.ledger import Violation
+from tests.simulation.scenario import Scenario, drawn
+from tests.simulation.simulator import Endless, Simulator
+from tests.simulation.world import World
+from tg_base.runtime.ids import Ids, set_source
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a seed.
+
+    Attributes:
+        seed: which.
+        violations: broken promises; none = good.
+        ends: how its streams ended.
+        seconds: of simulated time.
+        steps: iterations of loops.
+        trace: a hash of all that happened; empty where nobody listened.
+    """
+
+    seed: int
+    violations: tuple[Violation, ...]
+    ends: tuple[str, ...]
+    seconds: float
+    steps: int
+    trace: str = ""
+
+
+def run(seed: int, *, listen: Callable[[str], None] | None = None) -> Outcome:
+    """Run the scenario of a seed. With `listen`, every event is told, and their hash is part of the outcome."""
+    return run_scenario(seed, drawn(seed), listen=listen)
+
+
+def run_scenario(seed: int, scenario: Scenario, *, listen: Callable[[str], None] | None = None) -> Outcome:
+    """Run a scenario; the seed decides everything that it leaves open."""
+    digest = hashlib.blake2b(digest_size=16)
+
+    def trace(line: str) -> None:
+        digest.update(line.encode())
+        if listen is not None:
+            listen(line)
+
+    with _Quiet() as quiet:
+        outcome = _observed(Simulator(seed, trace=trace if listen is not None else None), scenario, quiet)
+        set_source(Ids())
+        gc.collect()
+    return outcome if listen is None else replace(outcome, seed=seed, trace=digest.hexdigest())
+
+
+def _observed(simulator: Simulator, scenario: Scenario, quiet: "_Quiet") -> Outcome:
+    world = World(simulator, scenario)
+    quiet.listen(world)
+    _live(world, scenario)
+    violations = tuple(world.ledger.violations)
+    ends = tuple(str(stream.ended) for stream in world.ledger.streams.values())
+    quiet.listen(None)
+    for process in world.processes:
+        process.kill()
+    simulator.trace = None
+    sys.set_asyncgen_hooks(None, None)
+    return Outcome(simulator.seed, violations, ends, simulator.now, simulator.steps)
+
+
+def _live(world: World, scenario: Scenario) -> None:
+    simulator = world.simulator
+    weather = simulator.weather
+    weather.latency, weather.jitter, weather.grid = scenario.latency, scenario.jitter, scenario.grid
+    judge, faults = Judge(world), Faults(world)
+    for process in world.processes:
+        simulator.at(simulator.random.random() * 0.3, process.start)
+    for asked in scenario.asked:
+        simulator.at(asked.time, world.ask, asked)
+    for trouble in scenario.troubles:
+        simulator.at(trouble.time, faults.happen, trouble)
+
+    def look() -> None:
+        judge.look()
+        simulator.over = judge.over
+        simulator.after(LOOK, look)
+
+    look()
+    try:
+        simulator.run()
+        if not world.ledger.violations:
+            judge.finish()
+    except Endless:
+        world.ledger.broken("endless", "the loops go in circles")
+
+
+class _Quiet:
+    """No log but what tells of a defect, no garbage collection at its own times, no words of coroutines that die."""
+
+    def __enter__(self) -> Self:
+        gc.disable()
+        self.listen(None)
+        self._hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+        logging.disable(logging.CRITICAL)
+        self._warnings = warnings.catch_warnings()
+        self._warnings.__enter__()
+        warnings.simplefilter("ignore")
+        return self
+
+    def listen(self, world: World | None) -> None:
+        """Tell this world what stands in the log."""
+        self._world = world
+        structlog.configure(
+            processors=[self._heard],
+            wrapper_class=structlog.make_filtering_bound_logger(
+                "debug" if world is not None and world.simulator.trace else "error"
+            ),
+            logger_factory=structlog.ReturnLoggerFactory(),
+            cache_logger_on_first_use=False,
+        )
+
+    def _heard(self, logger: Any, method: str, event: Any) -> str:
+        if self._world is None:
+            return ""
+        if method in {"error", "critical", "exception"}:
+            self._world.ledger.broken("defect", f"{event.get('event')} {_told(event.get('exc_info'))}")
+        else:
+            self._world.simulator.note("log", f"{event}")
+        return ""
+
+    def __exit__(self, *error: object) -> None:
+        structlog.reset_defaults()
+        logging.disable(logging.NOTSET)
+        self._warnings.__exit__(None, None, None)
+        sys.unraisablehook = self._hook
+        gc.enable()
+
+
+def _told(error: Any) -> str:
+    return repr(sys.exc_info()[1] if error is True else error)

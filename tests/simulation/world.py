@@ -1,0 +1,254 @@
+"""Scenario -> processes: the real services, each on a loop of its own, and callers that write down what they see."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from tests.simulation.echo_tool import EchoTool
+from tests.simulation.ledger import Ledger, Load, Stream
+from tests.simulation.scenario import Asked, Scenario
+from tests.simulation.scripted_model import Generation, Script, ScriptedModel
+from tests.simulation.simulated_broker import Message, SimulatedBroker
+from tests.simulation.simulated_bus import SimulatedBus
+from tests.simulation.simulated_process import SimulatedProcess
+from tests.simulation.simulator import Simulator
+from tg_base.client import Client, Requestor
+from tg_base.config import Config, ServiceConfig
+from tg_base.config.model import PromptsConfig, TemplateConfig
+from tg_base.server import Processor, Service
+from tg_flow.agent import AgentPrompts, AgentService, Thinker
+from tg_flow.prompt import PromptService, Templates
+from tg_schema import (
+    AGENT,
+    PROMPT,
+    TEXT_COMPLETION,
+    AgentRequest,
+    PromptRequest,
+    TextCompletionRequest,
+    TgError,
+    encode,
+)
+
+RESTART = 1.0
+"""Seconds until a process that has ended itself is started again."""
+LAST_RESTART = 10.0
+"""Seconds after the last fault from which on none may end itself."""
+SWALLOWED = 3.0
+"""Seconds more for a request that the broker gives to a dead process: who is idle is told by announcements alone."""
+CONFIG = Config(
+    flows={
+        flow: {
+            "text-completion": ServiceConfig(model="scripted"),
+            "prompt": ServiceConfig(),
+            "agent": ServiceConfig(calling="text"),
+        }
+        for flow in ("a", "b")
+    },
+    prompts=PromptsConfig(templates={"say": TemplateConfig(prompt="{{ script }}")}),
+)
+TOPICS = CONFIG.topics
+ROUTES = {(route.flow, name): route for name in (TEXT_COMPLETION.name, PROMPT.name, AGENT.name)
+          for route in CONFIG.routes(name)}  # fmt: skip
+
+
+def _standstill() -> float:
+    """The clock of a template's render, which takes no time here."""
+    return 0.0
+
+
+TEMPLATES = Templates.of(CONFIG)
+PROMPTS = AgentPrompts.of(CONFIG, time=_standstill)
+
+
+class World:
+    """Everything of one run.
+
+    Attributes:
+        gateways: processes that ask.
+        models: processes that generate.
+        helpers: processes that do both.
+        requestors: by process, of its present life.
+        processors: by process, of its present life.
+        loads: by process, how busy its model is.
+        disturbed_at: when a process has last begun or ended, or got its broker back.
+    """
+
+    def __init__(self, simulator: Simulator, scenario: Scenario) -> None:
+        self.simulator = simulator
+        self.scenario = scenario
+        self.ledger = Ledger(simulator)
+        self.broker = SimulatedBroker(simulator, scenario.max_message, scenario.told_max_message)
+        self.broker.swallowed = self._swallowed
+        self.requestors: dict[SimulatedProcess, Requestor] = {}
+        self.processors: dict[SimulatedProcess, Processor] = {}
+        self.buses: dict[SimulatedProcess, SimulatedBus] = {}
+        self.loads: dict[SimulatedProcess, Load] = {}
+        self.tasks: dict[SimulatedProcess, int] = {}
+        self.disturbed_at = 0.0
+        skews = iter(scenario.skews)
+        self.gateways = [self._process(f"gateway{i}", self._gateway, skews) for i in range(scenario.gateways)]
+        self.models = [self._process(f"model{i}", self._model, skews) for i in range(len(scenario.capacities))]
+        bodies = {"prompt": self._prompt, "agent": self._agent}
+        self.helpers = [self._process(name, bodies[name], skews) for name in scenario.helpers]
+
+    @property
+    def processes(self) -> list[SimulatedProcess]:
+        """All of them."""
+        return [*self.gateways, *self.models, *self.helpers]
+
+    def _process(self, name: str, body: Callable[[SimulatedProcess], Awaitable[None]], skews: Any) -> SimulatedProcess:
+        process = SimulatedProcess(self.simulator, name, body, next(skews))
+        process.step_cost = self.scenario.step
+        process.died = self._died
+        process.failed = self._failed
+        self.simulator.processes.append(process)
+        return process
+
+    def _bus(self, process: SimulatedProcess) -> SimulatedBus:
+        bus = self.buses[process] = SimulatedBus(process, self.broker)
+        bus.on_publish = self._published
+        process.loop.on_exception = lambda context: self.ledger.broken(
+            "defect", f"{process.name}: {context.get('message')} {context.get('exception')!r}"
+        )
+        return bus
+
+    async def _serve(self, process: SimulatedProcess, stack: AsyncExitStack) -> None:
+        process.ready = True
+        if process.lives > 1:
+            self.disturbed_at = self.simulator.now
+        self.simulator.note(process.name, "is ready")
+        self.tasks[process] = len(asyncio.all_tasks())
+        await process.stopping.wait()
+        process.ready = False
+        await stack.aclose()
+
+    async def _gateway(self, process: SimulatedProcess) -> None:
+        async with AsyncExitStack() as stack:
+            requestor = self.requestors[process] = Requestor(self._bus(process), TOPICS)
+            await stack.enter_async_context(requestor)
+            await self._serve(process, stack)
+
+    async def _model(self, process: SimulatedProcess) -> None:
+        capacity = self.scenario.capacities[self.models.index(process)]
+        load = self.loads[process] = Load(capacity)
+
+        def begin(script: Script, turn: str) -> Generation:
+            generation = self.ledger.begin(process, script, turn)
+            stream = self.ledger.streams.get(script.name)
+            load.began_at["a" if stream is None else stream.asked.flow] = self.simulator.now
+            load.open = {one for one in load.open if one.open} | {generation}
+            return generation
+
+        model = ScriptedModel(capacity, begin, self.simulator.clock)
+        routes = tuple(ROUTES[flow, TEXT_COMPLETION.name] for flow in self.scenario.flows)
+        async with AsyncExitStack() as stack:
+            await self._process_requests(process, stack, self._bus(process), model, routes)
+
+    async def _prompt(self, process: SimulatedProcess) -> None:
+        async with AsyncExitStack() as stack:
+            bus = self._bus(process)
+            requestor = self.requestors[process] = Requestor(bus, TOPICS)
+            await stack.enter_async_context(requestor)
+            llm = Client(requestor, ROUTES["a", TEXT_COMPLETION.name])
+            service = PromptService(llm, TEMPLATES, time=_standstill)
+            await self._process_requests(process, stack, bus, service, (ROUTES["a", PROMPT.name],))
+
+    async def _agent(self, process: SimulatedProcess) -> None:
+        async with AsyncExitStack() as stack:
+            bus = self._bus(process)
+            requestor = self.requestors[process] = Requestor(bus, TOPICS)
+            await stack.enter_async_context(requestor)
+            llm = Client(requestor, ROUTES["a", TEXT_COMPLETION.name])
+            profile = CONFIG.flows["a"]["agent"]
+            service = AgentService(profile, Thinker(requestor, llm, profile.calling, PROMPTS), (EchoTool(),), {})
+            await self._process_requests(process, stack, bus, service, (ROUTES["a", AGENT.name],))
+
+    async def _process_requests(
+        self,
+        process: SimulatedProcess,
+        stack: AsyncExitStack,
+        bus: SimulatedBus,
+        service: Service[Any, Any],
+        routes: tuple[Any, ...],
+    ) -> None:
+        processor = self.processors[process] = Processor(bus, TOPICS, service, routes, models=("scripted",), grace=2.0)
+        await stack.enter_async_context(processor)
+        await self._serve(process, stack)
+
+    def ask(self, asked: Asked) -> None:
+        """A caller comes to a gateway, if that is there."""
+        process = self.gateways[asked.gateway]
+        if process.ready:
+            process.spawn(lambda: self._call(process, asked))
+
+    async def _call(self, process: SimulatedProcess, asked: Asked) -> None:
+        client, request = self._request(self.requestors[process], asked)
+        stream = self.ledger.ask(asked, process)
+        try:
+            how = await self._read(stream, client, request)
+        except TgError as error:
+            self.ledger.end(stream, error.type, error.message)
+        else:
+            self.ledger.end(stream, how)
+
+    async def _read(self, stream: Stream, client: Client[Any, Any], request: Any) -> str:
+        asked = stream.asked
+        left = asked.leaves_after
+        async with client.stream(request, timeout=asked.timeout) as records:
+            if left == 0:
+                return "left"
+            async for record in records:
+                if text := _text(record):
+                    self.ledger.show(stream, text)
+                    if left is not None and (left := left - 1) <= 0:
+                        return "left"
+                if asked.dawdles:
+                    await asyncio.sleep(asked.dawdles)
+        return "whole"
+
+    def _request(self, requestor: Requestor, asked: Asked) -> tuple[Client[Any, Any], Any]:
+        script = asked.script.line
+        match asked.kind:
+            case "prompt":
+                terms = {"script": encode(script).decode()}
+                return Client(requestor, ROUTES["a", PROMPT.name]), PromptRequest("say", terms, streaming=True)
+            case "agent":
+                return Client(requestor, ROUTES["a", AGENT.name]), AgentRequest(script, streaming=True)
+            case kind:
+                route = ROUTES[asked.flow, TEXT_COMPLETION.name]
+                return Client(requestor, route), TextCompletionRequest(prompt=script, streaming=kind == "streamed")
+
+    def _published(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        if "link" in properties:
+            self.ledger.published_on_link(properties["link"], properties["seq"], body)
+
+    def _swallowed(self, message: Message) -> None:
+        for name, stream in self.ledger.streams.items():
+            if f"name={name} ".encode() in message.body:
+                stream.sign = max(stream.sign, self.simulator.now + SWALLOWED)
+
+    def _died(self, process: SimulatedProcess) -> None:
+        self.disturbed_at = self.simulator.now
+        self.processors.pop(process, None)
+        self.requestors.pop(process, None)
+        for generation in (one for many in self.ledger.generations.values() for one in many):
+            if generation.process is process:
+                generation.open = False
+        for stream in self.ledger.streams.values():
+            if stream.process is process and stream.ended is None:
+                stream.ended, stream.ended_at = "dead", self.simulator.now
+
+    def _failed(self, process: SimulatedProcess, error: BaseException) -> None:
+        """A process that has ended itself is started again, as every orchestrator does."""
+        if isinstance(error, TgError) and self.simulator.now < self.scenario.quiet + LAST_RESTART:
+            self.simulator.after(RESTART, process.start)
+        else:
+            self.ledger.broken("defect", f"{process.name} ended with {error!r}")
+
+
+def _text(record: Any) -> str:
+    """The answer's text in a record of any service."""
+    if hasattr(record, "chunk_type"):
+        return record.content or "" if record.chunk_type == "answer" else ""
+    return (record.text if hasattr(record, "text") else record.response) or ""

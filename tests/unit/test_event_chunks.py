@@ -1,0 +1,108 @@
+"""The reading loop of every provider over HTTP: turns for neighbours, and an end that stays the end."""
+
+import asyncio
+from collections.abc import Iterable
+from itertools import chain, repeat
+
+import msgspec
+import pytest
+
+from tg_base.llm import LlmChunk
+from tg_base.llm.http import JsonLines, event_chunks
+from tg_base.llm.http.stream_reader import MAX_TURN_BYTES
+from tg_schema.errors import ProtocolError
+
+_read_chunk = msgspec.json.Decoder(LlmChunk).decode
+
+
+class Decoder:
+    """Events are chunks as they are; `[DONE]` ends the answer."""
+
+    done = False
+
+    def chunk(self, data: bytes) -> LlmChunk | None:
+        if data == b"[DONE]":
+            self.done = True
+            return None
+        try:
+            return _read_chunk(data)
+        except msgspec.DecodeError:
+            raise ProtocolError("no chunk") from None
+
+
+def event(chunk: LlmChunk) -> bytes:
+    return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
+
+
+class Body:
+    """What is read, read by read, without a wait in between."""
+
+    def __init__(self, reads: Iterable[bytes]) -> None:
+        self._reads = iter(reads)
+
+    async def read(self) -> bytes:
+        return next(self._reads, b"")
+
+
+class Ticker:
+    """Counts the turns that the loop gives to a neighbour."""
+
+    ticks = 0
+
+    async def run(self) -> None:
+        while True:
+            self.ticks += 1
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("filler", [b":\n", b"\n", b": comment\n\n", b"event: ping\n"])
+async def test_bytes_without_content_leave_the_loop_its_turns(filler: bytes) -> None:
+    size, neighbour = 4 * 1024 * 1024, Ticker()
+    task = asyncio.create_task(neighbour.run())
+    await asyncio.sleep(0)
+    body = Body([filler * (size // len(filler)), event(LlmChunk("x", finish_reason="stop")), b"data: [DONE]\n\n"])
+    assert [chunk.text async for chunk in event_chunks(body.read, Decoder())] == ["x"]
+    assert neighbour.ticks >= size // MAX_TURN_BYTES - 1
+    task.cancel()
+
+
+async def test_blank_lines_leave_the_loop_its_turns() -> None:
+    neighbour = Ticker()
+    task = asyncio.create_task(neighbour.run())
+    await asyncio.sleep(0)
+    last = msgspec.json.encode(LlmChunk("x", finish_reason="stop")) + b"\n"
+    reads = Body([b"\n" * 1024 * 1024, last])
+    assert [chunk.text async for chunk in event_chunks(reads.read, Decoder(), frames=JsonLines())] == ["x"]
+    assert neighbour.ticks >= 1024 * 1024 // MAX_TURN_BYTES - 1
+    task.cancel()
+
+
+USAGE = LlmChunk(in_token=3, out_token=4)
+MORE = LlmChunk(" and more", reasoning="hm")
+LAST = LlmChunk("!", finish_reason="stop")
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        [event(LlmChunk("Hi")) + event(LAST) + event(MORE) + event(USAGE)],
+        [event(LlmChunk("Hi")), event(LAST), event(MORE), event(USAGE)],
+        [event(LlmChunk("Hi")), event(LAST), event(USAGE) + event(MORE) + b"data: [DONE]\n\n", event(MORE)],
+        [event(LlmChunk("Hi")), event(LAST), *[event(MORE)] * 100, event(USAGE), b"data: {broken\n\n"],
+    ],
+)
+async def test_text_after_the_end_is_no_text_of_the_answer(reads: list[bytes]) -> None:
+    chunks = [chunk async for chunk in event_chunks(Body(reads).read, Decoder())]
+    assert "".join(chunk.text for chunk in chunks) == "Hi!"
+    assert not any(chunk.reasoning for chunk in chunks)
+    assert (sum(chunk.in_token or 0 for chunk in chunks), sum(chunk.out_token or 0 for chunk in chunks)) == (3, 4)
+
+
+async def test_text_for_ever_after_the_end_is_left_by_the_patience_for_usage() -> None:
+    parts = chain([event(LAST)], repeat(event(MORE) * 100))
+
+    async def read() -> bytes:
+        await asyncio.sleep(0)
+        return next(parts)
+
+    assert [chunk.text async for chunk in event_chunks(read, Decoder(), usage_patience=0.2)] == ["!"]

@@ -1,0 +1,156 @@
+"""The connections to a provider, against a server that means harm: bytes by hand, from a thread of its own.
+
+On both loops, since their ways to read differ: uvloop's is the one of a process, asyncio's that of all other tests.
+"""
+
+import asyncio
+import gzip
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+import uvloop
+from yarl import URL
+
+from tg_base.llm.http.pool import READ_BYTES, HttpPool, _Handler
+from tg_schema import TgError
+from tg_schema.errors import IncompleteStream, ProtocolError, Unavailable
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@contextmanager
+def saying(head: bytes, forever: bytes = b"", times: int = -1, *, stays: bool = False) -> Iterator[URL]:
+    """A server that answers a connection with `head` and then `forever`; where it `stays`, each request of it."""
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection, suppress(OSError):
+                    while connection.recv(65536):
+                        connection.sendall(head)
+                        if not stays:
+                            break
+                    left = times
+                    while forever and left:
+                        connection.sendall(forever)
+                        left -= 1
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield URL(f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+Runner = Callable[[Coroutine[Any, Any, Any]], Any]
+RUNNERS: dict[str, Runner] = {"asyncio": asyncio.run, "uvloop": uvloop.run}
+
+
+@pytest.fixture(params=RUNNERS)
+def run(request: pytest.FixtureRequest) -> Runner:
+    return RUNNERS[request.param]
+
+
+async def body_of(url: URL) -> tuple[int, bytes]:
+    pool, body = HttpPool(), b""
+    try:
+        answer = await pool.ask("POST", url, (("X-Key", "k"),), b"{}")
+        try:
+            while part := await answer.read():
+                body += part
+        finally:
+            answer.close()
+    finally:
+        await pool.aclose()
+    return answer.status, body
+
+
+def test_an_answer_is_read(run: Runner) -> None:
+    with saying(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n") as url:
+        assert run(body_of(url)) == (200, b"hello")
+
+
+def test_a_few_interim_responses_are_passed_over(run: Runner) -> None:
+    with saying(b"HTTP/1.1 100 Continue\r\n\r\n" * 20 + CHUNKED + b"5\r\nhello\r\n0\r\n\r\n") as url:
+        assert run(body_of(url)) == (200, b"hello")
+
+
+@pytest.mark.parametrize(
+    ("head", "forever", "kinds"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100, {ProtocolError}),
+        (b"", b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n" * 100, {ProtocolError}),
+        (OK, b"X-One: more\r\n" * 100, {Unavailable}),  # aiohttp's bound on the number of headers comes first
+        (OK + b"X-One: ", b"x" * 1000, {Unavailable}),
+        (b"", b"x" * 1000, {Unavailable}),
+        (OK + b"Content-Encoding: gzip\r\n\r\n", gzip.compress(bytes(10_000_000)), {ProtocolError}),
+        (OK + b"Content-Encoding: br\r\n\r\n", b"x" * 1000, {ProtocolError}),
+        (CHUNKED + b"5\r\nhello\r\n0\r\n", b"X-One: more\r\n" * 100, {IncompleteStream, Unavailable}),
+        (CHUNKED + b"5\r\nhello\r\n-5\r\n", b"", {IncompleteStream, Unavailable}),
+    ],
+    ids=["continue", "hints", "headers", "header", "status", "gzip", "br", "trailers", "nonsense"],
+)
+def test_what_never_ends_is_left(run: Runner, head: bytes, forever: bytes, kinds: set[type[TgError]]) -> None:
+    """Whether head and body come in one read decides which of two errors a broken body is."""
+    with saying(head, forever) as url, pytest.raises(TgError) as failed:
+        run(body_of(url))
+    assert type(failed.value) in kinds
+
+
+def test_an_error_that_is_compressed_is_not_inflated(run: Runner) -> None:
+    head = b"HTTP/1.1 503 No\r\nContent-Encoding: gzip\r\nConnection: close\r\n\r\n"
+    with saying(head + gzip.compress(bytes(1000))) as url:
+        status, body = run(body_of(url))
+    assert (status, len(body)) == (503, len(gzip.compress(bytes(1000))))
+
+
+def test_the_loop_has_its_turn_between_small_chunks(run: Runner) -> None:
+    """Chunks of one byte are the most work for the fewest bytes."""
+    block, times, ticks = 4096, 100, 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    async def read(url: URL) -> None:
+        neighbour = asyncio.create_task(tick())
+        try:
+            await body_of(url)
+        finally:
+            neighbour.cancel()
+
+    with saying(CHUNKED, b"1\r\n:\r\n" * block, times) as url, pytest.raises(IncompleteStream):
+        run(read(url))
+    assert ticks >= 6 * block * times / (4 * READ_BYTES)
+
+
+def test_a_connection_is_used_again_after_a_whole_answer_and_bounds_the_next_head_too(run: Runner) -> None:
+    ports = []
+
+    async def ask_twice(url: URL) -> None:
+        pool = HttpPool()
+        for _ in range(2):
+            answer = await pool.ask("GET", url, (), None)
+            connection = answer._response.connection
+            ports.append(connection and connection.transport and connection.transport.get_extra_info("sockname"))
+            protocol = connection and connection.protocol
+            assert isinstance(protocol, _Handler)  # aiohttp has no public place for it
+            while await answer.read():
+                pass
+            answer.close()
+        await pool.aclose()
+
+    with saying(OK + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000, stays=True) as url:
+        run(ask_twice(url))
+    assert ports[0] == ports[1]

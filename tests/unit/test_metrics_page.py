@@ -1,0 +1,70 @@
+"""The metrics' own port: no thread for a scraper, no place that a hanging one keeps, no traceback for a stranger."""
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import ClientSession
+from prometheus_client import REGISTRY, Gauge
+
+from tg_gateway.metrics_page import MAX_CONNECTIONS, metrics_page
+from tg_schema.errors import Unavailable
+
+ASK = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        found = int(free.getsockname()[1])
+    async with metrics_page("127.0.0.1", found):
+        yield found
+
+
+async def scraped(port: int) -> str:
+    async with ClientSession() as http, asyncio.timeout(10), http.get(f"http://127.0.0.1:{port}/metrics") as page:
+        assert (page.status, page.content_type) == (200, "text/plain")
+        return await page.text()
+
+
+@pytest.mark.parametrize("said", [b"", ASK[:20], ASK, ASK * 200])
+async def test_a_hanging_scraper_holds_neither_threads_nor_others(port: int, said: bytes) -> None:
+    before = threading.active_count()
+    big = Gauge("tg_test_big", "Makes the page longer than any buffer", ["name"])
+    for number in range(2000):
+        big.labels(f"{number:0>200}").set(1)
+    hanging = []
+    try:
+        for _ in range(2 * MAX_CONNECTIONS):
+            sock = socket.create_connection(("127.0.0.1", port))
+            sock.setblocking(False)
+            await asyncio.get_running_loop().sock_sendall(sock, said)
+            hanging.append(sock)
+            await asyncio.sleep(0)
+        assert "tg_test_big" in await scraped(port)
+        assert threading.active_count() == before
+    finally:
+        REGISTRY.unregister(big)
+        for sock in hanging:
+            sock.close()
+
+
+async def test_strangers_leave_no_traceback(port: int, capfd: pytest.CaptureFixture[str]) -> None:
+    for said in (b"\x16\x03\x01\x02\x00\x01\x00", b"\x00\r\n\r\n", b"GET / HTTP/9\r\n\r\n", ASK):
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", port)) as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.sendall(said)
+            await asyncio.sleep(0)
+    await scraped(port)
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_a_port_that_is_taken(port: int) -> None:
+    with pytest.raises(Unavailable, match="take another port"):
+        async with metrics_page("127.0.0.1", port):
+            pass

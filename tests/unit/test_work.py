@@ -1,0 +1,100 @@
+"""Whether a request that may have been delivered before is begun: only on a fresh answer to a question of its own."""
+
+import asyncio
+
+from typing_extensions import override
+
+from tests.fakes.counting_llm import CountingLlm
+from tg_base.protocol import Call, Route, StreamKey
+from tg_base.server.request_task import Work
+from tg_base.server.responder import Reply
+from tg_base.server.slots import Slots
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest
+from tg_schema.response import Response
+
+ROUTE = Route("f", TEXT_COMPLETION, "persistent://t/n/requests", "non-persistent://t/n/responses")
+DOUBTFUL = Call(StreamKey("s", 1), "non-persistent://t/n/inbox", fresh=False)
+QUICK_SECONDS = 0.05
+
+
+class Questions(Reply):
+    """A requestor that is asked, and answers when the test wants."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[int] = asyncio.Queue()
+        self.records: list[Response] = []
+        self.handed_back = False
+
+    @override
+    def open(self) -> None:
+        pass
+
+    @override
+    def accept(self) -> None:
+        pass
+
+    @override
+    def ask(self, question: int) -> None:
+        self.asked.put_nowait(question)
+
+    @override
+    def hand_back(self) -> None:
+        self.handed_back = True
+
+    @override
+    async def send(self, record: Response) -> None:
+        self.records.append(record)
+
+    @override
+    def close(self) -> None:
+        pass
+
+
+async def begun(patience: float, slots: Slots | None = None) -> tuple[Work, Questions, CountingLlm]:
+    """Work that waits for an answer."""
+    llm, reply, slots = CountingLlm(), Questions(), slots or Slots(1)
+    made: asyncio.Future[Work] = asyncio.get_running_loop().create_future()
+
+    async def run() -> None:
+        work = Work(llm, ROUTE, DOUBTFUL, slots.slot(ROUTE), patience)
+        made.set_result(work)
+        await work.run(TextCompletionRequest(prompt="1", streaming=True), reply)
+
+    task = asyncio.create_task(run())
+    work = await made
+    assert work.task is task
+    return work, reply, llm
+
+
+async def test_a_fresh_answer_begins_it() -> None:
+    work, reply, llm = await begun(patience=600.0)
+    work.wanted(await reply.asked.get())
+    await work.task
+    assert len(llm.requests) == 1
+    assert reply.records[-1].last
+
+
+async def test_a_late_answer_or_one_to_another_question_begins_nothing() -> None:
+    work, reply, llm = await begun(patience=QUICK_SECONDS)
+    first = await reply.asked.get()
+    await asyncio.sleep(2 * QUICK_SECONDS)
+    work.wanted(first)
+    work.wanted(first + 1_000_000)
+    second = await reply.asked.get()
+    assert second != first
+    work.wanted(first)
+    assert not llm.requests
+    work.stop()
+    await work.task
+    assert not llm.requests
+
+
+async def test_what_is_wanted_but_finds_no_slot_is_handed_back() -> None:
+    slots = Slots(1)
+    assert await slots.take(ROUTE, 1.0)
+    work, reply, llm = await begun(patience=600.0, slots=slots)
+    work.wanted(await reply.asked.get())
+    await work.task
+    assert reply.handed_back
+    assert not reply.records
+    assert not llm.requests
