@@ -37,7 +37,7 @@ from bench.pipeline import free_port
 from bench.subject import Subject, tokengrid, wait_ready
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus
-from tg_base.config import ConfigFile
+from tg_base.config import ConfigWatcher
 from tg_base.llm import LlmChunk, LlmService, ProviderOptions
 from tg_base.server import Processor
 from tg_base.telemetry import configure_log
@@ -79,7 +79,7 @@ class ClockLlm(LlmService):
 async def _process(config: Path, url: str) -> None:
     """In a child: the processor, until killed."""
     configure_log("json", "warning")
-    read = ConfigFile(config).config
+    read = ConfigWatcher(config).config
     async with open_bus(url) as bus:
         model = ClockLlm("bench", ProviderOptions())
         async with Processor(bus, read.topics, model, read.routes("text-completion"), models=("bench",)):

@@ -53,7 +53,7 @@ def _hold(connection: Any) -> None:
         line.hold(connection.sock)
 
 
-class CuttableSession(URLLib3Session):
+class AbortableSession(URLLib3Session):
     """boto3's own HTTP, its connections apart."""
 
     _pool_classes_by_scheme: dict[str, type[HTTPConnectionPool]]

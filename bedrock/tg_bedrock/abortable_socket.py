@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from weakref import WeakKeyDictionary
 
 
-class Line:
+class AbortableSocket:
     """What a thread talks over. It is entered in that thread; `cut` is for any other."""
 
     def __init__(self) -> None:
@@ -42,14 +42,14 @@ class Line:
                 _shut(self._socket)
 
 
-def line_of_this_thread() -> Line | None:
+def line_of_this_thread() -> AbortableSocket | None:
     """The line that was entered here."""
     return _line.get()
 
 
-_line: ContextVar[Line | None] = ContextVar("line", default=None)
+_line: ContextVar[AbortableSocket | None] = ContextVar("line", default=None)
 _guard = threading.Lock()
-_holders: WeakKeyDictionary[socket.socket, Line] = WeakKeyDictionary()
+_holders: WeakKeyDictionary[socket.socket, AbortableSocket] = WeakKeyDictionary()
 
 
 def _shut(connection: socket.socket) -> None:

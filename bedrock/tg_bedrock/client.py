@@ -39,10 +39,10 @@ from botocore.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError
 
 from tg_base.llm import LlmChunk, event_error, retry_after, status_error
-from tg_base.llm.http import LONGEST_EVENT
-from tg_bedrock.abortable_session import CuttableSession
+from tg_base.llm.http import MAX_EVENT_BYTES
+from tg_bedrock.abortable_session import AbortableSession
 from tg_bedrock.bounded_response import EndlessError, bound_body
-from tg_bedrock.format import Answer
+from tg_bedrock.format import StreamDecoder
 from tg_schema import ModelInfo, TgError
 from tg_schema.errors import BadRequest, IncompleteStream, ProtocolError, ProviderAuth, Timeout, Unavailable
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
 """Where AWS's tools look for a key of Bedrock's own."""
 
-CONNECT_TIMEOUT = 10.0
+CONNECT_TIMEOUT_SECONDS = 10.0
 """Seconds to a connection; everything after it is timed by the stream's guard."""
 
 _NO_CREDENTIALS = (
@@ -68,7 +68,7 @@ _NO_PROFILE = "there is no AWS profile of that name: check AWS_PROFILE and the p
 _NO_ACCESS = "the AWS credentials could not be fetched or renewed; the processor's operator must check them"
 _UNREACHABLE = "the provider cannot be reached; check its region and endpoint_url, and the network"
 _BROKEN = "the connection to the provider broke before the answer was complete; ask again"
-_SLOW = f"the provider did not take a connection within {CONNECT_TIMEOUT:g} s"
+_SLOW = f"the provider did not take a connection within {CONNECT_TIMEOUT_SECONDS:g} s"
 _NONSENSE = "the provider sent bytes that are not an answer of its API; check endpoint_url"
 _BAD_ENDPOINT = (
     "endpoint_url and region must be valid, and a key in AWS_BEARER_TOKEN_BEDROCK goes to an https:// URL only"
@@ -80,7 +80,7 @@ class BedrockClient:
     """boto3's clients for one region: the one that answers, and the one that lists models."""
 
     def __init__(
-        self, runtime: "BedrockRuntimeClient", control: "ControlClient", sessions: tuple[CuttableSession, ...]
+        self, runtime: "BedrockRuntimeClient", control: "ControlClient", sessions: tuple[AbortableSession, ...]
     ) -> None:
         self._runtime = runtime
         self._control = control
@@ -108,7 +108,7 @@ class BedrockClient:
             region = region or os.environ.get("AWS_REGION") or None
             core = Session()
             session = boto3.session.Session(region_name=region, profile_name=profile, botocore_session=core)
-            config = Config(retries={"total_max_attempts": 1}, connect_timeout=CONNECT_TIMEOUT)
+            config = Config(retries={"total_max_attempts": 1}, connect_timeout=CONNECT_TIMEOUT_SECONDS)
             if key is not None:
                 core.register_component("token_provider", ScopedEnvTokenProvider(core, {KEY_VARIABLE: key}))
                 config = config.merge(Config(signature_version="bearer"))
@@ -127,7 +127,7 @@ class BedrockClient:
         Raises:
             TgError: from the closed set, in our own words.
         """
-        answer = Answer()
+        answer = StreamDecoder()
         with _translated():
             response = self._runtime.converse_stream(**request)
         with _translated(_BROKEN), closing(response["stream"]) as events:
@@ -152,11 +152,11 @@ class BedrockClient:
             await asyncio.to_thread(close)
 
 
-def _own_connections(client: "BaseClient", connections: int) -> CuttableSession:
+def _own_connections(client: "BaseClient", connections: int) -> AbortableSession:
     """Let a client send over connections that can be cut."""
     proxies = get_environ_proxies(client.meta.endpoint_url)
     verify = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE") or True
-    session = CuttableSession(proxies, CONNECT_TIMEOUT, connections, verify=verify)
+    session = AbortableSession(proxies, CONNECT_TIMEOUT_SECONDS, connections, verify=verify)
 
     def send(request: "AWSPreparedRequest", **_: Any) -> "AWSResponse":
         request.stream_output = True  # Else boto3's HTTP reads the body at once, without a bound.
@@ -213,7 +213,7 @@ _chunks = msgspec.json.Decoder(LlmChunk)
 def _checked(chunk: LlmChunk) -> LlmChunk:
     """boto3 checks no types, and lets half a character pass. Raises ValueError where the chunk cannot travel."""
     encoded = msgspec.json.encode(chunk)
-    if len(encoded) > LONGEST_EVENT:
+    if len(encoded) > MAX_EVENT_BYTES:
         raise EndlessError
     return _chunks.decode(encoded)
 

@@ -157,7 +157,7 @@ def _image(part: ImagePart) -> "ImageBlockUnionTypeDef":
         raise BadRequest("an image's `data` is not base64") from None
 
 
-class Answer:
+class StreamDecoder:
     """One answer as it is read: events in, chunks out. Counts the tool calls, because Bedrock counts all blocks."""
 
     def __init__(self) -> None:

@@ -8,12 +8,12 @@ from contextlib import closing
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from tg_base.bus import Handover
-from tg_bedrock.abortable_socket import Line
+from tg_base.bus import Handoff
+from tg_bedrock.abortable_socket import AbortableSocket
 
 T = TypeVar("T")
 
-AHEAD = 64
+MAX_WAITING_EVENTS = 64
 """Items that a thread reads before anybody takes them; then the provider has to wait, by its socket."""
 
 
@@ -23,17 +23,19 @@ class ThreadedStream(Generic[T]):
     Errors of `read` are raised by `batch`, after everything that came before them.
     """
 
-    def __init__(self, threads: Executor, read: Callable[[], Generator[T, None, None]], ahead: int = AHEAD) -> None:
+    def __init__(
+        self, threads: Executor, read: Callable[[], Generator[T, None, None]], ahead: int = MAX_WAITING_EVENTS
+    ) -> None:
         self._threads = threads
         self._read = read
         self._room = threading.Semaphore(ahead)
-        self._line = Line()
+        self._line = AbortableSocket()
         self._left = False
         self._ended = False
 
     async def __aenter__(self) -> Self:
         self._arrived = asyncio.Event()
-        self._handover: Handover[T | None] = Handover(asyncio.get_running_loop(), self._arrived.set)
+        self._handover: Handoff[T | None] = Handoff(asyncio.get_running_loop(), self._arrived.set)
         self._thread = self._threads.submit(self._hand_over)
         self._thread.add_done_callback(lambda _: self._handover.put(None))
         return self

@@ -1,9 +1,9 @@
 """Who asks: the commands. What they share with `tg-serve` is here."""
 
-from tg_cli.entry import FAILED, Failure, run, say
+from tg_cli.entry import EXIT_FAILED, Failure, run, say
 
 __all__ = [
-    "FAILED",
+    "EXIT_FAILED",
     "Failure",
     "run",
     "say",

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 from tg_cli.agent_screen import AgentScreen
-from tg_cli.ask import Ask
+from tg_cli.ask import InvokeOptions
 from tg_cli.display import record_line, tell_end
 from tg_cli.message_order import MessageOrder
 from tg_cli.output import Output
@@ -11,7 +11,7 @@ from tg_client.event_reader import EventReader
 from tg_schema import AgentResponse, TgError
 
 
-class AgentDisplay:
+class AgentRenderer:
     """See `Display`.
 
     Args:
@@ -19,7 +19,7 @@ class AgentDisplay:
         verbose: show all of it.
     """
 
-    def __init__(self, ask: Ask, *, verbose: bool) -> None:
+    def __init__(self, ask: InvokeOptions, *, verbose: bool) -> None:
         self._ask = ask
         self._verbose = verbose
 

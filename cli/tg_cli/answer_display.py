@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
-from tg_cli.ask import Ask
+from tg_cli.ask import InvokeOptions
 from tg_cli.display import record_line, tell_end
 from tg_cli.output import Output
 from tg_schema import PromptResponse, TextCompletionResponse
@@ -11,7 +11,7 @@ from tg_schema import PromptResponse, TextCompletionResponse
 Told = TypeVar("Told", TextCompletionResponse, PromptResponse)
 
 
-class AnswerDisplay(Generic[Told]):
+class AnswerRenderer(Generic[Told]):
     """See `Display`.
 
     Args:
@@ -19,7 +19,7 @@ class AnswerDisplay(Generic[Told]):
         text: what of a record is shown.
     """
 
-    def __init__(self, ask: Ask, text: Callable[[Told], str | None]) -> None:
+    def __init__(self, ask: InvokeOptions, text: Callable[[Told], str | None]) -> None:
         self._ask = ask
         self._text: Callable[[Told], str | None] = text
 

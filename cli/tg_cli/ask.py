@@ -52,7 +52,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class InvokeOptions:
     """Where to ask, and how to show the answer. `url` None = nobody has said where."""
 
     url: str | None
@@ -63,7 +63,7 @@ class Ask:
 
 
 def ask_options(command: F) -> F:
-    """Give a command the options of `Ask`: url, flow_id, timeout, no_streaming, as_json, show_usage."""
+    """Give a command the options of `InvokeOptions`: url, flow_id, timeout, no_streaming, as_json, show_usage."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

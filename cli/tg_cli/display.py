@@ -17,7 +17,7 @@ _CUT = {
 }
 
 
-class Display(Protocol[Told_contra]):
+class Renderer(Protocol[Told_contra]):
     """Shows one answer."""
 
     async def show(self, records: AsyncIterator[Told_contra]) -> None:

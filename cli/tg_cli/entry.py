@@ -13,15 +13,15 @@ from typing import NoReturn
 
 import click
 
-FAILED = 1
-INTERRUPTED = 130
-READER_LEFT = 141
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+EXIT_READER_LEFT = 141
 
 
 class Failure(click.ClickException):
     """Ends a command with one sentence."""
 
-    exit_code = FAILED
+    exit_code = EXIT_FAILED
 
 
 class Interrupted(Exception):
@@ -59,10 +59,10 @@ def _outcome(command: click.Command) -> int:
         say(f"{command.name}: {error.format_message()}")
         return error.exit_code
     except (Interrupted, click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except (ReaderLeft, BrokenPipeError):
         _mute(1)
-        return READER_LEFT
+        return EXIT_READER_LEFT
     return int(code or 0)
 
 

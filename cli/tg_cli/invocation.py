@@ -3,8 +3,8 @@
 import asyncio
 from typing import Generic
 
-from tg_cli.ask import Ask
-from tg_cli.display import Display
+from tg_cli.ask import InvokeOptions
+from tg_cli.display import Renderer
 from tg_cli.entry import Failure, Interrupted
 from tg_cli.gateway_choice import chosen_gateway
 from tg_client import TgClient
@@ -22,11 +22,11 @@ class Invocation(Generic[Req, Resp]):
         display: what shows the answer.
     """
 
-    def __init__(self, ask: Ask, spec: ServiceSpec[Req, Resp], request: Req, display: Display[Resp]) -> None:
+    def __init__(self, ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, display: Renderer[Resp]) -> None:
         self._ask = ask
         self._spec: ServiceSpec[Req, Resp] = spec
         self._request = request
-        self._display: Display[Resp] = display
+        self._display: Renderer[Resp] = display
 
     def run(self) -> None:
         """Ask and show. Ctrl-C cancels, which closes the stream and so stops whoever works on the answer.

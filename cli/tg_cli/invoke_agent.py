@@ -2,7 +2,7 @@
 
 import click
 
-from tg_cli.ask import Ask, ask_options, is_piped, piped, wanted_url
+from tg_cli.ask import InvokeOptions, ask_options, is_piped, piped, wanted_url
 from tg_cli.entry import run
 
 _PATTERNS = ("react", "plan-then-execute", "supervisor")
@@ -45,13 +45,13 @@ def invoke_agent(
     """
     question, groups = _question(words, asked, group)
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
-    from tg_cli.agent_display import AgentDisplay
+    from tg_cli.agent_display import AgentRenderer
     from tg_cli.invocation import Invocation
     from tg_schema import AGENT, AgentRequest
 
     request = AgentRequest(question, state, groups or None, streaming=not no_streaming, pattern=pattern)
-    ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)
-    Invocation(ask, AGENT, request, AgentDisplay(ask, verbose=verbose)).run()
+    ask = InvokeOptions(wanted_url(url), flow_id, timeout, as_json, show_usage)
+    Invocation(ask, AGENT, request, AgentRenderer(ask, verbose=verbose)).run()
 
 
 def _question(words: tuple[str, ...], asked: str | None, group: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 import click
 
-from tg_cli.ask import Ask, ask_options, is_piped, piped, wanted_url
+from tg_cli.ask import InvokeOptions, ask_options, is_piped, piped, wanted_url
 from tg_cli.entry import run
 
 
@@ -30,13 +30,13 @@ def invoke_llm(
     """
     system, prompt = _texts(system, prompt)
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
-    from tg_cli.answer_display import AnswerDisplay
+    from tg_cli.answer_display import AnswerRenderer
     from tg_cli.invocation import Invocation
     from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
 
     request = TextCompletionRequest(system, prompt, streaming=not no_streaming)
-    ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)
-    display: AnswerDisplay[TextCompletionResponse] = AnswerDisplay(ask, lambda record: record.response)
+    ask = InvokeOptions(wanted_url(url), flow_id, timeout, as_json, show_usage)
+    display: AnswerRenderer[TextCompletionResponse] = AnswerRenderer(ask, lambda record: record.response)
     Invocation(ask, TEXT_COMPLETION, request, display).run()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from tg_cli.ask import Ask, ask_options, piped, wanted_url
+from tg_cli.ask import InvokeOptions, ask_options, piped, wanted_url
 from tg_cli.entry import run
 
 
@@ -33,14 +33,14 @@ def invoke_prompt(
     """
     values = _values(variables)
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
-    from tg_cli.answer_display import AnswerDisplay
+    from tg_cli.answer_display import AnswerRenderer
     from tg_cli.invocation import Invocation
     from tg_client.flow import prompt_request
     from tg_schema import PROMPT, PromptResponse
 
     request = prompt_request(template_id, values, streaming=not no_streaming)
-    ask = Ask(wanted_url(url), flow_id, timeout, as_json, show_usage)
-    display: AnswerDisplay[PromptResponse] = AnswerDisplay(
+    ask = InvokeOptions(wanted_url(url), flow_id, timeout, as_json, show_usage)
+    display: AnswerRenderer[PromptResponse] = AnswerRenderer(
         ask, lambda record: record.text if record.object is None else record.object
     )
     Invocation(ask, PROMPT, request, display).run()

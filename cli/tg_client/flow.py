@@ -9,7 +9,7 @@ import msgspec
 from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_trace import AgentTrace
 from tg_client.result import PromptResult, TextCompletionResult
-from tg_client.transport import Door
+from tg_client.transport import Transport
 from tg_schema import (
     AGENT,
     PROMPT,
@@ -28,14 +28,14 @@ from tg_schema.answer_collector import AnswerCollector
 from tg_schema.errors import BadRequest
 from tg_schema.service_spec import Req, Resp
 
-TIMEOUT = 300.0
+DEFAULT_TIMEOUT_SECONDS = 300.0
 """Seconds to wait for the next record, unless the caller says otherwise; a whole answer is one."""
 
 
 class Flow:
     """What can be asked of one flow. Every call raises `TgError`, and nothing else, when the answer cannot be had."""
 
-    def __init__(self, door: Door, flow: str, timeout: float) -> None:
+    def __init__(self, door: Transport, flow: str, timeout: float) -> None:
         self._door = door
         self._flow = flow
         self._timeout = timeout

@@ -11,7 +11,7 @@ from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_event import AgentEvent
 from tg_client.agent_stream import AgentStream
 from tg_client.agent_trace import AgentTrace
-from tg_client.flow import TIMEOUT, Flow
+from tg_client.flow import DEFAULT_TIMEOUT_SECONDS, Flow
 from tg_client.loop_thread import LoopThread
 from tg_client.result import PromptResult, TextCompletionResult
 from tg_client.tg_client import Socket, TgClient
@@ -169,7 +169,12 @@ class SyncTgClient:
     """`TgClient` for blocking code: enter it with `with`. Arguments and errors are the same."""
 
     def __init__(
-        self, url: str | None = None, *, token: str | None = None, timeout: float = TIMEOUT, idle: float = 60.0
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        idle: float = 60.0,
     ) -> None:
         self._client = TgClient(url, token=token, timeout=timeout, idle=idle)
         self._exit = ExitStack()

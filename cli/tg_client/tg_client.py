@@ -7,20 +7,20 @@ from typing import Self
 
 import aiohttp
 
-from tg_client.flow import TIMEOUT, Flow
-from tg_client.transport import Address, RestDoor, SocketDoor, bearer_token, open_socket
+from tg_client.flow import DEFAULT_TIMEOUT_SECONDS, Flow
+from tg_client.transport import Address, HttpTransport, WebSocketTransport, bearer_token, open_socket
 from tg_schema.errors import BadRequest
 
-CONNECT = 10.0
+CONNECT_TIMEOUT_SECONDS = 10.0
 """Seconds for a connection."""
-IDLE_CONNECTION = 5.0
+IDLE_CONNECTION_SECONDS = 5.0
 """Seconds that a connection is kept for the next request: less than a gateway keeps it, so that none is half dead."""
 
 
 class Socket:
     """One WebSocket; any number of streams share it."""
 
-    def __init__(self, door: SocketDoor, timeout: float) -> None:
+    def __init__(self, door: WebSocketTransport, timeout: float) -> None:
         self._door = door
         self._timeout = timeout
 
@@ -43,7 +43,12 @@ class TgClient:
     """
 
     def __init__(
-        self, url: str | None = None, *, token: str | None = None, timeout: float = TIMEOUT, idle: float = 60.0
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        idle: float = 60.0,
     ) -> None:
         self._address = Address.of(url)
         self._token = bearer_token(token)
@@ -55,10 +60,10 @@ class TgClient:
     async def __aenter__(self) -> Self:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=headers,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
         )
         self._entered = await self._exit.enter_async_context(session)
         return self
@@ -70,7 +75,7 @@ class TgClient:
 
     def flow(self, flow: str = "default") -> Flow:
         """The services of one flow, each call through a request of its own."""
-        return Flow(RestDoor(self._address, self._session, self._idle), flow, self._timeout)
+        return Flow(HttpTransport(self._address, self._session, self._idle), flow, self._timeout)
 
     @property
     def _session(self) -> aiohttp.ClientSession:

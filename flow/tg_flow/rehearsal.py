@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from tg_base.bus import Bus
 from tg_base.client import Requestor
 from tg_base.config import Config, Findings
-from tg_flow.agent import AgentPrompts, Reach
+from tg_flow.agent import AgentPrompts, ToolContext
 from tg_flow.prompt import Templates
 from tg_flow.providers import rehearse_provider
 from tg_flow.services import bound_models, open_agent, open_model
@@ -34,4 +34,4 @@ async def rehearse_agents(config: Config, bus: Bus, findings: Findings) -> None:
         if not route.plain:
             async with AsyncExitStack() as stack:
                 with findings.collect():
-                    await open_agent(Reach(config, route.flow, requestor), prompts, stack, findings)
+                    await open_agent(ToolContext(config, route.flow, requestor), prompts, stack, findings)

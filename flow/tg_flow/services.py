@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 from tg_base.bus import Bus
 from tg_base.client import Client, Requestor
-from tg_base.config import SPECS, Config, ConfigFile, Findings, FirstFinding
-from tg_base.protocol import Liveness, Route
+from tg_base.config import SPECS, Config, ConfigWatcher, Findings, FirstFinding
+from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
-from tg_flow.agent import AgentPrompts, AgentService, Member, Reach, Thinker, opened_tools
+from tg_flow.agent import AgentModel, AgentPrompts, AgentService, Member, ToolContext, opened_tools
 from tg_flow.prompt import PromptService, Templates
 from tg_flow.providers import open_provider
 from tg_schema import AGENT, PROMPT, TEXT_COMPLETION, TgError
@@ -21,7 +21,7 @@ Opened = TypeVar("Opened")
 
 @asynccontextmanager
 async def text_completion(
-    config: Config, bus: Bus, *, liveness: Liveness | None = None
+    config: Config, bus: Bus, *, liveness: HeartbeatTiming | None = None
 ) -> AsyncIterator[tuple[Processor, ...]]:
     """Serve text completion while the block runs: one processor for each model that a flow binds.
 
@@ -44,7 +44,7 @@ async def text_completion(
 
 @asynccontextmanager
 async def prompt(
-    file: ConfigFile, bus: Bus, *, liveness: Liveness | None = None
+    file: ConfigWatcher, bus: Bus, *, liveness: HeartbeatTiming | None = None
 ) -> AsyncIterator[tuple[Processor, ...]]:
     """Serve prompts while the block runs: one processor for each flow that has them. Follows edits of the templates.
 
@@ -73,7 +73,7 @@ async def prompt(
 
 @asynccontextmanager
 async def agent(
-    file: ConfigFile, bus: Bus, *, liveness: Liveness | None = None
+    file: ConfigWatcher, bus: Bus, *, liveness: HeartbeatTiming | None = None
 ) -> AsyncIterator[tuple[Processor, ...]]:
     """Serve agents while the block runs: one processor for each flow that has one. Follows edits of their prompts.
 
@@ -88,7 +88,7 @@ async def agent(
         requestor = await stack.enter_async_context(Requestor(bus, config.topics, plain=plain, liveness=liveness))
         services = []
         for route in routes:
-            reach = Reach(config, route.flow, requestor)
+            reach = ToolContext(config, route.flow, requestor)
             services.append(await open_agent(reach, prompts, stack, FirstFinding()))
         stack.enter_context(file.follow(_prepare_agents(services)))
         processors = [
@@ -108,7 +108,9 @@ def _plain_responses(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys(topics))
 
 
-async def open_agent(reach: Reach, prompts: AgentPrompts, stack: AsyncExitStack, findings: Findings) -> AgentService:
+async def open_agent(
+    reach: ToolContext, prompts: AgentPrompts, stack: AsyncExitStack, findings: Findings
+) -> AgentService:
     """The agent of one flow, with its tools, until the stack is left; a tool that cannot be made ready is a finding.
 
     Raises:
@@ -117,7 +119,7 @@ async def open_agent(reach: Reach, prompts: AgentPrompts, stack: AsyncExitStack,
     config = reach.config
     profile = config.flows[reach.flow][AGENT.name]
     thinks = reach.flow if profile.model is None else _flow_of(config, reach.flow, profile.model)
-    thinker = Thinker(reach.requestor, reach.client(TEXT_COMPLETION.name, thinks), profile.calling, prompts)
+    thinker = AgentModel(reach.requestor, reach.client(TEXT_COMPLETION.name, thinks), profile.calling, prompts)
     names = config.tools if profile.tools is None else profile.tools
     tools = await stack.enter_async_context(opened_tools(reach, names, findings))
     team = {

@@ -13,18 +13,18 @@ from typing_extensions import override
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
-from tg_gateway.access import Authenticator, KeyLimits, Limits, Strangers
-from tg_gateway.http import Entrance, Health, HttpDoor
+from tg_gateway.access import Authenticator, Limits, RateLimits, UnauthenticatedLimit
+from tg_gateway.http import Health, HttpHandlers, Middleware
 from tg_gateway.http_connections import watch_connections
-from tg_gateway.relay import Directory, Relay
+from tg_gateway.relay import Endpoints, Relay
 from tg_gateway.telemetry import MALFORMED, show_metrics
-from tg_gateway.websocket import Backend, FlowService, WebSocketDoor
+from tg_gateway.websocket import Backend, FlowService, WebSocketHandler
 
 log = structlog.get_logger()
 
-LAST_WORDS = 2.0
+DRAIN_ERROR_SECONDS = 2.0
 """Seconds that handlers get to write what they have, when everything else is over."""
-NEVER_ROUNDED = 86_400.0
+TIMER_ROUNDING_SECONDS = 86_400.0
 """Seconds below which the server's timers keep their time: rounded up to whole seconds, as it does by itself, the pings
 of thousands of sockets would come at once and hold up everybody's chunks for 0.2 s."""
 _SERVER_LOG: Final = logging.getLogger("tg_gateway.server")
@@ -80,10 +80,10 @@ class Gateway:
         self._routes = routes
         self._limits = limits or Limits()
         self._authenticator = Authenticator(config, self._limits, time.monotonic)
-        self._strangers = Strangers(config.strangers if self._authenticator.required else 0)
+        self._strangers = UnauthenticatedLimit(config.strangers if self._authenticator.required else 0)
 
     async def __aenter__(self) -> Self:
-        self._relay = Relay(self._requestor, self._config.request_timeout, KeyLimits(self._config, time.monotonic))
+        self._relay = Relay(self._requestor, self._config.request_timeout, RateLimits(self._config, time.monotonic))
         async with AsyncExitStack() as stack:
             runner = web.AppRunner(
                 self._application(),
@@ -92,8 +92,8 @@ class Gateway:
                 lingering_time=self._limits.linger,
                 access_log=None,
                 logger=_SERVER_LOG,
-                shutdown_timeout=LAST_WORDS,
-                timeout_ceil_threshold=NEVER_ROUNDED,
+                shutdown_timeout=DRAIN_ERROR_SECONDS,
+                timeout_ceil_threshold=TIMER_ROUNDING_SECONDS,
             )
             await runner.setup()
             if runner.server is not None:
@@ -115,12 +115,12 @@ class Gateway:
 
     def _application(self) -> web.Application:
         config, limits, relay = self._config, self._limits, self._relay
-        directory = Directory(self._routes)
+        directory = Endpoints(self._routes)
         backend = Backend(self._authenticator, directory, relay, FlowService(directory), limits, config.body_limit)
-        self._sockets = WebSocketDoor(backend, config, self._strangers)
-        entrance = Entrance(self._authenticator, self._strangers, limits)
+        self._sockets = WebSocketHandler(backend, config, self._strangers)
+        entrance = Middleware(self._authenticator, self._strangers, limits)
         application = web.Application(middlewares=[entrance.admit], client_max_size=config.body_limit)
-        application.add_routes(HttpDoor(directory, relay, config, limits).routes())
+        application.add_routes(HttpHandlers(directory, relay, config, limits).routes())
         application.add_routes(self._sockets.routes())
         application.add_routes(Health(self._requestor, directory, relay, limits).routes())
         application.add_routes([web.get("/metrics", show_metrics)])

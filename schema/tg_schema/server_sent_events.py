@@ -2,7 +2,7 @@
 
 from tg_schema.errors import ProtocolError
 
-LONGEST_EVENT = 8 * 1024 * 1024
+MAX_EVENT_BYTES = 8 * 1024 * 1024
 """Bytes of one event: more than any record that a bus carries; a chunk of an answer has a few hundred."""
 
 _FIELD = b"data"
@@ -18,7 +18,7 @@ class ServerSentEvents:
     event that the stream's end cuts off is no event.
     """
 
-    def __init__(self, longest: int = LONGEST_EVENT) -> None:
+    def __init__(self, longest: int = MAX_EVENT_BYTES) -> None:
         self._longest = longest
         self._begun = False
         self._after_return = False

@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import click
 
-from tg_cli import FAILED, Failure, run, say
-from tg_serve.options import PARTS, LogForm, LogLevel, Order, Part
+from tg_cli import EXIT_FAILED, Failure, run, say
+from tg_serve.options import PARTS, LogForm, LogLevel, Part, ServeOptions
 
 
 @click.command("tg-serve", context_settings={"help_option_names": ["-h", "--help"]})
@@ -54,7 +54,7 @@ def serve(
     """
     if model is None and (provider or base_url or option) and not (provider and check_only):
         raise click.UsageError("--provider, --base-url and --option describe a model: give its name with --model")
-    order = Order(
+    order = ServeOptions(
         file=config,
         parts=tuple(part for part in PARTS if not only or part in only),
         bus=bus,
@@ -70,7 +70,7 @@ def serve(
     _run(order, check_only=check_only)
 
 
-def _run(order: Order, *, check_only: bool) -> None:
+def _run(order: ServeOptions, *, check_only: bool) -> None:
     # What only a server needs is imported when the arguments are known to be right: --help stays quick.
     from tg_schema import TgError
     from tg_serve import launcher
@@ -80,7 +80,7 @@ def _run(order: Order, *, check_only: bool) -> None:
         for finding in findings:
             say(finding)
         if findings:
-            raise click.exceptions.Exit(FAILED)
+            raise click.exceptions.Exit(EXIT_FAILED)
         click.echo(would_run)
         return
     try:

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 from tg_schema.errors import Internal
 from tg_serve.launcher import launched, set_up
-from tg_serve.options import Order
+from tg_serve.options import ServeOptions
 
-DEMO_MODEL = "a tiny demo model (2 million parameters: it streams, but knows little)"
-_ORDER = Order(bus="memory://", host="127.0.0.1", port=0, drain=1.0, log_level="warning")
+DEMO_MODEL_NOTICE = "a tiny demo model (2 million parameters: it streams, but knows little)"
+_ORDER = ServeOptions(bus="memory://", host="127.0.0.1", port=0, drain=1.0, log_level="warning")
 
 
 @asynccontextmanager

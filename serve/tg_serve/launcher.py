@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING
 
 from tg_base.bus import Bus, open_bus
 from tg_base.client import Requestor
-from tg_base.config import FLOW, SPECS, Config, ConfigFile, Findings, Overrides, inspect_config, sound_part
+from tg_base.config import (
+    OVERRIDDEN_FLOW,
+    SPECS,
+    CliOverrides,
+    Config,
+    ConfigWatcher,
+    Findings,
+    inspect_config,
+    sound_part,
+)
 from tg_base.server import serve_process
 from tg_base.telemetry import configure_log
 from tg_schema import AGENT, PROMPT, TEXT_COMPLETION, TgError
 from tg_schema.errors import BadRequest, Timeout, Unavailable
-from tg_serve.options import PARTS, Order, Part
+from tg_serve.options import PARTS, Part, ServeOptions
 
 if TYPE_CHECKING:
     from tg_gateway.app import Gateway
@@ -21,7 +30,7 @@ _PING = 10.0
 """Seconds in which a bus must answer a check."""
 
 
-def serve(order: Order, ready: Callable[[str], None]) -> None:
+def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
     """Run until SIGTERM or SIGINT, then drain; `ready` gets one line when everything runs.
 
     Raises:
@@ -31,12 +40,12 @@ def serve(order: Order, ready: Callable[[str], None]) -> None:
     serve_process(_announced(order), ready)
 
 
-def set_up(order: Order) -> None:
+def set_up(order: ServeOptions) -> None:
     """Configure what belongs to the whole process: its log."""
     configure_log(order.log_form, order.log_level)
 
 
-def check(order: Order) -> tuple[str, list[str]]:
+def check(order: ServeOptions) -> tuple[str, list[str]]:
     """Do what a start does, short of listening and of loading weights; ask the bus, and a model that the order names.
 
     Returns:
@@ -46,14 +55,14 @@ def check(order: Order) -> tuple[str, list[str]]:
     return asyncio.run(inspected(order))
 
 
-async def inspected(order: Order) -> tuple[str, list[str]]:
+async def inspected(order: ServeOptions) -> tuple[str, list[str]]:
     """`check`, on the loop that runs."""
     findings = Findings()
     return await _checked(order, findings), findings.sentences
 
 
 @asynccontextmanager
-async def launched(order: Order) -> AsyncIterator[tuple[Config, str | None]]:
+async def launched(order: ServeOptions) -> AsyncIterator[tuple[Config, str | None]]:
     """Run parts of the pipeline in this process until the block is left, the gateway leaving first.
 
     Yields the configuration in force, and the gateway's URL where it is one of the parts.
@@ -62,7 +71,7 @@ async def launched(order: Order) -> AsyncIterator[tuple[Config, str | None]]:
         TgError: a part cannot run; the message says what to do.
     """
     async with AsyncExitStack() as stack:
-        config_file = await stack.enter_async_context(ConfigFile(order.file))
+        config_file = await stack.enter_async_context(ConfigWatcher(order.file))
         config = _configured(order, config_file.config)
         bus = await _open_bus(order, config, stack)
         if "text-completion" in order.parts:
@@ -81,7 +90,7 @@ async def launched(order: Order) -> AsyncIterator[tuple[Config, str | None]]:
 
 
 @asynccontextmanager
-async def _announced(order: Order) -> AsyncIterator[str]:
+async def _announced(order: ServeOptions) -> AsyncIterator[str]:
     async with AsyncExitStack() as stack:
         if order.metrics_port is not None:
             from tg_gateway.metrics_page import metrics_page
@@ -91,14 +100,14 @@ async def _announced(order: Order) -> AsyncIterator[str]:
         yield _ready_line(config, order.parts, url)
 
 
-async def _open_bus(order: Order, config: Config, stack: AsyncExitStack) -> Bus:
+async def _open_bus(order: ServeOptions, config: Config, stack: AsyncExitStack) -> Bus:
     try:
         return await stack.enter_async_context(open_bus(config.bus.url, config.bus.options))
     except TgError as error:
         raise _of_bus(order, config, error) from None
 
 
-def _of_bus(order: Order, config: Config, error: TgError) -> TgError:
+def _of_bus(order: ServeOptions, config: Config, error: TgError) -> TgError:
     """With its place, unless the command line named the bus."""
     named = order.bus is not None and error.option[:1] != ("options",)
     return error if named else config.locate(error, "bus", otherwise=("url",))
@@ -128,9 +137,9 @@ async def _gateway(config: Config, bus: Bus, stack: AsyncExitStack) -> str:
     return gateway.url
 
 
-async def _checked(order: Order, findings: Findings) -> str:
+async def _checked(order: ServeOptions, findings: Findings) -> str:
     with findings.collect():
-        read = ConfigFile().config if order.file is None else inspect_config(order.file, findings)
+        read = ConfigWatcher().config if order.file is None else inspect_config(order.file, findings)
         if read is not None:
             config = _configured(order, read)
             await _rehearse(order, read, config, findings)
@@ -140,7 +149,7 @@ async def _checked(order: Order, findings: Findings) -> str:
     return ""
 
 
-async def _rehearse(order: Order, read: Config, config: Config, findings: Findings) -> None:
+async def _rehearse(order: ServeOptions, read: Config, config: Config, findings: Findings) -> None:
     """As `launched`: models and gateway by the configuration with the order in it, the rest by the file."""
     from tg_flow.rehearsal import rehearse_agents, rehearse_models, rehearse_prompts
 
@@ -160,7 +169,7 @@ async def _rehearse(order: Order, read: Config, config: Config, findings: Findin
                 _made_gateway(sound_part(config), bus)
 
 
-async def _ping(order: Order, config: Config, bus: Bus) -> None:
+async def _ping(order: ServeOptions, config: Config, bus: Bus) -> None:
     try:
         async with asyncio.timeout(_PING):
             await bus.ping()
@@ -171,25 +180,25 @@ async def _ping(order: Order, config: Config, bus: Bus) -> None:
         raise _of_bus(order, config, error) from None
 
 
-async def _asked(order: Order, config: Config) -> tuple[str]:
+async def _asked(order: ServeOptions, config: Config) -> tuple[str]:
     """What the model that the order names answers to one smallest request."""
     from tg_flow.providers import check_provider
 
     if order.model is None:
         return (await check_provider(order.provider or "", None, order.options),)
-    bound = config.flows[FLOW][TEXT_COMPLETION.name].model or order.model
+    bound = config.flows[OVERRIDDEN_FLOW][TEXT_COMPLETION.name].model or order.model
     return (await check_provider(config.models[bound].provider, bound, config.models[bound].options),)
 
 
-def _configured(order: Order, config: Config) -> Config:
-    overrides = Overrides(order.bus, order.host, order.port, order.drain, order.model, order.provider, order.options)
+def _configured(order: ServeOptions, config: Config) -> Config:
+    overrides = CliOverrides(order.bus, order.host, order.port, order.drain, order.model, order.provider, order.options)
     config = overrides.applied(config)
     if config.bus.url == "memory://" and set(order.parts) != set(PARTS):
         raise BadRequest("memory:// reaches no other process: with --only, give --bus pulsar://HOST:6650 as well")
     return config
 
 
-def _would_run(order: Order, config: Config) -> str:
+def _would_run(order: ServeOptions, config: Config) -> str:
     source = "the built-in configuration" if config.source is None else str(config.source.file)
     parts = ", ".join(f"{part} ({_what(config, part)})" for part in order.parts)
     return f"ok: {source} would serve {parts}, on {config.bus.url}, which answers"

@@ -12,7 +12,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ServeOptions:
     """None = as the configuration says.
 
     Attributes:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.conformance.reading import numbered, publish_all, take, take_one
-from tg_base.bus import MAX_MESSAGE, Bus
+from tg_base.bus import MAX_MESSAGE_BYTES, Bus
 from tg_schema.errors import BadRequest, TooLarge
 
 AWKWARD_BODIES = [b"", b"\x00", bytes(range(256)), b"\xff\xfe{", '"\u2028\U0001f600"'.encode(), b"x" * 100_000]
@@ -44,7 +44,7 @@ async def test_age_counts_from_the_publish(bus: Bus, kept: str) -> None:
 
 
 async def test_the_largest_message_travels_and_a_larger_one_disturbs_nothing(bus: Bus, topic: str) -> None:
-    largest = bytes(MAX_MESSAGE)
+    largest = bytes(MAX_MESSAGE_BYTES)
     async with bus.subscribe(topic, None) as deliveries:
         await bus.publish(topic, largest, {"id": "x" * 1000})
         assert await take(deliveries, 1) == [largest]

@@ -10,7 +10,7 @@ from tests.conformance.reading import take
 from tests.fakes.counting_llm import CountingLlm
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
-from tg_base.bus import MAX_MESSAGE, Bus, open_bus
+from tg_base.bus import MAX_MESSAGE_BYTES, Bus, open_bus
 from tg_base.client import LlmClient, Requestor
 from tg_base.protocol import Route
 from tg_base.server import Processor
@@ -33,7 +33,7 @@ def small() -> Iterator[PulsarServer]:
 async def until_known(bus: Bus) -> int:
     """The broker's limit, as soon as the bus has asked for it."""
     async with asyncio.timeout(60):
-        while bus.max_message == MAX_MESSAGE:  # noqa: ASYNC110 - nothing tells when
+        while bus.max_message == MAX_MESSAGE_BYTES:  # noqa: ASYNC110 - nothing tells when
             await asyncio.sleep(0.02)
     return bus.max_message
 

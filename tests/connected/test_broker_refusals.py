@@ -11,7 +11,7 @@ from tests.conformance.reading import take
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import Bus, open_bus
-from tg_base.protocol import Readings
+from tg_base.protocol import Subscriptions
 from tg_schema.errors import BusError
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
@@ -70,7 +70,11 @@ async def test_a_subscription_whose_namespace_is_gone_ends_with_an_error(refusin
 
 
 async def test_what_reads_hears_again_when_its_namespace_is_back(refusing: PulsarServer) -> None:
-    async with ClientSession() as http, open_bus(refusing.service_url) as bus, Readings(bus, give_up=600) as readings:
+    async with (
+        ClientSession() as http,
+        open_bus(refusing.service_url) as bus,
+        Subscriptions(bus, give_up=600) as readings,
+    ):
         namespace = Namespace(refusing, http)
         await namespace.create()
         topic = f"persistent://{namespace.name}/x"

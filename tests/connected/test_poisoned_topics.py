@@ -16,7 +16,7 @@ from tests.fakes.live_openai import LiveOpenAi, told
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import open_bus
 from tg_base.client import LlmClient, Requestor
-from tg_base.protocol import Liveness, Route
+from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, encode
 from tg_schema.errors import BadRequest
@@ -24,7 +24,7 @@ from tg_schema.topics import Topics
 
 pytestmark = pytest.mark.connected
 
-QUICK = Liveness(beat=0.5)
+QUICK = HeartbeatTiming(beat=0.5)
 UNREADABLE = [{b"id": b"\xff\xfe"}, {b"\xc3\x28": b"x"}, {b"id": b"s", b"reply": b"\xed\xa0\x80", b"attempt": b"1"}]
 REQUEST = encode(TextCompletionRequest(prompt="3"))
 

@@ -10,9 +10,9 @@ from typing import Any
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
-from tg_base.config import ConfigFile
+from tg_base.config import ConfigWatcher
 from tg_base.llm import LlmService
-from tg_base.protocol import Liveness
+from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_flow.services import agent, prompt
 from tg_schema import AgentRequest, AgentResponse, TgError
@@ -27,7 +27,7 @@ text-completion = { model = "m" }
 prompt = {}
 agent = {}
 """
-LIVELY = Liveness(0.3)
+LIVELY = HeartbeatTiming(0.3)
 """For those who wait for a death."""
 
 
@@ -124,7 +124,7 @@ async def pipeline(
         if bus is None:
             bus = MemoryBus()
             stack.push_async_callback(bus.aclose)
-        config_file = await stack.enter_async_context(ConfigFile(file, poll=0.01))
+        config_file = await stack.enter_async_context(ConfigWatcher(file, poll=0.01))
         topics = config_file.config.topics
         requestor = await stack.enter_async_context(Requestor(bus, topics))
         await stack.enter_async_context(prompt(config_file, bus))

@@ -15,13 +15,13 @@ from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, PROMPTS, TEXTS
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
-from tg_base.protocol import Liveness
+from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
 from tg_schema import Error, TgError, decode, encode
 
-OFTEN = Liveness(beat=0.05)
+OFTEN = HeartbeatTiming(beat=0.05)
 COMPLETION = "api/v1/text-completion"
 SOCKET = "api/v1/socket"
 DOORS = ("post", "sse", "socket")

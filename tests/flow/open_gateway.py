@@ -12,7 +12,7 @@ from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import Config, GatewayConfig, ServiceConfig
-from tg_base.protocol import Liveness
+from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
@@ -21,7 +21,7 @@ FLOWS = {"default": {"text-completion": ServiceConfig(), "prompt": ServiceConfig
 CONFIG = Config(flows=FLOWS)
 TEXTS = CONFIG.routes("text-completion")
 PROMPTS = CONFIG.routes("prompt")
-QUICK = Liveness(beat=0.2)
+QUICK = HeartbeatTiming(beat=0.2)
 ON_ANY_PORT = GatewayConfig(port=0, drain=0.05)
 
 
@@ -46,7 +46,7 @@ async def open_gateway(
     *,
     limits: Limits | None = None,
     llm: CountingLlm | None = None,
-    liveness: Liveness | None = None,
+    liveness: HeartbeatTiming | None = None,
     bus: Bus | None = None,
 ) -> AsyncIterator[Opened]:
     """Everything in one process; the client's base URL is the gateway's. The bus is closed with it."""

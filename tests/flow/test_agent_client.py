@@ -24,7 +24,7 @@ from tg_client import (
     TgClient,
     Thought,
 )
-from tg_client.transport import Address, RestDoor
+from tg_client.transport import Address, HttpTransport
 from tg_schema import AGENT, AgentRequest, AgentResponse
 from tg_schema.errors import BadRequest, IncompleteStream, NotFound, RateLimited
 
@@ -170,7 +170,7 @@ async def test_an_interrupt_in_the_moment_that_the_answer_begins_leaves_nothing_
     trace.on_request_end.append(interrupt)
 
     async def ask(session: aiohttp.ClientSession) -> None:
-        door = RestDoor(Address.of(it.gateway.url), session, 5.0)
+        door = HttpTransport(Address.of(it.gateway.url), session, 5.0)
         async with door.stream("default", AGENT, AgentRequest("q", streaming=True), 5.0) as records:
             await anext(records)
 

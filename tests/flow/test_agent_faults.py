@@ -14,7 +14,7 @@ from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, LIVELY, TOPICS, Pipeline, pipeline, until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
-from tg_base.config import ConfigFile
+from tg_base.config import ConfigWatcher
 from tg_base.server import Processor
 from tg_flow.services import agent
 from tg_schema import AgentRequest, AgentStep
@@ -171,7 +171,7 @@ async def mortals(
     async with AsyncExitStack() as stack:
         bus = MortalBus(memory := MemoryBus())
         stack.push_async_callback(memory.aclose)
-        config_file = ConfigFile(file)
+        config_file = ConfigWatcher(file)
         (route,) = config_file.config.routes("text-completion")
         await stack.enter_async_context(Processor(bus, TOPICS, llm, (route,), grace=0.1, liveness=LIVELY))
         requestor = await stack.enter_async_context(Requestor(bus, TOPICS, liveness=LIVELY))
@@ -198,7 +198,7 @@ async def test_a_process_that_dies_between_two_steps_is_one_error_and_the_dialog
             ("observation", "2"),
         ]
         await until(lambda: llm.running == 0)
-        async with agent(ConfigFile(tmp_path / "tg.toml"), it.bus, liveness=LIVELY):
+        async with agent(ConfigWatcher(tmp_path / "tg.toml"), it.bus, liveness=LIVELY):
             await until(lambda: requestor.presence.serving(it.clients["default"].route.request))
             step = AgentStep("so", "add", {"a": "1"}, "2")
             assert (await it.tell(history=(step,))).answer == "done"

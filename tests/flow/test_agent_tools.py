@@ -11,7 +11,7 @@ from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, Pipeline, pipeline
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.config import ConfigFile
+from tg_base.config import ConfigWatcher
 from tg_base.protocol import Route
 from tg_base.runtime import running
 from tg_base.server import Processor, Service
@@ -46,7 +46,7 @@ async def refusal(folder: Path, config: str) -> TgError:
     file.write_text(BASE + config)
     bus = MemoryBus()
     with pytest.raises(TgError) as error:
-        await agent(ConfigFile(file), bus).__aenter__()
+        await agent(ConfigWatcher(file), bus).__aenter__()
     await bus.aclose()
     return error.value
 

@@ -12,9 +12,9 @@ from tests.fakes.network_bus import NetworkBus
 from tests.fakes.recording_bus import RecordingBus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, LlmClient, Requestor
-from tg_base.protocol import CONTROL, Liveness, Presence, Route, Wanted
-from tg_base.protocol.publisher_clocks import ENOUGH
-from tg_base.protocol.request_headers import FRESH
+from tg_base.protocol import CONTROL, Confirm, HeartbeatTiming, Presence, Route
+from tg_base.protocol.publisher_clocks import MIN_SAMPLES
+from tg_base.protocol.request_headers import FRESH_SECONDS
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, decode
 from tg_schema.errors import RateLimited
@@ -24,7 +24,7 @@ TOPICS = Topics()
 ROUTE = Route("f", TEXT_COMPLETION, TOPICS.request("f", "t"), TOPICS.response("f", "t"), queue=1)
 OTHER = Route("g", TEXT_COMPLETION, TOPICS.request("g", "t"), TOPICS.response("g", "t"))
 TEN_MINUTES = 600.0
-BEAT = Liveness(beat=0.3)
+BEAT = HeartbeatTiming(beat=0.3)
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Pipeline:
     def questions(self) -> int:
         """How often a processor had to ask whether a request is still wanted."""
         published = [body for topic, body, _ in self.wire.published if "tg-control" in topic and body]
-        return sum(isinstance(decode(CONTROL, body), Wanted) for body in published)
+        return sum(isinstance(decode(CONTROL, body), Confirm) for body in published)
 
 
 @asynccontextmanager
@@ -69,13 +69,13 @@ async def heartbeats(wire: RecordingBus) -> None:
     """Return when the processor has heard enough of them."""
     async with asyncio.timeout(30), wire.subscribe(TOPICS.presence, None) as announcements:
         topic = TOPICS.control(decode(Presence, (await anext(announcements)).body).processor)
-        while sum(told == topic for told, *_ in wire.published) < ENOUGH:
+        while sum(told == topic for told, *_ in wire.published) < MIN_SAMPLES:
             await anext(announcements)
         await anext(announcements)
 
 
 async def test_a_long_way_is_not_taken_for_a_second_delivery() -> None:
-    async with pipeline(delay=3 * FRESH) as it:
+    async with pipeline(delay=3 * FRESH_SECONDS) as it:
         for _ in range(3):
             assert await it.client.request("", "2") == "0 1 "
         assert it.questions == 0
@@ -96,7 +96,7 @@ async def test_what_waited_is_known_whatever_the_clocks_say(clock_ahead: float) 
         async with it.client.stream(TextCompletionRequest(prompt="1", streaming=True)) as first:
             await it.llm.started.wait()
             waiting = asyncio.create_task(it.client.request("", "1"))
-            await asyncio.sleep(2 * FRESH)
+            await asyncio.sleep(2 * FRESH_SECONDS)
             it.llm.step.release()
             assert "".join([record.response or "" async for record in first]) == "0 "
         it.llm.step.release()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.flow.open_agent import OpenedAgent, open_agent
 from tg_base.config import ApiKey, GatewayConfig
-from tg_base.config.reader import DEFAULT, parse_config
+from tg_base.config.reader import DEFAULT_FILE, parse_config
 from tg_schema.errors import BadRequest
 
 DOORS = ("whole", "events", "socket")
@@ -92,7 +92,7 @@ async def test_what_it_may_not_ask(it: OpenedAgent, door: str, key: str, group: 
 def test_keys_of_one_name_have_the_same_groups() -> None:
     digests = (hashlib.sha256(token).hexdigest() for token in (b"1", b"2"))
     first, second = (f'[[gateway.keys]]\nname = "a"\nsha256 = "{digest}"\n' for digest in digests)
-    config = parse_config(first + 'groups = ["sales"]\n', DEFAULT)
+    config = parse_config(first + 'groups = ["sales"]\n', DEFAULT_FILE)
     assert config.gateway.keys[0].groups == ("sales",)
     with pytest.raises(BadRequest, match='keys named "a" share their limits; give each the same groups'):
-        parse_config(first + 'groups = ["sales"]\n' + second, DEFAULT)
+        parse_config(first + 'groups = ["sales"]\n' + second, DEFAULT_FILE)

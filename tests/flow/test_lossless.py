@@ -18,7 +18,7 @@ from tests.pulsar_server import PulsarServer
 from tg_base.bus import Bus, open_bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
-from tg_base.protocol import Liveness, Route
+from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.runtime import running
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TgError
@@ -58,7 +58,7 @@ async def answer(client: LlmClient) -> str:
 
 async def answers(bus: FaultyBus, beat: float, pace: float) -> Counter[str]:
     """What became of many."""
-    flow, liveness = uuid4().hex, Liveness(beat=beat)
+    flow, liveness = uuid4().hex, HeartbeatTiming(beat=beat)
     route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t"))
     llm = CountingLlm()
     async with (

@@ -23,7 +23,7 @@ from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, QUICK, TEXTS, open_gate
 from tests.flow.test_agent_faults import DONE, call
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
-from tg_base.protocol import Call, Route, StreamKey
+from tg_base.protocol import RequestHeaders, Route, StreamKey
 from tg_base.server import Processor
 from tg_base.telemetry import Span
 from tg_base.telemetry.trace import MAX_ID_CHARACTERS, child, enter
@@ -173,6 +173,6 @@ def test_what_a_peer_says_of_it_is_an_id_or_nothing(request: str | None, parent:
 
 def test_it_travels_whole() -> None:
     span = Span("r", "s", "p", f"00-{TRACE}-00f067aa0ba902b7-01")
-    written = Call(StreamKey("s", 1), span=span).properties
+    written = RequestHeaders(StreamKey("s", 1), span=span).properties
     assert Span.received("s", written["request"], written["parent"], written["traceparent"]) == span
-    assert "parent" not in Call(StreamKey("s", 1), span=child("s")).properties
+    assert "parent" not in RequestHeaders(StreamKey("s", 1), span=child("s")).properties

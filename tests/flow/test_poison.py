@@ -7,7 +7,7 @@ import pytest
 from tests.fakes.counting_llm import CountingLlm
 from tg_base.bus import Bus
 from tg_base.client import LlmClient, Requestor
-from tg_base.protocol import Liveness, Route
+from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION
 from tg_schema.topics import Topics
@@ -40,8 +40,8 @@ async def test_nonsense_disturbs_nobody(bus: Bus, kind: str) -> None:
     flow, service = uuid4().hex, TEXT_COMPLETION.name
     route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, service), TOPICS.response(flow, service))
     async with (
-        Processor(bus, TOPICS, CountingLlm(), (route,), liveness=Liveness(0.2)) as processor,
-        Requestor(bus, TOPICS, liveness=Liveness(0.2)) as requestor,
+        Processor(bus, TOPICS, CountingLlm(), (route,), liveness=HeartbeatTiming(0.2)) as processor,
+        Requestor(bus, TOPICS, liveness=HeartbeatTiming(0.2)) as requestor,
     ):
         topic = {
             "request": route.request,

@@ -9,7 +9,7 @@ import pytest
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
-from tg_base.config import ConfigFile
+from tg_base.config import ConfigWatcher
 from tg_flow.services import prompt, text_completion
 from tg_schema.errors import NotFound
 from tg_schema.topics import Topics
@@ -31,10 +31,10 @@ async def until(true: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def written(folder: Path, text: str) -> ConfigFile:
+def written(folder: Path, text: str) -> ConfigWatcher:
     file = folder / "tg.toml"
     file.write_text(text)
-    return ConfigFile(file)
+    return ConfigWatcher(file)
 
 
 async def test_one_processor_for_each_model_that_a_flow_binds(bus: Bus, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.fakes.scripted_llm import ScriptedLlm
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import PromptClient, Requestor, prompt_request
-from tg_base.config import ConfigFile
+from tg_base.config import ConfigWatcher
 from tg_base.llm import LlmService
 from tg_base.server import Processor
 from tg_flow.services import prompt
@@ -87,7 +87,7 @@ def file(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def pipeline(bus: Bus, file: Path, llm: LlmService, *, poll: float = 0.01) -> AsyncIterator[Pipeline]:
     async with AsyncExitStack() as stack:
-        config_file = await stack.enter_async_context(ConfigFile(file, poll=poll))
+        config_file = await stack.enter_async_context(ConfigWatcher(file, poll=poll))
         routes = config_file.config.routes("text-completion")
         await stack.enter_async_context(Processor(bus, TOPICS, llm, routes, grace=0.1))
         await stack.enter_async_context(prompt(config_file, bus))
@@ -377,6 +377,6 @@ async def test_a_reference_to_another_document_is_never_followed(file: Path, bus
 async def enter(file: Path) -> None:
     """Start and stop the prompt service, on a loop of its own."""
     bus = MemoryBus()
-    async with prompt(ConfigFile(file), bus):
+    async with prompt(ConfigWatcher(file), bus):
         pass
     await bus.aclose()

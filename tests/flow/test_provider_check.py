@@ -9,7 +9,7 @@ from tests.fakes.openai_chat_server import CompatibleServer, OpenAiChatServer
 from tests.fakes.plan import Fault, Plan
 from tests.flow.command import ran
 from tg_flow.providers import check_provider
-from tg_flow.providers.check import MOST_TOKENS
+from tg_flow.providers.check import MAX_TOKENS
 from tg_schema import ModelInfo, TgError
 from tg_schema.errors import NotFound, ProviderAuth, RateLimited, Unavailable
 
@@ -31,7 +31,7 @@ async def test_a_model_is_asked_for_a_few_tokens(server: CompatibleServer) -> No
     )
     (exchange,) = server.exchanges
     assert exchange.asked is not None
-    assert exchange.asked.sampling.max_tokens == MOST_TOKENS
+    assert exchange.asked.sampling.max_tokens == MAX_TOKENS
 
 
 async def test_counts_that_nobody_told_are_unknown(server: CompatibleServer) -> None:

@@ -10,14 +10,14 @@ from tests.fakes.network_bus import NetworkBus
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
-from tg_base.protocol import Liveness, Route
-from tg_base.protocol.request_headers import FRESH
+from tg_base.protocol import HeartbeatTiming, Route
+from tg_base.protocol.request_headers import FRESH_SECONDS
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
-QUICK = Liveness(beat=0.2)
+QUICK = HeartbeatTiming(beat=0.2)
 LEFT_REQUESTS = 20
 ASKED = encode(TextCompletionRequest(prompt="2", streaming=True))
 
@@ -33,10 +33,10 @@ def route() -> Completions:
 
 async def test_a_request_that_nobody_waits_for_any_more_is_not_begun(bus: Bus, route: Completions) -> None:
     llm = CountingLlm()
-    async with Requestor(bus, TOPICS, liveness=Liveness(beat=5)) as requestor:
+    async with Requestor(bus, TOPICS, liveness=HeartbeatTiming(beat=5)) as requestor:
         old = {"id": "answered long ago", "attempt": "1", "reply": requestor._inbox.topic, "deadline": "60000"}
         await bus.publish(route.request, ASKED, old)
-        await asyncio.sleep(2 * FRESH)
+        await asyncio.sleep(2 * FRESH_SECONDS)
         async with Processor(bus, TOPICS, llm, (route,), liveness=QUICK):
             assert await LlmClient(requestor, route).request("", "3") == "0 1 2 "
     assert [request.prompt for request in llm.requests] == ["3"]
@@ -64,7 +64,7 @@ async def test_a_request_that_a_silent_processor_holds_goes_to_a_free_one(bus: B
 
 
 async def test_what_a_dead_requestor_left_holds_up_nobody() -> None:
-    bus, llm, forever = MemoryBus(), CountingLlm(), Liveness(beat=600)
+    bus, llm, forever = MemoryBus(), CountingLlm(), HeartbeatTiming(beat=600)
     llm.capacity = 1
     flow = uuid4().hex
     route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t"))

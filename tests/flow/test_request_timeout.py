@@ -19,7 +19,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.config import Config, GatewayConfig, ServiceConfig
 from tg_base.llm import LlmChunk
-from tg_base.protocol import Liveness
+from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_schema import FEATURES, AgentRequest, AgentResponse, TextCompletionRequest, ToolCallDelta
 from tg_schema.errors import Timeout
@@ -34,7 +34,7 @@ STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Talkative(Liveness):
+class Talkative(HeartbeatTiming):
     """Says often that it works; takes nobody for dead on a slow machine."""
 
     @property

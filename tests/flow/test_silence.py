@@ -11,14 +11,14 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor, ResponseStream
-from tg_base.protocol import Liveness, Route
+from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.errors import Unavailable
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
-QUICK = Liveness(beat=0.1)
+QUICK = HeartbeatTiming(beat=0.1)
 ROUTE = Route("f", TEXT_COMPLETION, TOPICS.request("f", "t"), TOPICS.response("f", "t"))
 STREAMS = 20
 WINDOW_CHUNKS = 300
@@ -102,7 +102,7 @@ async def test_within_one_process_silence_is_not_death() -> None:
     llm.step = asyncio.Semaphore(1)
     async with (
         Requestor(bus, TOPICS, liveness=QUICK) as requestor,
-        Processor(bus, TOPICS, llm, (ROUTE,), liveness=Liveness(beat=600)),
+        Processor(bus, TOPICS, llm, (ROUTE,), liveness=HeartbeatTiming(beat=600)),
         LlmClient(requestor, ROUTE).stream(TextCompletionRequest(prompt="2", streaming=True)) as responses,
     ):
         assert (await anext(responses)).response == "0 "

@@ -11,12 +11,12 @@ from prometheus_client import REGISTRY
 from tests.fakes.wordy_llm import WORD, WordyLlm
 from tests.flow.open_gateway import QUICK, open_gateway
 from tests.flow.raw_http import RawConnection, raw_connection
-from tg_base.client.response_stream import BUFFER
+from tg_base.client.response_stream import MAX_BUFFERED_BYTES
 from tg_gateway.access import Limits
 
 PATH = "/api/v1/text-completion"
 FLOOD = json.dumps({"prompt": "10000000", "streaming": True}).encode()
-HELD = 3 * BUFFER
+HELD = 3 * MAX_BUFFERED_BYTES
 """Bytes of ours for each such stream: its buffer, once more as one event that is written, and the transport's own."""
 GENERATED = 16 * 1024 * 1024
 """Bytes made for each of them at most: the same, the kernel's buffers (tcp_wmem: 4 MiB), what is on its way."""

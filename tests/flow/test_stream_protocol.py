@@ -15,14 +15,14 @@ from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.network_bus import NetworkBus
 from tg_base.bus import Bus
 from tg_base.client import LlmClient, Requestor
-from tg_base.protocol import Liveness, Route
+from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, decode
 from tg_schema.errors import BadRequest, Timeout, Unavailable
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
-QUICK = Liveness(beat=0.1)
+QUICK = HeartbeatTiming(beat=0.1)
 Completions = Route[TextCompletionRequest, TextCompletionResponse]
 
 
@@ -45,10 +45,10 @@ class Pipeline:
 
 @asynccontextmanager
 async def pipeline(
-    bus: Bus, route: Completions, llm: CountingLlm, liveness: Liveness | None = None
+    bus: Bus, route: Completions, llm: CountingLlm, liveness: HeartbeatTiming | None = None
 ) -> AsyncIterator[Pipeline]:
     if liveness is None:
-        liveness = QUICK if bus.in_process else Liveness()
+        liveness = QUICK if bus.in_process else HeartbeatTiming()
     async with (
         Processor(bus, TOPICS, llm, (route,), liveness=liveness, grace=0.1) as processor,
         Requestor(bus, TOPICS, liveness=liveness) as requestor,
@@ -83,7 +83,7 @@ async def test_every_chunk_leaves_at_once_and_usage_stands_on_the_last(bus: Bus,
 
 
 async def test_a_thousand_streams_side_by_side_keep_their_words(bus: Bus, route: Completions) -> None:
-    async with pipeline(bus, route, CountingLlm(), Liveness()) as it:
+    async with pipeline(bus, route, CountingLlm(), HeartbeatTiming()) as it:
         expected = "".join(f"{number} " for number in range(50))
         answers = await asyncio.gather(*(it.client.request("", "50", streaming=True) for _ in range(1000)))
         assert set(answers) == {expected}
@@ -161,7 +161,7 @@ async def test_nobody_serves(bus: Bus, route: Completions) -> None:
 
 
 async def test_a_request_waits_for_a_processor_that_comes_soon(bus: Bus, route: Completions) -> None:
-    async with Requestor(bus, TOPICS, liveness=Liveness(beat=5)) as requestor:
+    async with Requestor(bus, TOPICS, liveness=HeartbeatTiming(beat=5)) as requestor:
         asked = asyncio.ensure_future(LlmClient(requestor, route).request("", "2"))
         await asyncio.sleep(0)
         async with Processor(bus, TOPICS, CountingLlm(), (route,), liveness=QUICK):

@@ -7,7 +7,7 @@ from typing import Any, Self
 from typing_extensions import override
 
 from tg_base.config import ToolConfig
-from tg_flow.agent import Reach
+from tg_flow.agent import ToolContext
 from tg_flow.agent.core.tool import AgentTool, Piece
 from tg_schema import Tool
 
@@ -22,7 +22,7 @@ class EchoTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: Any, reach: Reach) -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: Any, reach: ToolContext) -> tuple[Self, ...]:
         return (cls(),)
 
     @override

@@ -5,7 +5,7 @@ from random import Random
 from typing import Literal
 
 from tests.simulation.scripted_model import Script
-from tg_base.bus import MAX_MESSAGE
+from tg_base.bus import MAX_MESSAGE_BYTES
 
 Kind = Literal["streamed", "whole", "prompt", "agent"]
 Fault = Literal[
@@ -157,8 +157,8 @@ class _Draw:
             jitter=random.choice((0.0, 0.001, 0.02)),
             step=random.choice((0.0, 0.00002, 0.0002, 0.001)),
             grid=random.choice((0.0, 0.0, 0.005, 0.05)),
-            max_message=MIB if self._narrow else MAX_MESSAGE,
-            told_max_message=MIB if self._narrow and random.random() < 0.5 else MAX_MESSAGE,
+            max_message=MIB if self._narrow else MAX_MESSAGE_BYTES,
+            told_max_message=MIB if self._narrow and random.random() < 0.5 else MAX_MESSAGE_BYTES,
             asked=tuple(sorted(map(self._asked, range(requests)), key=lambda one: one.time)),
             troubles=self._troubles,
         )

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tests.simulation.simulated_broker import Message, Seat, SimulatedBroker, name_is_persistent
 from tg_base.bus import Bus, Delivery
-from tg_base.bus.core.wait_queue import WaitLine
+from tg_base.bus.core.wait_queue import WaitQueue
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, BusError, TooLarge
 
@@ -187,7 +187,7 @@ class SimulatedReader(AsyncIterator[Delivery]):
         self.refused = False
         self._prefetch = prefetch
         self._items: deque[SimulatedDelivery] = deque()
-        self._waiting = WaitLine()
+        self._waiting = WaitQueue()
         self._asked = 0
         self._wanted = 0
         self._seat: Seat | None = None

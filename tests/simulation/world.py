@@ -17,7 +17,7 @@ from tg_base.client import Client, Requestor
 from tg_base.config import Config, ServiceConfig
 from tg_base.config.model import PromptsConfig, TemplateConfig
 from tg_base.server import Processor, Service
-from tg_flow.agent import AgentPrompts, AgentService, Thinker
+from tg_flow.agent import AgentModel, AgentPrompts, AgentService
 from tg_flow.prompt import PromptService, Templates
 from tg_schema import (
     AGENT,
@@ -161,7 +161,7 @@ class World:
             await stack.enter_async_context(requestor)
             llm = Client(requestor, ROUTES["a", TEXT_COMPLETION.name])
             profile = CONFIG.flows["a"]["agent"]
-            service = AgentService(profile, Thinker(requestor, llm, profile.calling, PROMPTS), (EchoTool(),), {})
+            service = AgentService(profile, AgentModel(requestor, llm, profile.calling, PROMPTS), (EchoTool(),), {})
             await self._process_requests(process, stack, bus, service, (ROUTES["a", AGENT.name],))
 
     async def _process_requests(

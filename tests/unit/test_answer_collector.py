@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_base.bus import MAX_MESSAGE
-from tg_base.protocol.link_sender import MESSAGE
+from tg_base.bus import MAX_MESSAGE_BYTES
+from tg_base.protocol.link_sender import MAX_JOINED_BYTES
 from tg_schema import TextCompletionResponse, ToolCallDelta
 from tg_schema.answer_collector import MAX_ANSWER_BYTES, AnswerCollector
 from tg_schema.errors import TooLarge
@@ -17,7 +17,7 @@ LAST = TextCompletionResponse(response="", in_token=3, out_token=4, finish_reaso
 
 
 def test_it_holds_what_a_link_carries() -> None:
-    assert MAX_ANSWER_BYTES == MAX_MESSAGE - MESSAGE
+    assert MAX_ANSWER_BYTES == MAX_MESSAGE_BYTES - MAX_JOINED_BYTES
 
 
 @given(st.lists(st.text(max_size=50_000), max_size=40))

@@ -8,10 +8,10 @@ import pytest
 
 from tests.fakes.anthropic_transcript import delta, event
 from tg_base.llm import LlmChunk, joined_chunks
-from tg_base.llm.anthropic import model_list, refusal
+from tg_base.llm.anthropic import error_detail, model_list
 from tg_base.llm.anthropic.request import Defaults, answers_by_tool, to_wire
-from tg_base.llm.anthropic.stream import Answer
-from tg_base.llm.http import Refusal
+from tg_base.llm.anthropic.stream import StreamDecoder
+from tg_base.llm.http import ErrorDetail
 from tg_schema import (
     ImagePart,
     Message,
@@ -37,7 +37,7 @@ def body(request: TextCompletionRequest, defaults: Defaults = DEFAULTS) -> dict[
 
 
 def chunks(*events: bytes, by_tool: bool = False) -> list[LlmChunk]:
-    answer = Answer(by_tool=by_tool)
+    answer = StreamDecoder(by_tool=by_tool)
     read = [answer.chunk(each.partition(b"data: ")[2].strip()) for each in events]
     return [chunk for chunk in read if chunk is not None]
 
@@ -272,7 +272,7 @@ def test_what_we_do_not_know_is_passed_over() -> None:
 )
 def test_garbage_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
-        Answer().chunk(data)
+        StreamDecoder().chunk(data)
 
 
 @pytest.mark.parametrize(
@@ -289,15 +289,15 @@ def test_garbage_is_a_protocol_error(data: bytes) -> None:
 def test_errors_in_a_stream(kind: str, error: type[TgError]) -> None:
     data = json.dumps({"type": "error", "error": {"type": kind, "message": "sk-secret"}}).encode()
     with pytest.raises(error) as caught:
-        Answer().chunk(data)
+        StreamDecoder().chunk(data)
     assert type(caught.value) is error
     assert "secret" not in str(caught.value)
-    assert refusal(data) == Refusal(kind)
+    assert error_detail(data) == ErrorDetail(kind)
 
 
 @pytest.mark.parametrize("data", [b"<html>", b"{}", b'{"type":"error"}', b'{"type":"error","error":{}}'])
 def test_a_refusal_without_a_word(data: bytes) -> None:
-    assert refusal(data) == Refusal()
+    assert error_detail(data) == ErrorDetail()
 
 
 def test_the_list_of_models() -> None:

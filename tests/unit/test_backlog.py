@@ -5,9 +5,15 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from tg_base.client.admission import ASSUMED, LEAST, SHARE, SOON, Backlog
-from tg_base.client.membership import PresenceTable
-from tg_base.protocol import LinkState, Liveness, Presence, Route
+from tg_base.client.admission import (
+    ASSUMED_CAPACITY_REQUESTS,
+    DEFAULT_RETRY_AFTER_SECONDS,
+    MIN_QUEUE_REQUESTS,
+    SLOTS_PER_WAITING_REQUEST,
+    AdmissionControl,
+)
+from tg_base.client.membership import Membership
+from tg_base.protocol import HeartbeatTiming, LinkState, Presence, Route
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import RateLimited
 
@@ -24,14 +30,14 @@ def presence(capacity: int, *, ours: int = 0, others: int = 0, name: str = "p", 
     return Presence(name, **(said | more))
 
 
-def backlog(*processors: Presence) -> Backlog:
-    table = PresenceTable(Liveness(), lambda: 0.0)
+def backlog(*processors: Presence) -> AdmissionControl:
+    table = Membership(HeartbeatTiming(), lambda: 0.0)
     for processor in processors:
         table.heard(processor)
-    return Backlog(table, INBOX)
+    return AdmissionControl(table, INBOX)
 
 
-def taken(backlog: Backlog, asked: Route[Any, Any]) -> int:
+def taken(backlog: AdmissionControl, asked: Route[Any, Any]) -> int:
     """How many requests are let in."""
     for number in range(10_000):
         try:
@@ -46,7 +52,7 @@ def taken(backlog: Backlog, asked: Route[Any, Any]) -> int:
     ("processors", "bound", "expected"),
     [
         ([presence(160)], None, 180),
-        ([presence(4)], None, 4 + LEAST),
+        ([presence(4)], None, 4 + MIN_QUEUE_REQUESTS),
         ([presence(4)], 0, 4),
         ([presence(4)], 3, 7),
         ([presence(4), presence(8, name="p2")], 3, 15),
@@ -57,8 +63,8 @@ def taken(backlog: Backlog, asked: Route[Any, Any]) -> int:
         ([presence(10, ours=2, others=8)], 0, 2),
         ([presence(10, others=10)], 3, 3),
         ([presence(10, others=10)], 0, 0),
-        ([], None, ASSUMED + ASSUMED // SHARE),
-        ([], 5, ASSUMED + 5),
+        ([], None, ASSUMED_CAPACITY_REQUESTS + ASSUMED_CAPACITY_REQUESTS // SLOTS_PER_WAITING_REQUEST),
+        ([], 5, ASSUMED_CAPACITY_REQUESTS + 5),
     ],
 )
 def test_capacity_that_others_leave_and_so_many_more(
@@ -81,7 +87,7 @@ def test_flows_of_one_model_share_its_capacity() -> None:
         (presence(10, seconds=5.0), 13, (3 + 1) * 5 / 10),
         (presence(10, seconds=5.0, others=8), 5, (3 + 1) * 5 / 2),
         (presence(10, seconds=5.0, others=10), 3, (3 + 1) * 5),
-        (presence(10), 13, SOON),
+        (presence(10), 13, DEFAULT_RETRY_AFTER_SECONDS),
     ],
 )
 def test_come_back_when_as_many_are_answered_as_wait(processor: Presence, asked: int, expected: float) -> None:
@@ -102,9 +108,9 @@ def test_times_count_by_capacity_and_the_unknown_not_at_all() -> None:
 
 
 def test_the_next_announcement_counts_at_once() -> None:
-    table = PresenceTable(Liveness(), lambda: 0.0)
+    table = Membership(HeartbeatTiming(), lambda: 0.0)
     table.heard(presence(4))
-    it = Backlog(table, INBOX)
+    it = AdmissionControl(table, INBOX)
     it.asked["q"] = 4
     with pytest.raises(RateLimited):
         it.check(route(bound=0))

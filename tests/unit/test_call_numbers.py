@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tg_base.llm.anthropic.stream import Answer as AnthropicAnswer
-from tg_bedrock.format import Answer as BedrockAnswer
+from tg_base.llm.anthropic.stream import StreamDecoder as AnthropicAnswer
+from tg_bedrock.format import StreamDecoder as BedrockAnswer
 from tg_flow.providers.mistral import format as mistral_wire
 from tg_flow.providers.openai import stream as openai_wire
 from tg_schema import ToolCallDelta
@@ -52,7 +52,7 @@ def event(piece: Piece) -> bytes:
 @pytest.mark.parametrize("pieces", ALTERNATING.values(), ids=ALTERNATING)
 @pytest.mark.parametrize("wire", [openai_wire, mistral_wire], ids=["openai", "mistral"])
 def test_pieces_that_alternate_come_together(wire: type[openai_wire], pieces: list[Piece]) -> None:
-    answer = wire.Answer()
+    answer = wire.StreamDecoder()
     chunks = [answer.chunk(event(piece)) for piece in pieces]
     assert whole_calls(call for chunk in chunks if chunk for call in chunk.tool_calls) == (PARIS, OSLO)
 
@@ -94,7 +94,7 @@ def test_blocks_of_the_other_wires_may_alternate() -> None:
 @given(st.lists(st.text('ab{}":', max_size=12), min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_any_alternation_gives_the_same_calls(texts: list[str], chance: st.DrawFn) -> None:
     left = {index: list(text) for index, text in enumerate(texts)}
-    answer = openai_wire.Answer()
+    answer = openai_wire.StreamDecoder()
     chunks = [answer.chunk(event((index, f"id{index}", "see", ""))) for index in left]
     while any(left.values()):
         index = chance.choice([index for index, rest in left.items() if rest])  # type: ignore[attr-defined]

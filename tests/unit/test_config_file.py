@@ -16,15 +16,15 @@ from tg_base.config import (
     AgentLimits,
     ApiKey,
     Config,
-    ConfigFile,
+    ConfigWatcher,
     GatewayConfig,
     ServiceConfig,
     ToolConfig,
     read_config,
 )
 from tg_base.config.model import BusConfig, ModelConfig, PromptsConfig, TemplateConfig
-from tg_base.config.reader import DEFAULT, LARGEST, parse_config
-from tg_base.config.toml_positions import Place, places_of
+from tg_base.config.reader import DEFAULT_FILE, MAX_FILE_BYTES, parse_config
+from tg_base.config.toml_positions import Position, places_of
 from tg_base.llm import ProviderOptions
 from tg_base.llm.guard import Clocks
 from tg_flow.agent.tools.completion_tool import CompletionOptions
@@ -41,14 +41,14 @@ GOOD = '[models.m]\nprovider = "openai"\n[flows.f]\ntext-completion = { model = 
 
 
 def test_the_default_serves_the_demo_model_and_prompts() -> None:
-    config = read_config(DEFAULT)
+    config = read_config(DEFAULT_FILE)
     assert config.bus.url == "memory://"
     assert (config.gateway.host, config.gateway.port) == ("127.0.0.1", 8888)
     assert {name: model.provider for name, model in config.models.items()} == {"tinydemo": "llama-cpp"}
     assert [route.flow for route in config.routes("text-completion")] == ["default"]
     assert [route.flow for route in config.routes("prompt")] == ["default"]
     assert set(config.prompts.templates) == {"question", "list", "translate", "extract", "facts"}
-    assert ConfigFile().config == msgspec.structs.replace(config, source=None)
+    assert ConfigWatcher().config == msgspec.structs.replace(config, source=None)
 
 
 def test_an_empty_file_is_a_configuration() -> None:
@@ -121,7 +121,7 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
     wrong = tmp_path / "latin.toml"
     wrong.write_bytes(b'a = "ok"\nb = "\xe9"\n')
     large = tmp_path / "large.toml"
-    large.write_bytes(b"#" * (LARGEST + 1))
+    large.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
     with pytest.raises(BadRequest, match=r"none\.toml is not there; name an existing"):
         read_config(tmp_path / "none.toml")
     with pytest.raises(BadRequest, match="is a directory"):
@@ -155,27 +155,27 @@ v = 2
 x = 2020-01-01
 """
     assert places_of(text) == {
-        ("top",): Place(1),
-        ("a",): Place(2),
-        ("a", "b"): Place(3),
-        ("a", "b", "c"): Place(3),
-        ("a", "d.e"): Place(4, 5),
-        ("a", "f"): Place(8, 8),
-        ("a", "list"): Place(9),
-        ("a", "list", "0"): Place(10),
-        ("a", "list", "1"): Place(11),
-        ("a", "list", "1", "g"): Place(11),
-        ("a", "list", "1", "h"): Place(11),
-        ("a", "list", "1", "h", "0"): Place(11),
-        ("a", "list", "1", "h", "1"): Place(11),
-        ("t",): Place(13),
-        ("t", "u"): Place(13),
-        ("t", "u", "0"): Place(13),
-        ("t", "u", "0", "v"): Place(14),
-        ("t", "u", "1"): Place(15),
-        ("t", "u", "1", "v"): Place(16),
-        ("t", "u", "1", "w"): Place(17),
-        ("t", "u", "1", "w", "x"): Place(18),
+        ("top",): Position(1),
+        ("a",): Position(2),
+        ("a", "b"): Position(3),
+        ("a", "b", "c"): Position(3),
+        ("a", "d.e"): Position(4, 5),
+        ("a", "f"): Position(8, 8),
+        ("a", "list"): Position(9),
+        ("a", "list", "0"): Position(10),
+        ("a", "list", "1"): Position(11),
+        ("a", "list", "1", "g"): Position(11),
+        ("a", "list", "1", "h"): Position(11),
+        ("a", "list", "1", "h", "0"): Position(11),
+        ("a", "list", "1", "h", "1"): Position(11),
+        ("t",): Position(13),
+        ("t", "u"): Position(13),
+        ("t", "u", "0"): Position(13),
+        ("t", "u", "0", "v"): Position(14),
+        ("t", "u", "1"): Position(15),
+        ("t", "u", "1", "v"): Position(16),
+        ("t", "u", "1", "w"): Position(17),
+        ("t", "u", "1", "w", "x"): Position(18),
     }
 
 
@@ -228,7 +228,7 @@ def replace(file: Path, text: str) -> None:
 async def test_an_edit_is_in_force_within_half_a_second(tmp_path: Path) -> None:
     file, heard = tmp_path / "tg.toml", Heard()
     file.write_text("[gateway]\nport = 1\n")
-    async with ConfigFile(file) as config_file:
+    async with ConfigWatcher(file) as config_file:
         with config_file.follow(heard.prepare):
             replace(file, "[gateway]\nport = 2\n")
             await asyncio.wait_for(heard.told.wait(), 1)
@@ -239,7 +239,7 @@ async def test_a_broken_edit_is_refused_and_the_old_one_stays(tmp_path: Path) ->
     file, heard = tmp_path / "tg.toml", Heard()
     file.write_text('[bus]\nurl = "memory://"\n')
     with structlog.testing.capture_logs() as logs:
-        async with ConfigFile(file, poll=0.01) as config_file:
+        async with ConfigWatcher(file, poll=0.01) as config_file:
             with config_file.follow(heard.prepare):
                 before = config_file.config
                 file.write_text('[bus]\nurl = "memory://"\nnamespcae = "x"\n')
@@ -261,7 +261,7 @@ async def test_a_follower_can_refuse_for_all(tmp_path: Path) -> None:
     file, first, second = tmp_path / "tg.toml", Heard(), Heard()
     file.write_text("")
     with structlog.testing.capture_logs() as logs:
-        async with ConfigFile(file, poll=0.01) as config_file:
+        async with ConfigWatcher(file, poll=0.01) as config_file:
             with config_file.follow(first.prepare), config_file.follow(second.prepare):
                 second.refuse = True
                 file.write_text('[bus]\nurl = "x://"\n')
@@ -277,7 +277,7 @@ async def test_an_edit_of_the_same_size_and_time_is_noticed_by_its_new_file(tmp_
     file, heard = tmp_path / "tg.toml", Heard()
     file.write_text("gateway.port = 1\n")
     times = (file.stat().st_atime_ns, file.stat().st_mtime_ns)
-    async with ConfigFile(file, poll=0.01) as config_file:
+    async with ConfigWatcher(file, poll=0.01) as config_file:
         with config_file.follow(heard.prepare):
             new = tmp_path / "new"
             new.write_text("gateway.port = 2\n")
@@ -290,7 +290,7 @@ async def test_an_edit_of_the_same_size_and_time_is_noticed_by_its_new_file(tmp_
 async def test_nobody_is_told_after_leaving(tmp_path: Path) -> None:
     file, left, stays = tmp_path / "tg.toml", Heard(), Heard()
     file.write_text("")
-    async with ConfigFile(file, poll=0.01) as config_file:
+    async with ConfigWatcher(file, poll=0.01) as config_file:
         with config_file.follow(left.prepare):
             pass
         with config_file.follow(stays.prepare):

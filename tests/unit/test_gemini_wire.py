@@ -9,9 +9,9 @@ import pytest
 from tests.fakes.gemini_transcript import candidate, error_body, response
 from tg_base.llm import LlmChunk
 from tg_base.llm.gemini.request import Defaults, to_wire
-from tg_base.llm.gemini.stream import Answer, model_list, refusal
+from tg_base.llm.gemini.stream import StreamDecoder, error_detail, model_list
 from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
-from tg_base.llm.http import Refusal
+from tg_base.llm.http import ErrorDetail
 from tg_schema import (
     ImagePart,
     Message,
@@ -39,8 +39,8 @@ def body(
     return sent
 
 
-def chunk(data: bytes, answer: Answer | None = None) -> LlmChunk | None:
-    return (answer or Answer(ThoughtSignatures())).chunk(data.removeprefix(b"data: ").strip())
+def chunk(data: bytes, answer: StreamDecoder | None = None) -> LlmChunk | None:
+    return (answer or StreamDecoder(ThoughtSignatures())).chunk(data.removeprefix(b"data: ").strip())
 
 
 def test_a_plain_request_has_no_more_than_it_needs() -> None:
@@ -122,7 +122,7 @@ def test_a_call_goes_back_with_the_signature_that_it_came_with() -> None:
     parts = [
         {"functionCall": {"name": "f", "args": {}, "id": name}, "thoughtSignature": f"of-{name}"} for name in "abc"
     ]
-    read = chunk(candidate("m", *parts, {"functionCall": {"name": "g", "args": {}}}), Answer(signatures))
+    read = chunk(candidate("m", *parts, {"functionCall": {"name": "g", "args": {}}}), StreamDecoder(signatures))
     assert read is not None
     calls = tuple(ToolCall(call.id or "", call.name or "", call.arguments) for call in read.tool_calls)
     turns = tuple(
@@ -169,7 +169,7 @@ def test_thoughts_and_text_come_apart() -> None:
 
 
 def test_calls_without_ids_get_some_that_differ() -> None:
-    answer = Answer(ThoughtSignatures())
+    answer = StreamDecoder(ThoughtSignatures())
     part = {"functionCall": {"name": "f", "args": {"x": "ü"}}}
     first, second = (chunk(candidate("m", part, **fields), answer) for fields in ({}, {"finish": "STOP"}))
     assert first is not None
@@ -216,7 +216,7 @@ def test_a_blocked_prompt() -> None:
 
 
 def test_usage_is_told_as_deltas_with_the_thinking_in_it() -> None:
-    answer = Answer(ThoughtSignatures())
+    answer = StreamDecoder(ThoughtSignatures())
     usages: list[dict[str, Any]] = [
         {"trafficType": "ON_DEMAND"},
         {"promptTokenCount": 10, "cachedContentTokenCount": 4, "thoughtsTokenCount": 3},
@@ -252,7 +252,7 @@ def test_logprobs_become_tokens() -> None:
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"candidates":5}', b"\xff", b"[" * 100_000])
 def test_garbage_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
-        Answer(ThoughtSignatures()).chunk(data)
+        StreamDecoder(ThoughtSignatures()).chunk(data)
 
 
 def test_errors_in_a_stream_tell_nothing_of_their_text() -> None:
@@ -260,24 +260,24 @@ def test_errors_in_a_stream_tell_nothing_of_their_text() -> None:
         said = error_body(code, status)
         said["error"]["message"] = "a secret"
         with pytest.raises(error) as caught:
-            Answer(ThoughtSignatures()).chunk(json.dumps(said).encode())
+            StreamDecoder(ThoughtSignatures()).chunk(json.dumps(said).encode())
         assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (error_body(404, "NOT_FOUND"), Refusal("NOT_FOUND")),
-        ([error_body(404, "NOT_FOUND")], Refusal("NOT_FOUND")),
-        (error_body(400, "INVALID_ARGUMENT", {"reason": "API_KEY_INVALID"}), Refusal("API_KEY_INVALID")),
-        (error_body(429, "X", {"@type": "RetryInfo", "retryDelay": "1.5s"}), Refusal("X", 1.5)),
-        (error_body(429, "X", {"retryDelay": "soon"}), Refusal("X")),
-        ("<html>", Refusal()),
-        ({}, Refusal()),
+        (error_body(404, "NOT_FOUND"), ErrorDetail("NOT_FOUND")),
+        ([error_body(404, "NOT_FOUND")], ErrorDetail("NOT_FOUND")),
+        (error_body(400, "INVALID_ARGUMENT", {"reason": "API_KEY_INVALID"}), ErrorDetail("API_KEY_INVALID")),
+        (error_body(429, "X", {"@type": "RetryInfo", "retryDelay": "1.5s"}), ErrorDetail("X", 1.5)),
+        (error_body(429, "X", {"retryDelay": "soon"}), ErrorDetail("X")),
+        ("<html>", ErrorDetail()),
+        ({}, ErrorDetail()),
     ],
 )
-def test_refusals(said: object, expected: Refusal) -> None:
-    assert refusal(json.dumps(said).encode()) == expected
+def test_refusals(said: object, expected: ErrorDetail) -> None:
+    assert error_detail(json.dumps(said).encode()) == expected
 
 
 def test_the_list_of_models() -> None:

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 import pytest
 
 from tg_base.config import ApiKey, GatewayConfig
-from tg_gateway.access import KeyLimits, Usage
-from tg_gateway.access.rate_limits import SOON, Spending
+from tg_gateway.access import RateLimits, Usage
+from tg_gateway.access.rate_limits import DEFAULT_RETRY_AFTER_SECONDS, Spending
 from tg_gateway.access.token_bucket import TokenBucket
 from tg_schema import Error, PromptRequest, Sampling, TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import RateLimited, Unavailable
@@ -35,13 +35,13 @@ def running() -> Iterator[ExitStack]:
         yield stack
 
 
-def limits(clock: Clock, **said: int) -> KeyLimits:
+def limits(clock: Clock, **said: int) -> RateLimits:
     reserve = said.pop("reserve_tokens", 1024)
     key = ApiKey(name="k", sha256="0" * 64, **said)
-    return KeyLimits(GatewayConfig(keys=(key,), reserve_tokens=reserve), clock)
+    return RateLimits(GatewayConfig(keys=(key,), reserve_tokens=reserve), clock)
 
 
-def ask(limits: KeyLimits, request: object = ASKED, used: TextCompletionResponse | None = None) -> None:
+def ask(limits: RateLimits, request: object = ASKED, used: TextCompletionResponse | None = None) -> None:
     """One request, from its beginning to its end."""
     with limits.admitted("k", "text-completion", request) as spending:
         began(spending)
@@ -55,13 +55,13 @@ def began(spending: Spending, size: int = 40) -> None:
         spending.usage.asked = size
 
 
-def fail(limits: KeyLimits) -> None:
+def fail(limits: RateLimits) -> None:
     with limits.admitted("k", "text-completion", most(60)) as spending:
         began(spending)
         raise Unavailable("gone")
 
 
-def wait_of(limits: KeyLimits, request: object = ASKED) -> float:
+def wait_of(limits: RateLimits, request: object = ASKED) -> float:
     """How long a request is told to wait; 0 = it may come."""
     try:
         with limits.admitted("k", "text-completion", request):
@@ -109,7 +109,7 @@ def test_streams_side_by_side(clock: Clock, running: ExitStack) -> None:
     began(running.enter_context(it.admitted("k", "prompt", ASKED)))
     with it.admitted("k", "text-completion", ASKED) as second:
         began(second)
-        assert wait_of(it) == SOON
+        assert wait_of(it) == DEFAULT_RETRY_AFTER_SECONDS
         clock.now += 10
     assert wait_of(it) == 0
     began(running.enter_context(it.admitted("k", "prompt", ASKED)))
@@ -202,7 +202,7 @@ def test_keys_without_limits_and_nobody_are_let_in(clock: Clock) -> None:
 
 def test_keys_of_one_name_share(clock: Clock) -> None:
     keys = tuple(ApiKey(name="k", sha256=digit * 64, requests_per_minute=1) for digit in "01")
-    it = KeyLimits(GatewayConfig(keys=keys), clock)
+    it = RateLimits(GatewayConfig(keys=keys), clock)
     ask(it)
     assert wait_of(it) == 60
 

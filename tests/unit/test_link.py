@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from tests.fakes.network_bus import NetworkBus
 from tg_base.bus import Delivery
 from tg_base.bus.memory import MemoryBus
-from tg_base.client.control_sender import Controls
+from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
-from tg_base.protocol import Frame, Have, Link, StreamKey
+from tg_base.protocol import Ack, Frame, LinkSender, StreamKey
 from tg_base.runtime import running
 from tg_schema import Error, TextCompletionResponse, decode
 from tg_schema.topics import Topics
@@ -19,10 +19,10 @@ KEY = StreamKey("s", 1)
 
 
 @asynccontextmanager
-async def linked(words: int) -> AsyncIterator[tuple[Link, AsyncIterator[Delivery], list[Delivery]]]:
+async def linked(words: int) -> AsyncIterator[tuple[LinkSender, AsyncIterator[Delivery], list[Delivery]]]:
     """A link that has sent so many words, each as a message, and what follows."""
     bus = MemoryBus()
-    link = Link(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
+    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         sent = []
         for number in range(words):
@@ -41,9 +41,9 @@ def text(delivery: Delivery) -> str:
 async def test_late_words_change_nothing() -> None:
     async with linked(3) as (link, deliveries, _):
         name = link.name
-        link.acknowledge(Have(1, 2))
-        link.acknowledge(Have(1, 0))
-        link.resend(Have(1, 0))
+        link.acknowledge(Ack(1, 2))
+        link.acknowledge(Ack(1, 0))
+        link.resend(Ack(1, 0))
         await link.send(KEY, TextCompletionResponse(response="3 "))
         delivery = await anext(deliveries)
         assert (text(delivery), delivery.properties["link"], delivery.properties["seq"]) == ("3 ", name, "3")
@@ -51,23 +51,23 @@ async def test_late_words_change_nothing() -> None:
 
 async def test_a_reader_that_has_forgotten_gets_what_it_has_not_acknowledged() -> None:
     async with linked(3) as (link, deliveries, sent):
-        link.acknowledge(Have(1, 1))
-        link.resend(Have(2, -1))
+        link.acknowledge(Ack(1, 1))
+        link.resend(Ack(2, -1))
         delivery = await anext(deliveries)
         assert text(delivery) == "2 "
         assert delivery.properties["seq"] == "0"
         assert delivery.properties["link"] != sent[0].properties["link"]
-        link.acknowledge(Have(3, 0))
+        link.acknowledge(Ack(3, 0))
         await asyncio.sleep(0)
         assert link.idle
 
 
 async def test_messages_of_a_replaced_link_are_passed_over() -> None:
-    inbox = Inbox(INBOX, Controls(MemoryBus(), Topics(), lambda: 0.0), lambda: 0.0)
+    inbox = Inbox(INBOX, ControlSender(MemoryBus(), Topics(), lambda: 0.0), lambda: 0.0)
     async with linked(2) as (link, deliveries, sent):
         assert [frame for *_, frame in inbox.take(sent[0])]
-        link.acknowledge(Have(1, -1))
-        link.resend(Have(2, -1))
+        link.acknowledge(Ack(1, -1))
+        link.resend(Ack(2, -1))
         renewed = [await anext(deliveries), await anext(deliveries)]
         assert len([frame for delivery in renewed for *_, frame in inbox.take(delivery)]) == 2
         assert not list(inbox.take(sent[1]))
@@ -75,16 +75,16 @@ async def test_messages_of_a_replaced_link_are_passed_over() -> None:
 
 async def test_name_and_number_stay_together_when_a_renewal_comes_before_the_send() -> None:
     bus = NetworkBus(MemoryBus())
-    link = Link(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
-    inbox = Inbox(INBOX, Controls(bus, Topics(), lambda: 0.0), lambda: 0.0)
+    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
+    inbox = Inbox(INBOX, ControlSender(bus, Topics(), lambda: 0.0), lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         await link.send(KEY, TextCompletionResponse(response="0 "))
         list(inbox.take(first := await anext(deliveries)))
-        link.acknowledge(Have(1, 0))
+        link.acknowledge(Ack(1, 0))
         bus.sent.clear()
         await link.send(KEY, TextCompletionResponse(response="1 "))
         await link.flushed()
-        link.resend(Have(2, -1))
+        link.resend(Ack(2, -1))
         bus.sent.set()
         sent = [await anext(deliveries)]
         while text(sent[-1]) != "1 " or sent[-1].properties["link"] != link.name:
@@ -97,7 +97,7 @@ async def test_name_and_number_stay_together_when_a_renewal_comes_before_the_sen
 async def test_what_the_broker_does_not_take_ends_its_own_stream_alone() -> None:
     bus = NetworkBus(MemoryBus())
     bus.limit = 1000
-    link = Link(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
+    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         await link.send(StreamKey("neighbour", 1), TextCompletionResponse(response="fits "))
         await link.send(KEY, TextCompletionResponse(response="x" * 2000))
@@ -108,5 +108,5 @@ async def test_what_the_broker_does_not_take_ends_its_own_stream_alone() -> None
         answers = {frame.stream: decode(TextCompletionResponse, bytes(frame.record)) for frame in frames}
         assert answers["neighbour"].response == "fits "
         assert answers[KEY.stream].error == Error("too-large", "the answer holds a record that is too large to travel")
-        link.acknowledge(Have(1, link.state.sent))
+        link.acknowledge(Ack(1, link.state.sent))
         assert link._kept_bytes == 0

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_base.protocol import LinkReader
-from tg_base.protocol.reorder_buffer import FAR
+from tg_base.protocol import ReorderBuffer
+from tg_base.protocol.reorder_buffer import MAX_AHEAD_MESSAGES
 
 
 @given(st.lists(st.integers(0, 30), max_size=120))
 def test_each_message_once_and_in_order(order: list[int]) -> None:
-    reader = LinkReader()
+    reader = ReorderBuffer()
     arrivals = [*order, *range(31)]
     bodies = [body for seq in arrivals for body in reader.take(seq, b"%d" % seq)]
     assert bodies == [b"%d" % seq for seq in range(31)]
@@ -17,7 +17,7 @@ def test_each_message_once_and_in_order(order: list[int]) -> None:
 
 
 def test_a_hole_is_known_at_once_and_by_announcement() -> None:
-    reader = LinkReader()
+    reader = ReorderBuffer()
     assert list(reader.take(0, b"a")) == [b"a"]
     assert not reader.gap
     assert list(reader.take(2, b"c")) == []
@@ -30,8 +30,10 @@ def test_a_hole_is_known_at_once_and_by_announcement() -> None:
 
 
 def test_a_number_out_of_all_reason_is_not_kept() -> None:
-    reader = LinkReader()
-    assert list(reader.take(FAR + 1, b"x")) == []
+    reader = ReorderBuffer()
+    assert list(reader.take(MAX_AHEAD_MESSAGES + 1, b"x")) == []
     assert list(reader.take(-1, b"x")) == []
-    assert [body for seq in range(FAR + 1) for body in reader.take(seq, b"m")] == [b"m"] * (FAR + 1)
-    assert reader.expected == FAR + 1
+    assert [body for seq in range(MAX_AHEAD_MESSAGES + 1) for body in reader.take(seq, b"m")] == [b"m"] * (
+        MAX_AHEAD_MESSAGES + 1
+    )
+    assert reader.expected == MAX_AHEAD_MESSAGES + 1

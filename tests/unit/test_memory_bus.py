@@ -109,7 +109,7 @@ async def test_bytes_count_as_well_as_messages() -> None:
 
 async def test_a_topic_without_a_group_keeps_the_latest_messages_only() -> None:
     bus = MemoryBus()
-    await fill(bus, KEPT, memory.MAX_UNCLAIMED + 10)
+    await fill(bus, KEPT, memory.MAX_UNCLAIMED_MESSAGES + 10)
     async with bus.subscribe(KEPT, "g") as deliveries:
         assert (await anext(deliveries)).body == b"10"
 

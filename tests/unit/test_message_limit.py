@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_base.bus import MAX_MESSAGE
-from tg_base.bus.pulsar.message_limit import STEP_BYTES, largest_taken
+from tg_base.bus import MAX_MESSAGE_BYTES
+from tg_base.bus.pulsar.message_limit import ROUNDING_BYTES, largest_taken
 
 
-@given(st.integers(0, MAX_MESSAGE - 1))
+@given(st.integers(0, MAX_MESSAGE_BYTES - 1))
 def test_the_largest_size_is_found_from_below(limit: int) -> None:
     asked: list[int] = []
 
@@ -15,5 +15,5 @@ def test_the_largest_size_is_found_from_below(limit: int) -> None:
         asked.append(size)
         return size <= limit
 
-    assert limit - STEP_BYTES < largest_taken(takes) <= limit
+    assert limit - ROUNDING_BYTES < largest_taken(takes) <= limit
     assert len(asked) <= 13

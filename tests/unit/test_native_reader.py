@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.flow.generated_turns import native_calling
 from tests.unit.test_react_parser import joined, said
 from tg_flow.agent.core.native_calling import NativeReader
-from tg_flow.agent.parsing.events import Called, Event, Misread
+from tg_flow.agent.parsing.events import Event, InvalidCall, ParsedCall
 from tg_flow.agent.parsing.react_parser import ReactParser
 from tg_schema import TextCompletionResponse, ToolCallDelta
 
@@ -59,4 +59,4 @@ def test_any_alternation_gives_the_same_events(calls: list[tuple[str, str]], cha
 def test_a_call_is_whole_only_at_the_end_of_the_turn() -> None:
     first, second = ToolCallDelta(0, "x", "see", '{"a":1}'), ToolCallDelta(1, "y", "see")
     events = read([first, second, ToolCallDelta(0, arguments="x")])
-    assert [type(event) for event in events] == [Misread, Called]
+    assert [type(event) for event in events] == [InvalidCall, ParsedCall]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tg_base.config import Config, Overrides
+from tg_base.config import CliOverrides, Config
 from tg_base.config.reader import parse_config
 from tg_schema.errors import BadRequest
 
@@ -35,18 +35,18 @@ def bound(config: Config, flow: str = "default") -> tuple[str, str, dict[str, ob
 
 
 def test_nothing_given_changes_nothing() -> None:
-    assert Overrides().applied(CONFIG) == CONFIG
+    assert CliOverrides().applied(CONFIG) == CONFIG
 
 
 def test_bus_and_gateway() -> None:
-    config = Overrides(bus="pulsar://p:6650", host="::1", port=0, drain=0.0).applied(CONFIG)
+    config = CliOverrides(bus="pulsar://p:6650", host="::1", port=0, drain=0.0).applied(CONFIG)
     assert config.bus.url == "pulsar://p:6650"
     assert (config.gateway.host, config.gateway.port, config.gateway.drain) == ("::1", 0, 0.0)
-    assert Overrides(port=1).applied(CONFIG).gateway.drain == 3
+    assert CliOverrides(port=1).applied(CONFIG).gateway.drain == 3
 
 
 def test_a_configured_model() -> None:
-    config = Overrides(model="b").applied(CONFIG)
+    config = CliOverrides(model="b").applied(CONFIG)
     assert bound(config) == ("b", "openai", {"base_url": "http://b/"})
     assert bound(config, "other")[0] == "a"
     assert "prompt" in config.flows["default"]
@@ -54,19 +54,19 @@ def test_a_configured_model() -> None:
 
 @pytest.mark.parametrize("path", ["some/model.v2.gguf", "hf:owner/name/model.v2.gguf"])
 def test_a_file(path: str) -> None:
-    assert bound(Overrides(model=path).applied(CONFIG)) == ("model.v2", "llama-cpp", {"path": path})
-    assert bound(Overrides(model=path, options={"slots": 2}).applied(CONFIG))[2] == {"path": path, "slots": 2}
+    assert bound(CliOverrides(model=path).applied(CONFIG)) == ("model.v2", "llama-cpp", {"path": path})
+    assert bound(CliOverrides(model=path, options={"slots": 2}).applied(CONFIG))[2] == {"path": path, "slots": 2}
 
 
 def test_a_provider_and_its_options() -> None:
-    config = Overrides(model="gpt", provider="openai", options={"base_url": "http://x/"}).applied(CONFIG)
+    config = CliOverrides(model="gpt", provider="openai", options={"base_url": "http://x/"}).applied(CONFIG)
     assert bound(config) == ("gpt", "openai", {"base_url": "http://x/"})
 
 
 def test_a_configuration_without_flows() -> None:
-    assert bound(Overrides(model="m.gguf").applied(Config()))[0] == "m"
+    assert bound(CliOverrides(model="m.gguf").applied(Config()))[0] == "m"
 
 
 def test_a_model_that_is_not_there() -> None:
     with pytest.raises(BadRequest, match=r'no model "c" \(known: a, b\)'):
-        Overrides(model="c").applied(CONFIG)
+        CliOverrides(model="c").applied(CONFIG)

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from tg_base.client.membership import PresenceTable
-from tg_base.protocol import Liveness, Presence
+from tg_base.client.membership import Membership
+from tg_base.protocol import HeartbeatTiming, Presence
 
 QUEUE = "q"
 CAPACITY = 4
@@ -28,7 +28,7 @@ def announced(in_flight: int, taken: int, waited: float) -> Presence:
 def passed_over(announcements: Iterable[tuple[int, int, float]], *, asked: float = 0.0) -> bool:
     """Whether a request of that moment is, after announcements at 0, 1, 2 ... seconds."""
     clock = Clock()
-    table = PresenceTable(Liveness(), clock)
+    table = Membership(HeartbeatTiming(), clock)
     for second, announcement in enumerate(announcements):
         clock.now = float(second)
         table.heard(announced(*announcement))

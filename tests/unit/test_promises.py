@@ -10,12 +10,12 @@ from tests.connected.test_broker_under_streams import BOUND_SECONDS
 from tests.connected.test_starved_burst import BURST, CAPACITY
 from tests.simulation.judge import END, SLACK
 from tests.simulation.test_simulation import SEEDS
-from tg_base.bus.pulsar.consumer import DROPPING_QUEUE
-from tg_base.client.response_stream import BUFFER
-from tg_base.llm.service import LONGEST_RETRY_AFTER
-from tg_base.protocol import Liveness
-from tg_base.protocol.link_sender import WINDOW
-from tg_base.protocol.request_headers import FRESH
+from tg_base.bus.pulsar.consumer import READER_QUEUE_MESSAGES
+from tg_base.client.response_stream import MAX_BUFFERED_BYTES
+from tg_base.llm.service import MAX_RETRY_AFTER_SECONDS
+from tg_base.protocol import HeartbeatTiming
+from tg_base.protocol.link_sender import MAX_UNACKED_MESSAGES
+from tg_base.protocol.request_headers import FRESH_SECONDS
 from tg_gateway.access import Limits
 from tg_schema.pieces import MAX_EVENT_BYTES
 
@@ -28,11 +28,14 @@ MIB = 1024 * KIB
 LIMITS = Limits()
 FIGURES = [
     (1, f"within {BOUND_SECONDS:g} s after the kill"),
-    (5, f"at most {WINDOW} messages on the way, far below the consumer's queue of {DROPPING_QUEUE:,}"),
-    (6, f"At most {BUFFER // MIB} MiB of a stream's records"),
+    (
+        5,
+        f"at most {MAX_UNACKED_MESSAGES} messages on the way, far below the consumer's queue of {READER_QUEUE_MESSAGES:,}",
+    ),
+    (6, f"At most {MAX_BUFFERED_BYTES // MIB} MiB of a stream's records"),
     (6, f"{LIMITS.socket_bytes // MIB} MiB of all streams of one WebSocket"),
     (6, f"After {LIMITS.write:g} s without reading"),
-    (11, f"up to {LONGEST_RETRY_AFTER:g} s"),
+    (11, f"up to {MAX_RETRY_AFTER_SECONDS:g} s"),
     (22, f"after {LIMITS.head:g} s without a whole head"),
     (22, f"after {LIMITS.body:g} s without a whole body"),
     (23, f"the limit of {LIMITS.sockets:,}"),
@@ -64,9 +67,9 @@ def test_the_figures_are_the_codes_own(row: int, said: str) -> None:
 
 
 def test_the_figures_around_the_table_are_the_codes_own() -> None:
-    assert Liveness().beat == 1
-    assert f"heartbeat every second; {Liveness().dead_after:g} s of silence are death" in PAGE
-    assert f"waited for more than {FRESH:g} s" in PAGE
+    assert HeartbeatTiming().beat == 1
+    assert f"heartbeat every second; {HeartbeatTiming().dead_after:g} s of silence are death" in PAGE
+    assert f"waited for more than {FRESH_SECONDS:g} s" in PAGE
     assert f"All {COUNT} guarantees" in (ROOT / "README.md").read_text("utf-8")
 
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tests.fakes.given_delivery import GivenDelivery
 from tg_base.bus.memory import MemoryBus
-from tg_base.client.control_sender import Controls
+from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
-from tg_base.protocol import Call, PublisherClocks, StreamKey, whole_number
-from tg_base.protocol.properties import LARGEST_NUMBER
-from tg_base.protocol.request_headers import LONGEST_DEADLINE_MILLISECONDS, MOST_ATTEMPT
+from tg_base.protocol import PublisherClocks, RequestHeaders, StreamKey, whole_number
+from tg_base.protocol.properties import MAX_NUMBER
+from tg_base.protocol.request_headers import MAX_ATTEMPT, MAX_DEADLINE_MILLISECONDS
 from tg_schema.errors import BadRequest
 from tg_schema.topics import Topics
 
@@ -22,12 +22,12 @@ ANYTHING = st.one_of(st.text(), NUMERIC, st.integers().map(str), st.floats().map
 AWKWARD = ("9" * 400, "9" * 5000, "-1", "+1", " 1", "1_0", "\u0663", "nan", "inf", "1e9", "", "9" * 16)
 
 
-@given(st.integers(0, LARGEST_NUMBER))
+@given(st.integers(0, MAX_NUMBER))
 def test_every_number_in_the_range_is_read_as_it_was_written(number: int) -> None:
     assert whole_number("n", str(number)) == number
 
 
-@given(ANYTHING, st.integers(0, 100), st.integers(0, LARGEST_NUMBER))
+@given(ANYTHING, st.integers(0, 100), st.integers(0, MAX_NUMBER))
 def test_whatever_it_says_it_is_in_the_range_or_refused(text: str, least: int, most: int) -> None:
     with contextlib.suppress(BadRequest):
         assert least <= whole_number("n", text, least=least, most=most) <= most
@@ -36,7 +36,7 @@ def test_whatever_it_says_it_is_in_the_range_or_refused(text: str, least: int, m
 @pytest.mark.parametrize("text", AWKWARD)
 def test_what_is_no_such_number_is_refused(text: str) -> None:
     with pytest.raises(BadRequest):
-        whole_number("n", text, most=LARGEST_NUMBER)
+        whole_number("n", text, most=MAX_NUMBER)
 
 
 @given(ANYTHING, ANYTHING)
@@ -44,24 +44,24 @@ def test_what_is_no_such_number_is_refused(text: str) -> None:
 @example("1", "9" * 400)
 def test_a_call_is_read_or_refused(deadline: str, attempt: str) -> None:
     try:
-        call = Call.of(GivenDelivery(b"", {"id": "s", "deadline": deadline, "attempt": attempt}), CLOCKS)
+        call = RequestHeaders.of(GivenDelivery(b"", {"id": "s", "deadline": deadline, "attempt": attempt}), CLOCKS)
     except BadRequest:
         return
     assert call.remaining is not None
-    assert call.remaining <= LONGEST_DEADLINE_MILLISECONDS / 1000
-    assert 1 <= call.key.attempt <= MOST_ATTEMPT
+    assert call.remaining <= MAX_DEADLINE_MILLISECONDS / 1000
+    assert 1 <= call.key.attempt <= MAX_ATTEMPT
 
 
 @pytest.mark.parametrize("properties", [{"deadline": "9" * 400}, {"attempt": "9" * 400}, {"attempt": "0"}])
 def test_a_call_with_a_number_out_of_range_is_refused(properties: dict[str, str]) -> None:
     with pytest.raises(BadRequest):
-        Call.of(GivenDelivery(b"", {"id": "s", **properties}), CLOCKS)
+        RequestHeaders.of(GivenDelivery(b"", {"id": "s", **properties}), CLOCKS)
 
 
 @given(st.floats(0.0, 1e300))
 def test_what_we_write_is_read_by_us(remaining: float) -> None:
-    written = Call(StreamKey("s", 1), "inbox", remaining).properties
-    assert Call.of(GivenDelivery(b"", written), CLOCKS).remaining is not None
+    written = RequestHeaders(StreamKey("s", 1), "inbox", remaining).properties
+    assert RequestHeaders.of(GivenDelivery(b"", written), CLOCKS).remaining is not None
 
 
 @given(ANYTHING, ANYTHING)
@@ -69,10 +69,10 @@ def test_what_we_write_is_read_by_us(remaining: float) -> None:
 @example("0", "9" * 400)
 def test_a_link_message_is_read_or_refused(number: str, seq: str) -> None:
     bus, topics = MemoryBus(), Topics()
-    inbox = Inbox("inbox", Controls(bus, topics, lambda: 0.0), lambda: 0.0)
+    inbox = Inbox("inbox", ControlSender(bus, topics, lambda: 0.0), lambda: 0.0)
     try:
         assert not list(inbox.take(GivenDelivery(b"[]", {"processor": "p", "link": f"p/{number}", "seq": seq})))
     except BadRequest:
         return
-    assert 0 <= int(seq) <= LARGEST_NUMBER
-    assert 0 <= int(number) <= LARGEST_NUMBER
+    assert 0 <= int(seq) <= MAX_NUMBER
+    assert 0 <= int(number) <= MAX_NUMBER

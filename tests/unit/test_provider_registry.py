@@ -12,7 +12,7 @@ from tg_base.llm import LlmService
 from tg_base.llm.guard import Clocks
 from tg_flow.providers import open_provider
 from tg_flow.providers.openai import OpenAiCompatible
-from tg_flow.providers.registry import PROVIDERS, Row
+from tg_flow.providers.registry import PROVIDERS, ProviderEntry
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
 
 
@@ -59,7 +59,7 @@ async def test_a_missing_key_is_an_error_of_the_operator(monkeypatch: pytest.Mon
 async def test_a_missing_sdk_gets_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "needs_an_sdk.py").write_text("import an_sdk_that_nobody_has\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(PROVIDERS, "exotic", Row("needs_an_sdk:Exotic", "tg-flow[exotic]"))
+    monkeypatch.setitem(PROVIDERS, "exotic", ProviderEntry("needs_an_sdk:Exotic", "tg-flow[exotic]"))
     with pytest.raises(Unavailable, match=r'run: pip install "tg-flow\[exotic\]"'):
         await open_provider("exotic", "small", {})
 
@@ -96,7 +96,7 @@ async def test_what_is_no_place_of_a_class_is_no_provider(name: str) -> None:
 
 
 async def test_what_a_row_takes_away_is_not_announced(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Row(
+    row = ProviderEntry(
         PROVIDERS["openai"].place, "", {"base_url": "http://127.0.0.1:9/v1", "key_variable": "", "without": ["seed"]}
     )
     monkeypatch.setitem(PROVIDERS, "almost", row)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.flow.generated_turns import answering, calling, in_pieces
-from tg_flow.agent.parsing.events import Called, Closed, Event, Misread, Said
+from tg_flow.agent.parsing.events import Event, InvalidCall, MessageEnd, ParsedCall, TextDelta
 from tg_flow.agent.parsing.json_scanner import object_of
-from tg_flow.agent.parsing.react_parser import HOLD, ReactParser
+from tg_flow.agent.parsing.react_parser import MAX_HELD_CHARACTERS, ReactParser
 
 DIALOGS = int(os.environ.get("TOKENGRID_DIALOGS", "500"))
 SPLITS = 3
@@ -24,77 +24,95 @@ def joined(events: Iterable[Event]) -> list[Event]:
     whole: list[Event] = []
     for event in events:
         before = whole[-1] if whole else None
-        if isinstance(event, Said) and isinstance(before, Said) and event.kind == before.kind:
-            whole[-1] = Said(event.kind, before.text + event.text)
+        if isinstance(event, TextDelta) and isinstance(before, TextDelta) and event.kind == before.kind:
+            whole[-1] = TextDelta(event.kind, before.text + event.text)
         else:
             whole.append(event)
     return whole
 
 
-def read(pieces: Iterable[str], *, actions: bool = True, hold: int = HOLD) -> list[Event]:
+def read(pieces: Iterable[str], *, actions: bool = True, hold: int = MAX_HELD_CHARACTERS) -> list[Event]:
     parser = ReactParser(actions=actions, hold=hold)
     events = [event for piece in pieces for event in parser.feed(piece)]
     return joined(events + parser.end())
 
 
-THINKING = Said("thought", "I must  look.")
+THINKING = TextDelta("thought", "I must  look.")
 CASES: list[tuple[str, list[Event]]] = [
-    ('Thought: I must  look.\nAction: see\nAction Input: {"a": 1}\n', [THINKING, Closed(), Called("see", '{"a":1}')]),
-    ('Action: see\nAction Input: {"a": "}\\"{"}', [Called("see", '{"a":"}\\"{"}')]),
-    ('Action: see\nArgs: {"a": [{"b": {}}]}\nObservation: 5\nFinal Answer: 5', [Called("see", '{"a":[{"b":{}}]}')]),
-    ("Thought: The Action: button\nAction: I press it", [Said("thought", "The Action: button\nAction: I press it")]),
-    ("Thought: I must  look.\n\nAction: now", [THINKING, Closed(), Called("now")]),
-    ("Action: now\nAction Input:\nObservation: x", [Called("now")]),
-    ("Action: now\nAction Input: none\n", [Called("now")]),
-    ("Action: `now`\n\n\n", [Called("now")]),
-    ('Action:\n```json\n{"tool": "see", "arguments": {"a": 1}}\n```\n', [Called("see", '{"a":1}')]),
-    ('Action: see\nAction Input:\n```json\n{"a":\n1}\n```\nObservation: 1', [Called("see", '{"a":1}')]),
-    ('Action: see {"a": 1}', [Called("see", '{"a":1}')]),
-    ('Action: {"name": "see", "args": "{\\"a\\": 1}"}', [Called("see", '{"a":1}')]),
-    ('Action: a\nAction Input: {}\nAction: b\nAction Input: {"c": 1}\n', [Called("a"), Called("b", '{"c":1}')]),
-    ("Action: a\nThought: and\nAction: b", [Called("a"), Said("thought", "and"), Closed(), Called("b")]),
-    ('Action: see\nAction Input: {"a": "x\ny"}', [Called("see", '{"a":"x\\ny"}')]),
-    ("Paris.", [Said("answer", "Paris.")]),
-    ("  Paris.\n\nIt is nice. \n", [Said("answer", "  Paris.\n\nIt is nice. \n")]),
-    ("I must  look.\nAction: now", [THINKING, Closed(), Called("now")]),
-    ("I must  look.\nFinal Answer: 5", [THINKING, Closed(), Said("answer", "5")]),
-    ("Thought: I must  look.\nAction: None\nFinal Answer: 5", [THINKING, Closed(), Said("answer", "5")]),
-    ("**Thought:** I must  look.\n**Final Answer**: 5", [THINKING, Closed(), Said("answer", "5")]),
-    ("Final Answer: a\nAction: now\nThought: b\n", [Said("answer", "a\nAction: now\nThought: b\n")]),
-    ("Final Answer:\n```python\nx = {\n```", [Said("answer", "```python\nx = {\n```")]),
-    ("Thought: a\nThought: b", [Said("thought", "a"), Closed(), Said("thought", "b")]),
-    ("Thought: a\nObservation: b", [Said("thought", "a\nObservation: b")]),
-    ("x" * HOLD + "\nAction: now", [Said("thought", "x" * HOLD), Closed(), Called("now")]),
-    ("x" * (HOLD + 1) + "\nAction: now", [Said("answer", "x" * (HOLD + 1)), Closed(), Called("now")]),
+    (
+        'Thought: I must  look.\nAction: see\nAction Input: {"a": 1}\n',
+        [THINKING, MessageEnd(), ParsedCall("see", '{"a":1}')],
+    ),
+    ('Action: see\nAction Input: {"a": "}\\"{"}', [ParsedCall("see", '{"a":"}\\"{"}')]),
+    ('Action: see\nArgs: {"a": [{"b": {}}]}\nObservation: 5\nFinal Answer: 5', [ParsedCall("see", '{"a":[{"b":{}}]}')]),
+    (
+        "Thought: The Action: button\nAction: I press it",
+        [TextDelta("thought", "The Action: button\nAction: I press it")],
+    ),
+    ("Thought: I must  look.\n\nAction: now", [THINKING, MessageEnd(), ParsedCall("now")]),
+    ("Action: now\nAction Input:\nObservation: x", [ParsedCall("now")]),
+    ("Action: now\nAction Input: none\n", [ParsedCall("now")]),
+    ("Action: `now`\n\n\n", [ParsedCall("now")]),
+    ('Action:\n```json\n{"tool": "see", "arguments": {"a": 1}}\n```\n', [ParsedCall("see", '{"a":1}')]),
+    ('Action: see\nAction Input:\n```json\n{"a":\n1}\n```\nObservation: 1', [ParsedCall("see", '{"a":1}')]),
+    ('Action: see {"a": 1}', [ParsedCall("see", '{"a":1}')]),
+    ('Action: {"name": "see", "args": "{\\"a\\": 1}"}', [ParsedCall("see", '{"a":1}')]),
+    ('Action: a\nAction Input: {}\nAction: b\nAction Input: {"c": 1}\n', [ParsedCall("a"), ParsedCall("b", '{"c":1}')]),
+    (
+        "Action: a\nThought: and\nAction: b",
+        [ParsedCall("a"), TextDelta("thought", "and"), MessageEnd(), ParsedCall("b")],
+    ),
+    ('Action: see\nAction Input: {"a": "x\ny"}', [ParsedCall("see", '{"a":"x\\ny"}')]),
+    ("Paris.", [TextDelta("answer", "Paris.")]),
+    ("  Paris.\n\nIt is nice. \n", [TextDelta("answer", "  Paris.\n\nIt is nice. \n")]),
+    ("I must  look.\nAction: now", [THINKING, MessageEnd(), ParsedCall("now")]),
+    ("I must  look.\nFinal Answer: 5", [THINKING, MessageEnd(), TextDelta("answer", "5")]),
+    ("Thought: I must  look.\nAction: None\nFinal Answer: 5", [THINKING, MessageEnd(), TextDelta("answer", "5")]),
+    ("**Thought:** I must  look.\n**Final Answer**: 5", [THINKING, MessageEnd(), TextDelta("answer", "5")]),
+    ("Final Answer: a\nAction: now\nThought: b\n", [TextDelta("answer", "a\nAction: now\nThought: b\n")]),
+    ("Final Answer:\n```python\nx = {\n```", [TextDelta("answer", "```python\nx = {\n```")]),
+    ("Thought: a\nThought: b", [TextDelta("thought", "a"), MessageEnd(), TextDelta("thought", "b")]),
+    ("Thought: a\nObservation: b", [TextDelta("thought", "a\nObservation: b")]),
+    (
+        "x" * MAX_HELD_CHARACTERS + "\nAction: now",
+        [TextDelta("thought", "x" * MAX_HELD_CHARACTERS), MessageEnd(), ParsedCall("now")],
+    ),
+    (
+        "x" * (MAX_HELD_CHARACTERS + 1) + "\nAction: now",
+        [TextDelta("answer", "x" * (MAX_HELD_CHARACTERS + 1)), MessageEnd(), ParsedCall("now")],
+    ),
     ("", []),
     (" \n ", []),
     ("Thought:", []),
 ]
-FIVE = Said("answer", "It is 5.")
+FIVE = TextDelta("answer", "It is 5.")
 FENCED: list[tuple[str, list[Event]]] = [
-    ("```\nThought: I must  look.\nFinal Answer: It is 5.\n```", [THINKING, Closed(), FIVE]),
-    ("```\nThought: I must  look.\nFinal Answer: It is 5.\n```\n\n", [THINKING, Closed(), FIVE]),
+    ("```\nThought: I must  look.\nFinal Answer: It is 5.\n```", [THINKING, MessageEnd(), FIVE]),
+    ("```\nThought: I must  look.\nFinal Answer: It is 5.\n```\n\n", [THINKING, MessageEnd(), FIVE]),
     ("```text\n\nFinal Answer: It is 5.\n```\n", [FIVE]),
     ("````markdown\nFinal Answer: It is 5.\n````\n", [FIVE]),
-    ("```\nFinal Answer: It is 5.\n```\n\nAsk me more.", [Said("answer", "It is 5.\n\nAsk me more.")]),
-    ("```\nFinal Answer: Run\n```\nx\n```\n```", [Said("answer", "Run\n```\nx\n```")]),
-    ("```\nFinal Answer: Run\n```py\nx\n```\n```\n", [Said("answer", "Run\n```py\nx\n```")]),
-    ("```\nThought: I must  look.\n```\nFinal Answer: It is 5.", [THINKING, Closed(), FIVE]),
+    ("```\nFinal Answer: It is 5.\n```\n\nAsk me more.", [TextDelta("answer", "It is 5.\n\nAsk me more.")]),
+    ("```\nFinal Answer: Run\n```\nx\n```\n```", [TextDelta("answer", "Run\n```\nx\n```")]),
+    ("```\nFinal Answer: Run\n```py\nx\n```\n```\n", [TextDelta("answer", "Run\n```py\nx\n```")]),
+    ("```\nThought: I must  look.\n```\nFinal Answer: It is 5.", [THINKING, MessageEnd(), FIVE]),
     ('Thought: I must  look.\n```\nAction: see\nAction Input: {"a": 1}\n```\n', [*CASES[0][1]]),
     ('Thought: I must  look.\n```json\nAction: see\nAction Input: {"a": 1}```', [*CASES[0][1]]),
     ('```\nThought: I must  look.\nAction: see\nAction Input:\n```json\n{"a": 1}\n```\n```', [*CASES[0][1]]),
     ('```\nThought: I must  look.\n```json\nAction: see {"a": 1}\n```\n```\n', [*CASES[0][1]]),
-    ("I must  look.\n```\nAction: now\n```\nObservation: 7", [THINKING, Closed(), Called("now")]),
-    ("```\nAction: now\nAction Input:\n```\n", [Called("now")]),
-    ("```\nAction: now\n```\n```\nAction: see\n```\n", [Called("now"), Called("see")]),
+    ("I must  look.\n```\nAction: now\n```\nObservation: 7", [THINKING, MessageEnd(), ParsedCall("now")]),
+    ("```\nAction: now\nAction Input:\n```\n", [ParsedCall("now")]),
+    ("```\nAction: now\n```\n```\nAction: see\n```\n", [ParsedCall("now"), ParsedCall("see")]),
     (
         "Thought: ls\n```sh\nls -l\n```\nAction: now",
-        [Said("thought", "ls\n```sh\nls -l\n```"), Closed(), Called("now")],
+        [TextDelta("thought", "ls\n```sh\nls -l\n```"), MessageEnd(), ParsedCall("now")],
     ),
-    ("Thought: ls\n```sh\nls\nAction: now\n```", [Said("thought", "ls\n```sh\nls"), Closed(), Called("now")]),
-    ("```python\nx = 1\n```", [Said("answer", "```python\nx = 1\n```")]),
-    ("```\n``\n````\n", [Said("answer", "```\n``\n````\n")]),
-    ("Final Answer:\n```\nThought: x\n```\n", [Said("answer", "```\nThought: x\n```\n")]),
+    (
+        "Thought: ls\n```sh\nls\nAction: now\n```",
+        [TextDelta("thought", "ls\n```sh\nls"), MessageEnd(), ParsedCall("now")],
+    ),
+    ("```python\nx = 1\n```", [TextDelta("answer", "```python\nx = 1\n```")]),
+    ("```\n``\n````\n", [TextDelta("answer", "```\n``\n````\n")]),
+    ("Final Answer:\n```\nThought: x\n```\n", [TextDelta("answer", "```\nThought: x\n```\n")]),
 ]
 
 
@@ -106,27 +124,27 @@ def test_what_a_text_says(text: str, events: list[Event]) -> None:
         assert read([text[:cut], text[cut:]]) == events
 
 
-LONG = "y" * (HOLD + 1)
+LONG = "y" * (MAX_HELD_CHARACTERS + 1)
 
 
 @pytest.mark.parametrize("word", ["Thought:", "**Thought:**", "# Thought:", "**Thought**:", "```\nThought:"])
-@pytest.mark.parametrize("hold", [0, HOLD])
+@pytest.mark.parametrize("hold", [0, MAX_HELD_CHARACTERS])
 def test_what_has_been_taken_for_an_answer_stays_one(word: str, hold: int) -> None:
     text = f"{LONG}\n{word} a heading\nand the rest\n"
     for pieces in ([text], text):
-        assert read(pieces, actions=False, hold=hold) == [Said("answer", text)]
-        assert read(pieces, hold=hold) == [Said("answer", text)]
+        assert read(pieces, actions=False, hold=hold) == [TextDelta("answer", text)]
+        assert read(pieces, hold=hold) == [TextDelta("answer", text)]
 
 
 @pytest.mark.parametrize(
     ("text", "events"),
     [
         ("It is 5.", [FIVE]),
-        ("I see.\nFinal Answer: It is 5.", [Said("answer", "I see."), Closed(), FIVE]),
+        ("I see.\nFinal Answer: It is 5.", [TextDelta("answer", "I see."), MessageEnd(), FIVE]),
         ("It is 5.\nFinal Answer:", [FIVE]),
         ("It is 5.\nFinal Answer: \n\n", [FIVE]),
-        ("Thought: I must  look.\nFinal Answer: It is 5.", [THINKING, Closed(), FIVE]),
-        ("A:\n```\nb\nFinal Answer: x\n```\n", [Said("answer", "A:\n```\nb\nFinal Answer: x\n```\n")]),
+        ("Thought: I must  look.\nFinal Answer: It is 5.", [THINKING, MessageEnd(), FIVE]),
+        ("A:\n```\nb\nFinal Answer: x\n```\n", [TextDelta("answer", "A:\n```\nb\nFinal Answer: x\n```\n")]),
         ("```\nFinal Answer: It is 5.\n```", [FIVE]),
     ],
 )
@@ -137,10 +155,10 @@ def test_text_that_is_not_held_back(text: str, events: list[Event]) -> None:
 
 def test_an_answer_that_is_not_held_back_leaves_at_once() -> None:
     parser = ReactParser(actions=False, hold=0)
-    assert parser.feed("I") == [Said("answer", "I")]
-    assert parser.feed("t is 5") == [Said("answer", "t is 5")]
-    assert parser.call_follows() == [Closed()]
-    assert parser.feed("more") == [Said("thought", "more")]
+    assert parser.feed("I") == [TextDelta("answer", "I")]
+    assert parser.feed("t is 5") == [TextDelta("answer", "t is 5")]
+    assert parser.call_follows() == [MessageEnd()]
+    assert parser.feed("more") == [TextDelta("thought", "more")]
 
 
 @pytest.mark.parametrize(
@@ -159,33 +177,33 @@ def test_what_is_no_call(text: str, tool: str | None, words: str) -> None:
     whole, bit_by_bit = read([text]), read(text)
     assert whole == bit_by_bit
     (event,) = whole
-    assert isinstance(event, Misread)
+    assert isinstance(event, InvalidCall)
     assert event.tool == tool
     assert words in event.fault
 
 
 def test_prose_leaves_at_once() -> None:
     parser = ReactParser()
-    assert parser.feed("Thought: I") == [Said("thought", "I")]
-    assert parser.feed(" think") == [Said("thought", " think")]
-    assert parser.feed(" so.") == [Said("thought", " so.")]
-    assert parser.feed("\nFinal Answer:") == [Closed()]
-    assert parser.feed(" It") == [Said("answer", "It")]
-    assert parser.feed(" is.\nAction: x\n") == [Said("answer", " is."), Said("answer", "\nAction: x")]
+    assert parser.feed("Thought: I") == [TextDelta("thought", "I")]
+    assert parser.feed(" think") == [TextDelta("thought", " think")]
+    assert parser.feed(" so.") == [TextDelta("thought", " so.")]
+    assert parser.feed("\nFinal Answer:") == [MessageEnd()]
+    assert parser.feed(" It") == [TextDelta("answer", "It")]
+    assert parser.feed(" is.\nAction: x\n") == [TextDelta("answer", " is."), TextDelta("answer", "\nAction: x")]
 
 
 def test_without_actions_they_are_prose() -> None:
     assert read(["Thought: a\nAction: now\nFinal Answer: b"], actions=False) == [
-        Said("thought", "a\nAction: now"),
-        Closed(),
-        Said("answer", "b"),
+        TextDelta("thought", "a\nAction: now"),
+        MessageEnd(),
+        TextDelta("answer", "b"),
     ]
 
 
 def test_a_call_outside_of_the_text_ends_the_thought() -> None:
     parser = ReactParser(actions=False)
     assert parser.feed("I look. Fin") == []
-    assert parser.call_follows() == [Said("thought", "I look. Fin"), Closed()]
+    assert parser.call_follows() == [TextDelta("thought", "I look. Fin"), MessageEnd()]
     assert parser.end() == []
 
 
@@ -200,7 +218,7 @@ ALPHABET = st.sampled_from(
 @settings(max_examples=600, deadline=None)
 @given(
     st.lists(ALPHABET, max_size=40), st.lists(st.integers(0, 200), max_size=12), st.booleans(),
-    st.sampled_from([0, 20, HOLD]),
+    st.sampled_from([0, 20, MAX_HELD_CHARACTERS]),
 )  # fmt: skip
 def test_every_split_gives_the_same_events(words: list[str], cuts: list[int], actions: bool, hold: int) -> None:
     text = "".join(words)
@@ -215,13 +233,13 @@ def said(events: list[Event]) -> list[tuple[str, str]]:
     """As messages of a dialog."""
     messages = []
     for event in events:
-        if isinstance(event, Said):
+        if isinstance(event, TextDelta):
             messages.append((event.kind, event.text))
-        elif isinstance(event, Called):
+        elif isinstance(event, ParsedCall):
             arguments = msgspec.Raw(event.arguments.encode())
             messages.append(("action", msgspec.json.encode({"tool": event.tool, "arguments": arguments}).decode()))
         else:
-            assert event == Closed()
+            assert event == MessageEnd()
     return messages
 
 

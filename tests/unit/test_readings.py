@@ -11,7 +11,7 @@ from tests.fakes.ending_bus import EndingBus
 from tests.fakes.given_delivery import GivenDelivery
 from tg_base.bus import Delivery
 from tg_base.bus.memory import MemoryBus
-from tg_base.protocol import Readings
+from tg_base.protocol import Subscriptions
 from tg_schema.errors import BadRequest, BusError
 
 INBOX = "non-persistent://tg/flow/inbox"
@@ -38,7 +38,7 @@ async def soon(waiting: Awaitable[Delivery]) -> bytes:
 
 
 @asynccontextmanager
-async def heard(readings: Readings) -> AsyncIterator[list[bytes]]:
+async def heard(readings: Subscriptions) -> AsyncIterator[list[bytes]]:
     """What comes on the inbox."""
     bodies: list[bytes] = []
 
@@ -55,7 +55,7 @@ async def heard(readings: Readings) -> AsyncIterator[list[bytes]]:
 
 @pytest.mark.parametrize("error", ENDS)
 async def test_what_ends_by_itself_is_opened_again(bus: EndingBus, error: Exception | None) -> None:
-    async with Readings(bus, give_up=60) as readings, heard(readings) as bodies:
+    async with Subscriptions(bus, give_up=60) as readings, heard(readings) as bodies:
         for number in range(3):
             await bus.publish(INBOX, b"%d" % number, {})
             await until(lambda: len(bodies) == number + 1)  # noqa: B023 - called at once
@@ -67,7 +67,7 @@ async def test_what_ends_by_itself_is_opened_again(bus: EndingBus, error: Except
 
 @pytest.mark.parametrize("error", ENDS)
 async def test_a_queue_that_ends_loses_nothing(bus: EndingBus, error: Exception | None) -> None:
-    async with Readings(bus, give_up=60) as readings, readings.open(QUEUE, "g", prefetch=0) as requests:
+    async with Subscriptions(bus, give_up=60) as readings, readings.open(QUEUE, "g", prefetch=0) as requests:
         waiting = [asyncio.ensure_future(anext(requests)) for _ in range(3)]
         await asyncio.sleep(0)
         bus.end(QUEUE, error)
@@ -83,7 +83,7 @@ async def test_what_is_not_heard_shows_at_once_until_it_is_heard_again(bus: Endi
     def on_change() -> None:
         changes.append(readings.deaf)
 
-    async with Readings(bus, give_up=60, on_change=on_change) as readings, heard(readings) as bodies:
+    async with Subscriptions(bus, give_up=60, on_change=on_change) as readings, heard(readings) as bodies:
         bus.refusing = True
         await asyncio.sleep(0)
         bus.end(INBOX)
@@ -98,7 +98,7 @@ async def test_what_is_not_heard_shows_at_once_until_it_is_heard_again(bus: Endi
 
 async def hear_for_ever(bus: EndingBus) -> None:
     """Hear nothing any more, and wait."""
-    async with Readings(bus, give_up=0.3) as readings, heard(readings):
+    async with Subscriptions(bus, give_up=0.3) as readings, heard(readings):
         bus.refusing = True
         bus.end(INBOX)
         await asyncio.Event().wait()
@@ -114,7 +114,7 @@ async def test_without_hope_the_task_that_entered_ends_with_a_sentence(bus: Endi
 
 
 async def test_while_the_bus_is_away_nobody_gives_up(bus: EndingBus) -> None:
-    async with Readings(bus, give_up=0.01) as readings, heard(readings) as bodies:
+    async with Subscriptions(bus, give_up=0.01) as readings, heard(readings) as bodies:
         bus.away = True
         bus.end(INBOX)
         await asyncio.sleep(1.0)
@@ -127,12 +127,12 @@ async def test_while_the_bus_is_away_nobody_gives_up(bus: EndingBus) -> None:
 async def test_a_subscription_that_cannot_be_opened_at_the_start_is_an_error(bus: EndingBus) -> None:
     bus.refusing = True
     with pytest.raises(BusError):
-        async with Readings(bus, give_up=60) as readings, heard(readings):
+        async with Subscriptions(bus, give_up=60) as readings, heard(readings):
             pass
 
 
 async def test_leaving_ends_a_wait(bus: EndingBus) -> None:
-    async with Readings(bus, give_up=60) as readings:
+    async with Subscriptions(bus, give_up=60) as readings:
         async with readings.open(QUEUE, "g") as requests:
             waiting = asyncio.ensure_future(anext(requests, None))
             await asyncio.sleep(0)
@@ -141,7 +141,7 @@ async def test_leaving_ends_a_wait(bus: EndingBus) -> None:
 
 
 async def test_leaving_while_it_is_not_heard(bus: EndingBus) -> None:
-    async with Readings(bus, give_up=60) as readings:
+    async with Subscriptions(bus, give_up=60) as readings:
         async with heard(readings):
             bus.refusing = True
             bus.end(INBOX)
@@ -151,7 +151,7 @@ async def test_leaving_while_it_is_not_heard(bus: EndingBus) -> None:
 
 async def test_no_message_ends_a_reading(bus: EndingBus) -> None:
     before = poison()
-    async with Readings(bus, give_up=60) as readings, heard(readings) as bodies:
+    async with Subscriptions(bus, give_up=60) as readings, heard(readings) as bodies:
         for body in (b"bad", b"defect", b"good"):
             await bus.publish(INBOX, body, {})
         await until(lambda: bodies == [b"bad", b"defect", b"good"])
@@ -163,7 +163,7 @@ async def test_a_message_with_unreadable_properties_is_counted_and_never_handled
     """A memory bus carries none; the real broker's are in tests/connected/test_poisoned_topics.py."""
     before = poison()
     bus = _UnreadableBus()
-    async with Readings(bus, give_up=60) as readings, heard(readings) as bodies:
+    async with Subscriptions(bus, give_up=60) as readings, heard(readings) as bodies:
         await until(lambda: bodies == [b"readable"])
     assert poison() == before + 1
 

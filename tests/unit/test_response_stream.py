@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tg_base.client import ResponseStream
-from tg_base.client.response_stream import BUFFER
+from tg_base.client.response_stream import MAX_BUFFERED_BYTES
 from tg_schema import Error, TextCompletionResponse, Token, ToolCallDelta, encode
 from tg_schema.errors import ProtocolError, RateLimited, SlowConsumer, Timeout
 from tg_schema.pieces import MAX_EVENT_BYTES
@@ -97,10 +97,10 @@ async def test_a_body_that_is_no_record(stream: Stream) -> None:
 
 async def test_a_reader_that_does_not_read(stream: Stream) -> None:
     for _ in range(3):
-        put(stream, "x" * (BUFFER // 2))
+        put(stream, "x" * (MAX_BUFFERED_BYTES // 2))
     assert stream.failed
     read = 0
-    while read < BUFFER:
+    while read < MAX_BUFFERED_BYTES:
         read += len(text_of(stream.poll()) or "")
     with pytest.raises(SlowConsumer):
         stream.poll()

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from tg_gateway.websocket.buffer_budget import Holder, SocketBudget
+from tg_gateway.websocket.buffer_budget import BufferBudget, Holder
 
 
 class Stream(Holder):
@@ -20,7 +20,7 @@ class Stream(Holder):
 
 
 def test_the_largest_ends_and_others_go_on() -> None:
-    budget = SocketBudget(100)
+    budget = BufferBudget(100)
     small, large, last = Stream(), Stream(), Stream()
     budget.hold(small, 30)
     budget.hold(large, 60)
@@ -34,7 +34,7 @@ def test_the_largest_ends_and_others_go_on() -> None:
 
 
 def test_one_that_is_over_the_limit_alone_ends() -> None:
-    budget = SocketBudget(100)
+    budget = BufferBudget(100)
     alone = Stream()
     budget.hold(alone, 101)
     assert alone.ended
@@ -43,7 +43,7 @@ def test_one_that_is_over_the_limit_alone_ends() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 300))))
 def test_the_total_is_what_is_held_and_within_the_limit(steps: list[tuple[int, int]]) -> None:
-    budget = SocketBudget(1000)
+    budget = BufferBudget(1000)
     streams = [Stream() for _ in range(10)]
     held: dict[int, int] = {}
     for number, size in steps:

@@ -5,19 +5,19 @@ import asyncio
 from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
-from tg_base.protocol import Call, Route, StreamKey
-from tg_base.server.request_task import Work
-from tg_base.server.responder import Reply
+from tg_base.protocol import RequestHeaders, Route, StreamKey
+from tg_base.server.request_task import RequestTask
+from tg_base.server.responder import Responder
 from tg_base.server.slots import Slots
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest
 from tg_schema.response import Response
 
 ROUTE = Route("f", TEXT_COMPLETION, "persistent://t/n/requests", "non-persistent://t/n/responses")
-DOUBTFUL = Call(StreamKey("s", 1), "non-persistent://t/n/inbox", fresh=False)
+DOUBTFUL = RequestHeaders(StreamKey("s", 1), "non-persistent://t/n/inbox", fresh=False)
 QUICK_SECONDS = 0.05
 
 
-class Questions(Reply):
+class Questions(Responder):
     """A requestor that is asked, and answers when the test wants."""
 
     def __init__(self) -> None:
@@ -50,13 +50,13 @@ class Questions(Reply):
         pass
 
 
-async def begun(patience: float, slots: Slots | None = None) -> tuple[Work, Questions, CountingLlm]:
+async def begun(patience: float, slots: Slots | None = None) -> tuple[RequestTask, Questions, CountingLlm]:
     """Work that waits for an answer."""
     llm, reply, slots = CountingLlm(), Questions(), slots or Slots(1)
-    made: asyncio.Future[Work] = asyncio.get_running_loop().create_future()
+    made: asyncio.Future[RequestTask] = asyncio.get_running_loop().create_future()
 
     async def run() -> None:
-        work = Work(llm, ROUTE, DOUBTFUL, slots.slot(ROUTE), patience)
+        work = RequestTask(llm, ROUTE, DOUBTFUL, slots.slot(ROUTE), patience)
         made.set_result(work)
         await work.run(TextCompletionRequest(prompt="1", streaming=True), reply)
 

@@ -11,10 +11,10 @@ from google.oauth2.service_account import Credentials as ServiceAccount
 
 from tg_schema.errors import ProviderAuth
 
-REFUSED = (GoogleAuthError,)
+AUTH_ERRORS = (GoogleAuthError,)
 """How Google's library says that credentials give no token."""
 
-UNREACHABLE = (TransportError,)
+TRANSPORT_ERRORS = (TransportError,)
 """How it says that nobody was there to ask for one."""
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)

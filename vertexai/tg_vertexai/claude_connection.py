@@ -9,12 +9,12 @@ from tg_base.llm.anthropic import ClaudeConnection, Sdk
 from tg_base.llm.http import Failures
 from tg_base.llm.http.pool import HttpPool
 from tg_base.llm.http.sdk_capture import CapturingTransport
-from tg_vertexai.account import REFUSED, UNREACHABLE, account
+from tg_vertexai.account import AUTH_ERRORS, TRANSPORT_ERRORS, account
 
 _SDK = Sdk(
     response=httpx2.Response,
     stream=anthropic.AsyncStream[object],
-    failures=Failures(unreachable=UNREACHABLE, credentials=REFUSED),
+    failures=Failures(unreachable=TRANSPORT_ERRORS, credentials=AUTH_ERRORS),
 )
 
 

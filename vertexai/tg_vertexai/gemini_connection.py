@@ -7,9 +7,9 @@ from google.genai.types import HttpOptions
 from tg_base.llm.gemini import GeminiConnection, PreparedRequest
 from tg_base.llm.http import Failures
 from tg_base.llm.http.pool import HttpPool
-from tg_vertexai.account import REFUSED, UNREACHABLE, account
+from tg_vertexai.account import AUTH_ERRORS, TRANSPORT_ERRORS, account
 
-_FAILURES = Failures(unreachable=UNREACHABLE, credentials=REFUSED)
+_FAILURES = Failures(unreachable=TRANSPORT_ERRORS, credentials=AUTH_ERRORS)
 
 
 def connection(

@@ -1,13 +1,13 @@
 """Publisher -> subscriber: the bus, chosen by URL. Others import from here; drivers and core are inside."""
 
-from tg_base.bus.core import MAX_MESSAGE, Bus, BusOptions, Delivery, Handover
+from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, BusOptions, Delivery, Handoff
 from tg_base.bus.open import open_bus
 
 __all__ = [
-    "MAX_MESSAGE",
+    "MAX_MESSAGE_BYTES",
     "Bus",
     "BusOptions",
     "Delivery",
-    "Handover",
+    "Handoff",
     "open_bus",
 ]

@@ -12,12 +12,12 @@ from typing import Self
 
 from typing_extensions import override
 
-from tg_base.bus.core import MAX_MESSAGE, Bus, Delivery, WaitLine, is_persistent
+from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, Delivery, WaitQueue, is_persistent
 from tg_schema.errors import BusError, TooLarge
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 """Bytes of body that a group or a reader holds before publishers wait; one message always fits."""
-MAX_UNCLAIMED = 1_000
+MAX_UNCLAIMED_MESSAGES = 1_000
 """Messages that a persistent topic keeps while no group has ever subscribed; the oldest go first."""
 NACK_DELAY_SECONDS = 0.1
 """How long a message that was given back waits, so that a member which gives everything back does not spin."""
@@ -40,7 +40,7 @@ class MemoryBus(Bus):
     @property
     @override
     def max_message(self) -> int:
-        return MAX_MESSAGE
+        return MAX_MESSAGE_BYTES
 
     @property
     @override
@@ -49,8 +49,8 @@ class MemoryBus(Bus):
 
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        if len(body) > MAX_MESSAGE:
-            raise TooLarge(f"a message holds at most {MAX_MESSAGE} bytes; this one has {len(body)}")
+        if len(body) > MAX_MESSAGE_BYTES:
+            raise TooLarge(f"a message holds at most {MAX_MESSAGE_BYTES} bytes; this one has {len(body)}")
         self._check_open()
         message = _Message(body, dict(properties), asyncio.get_running_loop().time())
         room = self._topics.get(topic)
@@ -156,7 +156,7 @@ class _Queue:
         self.capacity = capacity
         self.redelivers = redelivers
         self.messages: deque[_Message] = deque()
-        self.waiting = WaitLine()
+        self.waiting = WaitQueue()
         self.readers: set[_Reader] = set()
         self.returned: set[int] = set()
         self.held = 0
@@ -215,7 +215,7 @@ class _Topic:
     def _keep(self, message: _Message) -> None:
         self._unclaimed.append(message)
         self._unclaimed_bytes += len(message.body)
-        while self._unclaimed_bytes > MAX_WAITING_BYTES or len(self._unclaimed) > MAX_UNCLAIMED:
+        while self._unclaimed_bytes > MAX_WAITING_BYTES or len(self._unclaimed) > MAX_UNCLAIMED_MESSAGES:
             self._unclaimed_bytes -= len(self._unclaimed.popleft().body)
 
     def join(self, group: str | None, prefetch: int) -> _Queue:

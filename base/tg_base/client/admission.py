@@ -10,18 +10,18 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tg_base.client.membership import PresenceTable
+from tg_base.client.membership import Membership
 from tg_base.protocol import Presence, Route
 from tg_base.telemetry import REFUSALS
 from tg_schema.errors import RateLimited
 
-SHARE = 8
+SLOTS_PER_WAITING_REQUEST = 8
 """Unless the route says how many may wait: one for so many that are worked on, ..."""
-LEAST = 8
+MIN_QUEUE_REQUESTS = 8
 """... and at least so many, so that a few impatient clients of a small model are not turned away."""
-ASSUMED = 256
+ASSUMED_CAPACITY_REQUESTS = 256
 """The capacity where none is announced: of plain peers, and in the first seconds."""
-SOON = 1.0
+DEFAULT_RETRY_AFTER_SECONDS = 1.0
 """Seconds to come back after, as long as no processor has told how long its requests take."""
 
 
@@ -40,7 +40,7 @@ def in_milliseconds(seconds: float) -> float:
     return math.ceil(seconds * 1000) / 1000
 
 
-class Backlog:
+class AdmissionControl:
     """What one requestor has asked and not got, by queue. A check costs a few microseconds.
 
     Args:
@@ -48,7 +48,7 @@ class Backlog:
         inbox: the requestor's, by which they tell whom they work for.
     """
 
-    def __init__(self, presence: PresenceTable, inbox: str) -> None:
+    def __init__(self, presence: Membership, inbox: str) -> None:
         self.asked: Counter[str] = Counter()
         self._presence = presence
         self._inbox = inbox
@@ -63,13 +63,15 @@ class Backlog:
         """
         pool = self._pool(route.request)
         room = max(pool.capacity - pool.theirs, 0)
-        bound = max(pool.capacity // SHARE, LEAST) if route.queue is None else route.queue
+        bound = (
+            max(pool.capacity // SLOTS_PER_WAITING_REQUEST, MIN_QUEUE_REQUESTS) if route.queue is None else route.queue
+        )
         waiting = sum(self.asked[queue] for queue in pool.queues) - room
         if waiting < bound:
             return
         REFUSALS.labels(route.spec.name, "queue").inc()
         name = f"{route.spec.name} of flow {route.flow}"
-        wait = (waiting + 1) * pool.seconds / max(room, 1) or SOON
+        wait = (waiting + 1) * pool.seconds / max(room, 1) or DEFAULT_RETRY_AFTER_SECONDS
         raise RateLimited(f"more requests wait for {name} than may; come back later", retry_after=in_milliseconds(wait))
 
     def _pool(self, queue: str) -> _Pool:
@@ -83,7 +85,7 @@ class Backlog:
 
     def _summed(self, queue: str, serving: list[Presence]) -> _Pool:
         if not serving:
-            return _Pool((queue,), ASSUMED, 0, 0.0)
+            return _Pool((queue,), ASSUMED_CAPACITY_REQUESTS, 0, 0.0)
         capacity = sum(presence.capacity for presence in serving)
         known = [presence for presence in serving if presence.seconds]
         return _Pool(

@@ -9,7 +9,7 @@ from tg_base.protocol import Route
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.service_spec import Req, Resp
 
-TIMEOUT = 300.0
+DEFAULT_TIMEOUT_SECONDS = 300.0
 """Seconds until the first record, and of silence between two, unless the caller says otherwise."""
 
 
@@ -28,12 +28,12 @@ class Client(Generic[Req, Resp]):
         self._requestor = requestor
 
     def stream(
-        self, request: Req, *, timeout: float = TIMEOUT, total: float | None = None
+        self, request: Req, *, timeout: float = DEFAULT_TIMEOUT_SECONDS, total: float | None = None
     ) -> AbstractAsyncContextManager[ResponseStream[Resp]]:
         """Enter to ask, iterate to read, leave to stop the work. Arguments and errors as `Requestor.stream`."""
         return self._requestor.stream(self.route, request, timeout=timeout, total=total, bounded=self._bounded)
 
-    async def call(self, request: Req, *, timeout: float = TIMEOUT, total: float | None = None) -> Resp:
+    async def call(self, request: Req, *, timeout: float = DEFAULT_TIMEOUT_SECONDS, total: float | None = None) -> Resp:
         """Ask and wait for the whole answer as one record. Arguments: `Requestor.stream`.
 
         Raises:

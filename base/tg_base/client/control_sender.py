@@ -13,22 +13,22 @@ from tg_schema.topics import Topics
 
 log = structlog.get_logger()
 
-OUTBOX = 10_000
+MAX_OUTBOX_MESSAGES = 10_000
 """Control messages that may wait; more are dropped, since every beat repeats what matters."""
-REPEAT = 5.0
+CANCEL_REPEAT_SECONDS = 5.0
 """Seconds for which every beat repeats a cancel, in case it was lost."""
-ON_THE_WAY = 1_000
+MAX_PENDING_CANCELS = 1_000
 """Messages that are being published at once: one that the bus is slow to take holds up no other."""
 
 
-class Controls:
+class ControlSender:
     """The outgoing control messages of one requestor. `run` must be running as a task."""
 
     def __init__(self, bus: Bus, topics: Topics, time: Callable[[], float]) -> None:
         self._bus = bus
         self._topics = topics
         self._time = time
-        self._outbox: asyncio.Queue[tuple[str, Control]] = asyncio.Queue(OUTBOX)
+        self._outbox: asyncio.Queue[tuple[str, Control]] = asyncio.Queue(MAX_OUTBOX_MESSAGES)
         self._cancelled: dict[tuple[str, StreamKey], float] = {}
 
     def say(self, processor: str, control: Control) -> None:
@@ -38,8 +38,8 @@ class Controls:
     def cancel(self, processor: str, key: StreamKey) -> None:
         """Stop an attempt that this processor works on; repeated for a while."""
         if (processor, key) not in self._cancelled:
-            self._cancelled[processor, key] = self._time() + REPEAT
-        self.say(processor, Cancel((key,), REPEAT))
+            self._cancelled[processor, key] = self._time() + CANCEL_REPEAT_SECONDS
+        self.say(processor, Cancel((key,), CANCEL_REPEAT_SECONDS))
 
     def cancel_queued(self, queue: str, key: StreamKey, ttl: float) -> None:
         """Stop an attempt that may lie in a queue or with any processor of it; they remember it for `ttl` seconds."""
@@ -67,7 +67,7 @@ class Controls:
 
     async def run(self) -> None:
         """Send, until cancelled."""
-        room = asyncio.Semaphore(ON_THE_WAY)
+        room = asyncio.Semaphore(MAX_PENDING_CANCELS)
         async with asyncio.TaskGroup() as sends:
             while True:
                 topic, control = await self._outbox.get()

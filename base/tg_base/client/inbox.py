@@ -5,33 +5,33 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from tg_base.bus import Delivery
-from tg_base.client.control_sender import Controls
-from tg_base.protocol import Beat, Frame, Have, LinkReader, LinkState, Resend, whole_number
+from tg_base.client.control_sender import ControlSender
+from tg_base.protocol import Ack, Frame, Heartbeat, LinkState, Nack, ReorderBuffer, whole_number
 from tg_base.telemetry import RESENDS
 from tg_schema import decode
 from tg_schema.errors import BadRequest
 
-ACKNOWLEDGE = 64
+MESSAGES_PER_ACK = 64
 """Messages of a link between acknowledgements, beside those of every beat."""
-ASK_AGAIN = 0.1
+NACK_INTERVAL_SECONDS = 0.1
 """Seconds between two requests to resend the same gap."""
 
 
 @dataclass(slots=True)
-class _LinkEnd:
+class _LinkReceiver:
     """The receiving end of a processor's newest link."""
 
     link: str
     order: int
     number: int
-    reader: LinkReader[list[Frame]] = field(default_factory=LinkReader)
+    reader: ReorderBuffer[list[Frame]] = field(default_factory=ReorderBuffer)
     heard_at: float = 0.0
     asked_at: float = float("-inf")
     gap_since: float | None = None
 
     @property
-    def have(self) -> Have:
-        return Have(self.number, self.reader.expected - 1)
+    def have(self) -> Ack:
+        return Ack(self.number, self.reader.expected - 1)
 
 
 class Inbox:
@@ -43,11 +43,11 @@ class Inbox:
         time: a monotonic clock, in seconds.
     """
 
-    def __init__(self, topic: str, controls: Controls, time: Callable[[], float]) -> None:
+    def __init__(self, topic: str, controls: ControlSender, time: Callable[[], float]) -> None:
         self.topic = topic
         self._controls = controls
         self._time = time
-        self._ends: dict[str, _LinkEnd] = {}
+        self._ends: dict[str, _LinkReceiver] = {}
         self._numbers = count(1)
 
     @property
@@ -74,7 +74,7 @@ class Inbox:
         for frames in end.reader.take(number, decode(list[Frame], delivery.body)):
             for frame in frames:
                 yield processor, end.order, frame
-            if end.reader.expected % ACKNOWLEDGE == 0:
+            if end.reader.expected % MESSAGES_PER_ACK == 0:
                 self.beat(processor)
         self._mind_gap(processor, end)
 
@@ -90,7 +90,7 @@ class Inbox:
         """Tell a processor that we live and what we have."""
         end = self._ends.get(processor)
         acknowledged = {} if end is None else {end.link: end.have}
-        self._controls.say(processor, Beat(self.topic, acknowledged, self._controls.recently_cancelled(processor)))
+        self._controls.say(processor, Heartbeat(self.topic, acknowledged, self._controls.recently_cancelled(processor)))
 
     def sweep(self, seconds: float) -> None:
         """Forget links that have been silent for this long."""
@@ -107,28 +107,28 @@ class Inbox:
         """These are dead."""
         self._ends = {processor: end for processor, end in self._ends.items() if processor not in processors}
 
-    def _end(self, link: str, processor: str) -> _LinkEnd | None:
+    def _end(self, link: str, processor: str) -> _LinkReceiver | None:
         """None for a link that the processor has replaced: all that mattered of it comes again with the newer one."""
         end = self._ends.get(processor)
         if end is None or end.link != link:
             order = _order(link)
             if end is not None and order < end.order:
                 return None
-            end = self._ends[processor] = _LinkEnd(link, order, next(self._numbers))
+            end = self._ends[processor] = _LinkReceiver(link, order, next(self._numbers))
         end.heard_at = self._time()
         return end
 
-    def _mind_gap(self, processor: str, end: _LinkEnd) -> None:
+    def _mind_gap(self, processor: str, end: _LinkReceiver) -> None:
         if not end.reader.gap:
             end.gap_since = None
             return
         now = self._time()
         if end.gap_since is None:
             end.gap_since = now
-        if now - end.asked_at >= ASK_AGAIN:
+        if now - end.asked_at >= NACK_INTERVAL_SECONDS:
             end.asked_at = now
             RESENDS.inc()
-            self._controls.say(processor, Resend(self.topic, end.link, end.have))
+            self._controls.say(processor, Nack(self.topic, end.link, end.have))
 
 
 def _order(link: str) -> int:

@@ -2,14 +2,16 @@
 
 from collections.abc import AsyncGenerator
 
-from tg_base.client.client import TIMEOUT, Client
+from tg_base.client.client import DEFAULT_TIMEOUT_SECONDS, Client
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 
 
 class LlmClient(Client[TextCompletionRequest, TextCompletionResponse]):
     """Text completion over the bus (seed, phase 1: `LlmClient`)."""
 
-    async def request(self, system: str, prompt: str, timeout: float = TIMEOUT, streaming: bool = False) -> str:
+    async def request(
+        self, system: str, prompt: str, timeout: float = DEFAULT_TIMEOUT_SECONDS, streaming: bool = False
+    ) -> str:
         """The whole answer's text; with `streaming` the model's chunks travel as they come, and are joined here.
 
         Raises:
@@ -18,7 +20,9 @@ class LlmClient(Client[TextCompletionRequest, TextCompletionResponse]):
         request = TextCompletionRequest(system=system, prompt=prompt, streaming=streaming)
         return (await self.call(request, timeout=timeout, total=timeout)).response or ""
 
-    async def request_stream(self, system: str, prompt: str, timeout: float = TIMEOUT) -> AsyncGenerator[str, None]:
+    async def request_stream(
+        self, system: str, prompt: str, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> AsyncGenerator[str, None]:
         """Yield the answer's text as it comes. Use `contextlib.aclosing` where the loop may be left early.
 
         Raises:

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tg_base.protocol import Liveness, Presence
+from tg_base.protocol import HeartbeatTiming, Presence
 
 UNNOTICED_SECONDS = 60.0
 """How long a broker may give requests to a processor that is suspended or cut off, before it notices."""
-SUSPICIOUS_BEATS = 2
+SUSPICIOUS_HEARTBEATS = 2
 """How many heartbeats a request waits in that time until it is asked again, although a processor could take it."""
 
 
 @dataclass(slots=True)
-class _Heard:
+class _Member:
     """A processor, and what it has been doing."""
 
     since: float
@@ -26,7 +26,7 @@ class _Heard:
     waits: deque[tuple[float, float]] = field(default_factory=deque)
 
 
-class PresenceTable:
+class Membership:
     """The processors that a requestor knows.
 
     Args:
@@ -37,12 +37,12 @@ class PresenceTable:
         version: another number after every change.
     """
 
-    def __init__(self, liveness: Liveness, time: Callable[[], float]) -> None:
+    def __init__(self, liveness: HeartbeatTiming, time: Callable[[], float]) -> None:
         self._liveness = liveness
         self._time = time
         self._since = time()
         self.version = 0
-        self._heard: dict[str, _Heard] = {}
+        self._heard: dict[str, _Member] = {}
         self._sought: dict[str, float] = {}
         self._bereft: dict[str, float] = {}
         self._changed = asyncio.Event()
@@ -51,7 +51,7 @@ class PresenceTable:
         """A processor has announced itself; True where it was not known."""
         self.version += 1
         now, before = self._time(), self._heard.get(presence.processor)
-        new = self._heard[presence.processor] = before or _Heard(now, now, presence)
+        new = self._heard[presence.processor] = before or _Member(now, now, presence)
         taken = before is not None and presence.taken != new.presence.taken
         free = presence.in_flight < presence.capacity
         new.idle_since = None if not free else now if taken or new.idle_since is None else new.idle_since
@@ -70,7 +70,7 @@ class PresenceTable:
         """A processor was heard that may not have announced itself yet: from now on its silence is noticed."""
         if processor not in self._heard:
             now = self._time()
-            self._heard[processor] = _Heard(now, now, Presence(processor, (), 0, 0))
+            self._heard[processor] = _Member(now, now, Presence(processor, (), 0, 0))
 
     async def wait(self, seconds: float) -> None:
         """Return when a processor has announced itself, or after `seconds`."""
@@ -107,14 +107,14 @@ class PresenceTable:
         now = self._time()
         # A processor that died lately may have died to us alone: the broker still gives it requests.
         bereft = now - self._bereft.get(queue, -math.inf) < UNNOTICED_SECONDS
-        long = SUSPICIOUS_BEATS * self._liveness.beat if bereft else self._liveness.dead_after
+        long = SUSPICIOUS_HEARTBEATS * self._liveness.beat if bereft else self._liveness.dead_after
         waited = now - asked
         if waited < long:
             return False
         serving = [each for each in self._heard.values() if _serves(each.presence, queue)]
         return any(self._could_take(each, waited, long) for each in serving)
 
-    def _could_take(self, heard: _Heard, waited: float, long: float) -> bool:
+    def _could_take(self, heard: _Member, waited: float, long: float) -> bool:
         now = self._time()
         if heard.idle_since is not None and heard.idle_since <= now - long:
             return True

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tg_base.client.client import TIMEOUT, Client
+from tg_base.client.client import DEFAULT_TIMEOUT_SECONDS, Client
 from tg_schema import PromptRequest, PromptResponse, encode
 
 
@@ -19,7 +19,11 @@ class PromptClient(Client[PromptRequest, PromptResponse]):
     """Prompts over the bus (seed, phase 1: `PromptClient`)."""
 
     async def request(
-        self, template: str, variables: Mapping[str, Any], timeout: float = TIMEOUT, streaming: bool = False
+        self,
+        template: str,
+        variables: Mapping[str, Any],
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        streaming: bool = False,
     ) -> Any:
         """The answer: text, or the object of a template with a JSON response.
 
@@ -31,7 +35,7 @@ class PromptClient(Client[PromptRequest, PromptResponse]):
         return response.text or "" if response.object is None else msgspec.json.decode(response.object)
 
     async def request_stream(
-        self, template: str, variables: Mapping[str, Any], timeout: float = TIMEOUT
+        self, template: str, variables: Mapping[str, Any], timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> AsyncGenerator[str, None]:
         """Yield the answer's text as it comes; a JSON response comes whole.
 

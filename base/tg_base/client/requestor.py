@@ -13,12 +13,23 @@ from typing import Any, Self
 import structlog
 
 from tg_base.bus import Bus, Delivery
-from tg_base.client.admission import Backlog
-from tg_base.client.control_sender import Controls
+from tg_base.client.admission import AdmissionControl
+from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
-from tg_base.client.membership import PresenceTable
+from tg_base.client.membership import Membership
 from tg_base.client.response_stream import ResponseStream
-from tg_base.protocol import AwakeClock, Call, Echo, Frame, Liveness, Presence, Readings, Route, StreamKey, Wanted
+from tg_base.protocol import (
+    AwakeClock,
+    Confirm,
+    Echo,
+    Frame,
+    HeartbeatTiming,
+    Presence,
+    RequestHeaders,
+    Route,
+    StreamKey,
+    Subscriptions,
+)
 from tg_base.runtime import new_id, running
 from tg_base.telemetry import ATTEMPTS, REFUSALS, trace
 from tg_schema import TgError, decode, encode
@@ -28,9 +39,9 @@ from tg_schema.topics import Topics
 
 log = structlog.get_logger()
 
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 """How many processors may die over a request before its stream fails."""
-ASKING = 4.5
+PUBLISH_TIMEOUT_SECONDS = 4.5
 """Seconds that the bus may take to accept a request."""
 
 
@@ -73,30 +84,30 @@ class Requestor:
         *,
         plain: tuple[str, ...] = (),
         queues: tuple[str, ...] = (),
-        liveness: Liveness | None = None,
+        liveness: HeartbeatTiming | None = None,
     ) -> None:
         self._bus = bus
         self._topics = topics
         self._plain = plain
         self._queues = queues
-        self._liveness = liveness or Liveness()
+        self._liveness = liveness or HeartbeatTiming()
         self._streams: dict[str, _Stream] = {}
         self._asking: set[asyncio.Task[None]] = set()
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         clock = self._clock = AwakeClock()
-        self.presence = PresenceTable(self._liveness, clock)
-        self._controls = Controls(self._bus, self._topics, clock)
+        self.presence = Membership(self._liveness, clock)
+        self._controls = ControlSender(self._bus, self._topics, clock)
         self._inbox = Inbox(self._topics.inbox(new_id()), self._controls, clock)
-        self._backlog = Backlog(self.presence, self._inbox.topic)
+        self._backlog = AdmissionControl(self.presence, self._inbox.topic)
         patience = self._liveness.beat
         self._echo = Echo(self._bus, self._topics.presence, clock, patience)
         self._inbox_echo = Echo(self._bus, self._inbox.topic, clock, patience)
         handlers = {self._inbox.topic: self._on_inbox, self._topics.presence: self._on_presence}
         handlers |= dict.fromkeys(self._plain, self._on_plain)
         async with AsyncExitStack() as stack:
-            self._readings = await stack.enter_async_context(Readings(self._bus, give_up=self._liveness.give_up))
+            self._readings = await stack.enter_async_context(Subscriptions(self._bus, give_up=self._liveness.give_up))
             for topic, handler in handlers.items():
                 await stack.enter_async_context(self._readings.each(topic, handler))
             await stack.enter_async_context(running(self._controls.run()))
@@ -188,9 +199,9 @@ class Requestor:
     async def _ask(self, stream: _Stream) -> None:
         stream.asked_at = self._clock()
         remaining = max(stream.remaining, 0.0)
-        call = Call(stream.key, self._inbox.topic, remaining, span=stream.span)
+        call = RequestHeaders(stream.key, self._inbox.topic, remaining, span=stream.span)
         try:
-            async with asyncio.timeout(ASKING):
+            async with asyncio.timeout(PUBLISH_TIMEOUT_SECONDS):
                 await self._bus.publish(stream.route.request, stream.body, call.properties)
         except TimeoutError:
             raise BusError("the bus did not take the request in time; ask again") from None
@@ -236,7 +247,7 @@ class Requestor:
         if stream.relayed or stream.failed:
             self._controls.cancel(processor, stream.key)
         else:
-            self._controls.say(processor, Wanted(stream.key, question))
+            self._controls.say(processor, Confirm(stream.key, question))
 
     def _on_handed_back(self, stream: _Stream) -> None:
         """The processor has not begun, since others have taken its slots meanwhile."""
@@ -307,7 +318,7 @@ class Requestor:
     def _give_up(self, stream: _Stream, error: TgError) -> None:
         """Ask somebody else where nothing was relayed; otherwise the stream ends here."""
         stream.deaths += 1
-        if stream.relayed or stream.deaths >= MOST_ATTEMPTS:
+        if stream.relayed or stream.deaths >= MAX_ATTEMPTS:
             stream.fail(error)
         else:
             self._ask_elsewhere(stream)

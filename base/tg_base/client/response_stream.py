@@ -13,7 +13,7 @@ from tg_schema.errors import BadRequest, ProtocolError, SlowConsumer
 from tg_schema.pieces import MAX_EVENT_BYTES
 from tg_schema.service_spec import Resp
 
-BUFFER = 1024 * 1024
+MAX_BUFFERED_BYTES = 1024 * 1024
 """Bytes of records that may wait for a slow reader; beyond it that stream ends, alone, with SlowConsumer."""
 
 
@@ -84,7 +84,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         now = self._loop.time()
         self._clock.hear(now)
         self._size += len(body)
-        if self._size > BUFFER and len(self._frames) > 1:
+        if self._size > MAX_BUFFERED_BYTES and len(self._frames) > 1:
             self.fail(SlowConsumer("the reader did not keep up with the stream"))
             return
         self._frames.append((now, body))

@@ -3,22 +3,22 @@
 from tg_base.config.findings import Findings, FirstFinding
 from tg_base.config.model import SPECS, AgentLimits, ApiKey, Config, GatewayConfig, ServiceConfig, ToolConfig
 from tg_base.config.option_reader import read_options
-from tg_base.config.overrides import FLOW, Overrides
+from tg_base.config.overrides import OVERRIDDEN_FLOW, CliOverrides
 from tg_base.config.reader import inspect_config, read_config
 from tg_base.config.rules import sound_part
-from tg_base.config.watcher import ConfigFile
+from tg_base.config.watcher import ConfigWatcher
 
 __all__ = [
-    "FLOW",
+    "OVERRIDDEN_FLOW",
     "SPECS",
     "AgentLimits",
     "ApiKey",
+    "CliOverrides",
     "Config",
-    "ConfigFile",
+    "ConfigWatcher",
     "Findings",
     "FirstFinding",
     "GatewayConfig",
-    "Overrides",
     "ServiceConfig",
     "ToolConfig",
     "inspect_config",

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from tg_base.bus import MAX_MESSAGE, BusOptions
-from tg_base.config.toml_positions import Keys, Place
+from tg_base.bus import MAX_MESSAGE_BYTES, BusOptions
+from tg_base.config.toml_positions import Keys, Position
 from tg_base.protocol import Route
 from tg_schema import AGENT, PROMPT, TEXT_COMPLETION, ServiceSpec, TgError
 from tg_schema.topics import Topics, resolved
@@ -68,7 +68,7 @@ class GatewayConfig(_Section, frozen=True):
     """Connections of one address that may not have shown a right token yet, where one is asked for; 0 = any number."""
     reserve_tokens: Annotated[int, msgspec.Meta(gt=0)] = 1024
     """What a request without `max_tokens` is taken to need of `tokens_per_minute`, until its usage is known."""
-    body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_MESSAGE)] = 1024 * 1024
+    body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_MESSAGE_BYTES)] = 1024 * 1024
     """Bytes of a request; what the bus can carry is the highest."""
     request_timeout: Seconds = 300.0
     """Seconds to the first record of an answer, and of silence between two; it cuts no stream that is in flow."""
@@ -164,7 +164,7 @@ class Source(msgspec.Struct, frozen=True):
     """The file that a configuration was read from, and where in it each key stands."""
 
     file: Path
-    places: dict[Keys, Place] = {}
+    places: dict[Keys, Position] = {}
 
     def where(self, *keys: str, line: int = 0) -> str:
         """`FILE, line N` of a value, or of one line (from 1) of a text of several lines."""

@@ -11,13 +11,13 @@ from tg_base.config.model import Config, ModelConfig, ServiceConfig
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import BadRequest
 
-FLOW = "default"
+OVERRIDDEN_FLOW = "default"
 """The flow that `--model` is for."""
 _FILE_PROVIDER = "llama-cpp"
 
 
 @dataclass(frozen=True, slots=True)
-class Overrides:
+class CliOverrides:
     """The options; None = as the file says. `options` are the provider's."""
 
     bus: str | None = None
@@ -55,7 +55,7 @@ class Overrides:
                 f'there is no model "{name}" (known: {known}): name one of these, a PATH.gguf, an hf:OWNER/NAME/FILE, '
                 "or give its --provider"
             )
-        services = dict(config.flows.get(FLOW, {}))
+        services = dict(config.flows.get(OVERRIDDEN_FLOW, {}))
         bound = services.get(TEXT_COMPLETION.name, ServiceConfig())
         services[TEXT_COMPLETION.name] = msgspec.structs.replace(bound, model=name)
-        return msgspec.structs.replace(config, models=models, flows={**config.flows, FLOW: services})
+        return msgspec.structs.replace(config, models=models, flows={**config.flows, OVERRIDDEN_FLOW: services})

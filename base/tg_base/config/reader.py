@@ -15,10 +15,10 @@ from tg_base.config.rules import faults
 from tg_base.config.toml_positions import Keys, places_of
 from tg_schema.errors import BadRequest, Internal
 
-DEFAULT = Path(__file__).with_name("default.toml")
+DEFAULT_FILE = Path(__file__).with_name("default.toml")
 """What holds where no file is given: the embedded demo model. Made to be copied."""
 
-LARGEST = 4 * 1024 * 1024
+MAX_FILE_BYTES = 4 * 1024 * 1024
 """Bytes of a configuration file."""
 
 _PATH = re.compile(r" - at `\$(.*)`$")
@@ -62,15 +62,15 @@ def inspect_config(file: Path, findings: Findings) -> Config | None:
     """
     try:
         with file.open("rb") as opened:
-            data = opened.read(LARGEST + 1)
+            data = opened.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise BadRequest(f"{file} is not there; name an existing configuration file") from None
     except IsADirectoryError:
         raise BadRequest(f"{file} is a directory; name a configuration file in it") from None
     except OSError:
         raise BadRequest(f"{file} cannot be read; check who may read it") from None
-    if len(data) > LARGEST:
-        raise BadRequest(f"{file} is larger than {LARGEST} bytes; a configuration is small")
+    if len(data) > MAX_FILE_BYTES:
+        raise BadRequest(f"{file} is larger than {MAX_FILE_BYTES} bytes; a configuration is small")
     try:
         return _inspect(data.decode("utf-8-sig"), file, findings)
     except UnicodeDecodeError as error:

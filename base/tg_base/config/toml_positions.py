@@ -16,14 +16,14 @@ Keys = tuple[str, ...]
 """The way to a value: keys of tables, and indexes of lists as text."""
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Lines, counted from 1: of a key, and where a text of several lines begins (0 = it is no such text)."""
 
     line: int
     text: int = 0
 
 
-def places_of(text: str) -> dict[Keys, Place]:
+def places_of(text: str) -> dict[Keys, Position]:
     """Where each key, table and list element stands in a valid TOML text."""
     return _Reader(text).read()
 
@@ -35,10 +35,10 @@ class _Reader:
         self._text = text
         self._at = 0
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
-        self._places: dict[Keys, Place] = {}
+        self._places: dict[Keys, Position] = {}
         self._lists: dict[Keys, int] = {}
 
-    def read(self) -> dict[Keys, Place]:
+    def read(self) -> dict[Keys, Position]:
         table: Keys = ()
         self._skip(_BETWEEN)
         while self._at < len(self._text):
@@ -63,7 +63,7 @@ class _Reader:
     def _found(self, keys: Keys, line: int) -> None:
         """A key, and with it the tables on its way that are not written out themselves."""
         for length in range(1, len(keys) + 1):
-            self._places.setdefault(keys[:length], Place(line))
+            self._places.setdefault(keys[:length], Position(line))
 
     def _inside(self, keys: Keys) -> Keys:
         """The same way, with the index of the current element after each list of tables on it."""
@@ -99,7 +99,7 @@ class _Reader:
     def _value(self, keys: Keys, line: int) -> None:
         if long := _LONG_TEXT.match(self._text, self._at):
             first = self._line() + (self._text[self._at + 3 : self._at + 5].lstrip("\r")[:1] == "\n")
-            self._places[keys] = Place(line, first)
+            self._places[keys] = Position(line, first)
             self._at = long.end()
         elif self._text[self._at] in "\"'":
             self._skip(_TEXT)
@@ -115,7 +115,7 @@ class _Reader:
         index = 0
         self._skip(_BETWEEN)
         while self._text[self._at] != "]":
-            self._places[*keys, str(index)] = Place(self._line())
+            self._places[*keys, str(index)] = Position(self._line())
             self._value((*keys, str(index)), self._line())
             index += 1
             self._skip(_BETWEEN)

@@ -11,13 +11,13 @@ import msgspec
 import structlog
 
 from tg_base.config.model import Config
-from tg_base.config.reader import DEFAULT, read_config
+from tg_base.config.reader import DEFAULT_FILE, read_config
 from tg_base.runtime import running
 from tg_schema import TgError
 
 log = structlog.get_logger()
 
-POLL = 0.2
+POLL_SECONDS = 0.2
 """Seconds between looks at the file. An edit is read when two looks see the same, so never half-written."""
 
 Prepare = Callable[[Config], Callable[[], None]]
@@ -30,7 +30,7 @@ loop, must not fail, and only after everybody's first part went well.
 _Signature = tuple[int, int, int] | None
 
 
-class ConfigFile:
+class ConfigWatcher:
     """The configuration in force. Enter it to follow edits; nothing is followed for the built-in default.
 
     A broken edit is refused: the log says why, with file and line, and what was in force stays.
@@ -46,11 +46,11 @@ class ConfigFile:
         BadRequest: the file cannot be read or is wrong; the message has file and line.
     """
 
-    def __init__(self, file: Path | None = None, *, poll: float = POLL) -> None:
+    def __init__(self, file: Path | None = None, *, poll: float = POLL_SECONDS) -> None:
         self._file = file
         self._poll = poll
         self._signature = _signature(file) if file else None
-        self.config = read_config(file) if file else msgspec.structs.replace(read_config(DEFAULT), source=None)
+        self.config = read_config(file) if file else msgspec.structs.replace(read_config(DEFAULT_FILE), source=None)
         self._followers: list[Prepare] = []
         self._refused = False
         self._exit = AsyncExitStack()

@@ -21,7 +21,7 @@ from tg_schema.errors import (
     Unavailable,
 )
 
-LONGEST_WAIT = 3600.0
+MAX_RETRY_AFTER_SECONDS = 3600.0
 """Seconds; a provider's longer wish is cut to this."""
 
 _AUTH = (ProviderAuth, "the provider refused the processor's key; its operator must check the key and what it may do")
@@ -123,14 +123,14 @@ def event_error(code: str | int | None, word: str | None = None) -> TgError:
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """Seconds that the provider asks to wait: `retry-after-ms`, or `Retry-After` as seconds or as an HTTP date.
 
-    None where it says nothing that makes sense; never negative, never more than `LONGEST_WAIT`.
+    None where it says nothing that makes sense; never negative, never more than `MAX_RETRY_AFTER_SECONDS`.
     """
     millis = _number(headers.get("retry-after-ms"))
     said = headers.get("retry-after")
     seconds = _number(said) if millis is None else millis / 1000
     if seconds is None and said is not None:
         seconds = _until(said, now or datetime.now(UTC))
-    return None if seconds is None else min(max(seconds, 0.0), LONGEST_WAIT)
+    return None if seconds is None else min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
 
 
 def _by_class(status: int) -> tuple[type[TgError], str]:

@@ -25,7 +25,7 @@ from tg_schema.deltas import MAX_COUNT, added, joined_text
 from tg_schema.errors import BadRequest, NotFound, ProtocolError, SchemaViolation, Timeout
 from tg_schema.features import Feature
 
-LONGEST_RETRY_AFTER = 30.0
+MAX_RETRY_AFTER_SECONDS = 30.0
 """Seconds; a provider that asks for more gets its error passed on, with its `retry_after`, in place of a retry."""
 
 
@@ -272,4 +272,4 @@ def _retry(error: Exception) -> bool | float:
         return False
     if error.retry_after is None:
         return True
-    return error.retry_after if error.retry_after <= LONGEST_RETRY_AFTER else False
+    return error.retry_after if error.retry_after <= MAX_RETRY_AFTER_SECONDS else False

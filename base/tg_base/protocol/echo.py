@@ -8,7 +8,7 @@ from tg_base.bus import Bus, Delivery
 from tg_base.runtime import new_id
 from tg_schema import TgError
 
-PROPERTY = "echo"
+ECHO_PROPERTY = "echo"
 """A message with this property is an echo, on any topic; the readers for whom it is not ignore it."""
 
 
@@ -38,7 +38,7 @@ class Echo:
         Raises:
             BadRequest: the message's properties are unreadable.
         """
-        word = delivery.properties.get(PROPERTY)
+        word = delivery.properties.get(ECHO_PROPERTY)
         self._heard |= word is not None and word == self._word
         return word is not None
 
@@ -58,7 +58,7 @@ class Echo:
 
     async def _say(self, word: str) -> None:
         with suppress(TgError):
-            await self._bus.publish(self._topic, b"", {PROPERTY: word})
+            await self._bus.publish(self._topic, b"", {ECHO_PROPERTY: word})
 
     def close(self) -> None:
         """Say nothing more."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Liveness:
+class HeartbeatTiming:
     """Seconds. Three missed beats mean dead; the half covers the way.
 
     Attributes:

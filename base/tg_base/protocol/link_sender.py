@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from tg_base.bus import Bus
-from tg_base.protocol.messages import Frame, Have, LinkState, StreamKey
+from tg_base.protocol.messages import Ack, Frame, LinkState, StreamKey
 from tg_base.runtime import new_number
 from tg_schema import Error, TgError, decode, encode
 from tg_schema.errors import TooLarge
@@ -21,21 +21,21 @@ from tg_schema.response import Response
 
 log = structlog.get_logger()
 
-WINDOW = 256
+MAX_UNACKED_MESSAGES = 256
 """Messages that may be unacknowledged; well below the inbox's receiver queue, so that the broker drops none."""
-KEPT = 16 * 1024 * 1024
+MAX_UNACKED_BYTES = 16 * 1024 * 1024
 """Bytes that may be unacknowledged; one message always fits."""
-MESSAGE = 256 * 1024
+MAX_JOINED_BYTES = 256 * 1024
 """Bytes of records that join one message, unless a single record is larger."""
 FRAMING_BYTES = 16 * 1024
 """Bytes of a message that are left for what is around its records."""
-WAITING = 256
+MAX_WAITING_RECORDS = 256
 """Records of one stream that may wait for the link; beyond it the provider is slowed down."""
-IN_FLIGHT = 2
+MAX_IN_FLIGHT_MESSAGES = 2
 """Messages on their way at once: a chunk need not wait for the broker's answer to the one before it."""
-RESENT_AT_ONCE = 16
+MAX_CONCURRENT_RESENDS = 16
 """Messages that are sent again at once; few enough that a broker drops none of them for a slow reader."""
-RETRY = 0.25
+RETRY_SECONDS = 0.25
 """Seconds between tries to publish while the bus is away."""
 
 
@@ -64,7 +64,7 @@ class _Message:
     body: bytes
 
 
-class Link:
+class LinkSender:
     """The sending end. `run` must be running as a task for as long as the link is used.
 
     Args:
@@ -111,7 +111,7 @@ class Link:
 
     @property
     def _full(self) -> bool:
-        return len(self._kept) >= WINDOW or self._kept_bytes >= KEPT
+        return len(self._kept) >= MAX_UNACKED_MESSAGES or self._kept_bytes >= MAX_UNACKED_BYTES
 
     @property
     def _due(self) -> bool:
@@ -135,14 +135,14 @@ class Link:
             waiting.words.append((len(waiting.records), word))
 
     async def send(self, key: StreamKey, record: Response) -> None:
-        """Give a record to the link; waits where its stream has `WAITING` before it, unless it is the last one."""
+        """Give a record to the link; waits where its stream has `MAX_WAITING_RECORDS` before it, unless it is the last one."""
         waiting = self._queue(key)
-        while len(waiting.records) >= WAITING and not record.last:
+        while len(waiting.records) >= MAX_WAITING_RECORDS and not record.last:
             await self._taken.wait()
             waiting = self._queue(key)
         waiting.records.append(record)
 
-    def acknowledge(self, have: Have) -> None:
+    def acknowledge(self, have: Ack) -> None:
         """The requestor has everything up to there."""
         if not self._heeds(have) or have.seq <= self._acknowledged:
             return
@@ -151,14 +151,14 @@ class Link:
             self._kept_bytes -= len(self._kept.pop(kept).body)
         self._ready.set()
 
-    def resend(self, have: Have) -> None:
+    def resend(self, have: Ack) -> None:
         """The requestor misses what follows."""
         first = have.seq + 1
         if self._heeds(have) and first > self._acknowledged:
             self._resend_from = first if self._resend_from is None else min(first, self._resend_from)
             self._ready.set()
 
-    def _heeds(self, have: Have) -> bool:
+    def _heeds(self, have: Ack) -> bool:
         """Whether the receiving end that we send to says this; a newer one has nothing of what went before."""
         if self._end == 0:
             self._end = have.end
@@ -181,8 +181,8 @@ class Link:
             await self._taken.wait()
 
     async def run(self) -> None:
-        """Send, in order and at most `IN_FLIGHT` messages at a time, until cancelled."""
-        room = asyncio.Semaphore(IN_FLIGHT)
+        """Send, in order and at most `MAX_IN_FLIGHT_MESSAGES` messages at a time, until cancelled."""
+        room = asyncio.Semaphore(MAX_IN_FLIGHT_MESSAGES)
         async with asyncio.TaskGroup() as sends:
             while True:
                 await self._ready.wait()
@@ -191,8 +191,8 @@ class Link:
                     first, self._resend_from = self._resend_from, None
                     again = [message for seq, message in self._kept.items() if seq >= first]
                     # Side by side: far from the broker, one after the other would take a round trip each.
-                    for start in range(0, len(again), RESENT_AT_ONCE):
-                        await asyncio.gather(*map(self._publish, again[start : start + RESENT_AT_ONCE]))
+                    for start in range(0, len(again), MAX_CONCURRENT_RESENDS):
+                        await asyncio.gather(*map(self._publish, again[start : start + MAX_CONCURRENT_RESENDS]))
                 while self._due and not self._full and self._resend_from is None:
                     await room.acquire()
                     message = self._next()
@@ -214,9 +214,9 @@ class Link:
         return message
 
     def _take(self) -> bytes:
-        """What waits, joined, up to `MESSAGE` bytes, or half of what the bus carries."""
+        """What waits, joined, up to `MAX_JOINED_BYTES` bytes, or half of what the bus carries."""
         frames: list[Frame] = []
-        size, limit = 0, min(MESSAGE, self._bus.max_message // 2)
+        size, limit = 0, min(MAX_JOINED_BYTES, self._bus.max_message // 2)
         while size < limit and (self._frames or self._waiting):
             if not self._frames:
                 key = next(iter(self._waiting))
@@ -246,7 +246,7 @@ class Link:
                 await asyncio.sleep(0)
             except TgError as error:
                 log.warning("link.publish_failed", link=message.link, seq=message.seq, error=error.type)
-                await asyncio.sleep(RETRY)
+                await asyncio.sleep(RETRY_SECONDS)
         return None
 
     def _shrink(self, message: _Message) -> _Message:

@@ -43,7 +43,7 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     ttl: Seconds
 
 
-class Have(msgspec.Struct, frozen=True, array_like=True):
+class Ack(msgspec.Struct, frozen=True, array_like=True):
     """What a requestor has of a link: everything up to `seq`, with the receiving end of that number.
 
     A requestor that forgets a link, because it took the processor for dead, begins with a new end. So a word that comes
@@ -54,34 +54,34 @@ class Have(msgspec.Struct, frozen=True, array_like=True):
     seq: Last
 
 
-class Beat(msgspec.Struct, frozen=True, tag="beat"):
+class Heartbeat(msgspec.Struct, frozen=True, tag="beat"):
     """Requestor -> processor: I live, I have so much of these links, and I left these."""
 
     inbox: str
-    acknowledged: dict[str, Have]
+    acknowledged: dict[str, Ack]
     cancelled: tuple[StreamKey, ...] = ()
 
 
-class Resend(msgspec.Struct, frozen=True, tag="resend"):
+class Nack(msgspec.Struct, frozen=True, tag="resend"):
     """Requestor -> processor: send this link's messages again, those after what I have."""
 
     inbox: str
     link: str
-    have: Have
+    have: Ack
 
 
 class Announce(msgspec.Struct, frozen=True, tag="announce"):
     """Requestor -> the processors of a queue: announce yourselves now, I have just come."""
 
 
-class Wanted(msgspec.Struct, frozen=True, tag="wanted"):
+class Confirm(msgspec.Struct, frozen=True, tag="wanted"):
     """Requestor -> processor: yes, begin. Answers the question of that number alone, and is good for a while only."""
 
     key: StreamKey
     question: Count
 
 
-Control = Cancel | Beat | Resend | Wanted | Announce
+Control = Cancel | Heartbeat | Nack | Confirm | Announce
 CONTROL = cast("type[Control]", Control)
 """The union as `decode` takes it."""
 

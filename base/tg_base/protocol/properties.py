@@ -4,12 +4,12 @@ import re
 
 from tg_schema.errors import BadRequest
 
-LARGEST_NUMBER = 2**53
+MAX_NUMBER = 2**53
 """The largest value of any number in a property: beyond it not every whole number is a float."""
 _DIGITS = re.compile(r"[0-9]{1,16}")
 
 
-def whole_number(name: str, text: str, *, least: int = 0, most: int = LARGEST_NUMBER) -> int:
+def whole_number(name: str, text: str, *, least: int = 0, most: int = MAX_NUMBER) -> int:
     """The number that a property holds.
 
     Args:

@@ -13,13 +13,13 @@ WINDOW_SECONDS = 60.0
 """How long a least age counts; after that, until a newer one is as good. Clocks drift by milliseconds in that time."""
 NEAR_SECONDS = 0.05
 """How far the ways of two messages may differ that both were undisturbed."""
-ENOUGH = 3
+MIN_SAMPLES = 3
 """Messages near the least age that make it credible: one alone may have been held up on its way."""
 JUMP_SECONDS = 30.0
 """Heartbeats never differ by more than this on their way. If their ages do, a clock was set."""
 TRUSTED_SECONDS = 10.0
 """How long after a heartbeat a message that seems older than `JUMP_SECONDS` is so; later, a clock may have been set."""
-MOST_PUBLISHERS = 10_000
+MAX_PUBLISHERS = 10_000
 """Publishers that are remembered; beyond it the one that was heard longest ago is forgotten."""
 
 
@@ -47,7 +47,7 @@ class _Publisher:
     @property
     def least(self) -> float:
         """The least age that is credible; infinite where there is none."""
-        return min((window.least for window in (self.now, self.before) if window.near >= ENOUGH), default=math.inf)
+        return min((window.least for window in (self.now, self.before) if window.near >= MIN_SAMPLES), default=math.inf)
 
 
 class PublisherClocks:
@@ -67,12 +67,12 @@ class PublisherClocks:
         known = self._publishers.pop(publisher, None)
         if known is None or abs(age - min(known.now.least, known.before.least)) > JUMP_SECONDS:
             known = _Publisher(now, _Window(now), _Window(now))
-        elif now - known.now.since > WINDOW_SECONDS and known.now.near >= ENOUGH:
+        elif now - known.now.since > WINDOW_SECONDS and known.now.near >= MIN_SAMPLES:
             known.now, known.before = _Window(now), known.now
         known.heard = now
         known.now.add(age)
         self._publishers[publisher] = known
-        if len(self._publishers) > MOST_PUBLISHERS:
+        if len(self._publishers) > MAX_PUBLISHERS:
             del self._publishers[next(iter(self._publishers))]
 
     def delay(self, publisher: str, age: float) -> float | None:

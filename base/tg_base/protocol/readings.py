@@ -1,7 +1,7 @@
 """Bus -> handlers: subscriptions that never end in silence.
 
 A subscription may end by itself: the broker closes it, its client fails, its thread dies. Then it is opened again.
-Until that has worked, its topic is listed in `Readings.deaf`, so that readiness and presence can tell. Where the bus
+Until that has worked, its topic is listed in `Subscriptions.deaf`, so that readiness and presence can tell. Where the bus
 answers and yet does not let us read, waiting helps nobody: the task that entered the readings ends with a sentence.
 """
 
@@ -24,14 +24,14 @@ log = structlog.get_logger()
 
 FIRST_PAUSE_SECONDS = 0.1
 """Between the first two tries to open a subscription again; it doubles with each try, ..."""
-LONGEST_PAUSE_SECONDS = 2.0
+MAX_PAUSE_SECONDS = 2.0
 """... up to this."""
 STEADY_SECONDS = 10.0
 """A subscription that has lived for so long was a good one: the next end of it is the first again."""
 PING_SECONDS = 10.0
 
 
-class Readings:
+class Subscriptions:
     """All subscriptions of one end of the bus. Enter it, then open them inside.
 
     Args:
@@ -47,7 +47,7 @@ class Readings:
         self._bus = bus
         self._on_change = on_change
         self._give_up = give_up
-        self._deaf: dict[Reading, None] = {}
+        self._deaf: dict[Subscription, None] = {}
         self._lost: BusError | None = None
         self._cancelled = False
 
@@ -69,14 +69,14 @@ class Readings:
             raise self._lost from error
 
     @asynccontextmanager
-    async def open(self, topic: str, group: str | None, *, prefetch: int = 1000) -> AsyncIterator["Reading"]:
+    async def open(self, topic: str, group: str | None, *, prefetch: int = 1000) -> AsyncIterator["Subscription"]:
         """Subscribe as `Bus.subscribe` does; what this iterates over ends only by leaving.
 
         Raises:
             BadRequest: `topic` is not a full name.
             BusError: on entering, the bus did not answer in time or refused.
         """
-        reading = Reading(self, self._bus, topic, group, prefetch)
+        reading = Subscription(self, self._bus, topic, group, prefetch)
         try:
             await reading.subscribe()
             async with running(reading.keep()):
@@ -94,13 +94,13 @@ class Readings:
         async with self.open(topic, None) as deliveries, running(_each(deliveries, handle)):
             yield
 
-    def ended(self, reading: "Reading") -> None:
+    def ended(self, reading: "Subscription") -> None:
         """This one hears nothing from now on."""
         READER_ENDS.inc()
         self._deaf[reading] = None
         self._changed()
 
-    def opened(self, reading: "Reading") -> None:
+    def opened(self, reading: "Subscription") -> None:
         """This one hears again."""
         self._deaf.pop(reading, None)
         self._changed()
@@ -119,7 +119,7 @@ class Readings:
         """Seconds that the bus may refuse a subscription while it answers pings."""
         return self._give_up
 
-    def give_up(self, reading: "Reading", error: TgError) -> None:
+    def give_up(self, reading: "Subscription", error: TgError) -> None:
         """End the task that entered: there is no hope for this one."""
         if self._lost is None:
             self._lost = BusError(
@@ -133,10 +133,10 @@ class Readings:
             self._on_change()
 
 
-class Reading(AsyncIterator[Delivery]):
+class Subscription(AsyncIterator[Delivery]):
     """One of them. Several tasks may wait: each message goes to one of them, and a cancelled wait loses none."""
 
-    def __init__(self, readings: Readings, bus: Bus, topic: str, group: str | None, prefetch: int) -> None:
+    def __init__(self, readings: Subscriptions, bus: Bus, topic: str, group: str | None, prefetch: int) -> None:
         self.topic = topic
         self._readings = readings
         self._bus = bus
@@ -209,7 +209,7 @@ class Reading(AsyncIterator[Delivery]):
                 pause = 0.0
             refused_since: float | None = None
             while not await self._opened_after(pause):
-                pause = min(max(2 * pause, FIRST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS)
+                pause = min(max(2 * pause, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
                 if not await self._readings.answers():
                     refused_since = None
                 elif refused_since is None:
@@ -230,7 +230,7 @@ class Reading(AsyncIterator[Delivery]):
         return True
 
 
-async def _each(deliveries: Reading, handle: Callable[[Delivery], None]) -> None:
+async def _each(deliveries: Subscription, handle: Callable[[Delivery], None]) -> None:
     async for delivery in deliveries:
         try:
             _ = delivery.properties

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-FAR = 1024
+MAX_AHEAD_MESSAGES = 1024
 """How far ahead of the next message one may be kept; a sender's window is smaller."""
 
 
 T = TypeVar("T")
 
 
-class LinkReader(Generic[T]):
+class ReorderBuffer(Generic[T]):
     """The receiving end of a link, for messages of any kind: pure, no clock and no bus.
 
     Attributes:
@@ -34,7 +34,7 @@ class LinkReader(Generic[T]):
     def take(self, seq: int, message: T) -> Iterator[T]:
         """Give a message in, get those that are due, in order; a repeated one gives nothing."""
         self._known = max(self._known, seq)
-        if self.expected <= seq <= self.expected + FAR:
+        if self.expected <= seq <= self.expected + MAX_AHEAD_MESSAGES:
             self._early[seq] = message
         while self.expected in self._early:
             self.expected += 1

@@ -10,17 +10,17 @@ from tg_base.protocol.publisher_clocks import PublisherClocks
 from tg_base.telemetry import Span
 from tg_schema.errors import BadRequest
 
-FRESH = 0.05
+FRESH_SECONDS = 0.05
 """Seconds of waiting below which a request is new: no processor takes one, shows a chunk and dies so quickly."""
 
-LONGEST_DEADLINE_MILLISECONDS = 10**12
+MAX_DEADLINE_MILLISECONDS = 10**12
 """Thirty years: who asks for more waits as good as for ever."""
-MOST_ATTEMPT = 1_000_000
+MAX_ATTEMPT = 1_000_000
 """The largest number of an attempt; a requestor of ours makes a few."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RequestHeaders:
     """Who asks, until when, and where the answer goes.
 
     Attributes:
@@ -58,7 +58,7 @@ class Call:
         if self.reply is not None:
             written["reply"] = self.reply
         if self.remaining is not None:
-            written["deadline"] = str(int(min(self.remaining * 1000, LONGEST_DEADLINE_MILLISECONDS)))
+            written["deadline"] = str(int(min(self.remaining * 1000, MAX_DEADLINE_MILLISECONDS)))
         if self.span is not None:
             written |= {"request": self.span.request, "traceparent": self.span.traceparent}
             written |= {} if self.span.parent is None else {"parent": self.span.parent}
@@ -77,15 +77,15 @@ class Call:
         stream = properties.get("id")
         if not stream:
             raise BadRequest("the message has no property `id`")
-        attempt = whole_number("attempt", properties.get("attempt", "1"), least=1, most=MOST_ATTEMPT)
+        attempt = whole_number("attempt", properties.get("attempt", "1"), least=1, most=MAX_ATTEMPT)
         remaining, deadline = None, properties.get("deadline")
         if deadline is not None:
-            milliseconds = whole_number("deadline", deadline, most=LONGEST_DEADLINE_MILLISECONDS)
+            milliseconds = whole_number("deadline", deadline, most=MAX_DEADLINE_MILLISECONDS)
             remaining = milliseconds / 1000
         reply = properties.get("reply")
         delay = 0.0 if reply is None else clocks.delay(reply, delivery.age)
         if remaining is not None and delay is not None:
             remaining -= delay
-        fresh = delay is not None and delay < FRESH and not delivery.redelivered
+        fresh = delay is not None and delay < FRESH_SECONDS and not delivery.redelivered
         span = Span.received(stream, *(properties.get(name) for name in ("request", "parent", "traceparent")))
         return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh)

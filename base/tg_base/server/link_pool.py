@@ -7,18 +7,18 @@ from contextlib import AsyncExitStack
 from contextvars import Context
 
 from tg_base.bus import Bus
-from tg_base.protocol import Beat, Failed, Link, LinkState, Liveness, Resend, StreamKey
+from tg_base.protocol import Failed, Heartbeat, HeartbeatTiming, LinkSender, LinkState, Nack, StreamKey
 from tg_base.runtime import running
 
-IDLE = 30.0
+IDLE_LINK_SECONDS = 30.0
 """Seconds after which a link that nobody uses is closed."""
-RETURN_BEATS = 2
+RETURN_HEARTBEATS = 2
 """How many beats a requestor has to say that it is back, which was silent for so long that its streams were ended."""
-MOST_GONE = 10_000
+MAX_GONE_REQUESTORS = 10_000
 """Requestors that are known to be gone; beyond it the first of them is forgotten."""
 
 
-class Links:
+class LinkPool:
     """Opens a link with the first request of a requestor, closes it when that is idle or dead.
 
     Args:
@@ -29,16 +29,18 @@ class Links:
         time: the clock that silence is measured by, in seconds.
     """
 
-    def __init__(self, bus: Bus, processor: str, failed: Failed, liveness: Liveness, time: Callable[[], float]) -> None:
+    def __init__(
+        self, bus: Bus, processor: str, failed: Failed, liveness: HeartbeatTiming, time: Callable[[], float]
+    ) -> None:
         self._bus = bus
         self._processor = processor
         self._failed = failed
         self._liveness = liveness
-        self._links: dict[str, tuple[Link, AsyncExitStack]] = {}
+        self._links: dict[str, tuple[LinkSender, AsyncExitStack]] = {}
         self._gone: dict[str, None] = {}
         self._time = time
 
-    async def to(self, inbox: str, delay: float | None = None) -> Link:
+    async def to(self, inbox: str, delay: float | None = None) -> LinkSender:
         """The link to an inbox.
 
         Args:
@@ -46,14 +48,14 @@ class Links:
             delay: seconds since it asked, which is a sign of its life; None = not known.
         """
         if inbox not in self._links:
-            link, stack = Link(self._bus, inbox, self._processor, self._failed, self._time), AsyncExitStack()
+            link, stack = LinkSender(self._bus, inbox, self._processor, self._failed, self._time), AsyncExitStack()
             self._links[inbox] = link, stack
             if inbox in self._gone:
                 link.heard_at = -math.inf
             await stack.enter_async_context(running(link.run(), context=Context()))
         link = self._links[inbox][0]
         # One that was silent may be back, but what it left in a queue is not asked about for the whole time each.
-        doubtful = self._liveness.dead_after - RETURN_BEATS * self._liveness.beat
+        doubtful = self._liveness.dead_after - RETURN_HEARTBEATS * self._liveness.beat
         link.heard_at = max(link.heard_at, self._time() - (doubtful if delay is None else delay))
         return link
 
@@ -62,7 +64,7 @@ class Links:
         """By inbox, how far each link has sent."""
         return {inbox: link.state for inbox, (link, _) in self._links.items()}
 
-    def on_beat(self, beat: Beat) -> None:
+    def on_beat(self, beat: Heartbeat) -> None:
         """A requestor lives and says what it has."""
         self.heard(beat.inbox)
         if beat.inbox in self._links:
@@ -77,7 +79,7 @@ class Links:
             if inbox in self._links:
                 self._links[inbox][0].heard_at = self._time()
 
-    def on_resend(self, resend: Resend) -> None:
+    def on_resend(self, resend: Nack) -> None:
         """A requestor misses something."""
         if resend.inbox in self._links and self._links[resend.inbox][0].name == resend.link:
             link = self._links[resend.inbox][0]
@@ -99,12 +101,12 @@ class Links:
         now = self._time()
         for inbox, (link, stack) in list(self._links.items()):
             dead = link.heard_at < now - seconds and not link.streams
-            if dead or (link.idle and link.used_at < now - IDLE):
+            if dead or (link.idle and link.used_at < now - IDLE_LINK_SECONDS):
                 del self._links[inbox]
                 await stack.aclose()
             if dead:
                 self._gone[inbox] = None
-                if len(self._gone) > MOST_GONE:
+                if len(self._gone) > MAX_GONE_REQUESTORS:
                     del self._gone[next(iter(self._gone))]
 
     async def aclose(self, seconds: float) -> None:

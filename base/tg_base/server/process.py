@@ -11,7 +11,7 @@ from typing import TypeVar
 from tg_base.telemetry import TASKS
 
 T = TypeVar("T")
-GARBAGE = 20_000
+GC_THRESHOLD_OBJECTS = 20_000
 """Objects between two collections: Python's 700 cost a busy processor a tenth of its time, for few cycles."""
 
 
@@ -57,7 +57,7 @@ def _collect_less() -> None:
     """What is there now stays until the end; only what comes later is looked at, and less often."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GARBAGE, 10, 10)
+    gc.set_threshold(GC_THRESHOLD_OBJECTS, 10, 10)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -18,41 +18,41 @@ from tg_base.protocol import (
     CONTROL,
     Announce,
     AwakeClock,
-    Beat,
-    Call,
     Cancel,
+    Confirm,
     Echo,
-    Liveness,
+    Heartbeat,
+    HeartbeatTiming,
+    Nack,
     Presence,
     PublisherClocks,
-    Readings,
-    Resend,
+    RequestHeaders,
     Route,
     StreamKey,
-    Wanted,
+    Subscriptions,
 )
 from tg_base.runtime import last_number, new_id, report, running
-from tg_base.server.link_pool import Links
-from tg_base.server.request_task import Work
-from tg_base.server.responder import LinkReply, PlainReply, Reply
+from tg_base.server.link_pool import LinkPool
+from tg_base.server.request_task import RequestTask
+from tg_base.server.responder import LinkResponder, PlainResponder, Responder
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot, Slots
-from tg_base.server.tombstones import CancelledKeys
-from tg_base.telemetry import ACTIVE, POISON, QUEUE_WAIT, STREAMS, trace
+from tg_base.server.tombstones import Tombstones
+from tg_base.telemetry import ACTIVE_STREAMS, POISON, QUEUE_WAIT_SECONDS, STREAMS, trace
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest, TooLarge, Unavailable
 from tg_schema.topics import Topics
 
 log = structlog.get_logger()
 
-PREFETCH_SHARE = 16
+SLOTS_PER_PREFETCH = 16
 """One request may wait in this process for so many that it works on side by side: enough to take a burst at the speed
 of the bus, too few to keep much from others when all slots are taken. Below that capacity none waits."""
 DEAD_LETTER_PAUSE_SECONDS = 1.0
 """Before a message that could not be put among the dead letters is given back, to be tried again."""
-LATELY = 16
+RECENT_REQUESTS = 16
 """Requests over which the average of their times is taken, the newest counting most."""
-MOST_ASKED = 256
+MAX_UNCONFIRMED_REQUESTS = 256
 """Requests that wait without a slot until their requestors have answered; more of them take slots."""
 UNKNOWN_WAIT_SECONDS = 1e6
 """What is announced where it is not known how long a request has waited: longer than any."""
@@ -79,7 +79,7 @@ class Processor:
         routes: tuple[Route[Any, Any], ...],
         *,
         models: tuple[str, ...] = (),
-        liveness: Liveness | None = None,
+        liveness: HeartbeatTiming | None = None,
         grace: float = 10.0,
     ) -> None:
         self.name = f"{service.spec.name}-{new_id(6)}"
@@ -88,30 +88,30 @@ class Processor:
         self._service = service
         self._routes = routes
         self._models = models
-        self._liveness = liveness or Liveness()
+        self._liveness = liveness or HeartbeatTiming()
         self._grace = grace
         self._slots = Slots(service.capacity)
-        self._running: dict[StreamKey, Work] = {}
+        self._running: dict[StreamKey, RequestTask] = {}
         self._leaving = False
         self._changed = asyncio.Event()
         self._seconds = 0.0
         self._taken = 0
         self._waited = 0.0
-        self._active = ACTIVE.labels(service.spec.name)
-        self._queue_wait = QUEUE_WAIT.labels(service.spec.name)
+        self._active = ACTIVE_STREAMS.labels(service.spec.name)
+        self._queue_wait = QUEUE_WAIT_SECONDS.labels(service.spec.name)
 
     async def __aenter__(self) -> Self:
         self._time = asyncio.get_running_loop().time
         self._clock = AwakeClock()
-        self._cancelled = CancelledKeys(self._time)
-        self._links = Links(self._bus, self.name, self._service.spec.response.failed, self._liveness, self._clock)
+        self._cancelled = Tombstones(self._time)
+        self._links = LinkPool(self._bus, self.name, self._service.spec.response.failed, self._liveness, self._clock)
         self._publishers = PublisherClocks(self._time)
         self._echo = Echo(self._bus, self._topics.control(self.name), self._clock, self._liveness.beat)
         async with AsyncExitStack() as stack:
             controls = [self._topics.control(self.name)]
             controls += [self._topics.queue_control(route.request) for route in self._routes]
             self._readings = await stack.enter_async_context(
-                Readings(self._bus, give_up=self._liveness.give_up, on_change=self._announce_soon)
+                Subscriptions(self._bus, give_up=self._liveness.give_up, on_change=self._announce_soon)
             )
             for topic in controls:
                 await stack.enter_async_context(self._readings.each(topic, self._on_control))
@@ -120,7 +120,7 @@ class Processor:
             pumps = await stack.enter_async_context(AsyncExitStack())
             for route in self._routes:
                 group = f"tg-{self._service.spec.name}"
-                prefetch = self._service.capacity // PREFETCH_SHARE
+                prefetch = self._service.capacity // SLOTS_PER_PREFETCH
                 queue = self._readings.open(route.request, group, prefetch=prefetch)
                 requests = await pumps.enter_async_context(queue)
                 await pumps.enter_async_context(running(self._pump(route, requests)))
@@ -163,19 +163,21 @@ class Processor:
             else:
                 delivery.nack()
 
-    def _call_of(self, delivery: Delivery) -> Call | BadRequest:
+    def _call_of(self, delivery: Delivery) -> RequestHeaders | BadRequest:
         try:
-            return Call.of(delivery, self._publishers)
+            return RequestHeaders.of(delivery, self._publishers)
         except BadRequest as error:
             return error
 
-    def _needs_no_slot(self, call: Call | BadRequest) -> bool:
+    def _needs_no_slot(self, call: RequestHeaders | BadRequest) -> bool:
         """Whether nothing can be begun yet. A dead requestor's backlog, all of it asked about, must hold up nobody."""
         if isinstance(call, BadRequest):
             return True
-        return call.doubtful and len(self._running) - self._slots.taken < MOST_ASKED
+        return call.doubtful and len(self._running) - self._slots.taken < MAX_UNCONFIRMED_REQUESTS
 
-    async def _take(self, route: Route[Any, Any], delivery: Delivery, call: Call | BadRequest, slot: Slot) -> None:
+    async def _take(
+        self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | BadRequest, slot: Slot
+    ) -> None:
         """One message of the queue: worked on, dropped because nobody waits for it, or refused."""
         with slot:
             try:
@@ -190,7 +192,7 @@ class Processor:
             await self._work_on(route, delivery, call, request, slot)
 
     async def _work_on(
-        self, route: Route[Any, Any], delivery: Delivery, call: Call, request: object, slot: Slot
+        self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders, request: object, slot: Slot
     ) -> None:
         self._count(call)
         if self._unwanted(call):
@@ -198,7 +200,7 @@ class Processor:
             delivery.ack()
             return
         begun = self._time()
-        work = self._running[call.key] = Work(self._service, route, call, slot, self._liveness.doubt_after)
+        work = self._running[call.key] = RequestTask(self._service, route, call, slot, self._liveness.doubt_after)
         self._active.inc()
         try:
             delivery.ack()
@@ -211,18 +213,20 @@ class Processor:
             self._active.dec()
             del self._running[call.key]
 
-    def _unwanted(self, call: Call) -> bool:
+    def _unwanted(self, call: RequestHeaders) -> bool:
         """Whether nobody waits for the answer any more, or it is being made already."""
         return call.expired or call.key in self._running or self._cancelled.take(call.key)
 
-    def _count(self, call: Call) -> None:
+    def _count(self, call: RequestHeaders) -> None:
         self._taken += 1
         self._waited = max(self._waited, UNKNOWN_WAIT_SECONDS if call.delay is None else call.delay)
 
     def _took(self, seconds: float) -> None:
-        self._seconds += (seconds - self._seconds) / LATELY if self._seconds else seconds
+        self._seconds += (seconds - self._seconds) / RECENT_REQUESTS if self._seconds else seconds
 
-    async def _refuse(self, route: Route[Any, Any], delivery: Delivery, call: Call | None, error: BadRequest) -> None:
+    async def _refuse(
+        self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | None, error: BadRequest
+    ) -> None:
         POISON.labels(route.request).inc()
         log.warning("request.refused", topic=route.request, reason=error.message)
         try:
@@ -246,10 +250,10 @@ class Processor:
         except TooLarge:
             await self._bus.publish(dead_letters, b"", {"reason": reason})
 
-    async def _reply(self, route: Route[Any, Any], call: Call) -> Reply:
+    async def _reply(self, route: Route[Any, Any], call: RequestHeaders) -> Responder:
         if call.reply is None:
-            return PlainReply(self._bus, route.response, call.key.stream)
-        return LinkReply(await self._links.to(call.reply, call.delay), call.key, self._liveness)
+            return PlainResponder(self._bus, route.response, call.key.stream)
+        return LinkResponder(await self._links.to(call.reply, call.delay), call.key, self._liveness)
 
     def _on_control(self, delivery: Delivery) -> None:
         if self._echo.take(delivery):
@@ -258,14 +262,14 @@ class Processor:
             case Cancel():
                 for key in control.streams:
                     self._cancel(key, control.ttl)
-            case Beat():
+            case Heartbeat():
                 self._publishers.heartbeat(control.inbox, delivery.age)
                 self._links.on_beat(control)
                 for key in control.cancelled:
                     self._cancel(key, 0.0)
-            case Resend():
+            case Nack():
                 self._links.on_resend(control)
-            case Wanted():
+            case Confirm():
                 if control.key in self._running:
                     self._links.heard(self._running[control.key].inbox)
                     self._running[control.key].wanted(control.question)
@@ -327,10 +331,10 @@ class Processor:
             log.warning("presence.lost", error=error.type)
 
 
-def _caller(delivery: Delivery) -> Call | None:
+def _caller(delivery: Delivery) -> RequestHeaders | None:
     """Who asked, where at least that is readable in a message that is not."""
     with suppress(BadRequest):
         stream = delivery.properties.get("id")
         if stream:
-            return Call(StreamKey(stream, 1), delivery.properties.get("reply"))
+            return RequestHeaders(StreamKey(stream, 1), delivery.properties.get("reply"))
     return None

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import structlog
 
-from tg_base.protocol import Call, Route
+from tg_base.protocol import RequestHeaders, Route
 from tg_base.runtime import new_number
-from tg_base.server.responder import Reply
+from tg_base.server.responder import Responder
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot
 from tg_base.telemetry import STREAMS
@@ -17,13 +17,13 @@ from tg_schema.errors import Cancelled, Internal, Timeout
 
 log = structlog.get_logger()
 
-LONGEST = 1800.0
+DEFAULT_DEADLINE_SECONDS = 1800.0
 """Seconds for a request whose requestor has no inbox, so that it cannot stop it, and names no deadline."""
-ASK_AGAIN = 1.0
+CONFIRM_INTERVAL_SECONDS = 1.0
 """Seconds between two questions whether a request is still wanted."""
 
 
-class Work:
+class RequestTask:
     """Belongs to the task that makes it; `stop` may come from anywhere else on the loop.
 
     Args:
@@ -35,7 +35,7 @@ class Work:
     """
 
     def __init__(
-        self, service: Service[Any, Any], route: Route[Any, Any], call: Call, slot: Slot, patience: float
+        self, service: Service[Any, Any], route: Route[Any, Any], call: RequestHeaders, slot: Slot, patience: float
     ) -> None:
         self.task = cast("asyncio.Task[None]", asyncio.current_task())
         self._service = service
@@ -65,7 +65,7 @@ class Work:
         self._ending = ending or self._ending
         self.task.cancel()
 
-    async def run(self, request: Any, reply: Reply) -> None:
+    async def run(self, request: Any, reply: Responder) -> None:
         """Pass on what the service answers. Whatever happens, the last record is the only one that ends the stream."""
         clock = asyncio.get_running_loop().time
         started = clock()
@@ -88,12 +88,12 @@ class Work:
             seconds = round(clock() - started, 6)
             log.info("request.done", service=service, flow=flow, outcome=outcome, seconds=seconds)
 
-    async def _pass_on(self, request: Any, reply: Reply) -> None:
+    async def _pass_on(self, request: Any, reply: Responder) -> None:
         """The deadline is for beginning. A requestor of ours stops what it no longer waits for; others cannot.
 
         A request that had to be asked about has no slot meanwhile. Where none is free afterwards, it goes back.
         """
-        limit = asyncio.timeout(LONGEST if self._call.remaining is None else self._call.remaining)
+        limit = asyncio.timeout(DEFAULT_DEADLINE_SECONDS if self._call.remaining is None else self._call.remaining)
         try:
             async with limit:
                 await self._until_wanted(reply)
@@ -114,7 +114,7 @@ class Work:
             raise
         raise Internal("the service ended without a last response")
 
-    async def _until_wanted(self, reply: Reply) -> None:
+    async def _until_wanted(self, reply: Responder) -> None:
         """What may have been delivered before is not begun, and paid, a second time unless the requestor says so."""
         clock = asyncio.get_running_loop().time
         while not self._wanted.is_set():
@@ -123,8 +123,8 @@ class Work:
             self._questions[question] = clock()
             reply.ask(question)
             with suppress(TimeoutError):
-                async with asyncio.timeout(ASK_AGAIN):
+                async with asyncio.timeout(CONFIRM_INTERVAL_SECONDS):
                     await self._wanted.wait()
 
-    async def _fail(self, reply: Reply, error: TgError) -> None:
+    async def _fail(self, reply: Responder, error: TgError) -> None:
         await reply.send(self._route.spec.response.failed(error.record))

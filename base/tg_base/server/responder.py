@@ -6,17 +6,17 @@ from typing import Protocol
 from typing_extensions import override
 
 from tg_base.bus import Bus
-from tg_base.protocol import Link, Liveness, StreamKey
+from tg_base.protocol import HeartbeatTiming, LinkSender, StreamKey
 from tg_schema import encode
 from tg_schema.response import Response
 
-TELL_AFTER = 0.1
+ACCEPTED_AFTER_SECONDS = 0.1
 """Seconds without a record after which the requestor is told that work has begun."""
-TELL_AGAIN = 5
+ACCEPTED_EVERY_HEARTBEATS = 5
 """Beats without a record after which it is told again: nothing else can be heard of a whole answer in the making."""
 
 
-class Reply(Protocol):
+class Responder(Protocol):
     """Where the responses to one request go."""
 
     def open(self) -> None:
@@ -38,13 +38,13 @@ class Reply(Protocol):
         """Nothing more will be sent."""
 
 
-class LinkReply(Reply):
+class LinkResponder(Responder):
     """For a requestor of ours. Work that has begun shows by its first record, or is told where that takes a while."""
 
-    def __init__(self, link: Link, key: StreamKey, liveness: Liveness) -> None:
+    def __init__(self, link: LinkSender, key: StreamKey, liveness: HeartbeatTiming) -> None:
         self._link = link
         self._key = key
-        self._tell_again = TELL_AGAIN * liveness.beat
+        self._tell_again = ACCEPTED_EVERY_HEARTBEATS * liveness.beat
         self._telling: asyncio.TimerHandle | None = None
 
     @override
@@ -53,7 +53,7 @@ class LinkReply(Reply):
 
     @override
     def accept(self) -> None:
-        self._telling = asyncio.get_running_loop().call_later(TELL_AFTER, self._tell)
+        self._telling = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._tell)
 
     @override
     def ask(self, question: int) -> None:
@@ -81,7 +81,7 @@ class LinkReply(Reply):
         self._telling = asyncio.get_running_loop().call_later(self._tell_again, self._tell)
 
 
-class PlainReply(Reply):
+class PlainResponder(Responder):
     """For a peer that knows the property `id` and nothing else: a message a record, each sent before the next."""
 
     def __init__(self, bus: Bus, topic: str, stream: str) -> None:

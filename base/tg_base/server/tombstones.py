@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from tg_base.protocol import StreamKey
 
-MOST = 100_000
+MAX_TOMBSTONES = 100_000
 """Cancels that are remembered; beyond it the oldest are forgotten, and their requests run until their frames tell."""
 
 
-class CancelledKeys:
+class Tombstones:
     """A bounded set whose entries expire.
 
     Args:
@@ -22,7 +22,7 @@ class CancelledKeys:
     def add(self, key: StreamKey, ttl: float) -> None:
         """Remember this one for `ttl` seconds."""
         now = self._clock()
-        while self._until and (len(self._until) >= MOST or next(iter(self._until.values())) < now):
+        while self._until and (len(self._until) >= MAX_TOMBSTONES or next(iter(self._until.values())) < now):
             del self._until[next(iter(self._until))]
         self._until[key] = now + ttl
 

@@ -4,13 +4,13 @@ from tg_base.telemetry import trace
 from tg_base.telemetry.histogram import Cells
 from tg_base.telemetry.log import configure_log, hide_in_logs
 from tg_base.telemetry.metrics import (
-    ACTIVE,
+    ACTIVE_STREAMS,
     ATTEMPTS,
-    FIRST_TOKEN,
-    GAP,
-    OVERHEAD,
+    CHUNK_GAP_SECONDS,
+    FIRST_TOKEN_SECONDS,
+    OVERHEAD_SECONDS,
     POISON,
-    QUEUE_WAIT,
+    QUEUE_WAIT_SECONDS,
     READER_ENDS,
     REFUSALS,
     RESENDS,
@@ -21,6 +21,22 @@ from tg_base.telemetry.metrics import (
 from tg_base.telemetry.trace import Span
 
 __all__ = [
-    "ACTIVE", "ATTEMPTS", "FIRST_TOKEN", "GAP", "OVERHEAD", "POISON", "QUEUE_WAIT", "READER_ENDS", "REFUSALS",
-    "RESENDS", "STREAMS", "TASKS", "TOKENS", "Cells", "Span", "configure_log", "hide_in_logs", "trace",
+    "ACTIVE_STREAMS",
+    "ATTEMPTS",
+    "CHUNK_GAP_SECONDS",
+    "FIRST_TOKEN_SECONDS",
+    "OVERHEAD_SECONDS",
+    "POISON",
+    "QUEUE_WAIT_SECONDS",
+    "READER_ENDS",
+    "REFUSALS",
+    "RESENDS",
+    "STREAMS",
+    "TASKS",
+    "TOKENS",
+    "Cells",
+    "Span",
+    "configure_log",
+    "hide_in_logs",
+    "trace",
 ]  # fmt: skip

@@ -7,12 +7,14 @@ from tg_base.telemetry.histogram import LightHistogram
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _FINE = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1)
 
-FIRST_TOKEN = LightHistogram("tg_first_token_seconds", "Request to first content", "service", _SECONDS)
-GAP = LightHistogram("tg_chunk_gap_seconds", "Between two chunks of a stream", "service", _SECONDS)
-QUEUE_WAIT = Histogram("tg_queue_wait_seconds", "Request published to work begun", ["service"], buckets=_SECONDS)
-OVERHEAD = LightHistogram("tg_overhead_seconds", "A chunk's time in the gateway", "service", _FINE)
+FIRST_TOKEN_SECONDS = LightHistogram("tg_first_token_seconds", "Request to first content", "service", _SECONDS)
+CHUNK_GAP_SECONDS = LightHistogram("tg_chunk_gap_seconds", "Between two chunks of a stream", "service", _SECONDS)
+QUEUE_WAIT_SECONDS = Histogram(
+    "tg_queue_wait_seconds", "Request published to work begun", ["service"], buckets=_SECONDS
+)
+OVERHEAD_SECONDS = LightHistogram("tg_overhead_seconds", "A chunk's time in the gateway", "service", _FINE)
 TOKENS = Counter("tg_tokens_total", "Tokens counted by the provider", ["model", "direction"])
-ACTIVE = Gauge("tg_active_streams", "Requests worked on now", ["service"])
+ACTIVE_STREAMS = Gauge("tg_active_streams", "Requests worked on now", ["service"])
 STREAMS = Counter("tg_streams_total", "Requests ended, by how: ok, cancelled or an error type", ["service", "outcome"])
 ATTEMPTS = Counter("tg_attempts_total", "Further attempts at a request whose processor died", ["service"])
 RESENDS = Counter("tg_resends_total", "Gaps in a link that were asked for again", [])

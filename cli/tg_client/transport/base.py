@@ -8,7 +8,7 @@ from tg_schema import ServiceSpec
 from tg_schema.service_spec import Req, Resp
 
 
-class Door(Protocol):
+class Transport(Protocol):
     """One way in."""
 
     def stream(

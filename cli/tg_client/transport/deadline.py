@@ -9,7 +9,7 @@ from tg_schema.errors import Timeout
 T = TypeVar("T")
 
 
-class Clock:
+class Deadline:
     """Starts when it is made, and starts anew with each record. It never cuts an answer that is in flow.
 
     Args:

@@ -7,7 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 import aiohttp
 
 from tg_client.transport.address import Address
-from tg_client.transport.deadline import Clock
+from tg_client.transport.deadline import Deadline
 from tg_client.transport.errors import broken_off, connecting, reading, refusal
 from tg_client.transport.records import bytes_of, record_of
 from tg_schema import ServiceSpec, TgError
@@ -15,13 +15,13 @@ from tg_schema.errors import BadRequest, ProtocolError
 from tg_schema.server_sent_events import ServerSentEvents
 from tg_schema.service_spec import Req, Resp
 
-LARGEST_BODY = 16 * 1024 * 1024
+MAX_BODY_BYTES = 16 * 1024 * 1024
 """Bytes of an answer that comes as one JSON body."""
 _TO_THE_END = 1.0
 """Seconds that the body's end may take after the last record, so that the connection can be used again."""
 
 
-class RestDoor:
+class HttpTransport:
     """The HTTP way in. Leaving a stream early closes its connection, which is how HTTP says stop.
 
     Args:
@@ -43,7 +43,7 @@ class RestDoor:
         """See `Door`. The request leaves at once; the answer's head is waited for with its first record."""
         if self._session.closed:
             raise BadRequest("the client is closed: ask inside `async with TgClient(...) as client`")
-        clock = Clock(timeout, self._idle)
+        clock = Deadline(timeout, self._idle)
         url = self._address.service(flow, spec.name)
         opened: list[aiohttp.ClientResponse] = []
         posting = asyncio.create_task(self._post(url, bytes_of(request), opened), name="post")
@@ -61,7 +61,7 @@ class RestDoor:
         return opened[0]
 
     async def _records(
-        self, posting: asyncio.Task[aiohttp.ClientResponse], spec: ServiceSpec[Req, Resp], clock: Clock
+        self, posting: asyncio.Task[aiohttp.ClientResponse], spec: ServiceSpec[Req, Resp], clock: Deadline
     ) -> AsyncGenerator[Resp, None]:
         response = await clock.within(posting)
         if response.status != 200:
@@ -83,12 +83,12 @@ class RestDoor:
                     await _finish(response)
                     return
 
-    async def _refusal(self, response: aiohttp.ClientResponse, clock: Clock) -> TgError:
+    async def _refusal(self, response: aiohttp.ClientResponse, clock: Deadline) -> TgError:
         with connecting(self._base):
             body = await clock.within(_body(response))
         return refusal(self._base, response.status, response.headers.get("Retry-After"), body)
 
-    async def _whole(self, response: aiohttp.ClientResponse, spec: ServiceSpec[Req, Resp], clock: Clock) -> Resp:
+    async def _whole(self, response: aiohttp.ClientResponse, spec: ServiceSpec[Req, Resp], clock: Deadline) -> Resp:
         with reading(self._base):
             record = record_of(spec.response, await clock.within(_body(response)))
         if not record.last:
@@ -98,12 +98,12 @@ class RestDoor:
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
     parts: list[bytes] = []
-    left = LARGEST_BODY
+    left = MAX_BODY_BYTES
     while part := await response.content.readany():
         parts.append(part)
         left -= len(part)
         if left < 0:
-            raise ProtocolError(f"the gateway's answer is larger than {LARGEST_BODY} bytes")
+            raise ProtocolError(f"the gateway's answer is larger than {MAX_BODY_BYTES} bytes")
     return b"".join(parts)
 
 

@@ -10,19 +10,19 @@ import aiohttp
 import msgspec
 
 from tg_client.transport.address import Address
-from tg_client.transport.deadline import Clock
+from tg_client.transport.deadline import Deadline
 from tg_client.transport.errors import broken_off, connecting, refusal
 from tg_client.transport.records import bytes_of
-from tg_client.transport.websocket_stream import SocketStream
+from tg_client.transport.websocket_stream import WebSocketStream
 from tg_schema import Error, ServiceSpec, TgError, decode
 from tg_schema.errors import BadRequest, PeerError, ProtocolError, Unauthorized
 from tg_schema.service_spec import Req, Resp
 
-LARGEST_FRAME = 16 * 1024 * 1024
+MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Bytes of one frame from the gateway."""
-GREETING = 10.0
+GREETING_TIMEOUT_SECONDS = 10.0
 """Seconds for the connection, and again for the answer to the token."""
-HEARTBEAT = 20.0
+HEARTBEAT_SECONDS = 20.0
 """Seconds between pings; a gateway that answers none for half of that is gone."""
 _SEND = 5.0
 """Seconds that a frame may take to leave."""
@@ -55,13 +55,13 @@ class _Frame(msgspec.Struct, frozen=True):
     type: str | None = None
 
 
-class SocketDoor:
+class WebSocketTransport:
     """The WebSocket way in; made by `open_socket`. Leaving a stream early sends its cancel."""
 
     def __init__(self, address: Address, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._base = address.base
         self._socket = socket
-        self._streams: dict[str, SocketStream[Any]] = {}
+        self._streams: dict[str, WebSocketStream[Any]] = {}
         self._ids = count(1)
         self._lost: TgError = broken_off(address.base)
         self._closed = False
@@ -73,8 +73,8 @@ class SocketDoor:
         """See `Door`."""
         if self._closed:
             raise self._lost
-        clock = Clock(timeout, timeout)
-        stream = SocketStream(spec.response, clock)
+        clock = Deadline(timeout, timeout)
+        stream = WebSocketStream(spec.response, clock)
         name = f"req-{next(self._ids)}"
         self._streams[name] = stream
         try:
@@ -144,17 +144,19 @@ def _frame_of(data: str | bytes) -> _Frame:
 
 
 @asynccontextmanager
-async def open_socket(address: Address, session: aiohttp.ClientSession, token: str | None) -> AsyncIterator[SocketDoor]:
+async def open_socket(
+    address: Address, session: aiohttp.ClientSession, token: str | None
+) -> AsyncIterator[WebSocketTransport]:
     """Connect, show the token, and read until the block is left.
 
     Raises:
         TgError: no gateway, no socket, or the token is refused.
     """
-    clock = Clock(GREETING, GREETING)
+    clock = Deadline(GREETING_TIMEOUT_SECONDS, GREETING_TIMEOUT_SECONDS)
     with connecting(address.base):
         socket = await clock.within(_connected(address, session))
     try:
-        door = SocketDoor(address, socket)
+        door = WebSocketTransport(address, socket)
         with connecting(address.base):
             await clock.within(door.greet(token))
         reader = asyncio.create_task(door.read(), name="socket")
@@ -171,7 +173,7 @@ async def _connected(address: Address, session: aiohttp.ClientSession) -> aiohtt
     timeout = aiohttp.ClientWSTimeout(ws_close=1.0)
     try:
         return await session.ws_connect(
-            address.socket, heartbeat=HEARTBEAT, max_msg_size=LARGEST_FRAME, timeout=timeout
+            address.socket, heartbeat=HEARTBEAT_SECONDS, max_msg_size=MAX_FRAME_BYTES, timeout=timeout
         )
     except aiohttp.WSServerHandshakeError as error:
         retry_after = error.headers.get("Retry-After") if error.headers else None

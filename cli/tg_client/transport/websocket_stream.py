@@ -7,24 +7,24 @@ from typing import Generic, Self
 
 from typing_extensions import override
 
-from tg_client.transport.deadline import Clock
+from tg_client.transport.deadline import Deadline
 from tg_client.transport.records import record_of
 from tg_schema import TgError
 from tg_schema.errors import SlowConsumer
 from tg_schema.service_spec import Resp
 
-BUFFER = 1024 * 1024
+MAX_BUFFERED_BYTES = 1024 * 1024
 """Bytes of records that may wait for a slow reader; beyond it that stream ends, alone, with SlowConsumer."""
 
 
-class SocketStream(AsyncIterator[Resp], Generic[Resp]):
+class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
     """Iterate to read. What waits is joined, so a slow reader gets fewer and larger records.
 
     Attributes:
         over: whether the gateway has nothing more to send.
     """
 
-    def __init__(self, kind: type[Resp], clock: Clock) -> None:
+    def __init__(self, kind: type[Resp], clock: Deadline) -> None:
         self.over = False
         self._kind = kind
         self._clock = clock
@@ -38,7 +38,7 @@ class SocketStream(AsyncIterator[Resp], Generic[Resp]):
     def put(self, data: bytes) -> None:
         """The next record has come."""
         self._size += len(data)
-        if self._size > BUFFER and self._frames:
+        if self._size > MAX_BUFFERED_BYTES and self._frames:
             self.fail(SlowConsumer("the answer was not read as fast as it came"))
         elif self._error is None:
             self._frames.append(data)

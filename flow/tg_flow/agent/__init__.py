@@ -1,14 +1,14 @@
 """AgentRequest -> AgentResponses: the agent service, and what it is made of. The rest is inside."""
 
-from tg_flow.agent.core import AgentPrompts, Reach, Thinker
+from tg_flow.agent.core import AgentModel, AgentPrompts, ToolContext
 from tg_flow.agent.service import AgentService, Member
 from tg_flow.agent.tools import opened_tools
 
 __all__ = [
+    "AgentModel",
     "AgentPrompts",
     "AgentService",
     "Member",
-    "Reach",
-    "Thinker",
+    "ToolContext",
     "opened_tools",
 ]

@@ -9,7 +9,7 @@ from typing_extensions import override
 from tg_base.client import Client
 from tg_base.config import ServiceConfig
 from tg_base.server import Service
-from tg_flow.agent.core import AgentTool, AnswerText, Dialog, Goal, Thinker, Toolbox
+from tg_flow.agent.core import AgentModel, AgentTool, AnswerText, Dialog, Goal, Toolbox
 from tg_flow.agent.patterns import plan_then_execute, react, supervisor
 from tg_flow.agent.tools import SubAgent
 from tg_schema import AGENT, AgentRequest, AgentResponse
@@ -47,7 +47,7 @@ class AgentService(Service[AgentRequest, AgentResponse]):
     spec = AGENT
 
     def __init__(
-        self, profile: ServiceConfig, thinker: Thinker, tools: tuple[AgentTool, ...], team: Mapping[str, Member]
+        self, profile: ServiceConfig, thinker: AgentModel, tools: tuple[AgentTool, ...], team: Mapping[str, Member]
     ) -> None:
         self.thinker = thinker
         self._profile = profile

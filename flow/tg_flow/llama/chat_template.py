@@ -21,7 +21,7 @@ from tg_schema.errors import Unavailable
 RENDER_SECONDS = 5.0
 """How long a template may take; real ones take a millisecond."""
 
-LONGEST_OPERAND = 10_000
+MAX_OPERAND_LENGTH = 10_000
 """What a template may multiply: a text or a number beyond it is a bomb."""
 
 _EDGE = "\u2003"
@@ -98,7 +98,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     @override
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         for operand in (left, right):
-            if not isinstance(operand, int | float) or abs(operand) > LONGEST_OPERAND:
+            if not isinstance(operand, int | float) or abs(operand) > MAX_OPERAND_LENGTH:
                 raise TemplateError("only small numbers can be multiplied")
         if operator == "**":
             raise TemplateError("there are no powers in a chat template")

@@ -24,7 +24,7 @@ from tg_schema.errors import Internal, RateLimited, TooLarge, Unavailable
 STEP_SECONDS = 0.1
 """How long a step that reads prompts should take: a cancel, and the other streams, wait for its end."""
 
-LEAST_PREFILL = 32
+MIN_PREFILL_TOKENS = 32
 """Prompt tokens that a step may always read, however slow the model."""
 
 log = structlog.get_logger()
@@ -206,7 +206,7 @@ class Engine:
                 slot.evaluated = 0
                 slot.finish(Unavailable("the model could not evaluate this request; ask again"))
             return
-        if batch.prompt_tokens >= LEAST_PREFILL:
+        if batch.prompt_tokens >= MIN_PREFILL_TOKENS:
             self._adapt(len(batch.tokens) / (time.monotonic() - started))
         self._prompt_tokens += batch.prompt_tokens
         self._generated_tokens += len(batch.sampled)
@@ -217,7 +217,7 @@ class Engine:
                 slot.finish(error)
 
     def _adapt(self, tokens_a_second: float) -> None:
-        self._prefill = max(LEAST_PREFILL, min(self._batch, int(tokens_a_second * STEP_SECONDS)))
+        self._prefill = max(MIN_PREFILL_TOKENS, min(self._batch, int(tokens_a_second * STEP_SECONDS)))
 
     def _abandon(self, error: TgError) -> None:
         """End everything with `error`."""

@@ -6,7 +6,7 @@ from tg_flow.llama.generation import Generation
 from tg_flow.llama.model import Model
 from tg_schema import TgError
 
-FEW = 4
+FEW_STREAMS = 4
 """Streams that one engine evaluates together for less than two engines do apart."""
 
 
@@ -38,7 +38,7 @@ class EnginePool:
 
         Raises as `Engine.submit`.
         """
-        few = (engine for engine in self._engines if engine.load() < FEW)
+        few = (engine for engine in self._engines if engine.load() < FEW_STREAMS)
         (next(few, None) or min(self._engines, key=Engine.load)).submit(generation)
 
     def stats(self) -> EngineStats:

@@ -12,22 +12,22 @@ from typing import Any, NamedTuple
 from tg_flow.llama.schema_keywords import ANNOTATIONS, KINDS, KNOWN, fits, kinds_of, without
 from tg_schema.errors import BadRequest
 
-MOST_NODES = 1000
+MAX_NODES = 1000
 """Sub-schemas in a schema, every use of a reference counted once."""
 
-DEEPEST = 32
+MAX_DEPTH = 32
 """Levels of sub-schemas within each other."""
 
-LONGEST_REPETITION = 1000
+MAX_REPETITION = 1000
 """For minItems, maxItems, minLength and maxLength: llama.cpp makes a rule for each repetition."""
 
-MOST_REPETITIONS = 20_000
+MAX_TOTAL_REPETITIONS = 20_000
 """Of all these together: a stream that starts must not hold up those that run."""
 
-LONGEST_GRAMMAR = 200_000
+MAX_GRAMMAR_CHARACTERS = 200_000
 """Characters."""
 
-MOST_READINGS = 64
+MAX_READINGS = 64
 """In how many ways at once the grammar may understand a text so far: each costs time at each token."""
 
 ANY_STRUCTURE: dict[str, Any] = {"anyOf": [{"type": "object"}, {"type": "array"}]}
@@ -86,13 +86,13 @@ class _Grammar:
 
     def text(self) -> str:
         root = self._rule(self._schema, 0)
-        if root.readings > (1 if self._recursive else MOST_READINGS):
+        if root.readings > (1 if self._recursive else MAX_READINGS):
             raise BadRequest(
                 "schema: alternatives that begin alike are nested too deep for this model; tell them apart by type"
             )
         rules = {"root": root.text} | self._rules | _BUILT_IN
         text = "\n".join(f"{name} ::= {body}" for name, body in rules.items())
-        if len(text) > LONGEST_GRAMMAR:
+        if len(text) > MAX_GRAMMAR_CHARACTERS:
             raise BadRequest("schema: it is too long for this provider; name fewer properties and values")
         return text
 
@@ -121,8 +121,8 @@ class _Grammar:
 
     def _count(self, schema: dict[str, Any], depth: int) -> None:
         self._nodes += 1
-        if self._nodes > MOST_NODES or depth > DEEPEST:
-            raise BadRequest(f"schema: it may have {MOST_NODES} sub-schemas, {DEEPEST} within each other")
+        if self._nodes > MAX_NODES or depth > MAX_DEPTH:
+            raise BadRequest(f"schema: it may have {MAX_NODES} sub-schemas, {MAX_DEPTH} within each other")
         unknown = next((word for word in schema if word not in KNOWN), None)
         if unknown is not None:
             raise BadRequest(f"schema: this provider cannot hold a model to {json.dumps(unknown)[:100]}; leave it out")
@@ -217,8 +217,8 @@ class _Grammar:
     def _enum(self, schema: dict[str, Any]) -> _Rule:
         values = schema.get("enum", [schema.get("const")])
         kind = schema.get("type")
-        if not isinstance(values, list) or len(values) > MOST_NODES:
-            raise BadRequest(f"schema: enum must be a list of at most {MOST_NODES} values")
+        if not isinstance(values, list) or len(values) > MAX_NODES:
+            raise BadRequest(f"schema: enum must be a list of at most {MAX_NODES} values")
         fitting = [value for value in values if kind is None or fits(value, kind)]
         if not fitting:
             raise BadRequest("schema: an enum or const has no value of its type")
@@ -286,13 +286,13 @@ class _Grammar:
     def _bounds(self, schema: dict[str, Any], low: str, high: str) -> tuple[int, int | None]:
         least, most = schema.get(low, 0), schema.get(high)
         for name, value in ((low, least), (high, most)):
-            if value is not None and not (fits(value, "integer") and 0 <= value <= LONGEST_REPETITION):
-                raise BadRequest(f"schema: {name} must be a whole number from 0 to {LONGEST_REPETITION}")
+            if value is not None and not (fits(value, "integer") and 0 <= value <= MAX_REPETITION):
+                raise BadRequest(f"schema: {name} must be a whole number from 0 to {MAX_REPETITION}")
         if most is not None and most < least:
             raise BadRequest(f"schema: {high} must not be below {low}")
         self._repetitions += most or least
-        if self._repetitions > MOST_REPETITIONS:
-            raise BadRequest(f"schema: its lengths may be {MOST_REPETITIONS} altogether")
+        if self._repetitions > MAX_TOTAL_REPETITIONS:
+            raise BadRequest(f"schema: its lengths may be {MAX_TOTAL_REPETITIONS} altogether")
         return least, most
 
 

@@ -12,10 +12,10 @@ from tg_schema.errors import BadRequest, Unavailable
 _tokenize = held(native.llama_tokenize)
 _piece = held(native.llama_token_to_piece)
 
-LONG_TEXT = 4096
+LONG_TEXT_CHARACTERS = 4096
 """Bytes from which cutting a text lets other threads run meanwhile."""
 
-LONGEST_PIECE = 1024
+MAX_PIECE_BYTES = 1024
 """Bytes of one token's text that are read; no vocabulary comes near."""
 
 
@@ -62,7 +62,7 @@ class Model:
         self.context_length: int = native.llama_model_n_ctx_train(self.pointer)
         self.size: int = native.llama_model_size(self.pointer)
         self.vocabulary: int = native.llama_vocab_n_tokens(self.vocab)
-        buffer = ctypes.create_string_buffer(LONGEST_PIECE)
+        buffer = ctypes.create_string_buffer(MAX_PIECE_BYTES)
         self.pieces = [self._read_piece(token, buffer) for token in range(self.vocabulary)]
         self.utf8 = Utf8Tokens(self.pieces)
         self.longest_piece = max(map(len, self.pieces))
@@ -85,7 +85,7 @@ class Model:
         )
 
     def _read_piece(self, token: int, buffer: ctypes.Array[ctypes.c_char]) -> bytes:
-        length: int = _piece(self.vocab, token, buffer, LONGEST_PIECE, 0, False)
+        length: int = _piece(self.vocab, token, buffer, MAX_PIECE_BYTES, 0, False)
         return buffer.raw[: max(length, 0)]
 
     @property
@@ -125,7 +125,7 @@ class Model:
         raw = text.encode("utf-8", "replace")
         room = len(raw) + 8
         tokens = (native.llama_token * room)()
-        cut = _tokenize if room < LONG_TEXT else native.llama_tokenize
+        cut = _tokenize if room < LONG_TEXT_CHARACTERS else native.llama_tokenize
         with self._lock:
             if not self.pointer:
                 raise Unavailable("the model is being shut down")

@@ -7,7 +7,7 @@ from tg_schema.errors import BadRequest, NotFound
 DEMO_MODEL = Path(__file__).parents[1] / "models" / "tinydemo-q8_0.gguf"
 """The project's own demo model."""
 
-HUB = "hf:"
+HUB_PREFIX = "hf:"
 
 
 def model_file(path: str, cache: Path | None = None, *, fetch: bool = True) -> Path | None:
@@ -26,11 +26,11 @@ def model_file(path: str, cache: Path | None = None, *, fetch: bool = True) -> P
     """
     if not path:
         return DEMO_MODEL
-    if path.startswith(HUB):
-        return _hub_file(path.removeprefix(HUB), cache, fetch=fetch)
+    if path.startswith(HUB_PREFIX):
+        return _hub_file(path.removeprefix(HUB_PREFIX), cache, fetch=fetch)
     local = Path(path).expanduser()
     if not local.is_file():
-        raise NotFound(f"there is no model file {path}: give the path of a GGUF file, or {HUB}OWNER/NAME/FILE")
+        raise NotFound(f"there is no model file {path}: give the path of a GGUF file, or {HUB_PREFIX}OWNER/NAME/FILE")
     return local
 
 
@@ -40,5 +40,7 @@ def _hub_file(address: str, cache: Path | None, *, fetch: bool) -> Path | None:
     owner, _, rest = address.partition("/")
     name, _, file = rest.partition("/")
     if not (owner and name and file):
-        raise BadRequest(f"a model of the Hugging Face hub is written {HUB}OWNER/NAME/FILE, with the file's whole name")
+        raise BadRequest(
+            f"a model of the Hugging Face hub is written {HUB_PREFIX}OWNER/NAME/FILE, with the file's whole name"
+        )
     return hub_file(f"{owner}/{name}", file, cache, fetch=fetch)

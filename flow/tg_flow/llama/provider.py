@@ -23,20 +23,20 @@ from tg_flow.llama.sampler_settings import SamplerSettings
 from tg_schema import FEATURES, Message, Sampling, TextCompletionRequest, TgError
 from tg_schema.errors import BadRequest, Internal
 
-SMALL_MODEL = 64_000_000
+SMALL_MODEL_PARAMETERS = 64_000_000
 """Bytes of weights up to which one thread computes a step faster than several that wait for each other."""
 
-LONGEST_DEFAULT_CONTEXT = 4096
+MAX_DEFAULT_CONTEXT_TOKENS = 4096
 """Tokens for each slot, unless the configuration wants more or the model can do less: memory grows with it."""
 
-LONG_TEXT = 8_000
+LONG_TEXT_CHARACTERS = 8_000
 """Characters from which a prompt is cut into tokens on another thread: below, it takes less than a millisecond."""
 
-MOST_STOPS = 16
-LONGEST_STOP = 256
+MAX_STOPS = 16
+MAX_STOP_CHARACTERS = 256
 """Characters."""
 
-MOST_LOGPROBS = 20
+MAX_LOGPROBS = 20
 
 
 class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
@@ -67,12 +67,12 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
 
     def sizes(self, trained: int, size: int) -> EngineSizes:
         """For a model of `size` bytes that was trained to see `trained` tokens."""
-        small = size <= SMALL_MODEL
+        small = size <= SMALL_MODEL_PARAMETERS
         cores = os.cpu_count() or 1
         return EngineSizes(
             slots=self.slots,
             engines=min(self.engines or (2 if small else 1), self.slots, cores),
-            context=self.context or min(trained, LONGEST_DEFAULT_CONTEXT),
+            context=self.context or min(trained, MAX_DEFAULT_CONTEXT_TOKENS),
             threads=self.threads or (1 if small else cores),
             batch=self.batch,
             waiting=self.waiting,
@@ -144,7 +144,7 @@ class LlamaCpp(LlmService):
     async def _prompt(self, request: TextCompletionRequest) -> tuple[int, ...]:
         *earlier, prompt = _texts(request.turns)
         system, limit = request.system_text, self.engine.context_length
-        if len(system) + len(prompt) + sum(map(len, earlier)) < LONG_TEXT:
+        if len(system) + len(prompt) + sum(map(len, earlier)) < LONG_TEXT_CHARACTERS:
             return self._tokenizer.tokens(system, prompt, limit, earlier)
         return await asyncio.to_thread(self._tokenizer.tokens, system, prompt, limit, earlier)
 
@@ -199,10 +199,10 @@ def _role(turn: Message) -> str:
 def _check(sampling: Sampling) -> None:
     if sampling.max_tokens is not None and sampling.max_tokens < 1:
         raise BadRequest("sampling.max_tokens must be at least 1")
-    if sampling.logprobs is not None and not 0 <= sampling.logprobs <= MOST_LOGPROBS:
-        raise BadRequest(f"sampling.logprobs must be from 0 to {MOST_LOGPROBS}")
-    if len(sampling.stop) > MOST_STOPS or not all(0 < len(stop) <= LONGEST_STOP for stop in sampling.stop):
-        raise BadRequest(f"sampling.stop may have {MOST_STOPS} texts of 1 to {LONGEST_STOP} characters")
+    if sampling.logprobs is not None and not 0 <= sampling.logprobs <= MAX_LOGPROBS:
+        raise BadRequest(f"sampling.logprobs must be from 0 to {MAX_LOGPROBS}")
+    if len(sampling.stop) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop):
+        raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters")
 
 
 async def _grammar(request: TextCompletionRequest) -> str | None:

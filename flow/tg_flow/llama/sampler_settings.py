@@ -8,7 +8,7 @@ import msgspec
 from tg_schema import Sampling
 from tg_schema.errors import BadRequest
 
-SEEDS = 0xFFFFFFFF
+MAX_SEED = 0xFFFFFFFF
 """llama.cpp takes 32 bits and reads the highest value as "any"."""
 
 
@@ -29,7 +29,7 @@ class SamplerSettings(msgspec.Struct, frozen=True):
         Raises:
             BadRequest: a value is out of its range; the message names it.
         """
-        seed = secrets.randbelow(SEEDS) if sampling.seed is None else sampling.seed % SEEDS
+        seed = secrets.randbelow(MAX_SEED) if sampling.seed is None else sampling.seed % MAX_SEED
         return cls(
             temperature=_within("temperature", sampling.temperature, temperature, 0, 100),
             top_k=int(_within("top_k", sampling.top_k, top_k, 0, 2**31 - 1)),

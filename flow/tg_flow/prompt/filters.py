@@ -13,14 +13,14 @@ from jinja2 import Undefined
 from jinja2.filters import FILTERS as JINJAS_FILTERS
 from jinja2.tests import TESTS as JINJAS_TESTS
 
-from tg_flow.prompt.meter import NODE, charge, each, made, read
+from tg_flow.prompt.meter import NODE_COST, charge, each, made, read
 
 _Function = Callable[..., Any]
 
 _encode = msgspec.json.Encoder().encode
 
-DEEPEST_INDENT = 8
-MOST_DIGITS = 15
+MAX_INDENT = 8
+MAX_DIGITS = 15
 
 
 def text_of(value: Any) -> str:
@@ -59,7 +59,7 @@ def _indent(value: Any, width: int = 4, first: bool = False) -> str:
     if not 0 <= width <= 100:
         raise ValueError
     lines = text.split("\n")
-    charge(len(text) + len(lines) * (NODE + width))
+    charge(len(text) + len(lines) * (NODE_COST + width))
     padding = " " * width
     return "\n".join(padding + line if line and (first or number) else line for number, line in enumerate(lines))
 
@@ -79,7 +79,7 @@ def _number(value: Any) -> float:
 
 
 def _round(value: Any, precision: int = 0) -> float:
-    if not 0 <= precision <= MOST_DIGITS:
+    if not 0 <= precision <= MAX_DIGITS:
         raise ValueError
     return round(_number(value), precision) if precision else float(round(_number(value)))
 
@@ -90,7 +90,7 @@ def _tojson(value: Any, indent: int | None = None) -> str:
     read(value)
     text = _encode(value)
     if indent is not None:
-        if not 0 < indent <= DEEPEST_INDENT:
+        if not 0 < indent <= MAX_INDENT:
             raise ValueError
         charge(len(text) * (2 + indent))
         text = msgspec.json.format(text, indent=indent)
@@ -146,7 +146,7 @@ def _dictsort(value: Mapping[Any, Any], reverse: bool = False) -> list[tuple[Any
 
 
 def _charge_sorting(values: list[Any]) -> None:
-    charge(NODE * len(values) * len(values).bit_length())
+    charge(NODE_COST * len(values) * len(values).bit_length())
 
 
 _OWN: dict[str, _Function] = {

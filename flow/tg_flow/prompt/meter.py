@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from time import monotonic
 from typing import Any
 
-NODE = 16
+NODE_COST = 16
 """What one element of a list or table costs; a character costs 1 where text is made, 1/16 where it is only read."""
 
 
@@ -54,28 +54,30 @@ def read(value: Any) -> Any:
     """Charge for looking at all of a value, and give it back. A part that occurs twice counts twice."""
     meter = METER.get()
     if isinstance(value, str):
-        meter.charge(NODE + len(value) // NODE)
+        meter.charge(NODE_COST + len(value) // NODE_COST)
         return value
     pending = [value]
     while pending:
         match pending.pop():
             case str() as text:
-                meter.charge(NODE + len(text) // NODE)
+                meter.charge(NODE_COST + len(text) // NODE_COST)
             case dict() as table:
-                meter.charge(NODE * (1 + len(table)))
+                meter.charge(NODE_COST * (1 + len(table)))
                 pending.extend(table)
                 pending.extend(table.values())
             case list() | tuple() as elements:
-                meter.charge(NODE * (1 + len(elements)))
+                meter.charge(NODE_COST * (1 + len(elements)))
                 pending.extend(elements)
             case _:
-                meter.charge(NODE)
+                meter.charge(NODE_COST)
     return value
 
 
 def made(value: Any) -> Any:
     """Charge for a value that was made just now, and give it back."""
-    charge(NODE + (len(value) if isinstance(value, str) else NODE * len(value) if isinstance(value, list) else 0))
+    charge(
+        NODE_COST + (len(value) if isinstance(value, str) else NODE_COST * len(value) if isinstance(value, list) else 0)
+    )
     return value
 
 
@@ -83,5 +85,5 @@ def each(values: Iterable[Any]) -> Iterator[Any]:
     """The elements, each charged as it is taken."""
     charge_one = METER.get().charge
     for value in values:
-        charge_one(NODE)
+        charge_one(NODE_COST)
         yield value

@@ -13,8 +13,8 @@ from tg_flow.prompt.filters import FILTERS, TESTS, text_of
 from tg_flow.prompt.meter import charge, each, made, read
 from tg_flow.prompt.template_syntax import CUT, EACH, READ, TEXT
 
-LONGEST_RANGE = 10_000
-LARGEST_NUMBER = 1024
+MAX_RANGE_LENGTH = 10_000
+MAX_EXPONENT = 1024
 """Bits of a number that a template may compute."""
 
 _METHODS: dict[type, frozenset[str]] = {
@@ -120,7 +120,7 @@ def _finalize(_: Context, value: Any) -> str:
 
 def _range(*args: int) -> range:
     numbers = range(*args)
-    if len(numbers) > LONGEST_RANGE:
+    if len(numbers) > MAX_RANGE_LENGTH:
         raise ValueError
     return numbers
 
@@ -139,7 +139,7 @@ def _check_numbers(operator: str, left: Any, right: Any) -> None:
     if not isinstance(left, int) or not isinstance(right, int):
         return
     size = {"*": left.bit_length() + right.bit_length(), "**": left.bit_length() * max(right, 1)}.get(operator, 0)
-    if size > LARGEST_NUMBER:
+    if size > MAX_EXPONENT:
         raise OverflowError
 
 

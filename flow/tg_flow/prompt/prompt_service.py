@@ -16,7 +16,7 @@ from tg_flow.prompt.templates import Templates
 from tg_flow.prompt.variables import variables_of
 from tg_schema import PROMPT, PromptRequest, PromptResponse, TextCompletionRequest, TextCompletionResponse
 
-LONGEST = 1800.0
+DEFAULT_DEADLINE_SECONDS = 1800.0
 """Seconds of the model's silence; who asked the prompt gives up earlier, and that stops the model."""
 
 _Read = Callable[[str, ObjectSchema | None, str | None], str]
@@ -51,13 +51,13 @@ class PromptService(Service[PromptRequest, PromptResponse]):
         template = self.templates.get(request.id)
         rendered = await self._rendering.render(template, variables_of(request.terms))
         if template.response_type != "text":
-            answer = await self._llm.call(_completion(template, rendered), timeout=LONGEST)
+            answer = await self._llm.call(_completion(template, rendered), timeout=DEFAULT_DEADLINE_SECONDS)
             yield _object(template, answer, _READERS[template.response_type])
         elif not request.streaming:
-            yield _text(await self._llm.call(_completion(template, rendered), timeout=LONGEST))
+            yield _text(await self._llm.call(_completion(template, rendered), timeout=DEFAULT_DEADLINE_SECONDS))
         else:
             completion = TextCompletionRequest(system=rendered.system, prompt=rendered.prompt, streaming=True)
-            async with self._llm.stream(completion, timeout=LONGEST) as answers:
+            async with self._llm.stream(completion, timeout=DEFAULT_DEADLINE_SECONDS) as answers:
                 async for answer in answers:
                     if answer.response or answer.last:
                         yield _text(answer)

@@ -10,7 +10,7 @@ from tg_flow.prompt.template_syntax import Refused
 from tg_flow.prompt.template_text import TemplateText
 from tg_schema.errors import BadRequest
 
-MOST_NAMES = 20
+MAX_SHOWN_NAMES = 20
 """How many names an error lists."""
 
 
@@ -67,8 +67,8 @@ def check_template(config: Config, name: str, findings: Findings) -> None:
 
 def listed(names: frozenset[str]) -> str:
     """Names for an error, sorted and not too many."""
-    some = ", ".join(sorted(names)[:MOST_NAMES])
-    return some if len(names) <= MOST_NAMES else f"{some} and {len(names) - MOST_NAMES} more"
+    some = ", ".join(sorted(names)[:MAX_SHOWN_NAMES])
+    return some if len(names) <= MAX_SHOWN_NAMES else f"{some} and {len(names) - MAX_SHOWN_NAMES} more"
 
 
 def _prompt(config: Config, name: str) -> TemplateText:

@@ -17,7 +17,7 @@ QUICK_WORK, QUICK_SECONDS = 500_000, 0.005
 MOST_WORK, MOST_SECONDS = 16_000_000, 0.4
 """The budget of a render: characters made or elements visited (16 each), and seconds."""
 
-SIDE_BY_SIDE = 2
+MAX_CONCURRENT_RENDERINGS = 2
 """Long renders at once; the others wait for their turn."""
 
 
@@ -30,7 +30,7 @@ class Rendering:
 
     def __init__(self, time: Callable[[], float] = monotonic) -> None:
         self._time = time
-        self._turns = asyncio.Semaphore(SIDE_BY_SIDE)
+        self._turns = asyncio.Semaphore(MAX_CONCURRENT_RENDERINGS)
 
     async def render(self, template: PromptTemplate, variables: Mapping[str, Any]) -> Rendered:
         """The texts for the model.

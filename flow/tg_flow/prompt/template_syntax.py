@@ -14,7 +14,7 @@ from tg_flow.prompt.filters import FILTERS, TESTS
 EACH, READ, TEXT, CUT = " each", " read", " text", " cut"
 """Filters that only this file can put in: no template can write a name with a space in it."""
 
-MOST_NODES = 5000
+MAX_NODES = 5000
 """Operations, names and constants in one template: more takes too long to compile."""
 
 _ALLOWED: tuple[type[nodes.Node], ...] = (
@@ -76,8 +76,8 @@ def check_syntax(template: nodes.Template) -> None:
     while pending:
         node = pending.pop()
         count += 1
-        if count > MOST_NODES:
-            raise Refused(f"a template has at most {MOST_NODES} operations; make it simpler", node.lineno)
+        if count > MAX_NODES:
+            raise Refused(f"a template has at most {MAX_NODES} operations; make it simpler", node.lineno)
         _check(node)
         pending.extend(node.iter_child_nodes())
 

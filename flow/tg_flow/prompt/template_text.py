@@ -12,13 +12,13 @@ from tg_flow.prompt.prompt_environment import PromptEnvironment
 from tg_flow.prompt.template_syntax import Refused, check_syntax, metered
 from tg_schema.errors import BadRequest
 
-LONGEST_SOURCE = 100_000
+MAX_SOURCE_CHARACTERS = 100_000
 """Characters of a template."""
 
-MOST_TOKENS = 15_000
+MAX_TOKENS = 15_000
 """Words and signs in a template, spaces included: more takes too long to parse."""
 
-LONGEST_PROMPT = 2_000_000
+MAX_PROMPT_CHARACTERS = 2_000_000
 """Characters of a rendered text; the bus carries a little more."""
 
 _ENVIRONMENT = PromptEnvironment()
@@ -50,10 +50,10 @@ class TemplateText:
 
     def __init__(self, name: str, source: str) -> None:
         self._name = name
-        if len(source) > LONGEST_SOURCE:
-            raise Refused(f"a template has at most {LONGEST_SOURCE} characters; pass long text as a variable", 1)
+        if len(source) > MAX_SOURCE_CHARACTERS:
+            raise Refused(f"a template has at most {MAX_SOURCE_CHARACTERS} characters; pass long text as a variable", 1)
         try:
-            if any(count >= MOST_TOKENS for count, _ in enumerate(_ENVIRONMENT.lex(source))):
+            if any(count >= MAX_TOKENS for count, _ in enumerate(_ENVIRONMENT.lex(source))):
                 raise Refused("a template has at most a few thousand operations; make it simpler", 1)
             tree = _ENVIRONMENT.parse(source)
             check_syntax(tree)
@@ -79,8 +79,8 @@ class TemplateText:
                 meter.charge(1)
                 pieces.append(piece)
                 length += len(piece)
-                if length > LONGEST_PROMPT:
-                    raise BadRequest(f"{self._name}: the text grows over {LONGEST_PROMPT} characters; send less")
+                if length > MAX_PROMPT_CHARACTERS:
+                    raise BadRequest(f"{self._name}: the text grows over {MAX_PROMPT_CHARACTERS} characters; send less")
         except _FAILURES as error:
             self._fail(error)
         return "".join(pieces)

@@ -10,14 +10,12 @@ from tg_flow.providers.registry import open_provider
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.answer_collector import AnswerCollector
 
-MOST_TOKENS = 16
+MAX_TOKENS = 16
 """The bound on the answer: the least that all providers take."""
 
-SHOWN_MODELS = 10
+MAX_SHOWN_MODELS = 10
 
-_REQUEST = TextCompletionRequest(
-    prompt="Say: ok", streaming=True, sampling=Sampling(max_tokens=MOST_TOKENS), model=None
-)
+_REQUEST = TextCompletionRequest(prompt="Say: ok", streaming=True, sampling=Sampling(max_tokens=MAX_TOKENS), model=None)
 
 
 async def check_provider(provider: str, model: str | None, options: Mapping[str, Any]) -> str:
@@ -38,8 +36,8 @@ async def check_provider(provider: str, model: str | None, options: Mapping[str,
         raise type(error)(f"{provider}: {error.type}: {error.message}", retry_after=error.retry_after) from None
     if len(names) == 1:
         return await check_provider(provider, names[0], options)
-    more = f" and {len(names) - SHOWN_MODELS} more" if len(names) > SHOWN_MODELS else ""
-    listed = ", ".join(names[:SHOWN_MODELS]) or "none"
+    more = f" and {len(names) - MAX_SHOWN_MODELS} more" if len(names) > MAX_SHOWN_MODELS else ""
+    listed = ", ".join(names[:MAX_SHOWN_MODELS]) or "none"
     return f"{provider}: answers, and has these models: {listed}{more}; name one with --model, and it is asked"
 
 

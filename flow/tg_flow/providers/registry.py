@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProviderEntry:
     """One provider.
 
     Attributes:
@@ -35,10 +35,10 @@ _COMPATIBLE = "tg_flow.providers.openai:OpenAiCompatible"
 _OPENAI = "tg-flow[openai]"
 
 
-def _compatible(key: str, url: str, default: str | None = None, without: tuple[Feature, ...] = ()) -> Row:
+def _compatible(key: str, url: str, default: str | None = None, without: tuple[Feature, ...] = ()) -> ProviderEntry:
     """A server that speaks OpenAI's chat completions and mostly needs no key: the names of its variables, its URL."""
     options = {"key_variables": (key,), "key_needed": False, "base_url_variables": (url,), "default_base_url": default}
-    return Row(_COMPATIBLE, _OPENAI, {**options, "without": without})
+    return ProviderEntry(_COMPATIBLE, _OPENAI, {**options, "without": without})
 
 
 _AZURE_AI = {
@@ -48,23 +48,23 @@ _AZURE_AI = {
     "default_base_url": None,
 }
 
-PROVIDERS: dict[str, Row] = {
-    "anthropic": Row("tg_flow.providers.anthropic:Anthropic", "tg-flow[anthropic]"),
-    "azure-ai": Row(_COMPATIBLE, _OPENAI, _AZURE_AI),
-    "azure-openai": Row("tg_flow.providers.openai:AzureOpenAi", _OPENAI),
-    "bedrock": Row("tg_bedrock:Bedrock", "tg-bedrock"),
-    "google-ai-studio": Row("tg_flow.providers.gemini:GoogleAiStudio", "tg-flow[google-ai-studio]"),
-    "cohere": Row("tg_flow.providers.cohere:Cohere", "tg-flow[cohere]"),
-    "llama-cpp": Row("tg_flow.llama.provider:LlamaCpp", "tg-flow[llama-cpp]"),
+PROVIDERS: dict[str, ProviderEntry] = {
+    "anthropic": ProviderEntry("tg_flow.providers.anthropic:Anthropic", "tg-flow[anthropic]"),
+    "azure-ai": ProviderEntry(_COMPATIBLE, _OPENAI, _AZURE_AI),
+    "azure-openai": ProviderEntry("tg_flow.providers.openai:AzureOpenAi", _OPENAI),
+    "bedrock": ProviderEntry("tg_bedrock:Bedrock", "tg-bedrock"),
+    "google-ai-studio": ProviderEntry("tg_flow.providers.gemini:GoogleAiStudio", "tg-flow[google-ai-studio]"),
+    "cohere": ProviderEntry("tg_flow.providers.cohere:Cohere", "tg-flow[cohere]"),
+    "llama-cpp": ProviderEntry("tg_flow.llama.provider:LlamaCpp", "tg-flow[llama-cpp]"),
     "llamafile": _compatible("LLAMAFILE_API_KEY", "LLAMAFILE_URL", "http://localhost:8080/v1"),
     "lm-studio": _compatible("LM_API_TOKEN", "LMSTUDIO_URL", "http://localhost:1234/v1", without=("json", "logprobs")),
-    "mistral": Row("tg_flow.providers.mistral:Mistral", "tg-flow[mistral]"),
-    "ollama": Row("tg_flow.providers.ollama:Ollama", "tg-flow[ollama]"),
-    "openai": Row(_COMPATIBLE, _OPENAI),
+    "mistral": ProviderEntry("tg_flow.providers.mistral:Mistral", "tg-flow[mistral]"),
+    "ollama": ProviderEntry("tg_flow.providers.ollama:Ollama", "tg-flow[ollama]"),
+    "openai": ProviderEntry(_COMPATIBLE, _OPENAI),
     "openai-compatible": _compatible("OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL"),
-    "tgi": Row("tg_flow.providers.openai:Tgi", _OPENAI),
-    "vertexai-claude": Row("tg_vertexai:VertexClaude", "tg-vertexai"),
-    "vertexai-gemini": Row("tg_vertexai:VertexGemini", "tg-vertexai"),
+    "tgi": ProviderEntry("tg_flow.providers.openai:Tgi", _OPENAI),
+    "vertexai-claude": ProviderEntry("tg_vertexai:VertexClaude", "tg-vertexai"),
+    "vertexai-gemini": ProviderEntry("tg_vertexai:VertexGemini", "tg-vertexai"),
     "vllm": _compatible("VLLM_API_KEY", "VLLM_BASE_URL", "http://localhost:8000/v1"),
 }
 
@@ -119,7 +119,7 @@ def announced(provider: str, table: Mapping[str, Any]) -> frozenset[Feature]:
     return service.features - _options(provider, service, {**row.options, **table}).without
 
 
-def _row(provider: str) -> Row:
+def _row(provider: str) -> ProviderEntry:
     row = PROVIDERS.get(provider)
     if row is not None:
         return row
@@ -129,10 +129,10 @@ def _row(provider: str) -> Row:
         raise NotFound(
             f'there is no provider "{provider}"; known are {known}, and any class of yours as "module:Class"'
         )
-    return Row(provider, install="")
+    return ProviderEntry(provider, install="")
 
 
-def _load(provider: str, row: Row) -> type[LlmService]:
+def _load(provider: str, row: ProviderEntry) -> type[LlmService]:
     module, _, name = row.place.partition(":")
     kind: object = getattr(import_module(module), name, None)
     if not isinstance(kind, type) or not issubclass(kind, LlmService):

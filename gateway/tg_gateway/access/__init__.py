@@ -2,15 +2,15 @@
 
 from tg_gateway.access.auth import Authenticator, bearer
 from tg_gateway.access.limits import Limits
-from tg_gateway.access.rate_limits import KeyLimits
-from tg_gateway.access.strangers import Strangers
+from tg_gateway.access.rate_limits import RateLimits
+from tg_gateway.access.strangers import UnauthenticatedLimit
 from tg_gateway.access.usage import Usage
 
 __all__ = [
     "Authenticator",
-    "KeyLimits",
     "Limits",
-    "Strangers",
+    "RateLimits",
+    "UnauthenticatedLimit",
     "Usage",
     "bearer",
 ]

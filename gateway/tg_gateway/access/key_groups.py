@@ -5,7 +5,7 @@ from tg_base.telemetry import REFUSALS
 from tg_schema import AgentRequest
 from tg_schema.errors import AccessDenied
 
-ALL = "*"
+ALL_GROUPS = "*"
 DEFAULT_GROUP = "default"
 """What a request without groups asks for."""
 MAX_NAME_CHARACTERS = 64
@@ -21,7 +21,7 @@ class KeyGroups:
 
     def __init__(self, config: GatewayConfig) -> None:
         limited = {key.name: key.groups for key in config.keys if key.groups is not None}
-        self._allowed = {name: groups for name, groups in limited.items() if ALL not in groups}
+        self._allowed = {name: groups for name, groups in limited.items() if ALL_GROUPS not in groups}
 
     def check(self, key: str | None, service: str, request: object) -> None:
         """Let pass what the key may ask; only agents have groups.

@@ -14,9 +14,9 @@ from tg_gateway.access.usage import Usage
 from tg_schema import TgError
 from tg_schema.errors import RateLimited
 
-SOON = 1.0
+DEFAULT_RETRY_AFTER_SECONDS = 1.0
 """Seconds to come back after, as long as no request of the key has ended."""
-LATELY = 8
+RECENT_REQUESTS = 8
 """Requests over which the average of their times is taken, the newest counting most."""
 
 
@@ -44,7 +44,7 @@ class Spending:
     asked: bool = False
 
 
-class KeyLimits:
+class RateLimits:
     """All keys that have limits.
 
     Args:
@@ -98,7 +98,7 @@ class _Allowance:
         most = min(_most_tokens(request) or self._reserve, self._tokens.size) if self._tokens else 0
         full = self._streams and self._running >= self._streams
         waits = {
-            "streams": self._seconds / self._streams or SOON if full else 0.0,
+            "streams": self._seconds / self._streams or DEFAULT_RETRY_AFTER_SECONDS if full else 0.0,
             "requests": self._requests.wait(1) if self._requests else 0.0,
             "tokens": self._tokens.wait(most) if self._tokens else 0.0,
         }
@@ -116,7 +116,7 @@ class _Allowance:
             return
         self._running -= 1
         took = self._time() - spending.begun
-        self._seconds += (took - self._seconds) / LATELY if self._seconds else took
+        self._seconds += (took - self._seconds) / RECENT_REQUESTS if self._seconds else took
         if self._tokens and spending.usage:
             self._tokens.take(spending.usage.tokens(failed=failed) - spending.reserved)
 

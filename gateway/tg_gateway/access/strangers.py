@@ -25,7 +25,7 @@ _REFUSAL = (
 )
 
 
-class Strangers:
+class UnauthenticatedLimit:
     """All connections, with and without WebSockets on them, that have not shown a right token yet.
 
     Args:

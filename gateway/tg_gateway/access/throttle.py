@@ -7,7 +7,7 @@ from typing import TypeVar
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-REMEMBERED = 10_000
+MAX_ADDRESSES = 10_000
 """Addresses, and pairs of address and right token, that are remembered; the oldest go first."""
 
 
@@ -51,7 +51,7 @@ class Throttle:
 
 
 def _trim(remembered: dict[Key, Value]) -> None:
-    if len(remembered) > REMEMBERED:
+    if len(remembered) > MAX_ADDRESSES:
         del remembered[next(iter(remembered))]
 
 

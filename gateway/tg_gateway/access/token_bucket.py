@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-TRIFLE = 1e-6
+ROUNDING_TOKENS = 1e-6
 """What is missing by rounding alone is not missing."""
 
 
@@ -25,7 +25,7 @@ class TokenBucket:
         """Seconds until so much may be taken; 0 = now. More than its size never may."""
         self._fill()
         missing = amount - self._level
-        return missing / self._rate if missing > TRIFLE else 0.0
+        return missing / self._rate if missing > ROUNDING_TOKENS else 0.0
 
     def take(self, amount: float) -> None:
         """Take so much, be it more than there is: the rest is owed. A negative amount is given back."""

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-LETTERS = 4
+CHARACTERS_PER_TOKEN = 4
 """Characters of text for one token, where the provider told no usage: an answer that was left, a plain peer."""
 
 
@@ -33,4 +33,4 @@ class Usage:
             return self._counted
         if failed and not self._letters:
             return 0
-        return math.ceil((self.asked + self._letters) / LETTERS)
+        return math.ceil((self.asked + self._letters) / CHARACTERS_PER_TOKEN)

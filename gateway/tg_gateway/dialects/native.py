@@ -35,7 +35,7 @@ class _Failed(msgspec.Struct, frozen=True, omit_defaults=True):
     retry_after: float | None = None
 
 
-class _Refusal(msgspec.Struct, frozen=True):
+class _ErrorBody(msgspec.Struct, frozen=True):
     error: _Failed
 
 
@@ -50,7 +50,7 @@ def _failed(error: TgError) -> _Failed:
 
 def refusal(error: TgError) -> bytes:
     """`{"error":{"type","message"}}`, with `retry_after` in seconds where it is known."""
-    return encode(_Refusal(_failed(error)))
+    return encode(_ErrorBody(_failed(error)))
 
 
 class _Native:

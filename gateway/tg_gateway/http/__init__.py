@@ -1,12 +1,12 @@
 """HTTP -> relay -> HTTP: middleware, handlers, streams of events, probes."""
 
-from tg_gateway.http.handlers import HttpDoor
+from tg_gateway.http.handlers import HttpHandlers
 from tg_gateway.http.health import Health
-from tg_gateway.http.middleware import LINE, Entrance
+from tg_gateway.http.middleware import ENTRY, Middleware
 
 __all__ = [
-    "LINE",
-    "Entrance",
+    "ENTRY",
     "Health",
-    "HttpDoor",
+    "HttpHandlers",
+    "Middleware",
 ]

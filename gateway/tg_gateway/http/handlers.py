@@ -8,16 +8,16 @@ from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
 from tg_gateway.dialects import DIALECTS
 from tg_gateway.http.event_stream import EventStream
-from tg_gateway.http.middleware import LINE, Handler
-from tg_gateway.relay import DEFAULT_FLOW, Directory, Exchange, Relay
+from tg_gateway.http.middleware import ENTRY, Handler
+from tg_gateway.relay import DEFAULT_FLOW, Endpoints, Exchange, Relay
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, TooLarge
 
 
-class HttpDoor:
+class HttpHandlers:
     """The REST paths of every service."""
 
-    def __init__(self, directory: Directory, relay: Relay, config: GatewayConfig, limits: Limits) -> None:
+    def __init__(self, directory: Endpoints, relay: Relay, config: GatewayConfig, limits: Limits) -> None:
         self._directory = directory
         self._relay = relay
         self._config = config
@@ -38,7 +38,7 @@ class HttpDoor:
         return await self._ask(request, request.match_info["flow"], request.match_info["service"])
 
     async def _ask(self, request: web.Request, flow: str, service: str) -> web.StreamResponse:
-        endpoint, line = self._directory.find(flow, service), request[LINE]
+        endpoint, line = self._directory.find(flow, service), request[ENTRY]
         line.flow, line.service = flow, service
         asked = endpoint.dialect.parse(await self._body(request))
         async with self._relay.ask(endpoint, asked, line) as exchange:
@@ -50,7 +50,7 @@ class HttpDoor:
 
     async def _stream(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """Relay events; an error before the first byte is the caller's to answer with a real status."""
-        line = request[LINE]
+        line = request[ENTRY]
         line.door = "sse"
         headers = {"X-Request-Id": line.request, "X-Stream-Id": exchange.responses.id}
         with EventStream(request, headers, self._config.keep_alive, self._limits.write) as events:

@@ -7,10 +7,10 @@ from aiohttp import web
 
 from tg_base.client import Requestor
 from tg_gateway.access import Limits
-from tg_gateway.relay import Directory, Relay
+from tg_gateway.relay import Endpoints, Relay
 from tg_schema import TgError, encode
 
-FRESH = 0.5
+FRESH_SECONDS = 0.5
 """Seconds for which the bus's answer is good, so that nobody can make us flood it."""
 
 
@@ -22,7 +22,7 @@ class _Ready(msgspec.Struct, frozen=True):
 class Health:
     """`/health` and `/ready`."""
 
-    def __init__(self, requestor: Requestor, directory: Directory, relay: Relay, limits: Limits) -> None:
+    def __init__(self, requestor: Requestor, directory: Endpoints, relay: Relay, limits: Limits) -> None:
         self._requestor = requestor
         self._directory = directory
         self._relay = relay
@@ -58,7 +58,7 @@ class Health:
     async def _bus_answers(self) -> bool:
         async with self._asking:
             now = asyncio.get_running_loop().time()
-            if now - self._asked_at > FRESH:
+            if now - self._asked_at > FRESH_SECONDS:
                 try:
                     async with asyncio.timeout(self._limits.ready):
                         await self._requestor.ping()

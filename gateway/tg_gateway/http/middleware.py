@@ -11,18 +11,18 @@ import structlog
 from aiohttp import web
 
 from tg_base.telemetry import trace
-from tg_gateway.access import Authenticator, Limits, Strangers, bearer
+from tg_gateway.access import Authenticator, Limits, UnauthenticatedLimit, bearer
 from tg_gateway.dialects import refusal
-from tg_gateway.relay import DEFECT
-from tg_gateway.telemetry import AccessLine
+from tg_gateway.relay import DEFECT_MESSAGE
+from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Cancelled, Internal, NotFound, TooLarge, Unauthorized
 
 log = structlog.get_logger()
 
-LINE: Final = web.RequestKey("line", AccessLine)
+ENTRY: Final = web.RequestKey("line", AccessLogEntry)
 """Where a handler finds the request's line in the log."""
-OPEN: Final = frozenset({"/health", "/ready", "/api/v1/socket"})
+OPEN_PATHS: Final = frozenset({"/health", "/ready", "/api/v1/socket"})
 """Paths without a token: what an orchestrator asks, and the socket, which has its own frame for it."""
 
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
@@ -32,7 +32,7 @@ _MESSAGES: Final = {404: "no such path", 405: "this path does not take the metho
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Entrance:
+class Middleware:
     """The outermost middleware.
 
     Args:
@@ -41,7 +41,7 @@ class Entrance:
         limits: how long a client may take to read its answer.
     """
 
-    def __init__(self, authenticator: Authenticator, strangers: Strangers, limits: Limits) -> None:
+    def __init__(self, authenticator: Authenticator, strangers: UnauthenticatedLimit, limits: Limits) -> None:
         self._authenticator = authenticator
         self._strangers = strangers
         self._limits = limits
@@ -49,7 +49,7 @@ class Entrance:
     @web.middleware
     async def admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check, handle, answer, log."""
-        line = request[LINE] = AccessLine("http", _request_id(request.headers.get("X-Request-Id")))
+        line = request[ENTRY] = AccessLogEntry("http", _request_id(request.headers.get("X-Request-Id")))
         line.traceparent = request.headers.get("traceparent")
         trace.enter(trace.Span.at_door(line.request, line.traceparent))
         try:
@@ -59,7 +59,7 @@ class Entrance:
             line.write()
         return response
 
-    async def _answered(self, request: web.Request, handler: Handler, line: AccessLine) -> web.StreamResponse:
+    async def _answered(self, request: web.Request, handler: Handler, line: AccessLogEntry) -> web.StreamResponse:
         try:
             self._check(request, line)
             response = await handler(request)
@@ -70,7 +70,7 @@ class Entrance:
             response = _spoken(error, request.method)
             line.ended(error.status, "http")
         except Exception as unexpected:
-            ending = Cancelled("the client left") if _left(request, unexpected) else Internal(DEFECT)
+            ending = Cancelled("the client left") if _left(request, unexpected) else Internal(DEFECT_MESSAGE)
             if isinstance(ending, Internal):
                 log.exception("gateway.defect")
             response = refused(ending)
@@ -80,18 +80,18 @@ class Entrance:
                 line.ended(response.status, "ok")
         return response
 
-    def _check(self, request: web.Request, line: AccessLine) -> None:
+    def _check(self, request: web.Request, line: AccessLogEntry) -> None:
         if not self._authenticator.admits(request.headers.get("Origin"), request.headers.get("Host")):
             raise web.HTTPForbidden(
                 text="pages of another origin may not use this gateway; "
                 "where it is called by a name of its own, that stands in the configuration's gateway.hosts"
             )
-        if request.path not in OPEN:
+        if request.path not in OPEN_PATHS:
             token = bearer(request.headers.get("Authorization"))
             line.key = self._authenticator.check(token, request.remote or "")
             self._strangers.forget(request.transport)
 
-    async def _send(self, request: web.Request, response: web.StreamResponse, line: AccessLine) -> None:
+    async def _send(self, request: web.Request, response: web.StreamResponse, line: AccessLogEntry) -> None:
         """Write a plain answer here, so that a client which does not read it is cut off in time."""
         if not isinstance(response, web.Response):
             return

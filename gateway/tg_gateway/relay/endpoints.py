@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tg_base.protocol import Route
-from tg_base.telemetry import FIRST_TOKEN, GAP, OVERHEAD, Cells
+from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, Cells
 from tg_gateway.dialects import DIALECTS, Dialect
 from tg_schema.errors import NotFound
 
@@ -23,7 +23,7 @@ class Endpoint:
     overhead: Cells
 
 
-class Directory:
+class Endpoints:
     """All that can be asked for.
 
     Args:
@@ -58,4 +58,10 @@ class Directory:
 
 def _endpoint(route: Route[Any, Any]) -> Endpoint:
     name = route.spec.name
-    return Endpoint(route, DIALECTS[name], FIRST_TOKEN.labels(name), GAP.labels(name), OVERHEAD.labels(name))
+    return Endpoint(
+        route,
+        DIALECTS[name],
+        FIRST_TOKEN_SECONDS.labels(name),
+        CHUNK_GAP_SECONDS.labels(name),
+        OVERHEAD_SECONDS.labels(name),
+    )

@@ -11,18 +11,18 @@ import structlog
 
 from tg_base.client import Requestor, ResponseStream
 from tg_base.telemetry import REFUSALS
-from tg_gateway.access import KeyLimits, Usage
+from tg_gateway.access import RateLimits, Usage
 from tg_gateway.relay.endpoints import Endpoint
 from tg_gateway.relay.sink import Sink
-from tg_gateway.telemetry import STREAMING, AccessLine
+from tg_gateway.telemetry import STREAMING, AccessLogEntry
 from tg_schema import TgError
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.errors import Internal, Unavailable
 
 log = structlog.get_logger()
 
-DEFECT = "the gateway failed; its log says why, under the request's id"
-LAST_WORDS = 1.0
+DEFECT_MESSAGE = "the gateway failed; its log says why, under the request's id"
+DRAIN_ERROR_SECONDS = 1.0
 """Seconds that running requests get to pass their error on, after the drain's time is over."""
 
 
@@ -30,7 +30,7 @@ class Exchange:
     """One running request: its responses, and the clocks on them."""
 
     def __init__(
-        self, endpoint: Endpoint, responses: ResponseStream[Any], line: AccessLine, usage: Usage | None = None
+        self, endpoint: Endpoint, responses: ResponseStream[Any], line: AccessLogEntry, usage: Usage | None = None
     ) -> None:
         self.endpoint = endpoint
         self.responses = responses
@@ -71,7 +71,7 @@ class _Pump:
         self,
         endpoint: Endpoint,
         responses: ResponseStream[Any],
-        line: AccessLine,
+        line: AccessLogEntry,
         sink: Sink,
         usage: Usage | None,
     ) -> None:
@@ -125,7 +125,7 @@ class _Pump:
             self._error, self._over, needed = error, True, True
         except Exception:
             log.exception("gateway.defect")
-            self._error, self._over, needed = Internal(DEFECT), True, True
+            self._error, self._over, needed = Internal(DEFECT_MESSAGE), True, True
         if needed:
             self._needed.set_result(None)
 
@@ -162,7 +162,7 @@ class Relay:
         limits: what each key may use.
     """
 
-    def __init__(self, requestor: Requestor, timeout: float, limits: KeyLimits) -> None:
+    def __init__(self, requestor: Requestor, timeout: float, limits: RateLimits) -> None:
         self._requestor = requestor
         self._timeout = timeout
         self._limits = limits
@@ -171,7 +171,7 @@ class Relay:
         self.draining = False
 
     @asynccontextmanager
-    async def ask(self, endpoint: Endpoint, request: Any, line: AccessLine) -> AsyncIterator[Exchange]:
+    async def ask(self, endpoint: Endpoint, request: Any, line: AccessLogEntry) -> AsyncIterator[Exchange]:
         """Ask, and relay inside `async with`; leaving early stops the work, wherever it is done.
 
         Raises:
@@ -190,7 +190,9 @@ class Relay:
                 yield Exchange(endpoint, responses, line, spending.usage)
 
     @asynccontextmanager
-    async def _asked(self, endpoint: Endpoint, request: Any, line: AccessLine) -> AsyncIterator[ResponseStream[Any]]:
+    async def _asked(
+        self, endpoint: Endpoint, request: Any, line: AccessLogEntry
+    ) -> AsyncIterator[ResponseStream[Any]]:
         stream = self._requestor.stream(endpoint.route, request, timeout=self._timeout, bounded=True)
         async with stream as responses:
             line.stream = responses.id
@@ -210,7 +212,7 @@ class Relay:
         await self._until_idle(seconds)
         for responses in list(self._running):
             responses.fail(Unavailable("the gateway is shutting down; ask again", retry_after=1.0))
-        await self._until_idle(LAST_WORDS)
+        await self._until_idle(DRAIN_ERROR_SECONDS)
 
     async def _until_idle(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -1,6 +1,6 @@
 """What the doors tell: their metrics, and one line of the log for each request."""
 
-from tg_gateway.telemetry.access_log import AccessLine
+from tg_gateway.telemetry.access_log import AccessLogEntry
 from tg_gateway.telemetry.metrics import AUTH_FAILURES, MALFORMED, SOCKETS, STRANGERS_REFUSED, STREAMING, show_metrics
 
 __all__ = [
@@ -9,6 +9,6 @@ __all__ = [
     "SOCKETS",
     "STRANGERS_REFUSED",
     "STREAMING",
-    "AccessLine",
+    "AccessLogEntry",
     "show_metrics",
 ]

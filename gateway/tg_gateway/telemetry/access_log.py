@@ -12,7 +12,7 @@ log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class AccessLine:
+class AccessLogEntry:
     """What is known of a request so far; written once, when it is over.
 
     Attributes:

@@ -10,7 +10,7 @@ class Holder(Protocol):
         """End now, and let go of what waits. Called once."""
 
 
-class SocketBudget:
+class BufferBudget:
     """What the streams of one socket hold together, while its client does not read.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tg_gateway.relay import Directory
+from tg_gateway.relay import Endpoints
 from tg_schema import decode, encode
 from tg_schema.errors import BadRequest, NotFound
 
@@ -50,7 +50,7 @@ class FlowService:
 
     services: Final = frozenset({"flow", "config"})
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Endpoints) -> None:
         self._directory = directory
 
     def answer(self, service: str, body: bytes) -> bytes:

@@ -7,15 +7,15 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
-from tg_gateway.access import Strangers, bearer
-from tg_gateway.http import LINE
-from tg_gateway.telemetry import SOCKETS, AccessLine
+from tg_gateway.access import UnauthenticatedLimit, bearer
+from tg_gateway.http import ENTRY
+from tg_gateway.telemetry import SOCKETS, AccessLogEntry
 from tg_gateway.websocket.session import Backend, Session
 from tg_gateway.websocket.writer import SocketWriter
 from tg_schema.errors import BadRequest, SlowConsumer, Unavailable
 
 PATH = "/api/v1/socket"
-GOODBYE = 2.0
+CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds that a client may take to answer our close."""
 
 
@@ -31,10 +31,10 @@ class _Socket(web.WebSocketResponse[Literal[False]]):
         return await super().close(code=code, message=message, drain=drain)
 
 
-class WebSocketDoor:
+class WebSocketHandler:
     """All sockets of the gateway."""
 
-    def __init__(self, backend: Backend, config: GatewayConfig, strangers: Strangers) -> None:
+    def __init__(self, backend: Backend, config: GatewayConfig, strangers: UnauthenticatedLimit) -> None:
         self._backend = backend
         self._config = config
         self._strangers = strangers
@@ -48,12 +48,12 @@ class WebSocketDoor:
         """Close all sockets, within a bounded time; every request that still runs gets an error first."""
         closing = [asyncio.create_task(socket.close(code=WSCloseCode.GOING_AWAY)) for socket in self._sockets]
         if closing:
-            _, late = await asyncio.wait(closing, timeout=2 * GOODBYE)
+            _, late = await asyncio.wait(closing, timeout=2 * CLOSE_TIMEOUT_SECONDS)
             for task in late:
                 task.cancel()
 
     async def _open(self, request: web.Request) -> web.StreamResponse:
-        line, limits = request[LINE], self._backend.limits
+        line, limits = request[ENTRY], self._backend.limits
         line.service = "socket"
         token = bearer(request.headers.get("Authorization"))
         if token is not None:
@@ -62,7 +62,7 @@ class WebSocketDoor:
         if self._backend.relay.draining or len(self._sockets) >= limits.sockets:
             raise Unavailable("the gateway takes no more sockets now; try again", retry_after=1.0)
         socket = _Socket(
-            timeout=GOODBYE,
+            timeout=CLOSE_TIMEOUT_SECONDS,
             heartbeat=self._config.keep_alive,
             compress=False,
             max_msg_size=4 * self._config.body_limit,
@@ -90,7 +90,7 @@ class WebSocketDoor:
         socket: _Socket,
         session: Session,
         writer: SocketWriter,
-        line: AccessLine,
+        line: AccessLogEntry,
         transport: asyncio.BaseTransport | None,
     ) -> None:
         """Take messages until the socket ends."""

@@ -10,8 +10,8 @@ import structlog
 
 from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Authenticator, Limits
-from tg_gateway.relay import DEFAULT_FLOW, DEFECT, Directory, Endpoint, Relay
-from tg_gateway.telemetry import AccessLine
+from tg_gateway.relay import DEFAULT_FLOW, DEFECT_MESSAGE, Endpoint, Endpoints, Relay
+from tg_gateway.telemetry import AccessLogEntry
 from tg_gateway.websocket import envelope
 from tg_gateway.websocket.flow_service import FlowService
 from tg_gateway.websocket.writer import SocketStream, SocketWriter
@@ -26,7 +26,7 @@ class Backend:
     """What all sockets share: what stands behind the door."""
 
     authenticator: Authenticator
-    directory: Directory
+    directory: Endpoints
     relay: Relay
     flows: FlowService
     limits: Limits
@@ -43,7 +43,7 @@ class Session:
         address: where the client is.
     """
 
-    def __init__(self, backend: Backend, writer: SocketWriter, line: AccessLine, address: str) -> None:
+    def __init__(self, backend: Backend, writer: SocketWriter, line: AccessLogEntry, address: str) -> None:
         self.key = line.key if backend.authenticator.required else backend.authenticator.check(None, address)
         self._backend = backend
         self._writer = writer
@@ -124,7 +124,7 @@ class Session:
             raise TooLarge(f"the request may have at most {self._backend.body_limit} bytes")
         stream = SocketStream(self._writer, request)
         self._asked += 1
-        line = AccessLine("socket", f"{self._line.request}.{self._asked}", self._line.traceparent, self.key)
+        line = AccessLogEntry("socket", f"{self._line.request}.{self._asked}", self._line.traceparent, self.key)
         line.flow, line.service = endpoint.route.flow, endpoint.route.spec.name
         context = copy_context()
         context.run(trace.enter, trace.Span.at_door(line.request, line.traceparent))
@@ -133,18 +133,18 @@ class Session:
         self._running[request] = task, stream
         task.add_done_callback(lambda _: self._ended(request, stream, line), context=context)
 
-    def _stop(self, task: asyncio.Task[None], line: AccessLine) -> None:
+    def _stop(self, task: asyncio.Task[None], line: AccessLogEntry) -> None:
         """The client does not read, and this request has to make room."""
         line.ended(SlowConsumer.status, SlowConsumer.type)
         task.cancel()
 
-    def _ended(self, request: envelope.Id, stream: SocketStream, line: AccessLine) -> None:
+    def _ended(self, request: envelope.Id, stream: SocketStream, line: AccessLogEntry) -> None:
         """However a request's task ended, even one that was cancelled before it began."""
         del self._running[request]
         stream.fail(Cancelled("the request was cancelled"))
         line.write()
 
-    async def _serve(self, endpoint: Endpoint, body: bytes, stream: SocketStream, line: AccessLine) -> None:
+    async def _serve(self, endpoint: Endpoint, body: bytes, stream: SocketStream, line: AccessLogEntry) -> None:
         try:
             await self._relay(endpoint, body, stream, line)
             line.ended(200, "ok")
@@ -154,9 +154,9 @@ class Session:
         except Exception:
             log.exception("gateway.defect")
             line.ended(Internal.status, Internal.type)
-            stream.fail(Internal(DEFECT))
+            stream.fail(Internal(DEFECT_MESSAGE))
 
-    async def _relay(self, endpoint: Endpoint, body: bytes, stream: SocketStream, line: AccessLine) -> None:
+    async def _relay(self, endpoint: Endpoint, body: bytes, stream: SocketStream, line: AccessLogEntry) -> None:
         asked = endpoint.dialect.parse(body)
         async with self._backend.relay.ask(endpoint, asked, line) as exchange:
             if asked.streaming:

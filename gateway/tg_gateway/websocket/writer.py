@@ -8,11 +8,11 @@ from typing_extensions import override
 
 from tg_gateway.relay import Sink, text_frame
 from tg_gateway.websocket import envelope
-from tg_gateway.websocket.buffer_budget import Holder, SocketBudget
+from tg_gateway.websocket.buffer_budget import BufferBudget, Holder
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, SlowConsumer
 
-UNSENT = 64 * 1024
+MAX_UNSENT_BYTES = 64 * 1024
 """Bytes of frames that may come together within a turn of the event loop, before the rest waits for the next."""
 
 
@@ -32,7 +32,7 @@ class SocketWriter:
         self._transport = request.transport
         self._protocol = request.protocol
         self._patience = patience
-        self.budget = SocketBudget(limit)
+        self.budget = BufferBudget(limit)
         self._frames: list[bytes] = []
         self._unsent = 0
         self._loop = asyncio.get_running_loop()
@@ -41,7 +41,7 @@ class SocketWriter:
     @property
     def full(self) -> bool:
         """Whether the client does not keep up."""
-        return self._unsent > UNSENT or self._protocol.writing_paused
+        return self._unsent > MAX_UNSENT_BYTES or self._protocol.writing_paused
 
     def write(self, message: bytes) -> None:
         """Send a text message, together with the others of this turn of the event loop."""

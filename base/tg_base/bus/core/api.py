@@ -52,7 +52,7 @@ class Bus(Protocol):
 
     @property
     def max_message(self) -> int:
-        """Bytes of body that this bus carries: `MAX_MESSAGE`, or less where it has told a lower limit of its own."""
+        """Bytes of body that this bus carries: `MAX_MESSAGE_BYTES`, or less where it has told a lower limit of its own."""
 
     @property
     def in_process(self) -> bool:
@@ -98,5 +98,5 @@ class Bus(Protocol):
         """Close everything that was opened through this bus. Safe to call twice."""
 
 
-MAX_MESSAGE = 5 * 1024 * 1024 - 16 * 1024
+MAX_MESSAGE_BYTES = 5 * 1024 * 1024 - 16 * 1024
 """Bytes of body that a bus carries unless it says less: Pulsar's 5 MiB less room for properties and framing."""

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Handover(Generic[T]):
+class Handoff(Generic[T]):
     """`put` from any thread; `arrived` runs in the loop, once for a batch, and takes what it likes from `items`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, arrived: Callable[[], None]) -> None:

@@ -1,6 +1,6 @@
 """Publisher -> broker's client: how much may be on its way at once, by messages and by bytes."""
 
-from tg_base.bus.core.wait_queue import WaitLine
+from tg_base.bus.core.wait_queue import WaitQueue
 from tg_schema import TgError
 
 
@@ -10,7 +10,7 @@ class SendWindow:
     def __init__(self, messages: int, size: int) -> None:
         self._messages = messages
         self._bytes = size
-        self._waiting = WaitLine()
+        self._waiting = WaitQueue()
         self._error: TgError | None = None
         self.in_flight = 0
 

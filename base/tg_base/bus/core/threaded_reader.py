@@ -10,14 +10,14 @@ import structlog
 from typing_extensions import override
 
 from tg_base.bus.core.api import Delivery
-from tg_base.bus.core.handoff import Handover
-from tg_base.bus.core.wait_queue import WaitLine
+from tg_base.bus.core.handoff import Handoff
+from tg_base.bus.core.wait_queue import WaitQueue
 from tg_schema import TgError
 from tg_schema.errors import BusError
 
 log = structlog.get_logger()
 
-JOIN_TIMEOUT = 5.0
+JOIN_TIMEOUT_SECONDS = 5.0
 
 
 class Source(Protocol):
@@ -47,8 +47,8 @@ class ThreadedReader(AsyncIterator[Delivery]):
         self._loop = loop
         self._source = source
         self._ahead = ahead
-        self._handover: Handover[Delivery] = Handover(loop, self._on_arrived)
-        self._waiting = WaitLine()
+        self._handover: Handoff[Delivery] = Handoff(loop, self._on_arrived)
+        self._waiting = WaitQueue()
         self._wanted = 0
         self._asked = threading.Event()
         self._parked = False
@@ -95,7 +95,7 @@ class ThreadedReader(AsyncIterator[Delivery]):
         self._ended = True
         self._asked.set()
         self._source.close()
-        self._thread.join(JOIN_TIMEOUT)
+        self._thread.join(JOIN_TIMEOUT_SECONDS)
 
     def _receive(self) -> None:
         put, receive = self._handover.put, self._source.receive

@@ -5,7 +5,7 @@ import contextlib
 from collections import deque
 
 
-class WaitLine:
+class WaitQueue:
     """First come, first woken. Being woken means "look again", so that a cancelled task takes nothing away with it."""
 
     def __init__(self) -> None:

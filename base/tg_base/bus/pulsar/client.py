@@ -13,9 +13,9 @@ from tg_base.bus.core import BusOptions
 from tg_base.bus.pulsar.client_log import client_log
 from tg_schema.errors import BadRequest, BusError, TooLarge
 
-OPERATION_TIMEOUT = 5
+OPERATION_TIMEOUT_SECONDS = 5
 """Seconds for opening, closing and looking up, and for a send until the broker has it."""
-CALL_TIMEOUT = 8.0
+CALL_TIMEOUT_SECONDS = 8.0
 """Seconds that a call waits for its turn and for the broker, before a send begins."""
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Broker:
         self._options = options
         self._token = _TokenFile(options) if named else None
 
-    def client(self, timeout: int = OPERATION_TIMEOUT) -> Any:
+    def client(self, timeout: int = OPERATION_TIMEOUT_SECONDS) -> Any:
         """A client that connects when it is first used; each of its operations has `timeout` seconds."""
         certificates = self._options.trust_certs
         return pulsar.Client(
@@ -109,12 +109,12 @@ async def in_time(future: "asyncio.Future[T]") -> T:
     """What a thread makes of a call; the call itself goes on when the caller has left.
 
     Raises:
-        BusError: it took longer than `CALL_TIMEOUT`.
+        BusError: it took longer than `CALL_TIMEOUT_SECONDS`.
     """
     future.add_done_callback(_retrieve)
     try:
         # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes together with the result.
-        async with asyncio.timeout(CALL_TIMEOUT):
+        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
             return await asyncio.shield(future)
     except TimeoutError:
         raise error_of("Timeout") from None

@@ -7,14 +7,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from tg_base.bus.pulsar.client import CALL_TIMEOUT, OPERATION_TIMEOUT, Broker, close_quietly, error_of, look_up
+from tg_base.bus.pulsar.client import (
+    CALL_TIMEOUT_SECONDS,
+    OPERATION_TIMEOUT_SECONDS,
+    Broker,
+    close_quietly,
+    error_of,
+    look_up,
+)
 from tg_base.bus.pulsar.consumer import Consumer
 from tg_base.bus.pulsar.message_limit import ask_limit
 from tg_schema import TgError
 
 PROBE_TIMEOUT_SECONDS = 2
 """How long a broker is asked whether it is back; the client's pauses within it stay below a second."""
-SIDE_BY_SIDE = 4
+MAX_CONCURRENT_CALLS = 4
 """Subscriptions that are opened anew at once."""
 
 
@@ -49,17 +56,17 @@ class Clients:
         if not self._answers() or not self._renew():
             return None
         silent = [consumer for consumer in consumers if not consumer.connected]
-        with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="bus-reopen") as pool:
+        with ThreadPoolExecutor(MAX_CONCURRENT_CALLS, thread_name_prefix="bus-reopen") as pool:
             return dict(zip(silent, pool.map(self._reopened, silent), strict=True))
 
     def ask_limit(self, topic: str) -> int:
         """As `message_limit.ask_limit`, on a client of its own: what is sent holds up nothing else; blocks."""
-        with self._for_a_while(OPERATION_TIMEOUT) as client:
+        with self._for_a_while(OPERATION_TIMEOUT_SECONDS) as client:
             return ask_limit(client, topic)
 
     def unused(self, in_use: list[Any]) -> list[Any]:
         """Take out the former clients on which nothing is open, or being opened; the caller closes them."""
-        until = time.monotonic() - 2 * CALL_TIMEOUT
+        until = time.monotonic() - 2 * CALL_TIMEOUT_SECONDS
         used = {id(client) for client in in_use}
         with self._changing:
             unused = [(at, client) for at, client in self._former if at < until and id(client) not in used]

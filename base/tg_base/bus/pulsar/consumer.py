@@ -14,9 +14,9 @@ from tg_base.bus.core import Delivery, Source, is_persistent
 from tg_base.bus.pulsar.client import close_quietly, error_of, our_errors
 from tg_schema.errors import BadRequest
 
-RECEIVE_TIMEOUT = 60_000
+RECEIVE_TIMEOUT_MILLISECONDS = 60_000
 """Milliseconds that a receiving thread waits at a time; closing ends its wait at once."""
-DROPPING_QUEUE = 10_000
+READER_QUEUE_MESSAGES = 10_000
 """Receiver queue on a non-persistent topic: the broker drops what finds it full."""
 NACK_DELAY_MILLISECONDS = 150
 """How long a message that was given back waits in the client, which takes no less than 100."""
@@ -32,7 +32,7 @@ class Queues(NamedTuple):
     def of(cls, prefetch: int, *, persistent: bool) -> Self:
         """So that both together hold `prefetch`."""
         if not persistent:
-            return cls(DROPPING_QUEUE, DROPPING_QUEUE)
+            return cls(READER_QUEUE_MESSAGES, READER_QUEUE_MESSAGES)
         return cls(prefetch - prefetch // 2, prefetch // 2)
 
 
@@ -131,9 +131,9 @@ class Consumer(Source):
 
     def _receive(self, handle: Any) -> Any:
         if self._group is None:
-            return handle.read_next(RECEIVE_TIMEOUT)
+            return handle.read_next(RECEIVE_TIMEOUT_MILLISECONDS)
         # Without a timeout the client looks for signals ten times a second; without a queue there is no other way.
-        return handle.receive(RECEIVE_TIMEOUT) if self._queue else handle.receive()
+        return handle.receive(RECEIVE_TIMEOUT_MILLISECONDS) if self._queue else handle.receive()
 
 
 class _Delivery:

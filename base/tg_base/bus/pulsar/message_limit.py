@@ -6,13 +6,13 @@ from uuid import uuid4
 
 import pulsar
 
-from tg_base.bus.core import MAX_MESSAGE
+from tg_base.bus.core import MAX_MESSAGE_BYTES
 from tg_base.bus.pulsar.client import our_errors
 from tg_base.bus.pulsar.sender import Producer
 
 PROPERTIES_BYTES = 16 * 1024
 """Room that is kept for a message's properties and framing."""
-STEP_BYTES = 1024
+ROUNDING_BYTES = 1024
 """How exactly a limit below the usual one is found."""
 
 
@@ -27,8 +27,8 @@ def ask_limit(client: Any, topic: str) -> int:
     """
     place, _, _ = topic.partition("://")[2].rpartition("/")
     producer = Producer.on(client, f"non-persistent://{place}/tg-limit-{uuid4().hex}")
-    if _takes(producer, MAX_MESSAGE):
-        return MAX_MESSAGE
+    if _takes(producer, MAX_MESSAGE_BYTES):
+        return MAX_MESSAGE_BYTES
     largest = largest_taken(lambda size: _takes(producer, size))
     return max(largest - PROPERTIES_BYTES, largest // 2)
 
@@ -44,8 +44,8 @@ def _takes(producer: Producer, size: int) -> bool:
 
 def largest_taken(takes: Callable[[int], bool]) -> int:
     """The largest size below the usual one that is taken, from below."""
-    low, high = 0, MAX_MESSAGE
-    while high - low > STEP_BYTES:
+    low, high = 0, MAX_MESSAGE_BYTES
+    while high - low > ROUNDING_BYTES:
         middle = (low + high) // 2
         low, high = (middle, high) if takes(middle) else (low, middle)
     return low

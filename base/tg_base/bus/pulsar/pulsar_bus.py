@@ -21,7 +21,7 @@ import pulsar
 import structlog
 from typing_extensions import override
 
-from tg_base.bus.core import MAX_MESSAGE, Bus, BusOptions, Delivery, Handover, ThreadedReader, is_persistent
+from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, BusOptions, Delivery, Handoff, ThreadedReader, is_persistent
 from tg_base.bus.pulsar.client import Broker, close_quietly, error_of, in_time, look_up
 from tg_base.bus.pulsar.clients import Clients
 from tg_base.bus.pulsar.consumer import Consumer, Queues
@@ -33,9 +33,9 @@ from tg_schema.errors import BusError, TooLarge
 
 log = structlog.get_logger()
 
-LEAVE_TIMEOUT = 1.0
+LEAVE_TIMEOUT_SECONDS = 1.0
 """Seconds that leaving a subscription waits for the broker; after that it goes on in the background."""
-IDLE = 60.0
+IDLE_PRODUCER_SECONDS = 60.0
 """Seconds without a publish after which a topic's producer is closed."""
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class PulsarBus(Bus):
     def __init__(self, url: str, options: BusOptions) -> None:
         self._loop = asyncio.get_running_loop()
         self._clients = Clients(Broker(url, options))
-        self._limit = MAX_MESSAGE
+        self._limit = MAX_MESSAGE_BYTES
         self._limit_known = False
         self._limit_asked: set[str] = set()
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="bus")
@@ -56,8 +56,8 @@ class PulsarBus(Bus):
         self._readers: dict[Consumer, ThreadedReader] = {}
         self._silence = Silence()
         self._closing: asyncio.Future[None] | None = None
-        self._sent: Handover[Sent] = Handover(self._loop, self._on_sent)
-        self._sweep = self._loop.call_later(IDLE / 2, self._close_idle)
+        self._sent: Handoff[Sent] = Handoff(self._loop, self._on_sent)
+        self._sweep = self._loop.call_later(IDLE_PRODUCER_SECONDS / 2, self._close_idle)
         self._watching = self._loop.call_later(WATCH_SECONDS, self._watch)
         atexit.register(self._close)
 
@@ -135,8 +135,8 @@ class PulsarBus(Bus):
                 self._close_sender(sender)
 
     def _close_idle(self) -> None:
-        self._sweep = self._loop.call_later(IDLE / 2, self._close_idle)
-        before = self._loop.time() - IDLE
+        self._sweep = self._loop.call_later(IDLE_PRODUCER_SECONDS / 2, self._close_idle)
+        before = self._loop.time() - IDLE_PRODUCER_SECONDS
         for topic, sender in tuple(self._senders.items()):
             if sender.producer is not None and sender.window.idle and sender.used < before:
                 self._forget(topic, sender)
@@ -169,7 +169,7 @@ class PulsarBus(Bus):
             reader.end()
             if self._closing is None:
                 del self._readers[consumer]
-                await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT)
+                await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT_SECONDS)
 
     def _close_unwanted(self, opening: "asyncio.Future[Consumer]") -> None:
         if not opening.cancelled() and opening.exception() is None and self._closing is None:
@@ -187,7 +187,7 @@ class PulsarBus(Bus):
             # Not our namespace, or the broker has left: some later opening asks again.
             return
         self._limit, self._limit_known = asked.result(), True
-        if self._limit < MAX_MESSAGE:
+        if self._limit < MAX_MESSAGE_BYTES:
             log.warning("bus.limit", max_message=self._limit)
 
     def _watch(self) -> None:

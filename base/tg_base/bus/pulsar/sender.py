@@ -4,10 +4,16 @@ import asyncio
 from typing import Any, NamedTuple
 
 from tg_base.bus.core import SendWindow
-from tg_base.bus.pulsar.client import CALL_TIMEOUT, OPERATION_TIMEOUT, close_quietly, error_of, our_errors
+from tg_base.bus.pulsar.client import (
+    CALL_TIMEOUT_SECONDS,
+    OPERATION_TIMEOUT_SECONDS,
+    close_quietly,
+    error_of,
+    our_errors,
+)
 
-IN_FLIGHT = 1_000
-IN_FLIGHT_BYTES = 32 * 1024 * 1024
+MAX_IN_FLIGHT_MESSAGES = 1_000
+MAX_IN_FLIGHT_BYTES = 32 * 1024 * 1024
 
 
 class Producer(NamedTuple):
@@ -31,8 +37,8 @@ class Producer(NamedTuple):
         with our_errors():
             handle = client.create_producer(
                 topic,
-                send_timeout_millis=OPERATION_TIMEOUT * 1000,
-                max_pending_messages=IN_FLIGHT + 1,
+                send_timeout_millis=OPERATION_TIMEOUT_SECONDS * 1000,
+                max_pending_messages=MAX_IN_FLIGHT_MESSAGES + 1,
                 max_pending_messages_across_partitions=0,
                 batching_enabled=False,
             )
@@ -54,7 +60,7 @@ class Sender:
 
     def __init__(self, opening: "asyncio.Future[Producer]", now: float) -> None:
         self._opening = opening
-        self.window = SendWindow(IN_FLIGHT, IN_FLIGHT_BYTES)
+        self.window = SendWindow(MAX_IN_FLIGHT_MESSAGES, MAX_IN_FLIGHT_BYTES)
         self.producer: Producer | None = None
         self.used = now
 
@@ -75,7 +81,7 @@ class Sender:
             BusError: it took too long, or there is no producer.
         """
         try:
-            async with asyncio.timeout(CALL_TIMEOUT):
+            async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
                 self.producer = await asyncio.shield(self._opening)
                 await self.window.enter_in_turn(size)
         except TimeoutError:

@@ -8,7 +8,7 @@ from tg_schema import TgError
 
 WATCH_SECONDS = 0.5
 """How often connections are looked at. One that is gone twice in a row is not coming back by itself at once."""
-REFUSED_SECONDS = 10.0
+REFUSAL_PAUSE_SECONDS = 10.0
 """How long a broker that answers may refuse a subscription, until its reader is told."""
 
 
@@ -41,5 +41,5 @@ class Silence:
         failed = {consumer: error for consumer, error in outcomes.items() if error is not None}
         self._refused_since = {consumer: self._refused_since.get(consumer, now) for consumer in failed}
         for consumer, error in failed.items():
-            if now - self._refused_since[consumer] > REFUSED_SECONDS:
+            if now - self._refused_since[consumer] > REFUSAL_PAUSE_SECONDS:
                 yield consumer, error

@@ -2,13 +2,13 @@
 
 from tg_base.llm.anthropic.client import ClaudeConnection, Sdk
 from tg_base.llm.anthropic.provider import Claude, ClaudeOptions
-from tg_base.llm.anthropic.stream import model_list, refusal
+from tg_base.llm.anthropic.stream import error_detail, model_list
 
 __all__ = [
     "Claude",
     "ClaudeConnection",
     "ClaudeOptions",
     "Sdk",
+    "error_detail",
     "model_list",
-    "refusal",
 ]

@@ -10,7 +10,7 @@ from typing_extensions import override
 from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ProviderOptions, UrlOptions
 from tg_base.llm.anthropic.client import ClaudeConnection
 from tg_base.llm.anthropic.request import FEATURES, Defaults, answers_by_tool, to_wire
-from tg_base.llm.anthropic.stream import Answer, refusal
+from tg_base.llm.anthropic.stream import StreamDecoder, error_detail
 from tg_base.llm.http import event_chunks, opened
 from tg_schema import TextCompletionRequest
 
@@ -52,10 +52,10 @@ class Claude(LlmService):
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         body = msgspec.to_builtins(to_wire(request, self._upstream_model, self._defaults))
-        answer = Answer(by_tool=answers_by_tool(request, self._defaults))
+        answer = StreamDecoder(by_tool=answers_by_tool(request, self._defaults))
         async with (
             self._connection.lent() as connection,
-            opened(connection.post(body), connection.failures, refusal) as read,
+            opened(connection.post(body), connection.failures, error_detail) as read,
             aclosing(event_chunks(read, answer)) as chunks,
         ):
             async for chunk in chunks:

@@ -9,7 +9,7 @@ import msgspec
 
 from tg_base.llm import LlmChunk, event_error
 from tg_base.llm.anthropic.request import ANSWER_TOOL
-from tg_base.llm.http import Refusal, RunningCounts
+from tg_base.llm.http import ErrorDetail, UsageDeltas
 from tg_schema import ModelInfo, ToolCallDelta
 from tg_schema.errors import ProtocolError
 
@@ -86,13 +86,13 @@ _decode_models = msgspec.json.Decoder(_Models).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def refusal(body: bytes) -> Refusal:
+def error_detail(body: bytes) -> ErrorDetail:
     """The word that an error's body has for its kind; "" where it has none."""
     try:
         fault = _decode(body).error
     except _UNREADABLE:
-        return Refusal()
-    return Refusal(fault.type or "" if fault else "")
+        return ErrorDetail()
+    return ErrorDetail(fault.type or "" if fault else "")
 
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
@@ -116,7 +116,7 @@ def _seconds(date: str) -> int:
         return 0
 
 
-class Answer:
+class StreamDecoder:
     """Events in, chunks out.
 
     Attributes:
@@ -127,7 +127,7 @@ class Answer:
         """With `by_tool` the input of `ANSWER_TOOL` is the answer's text."""
         self.done = False
         self._by_tool = by_tool
-        self._counts = RunningCounts()
+        self._counts = UsageDeltas()
         self._model: str | None = None
         self._stop_reason: str | None = None
         self._calls: dict[int, _Call] = {}

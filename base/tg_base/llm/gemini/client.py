@@ -17,7 +17,7 @@ from tg_base.llm.http import Failures, HttpAnswer
 if TYPE_CHECKING:
     from tg_base.llm.http.pool import HttpPool
 
-PREPARED_FOR = 60.0
+PREPARED_SECONDS = 60.0
 """Seconds that a prepared request is used, so that tokens with an end are renewed by the SDK in time."""
 
 
@@ -86,7 +86,7 @@ class GeminiConnection:
     async def _prepare(self, call: Callable[[], Awaitable[None]]) -> _Prepared:
         """Let the SDK do all of its work on a request, up to the network; once at a time."""
         async with self._preparing:
-            until = time.monotonic() + PREPARED_FOR
+            until = time.monotonic() + PREPARED_SECONDS
             self._recorded.clear()
             await call()
             recorded = self._recorded.pop()

@@ -10,7 +10,7 @@ from typing_extensions import override
 from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ProviderOptions, UrlOptions
 from tg_base.llm.gemini.client import GeminiConnection
 from tg_base.llm.gemini.request import FEATURES, Defaults, to_wire
-from tg_base.llm.gemini.stream import Answer, model_list, refusal
+from tg_base.llm.gemini.stream import StreamDecoder, error_detail, model_list
 from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
 from tg_base.llm.http import event_chunks, opened, whole_body
 from tg_schema import ModelInfo, TextCompletionRequest
@@ -54,8 +54,8 @@ class Gemini(LlmService):
         body = _encode(to_wire(request, self._defaults, self._signatures))
         async with (
             self._connection.lent() as connection,
-            opened(connection.post(body), connection.failures, refusal) as read,
-            aclosing(event_chunks(read, Answer(self._signatures))) as chunks,
+            opened(connection.post(body), connection.failures, error_detail) as read,
+            aclosing(event_chunks(read, StreamDecoder(self._signatures))) as chunks,
         ):
             async for chunk in chunks:
                 yield chunk
@@ -63,7 +63,7 @@ class Gemini(LlmService):
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
         async with self._connection.lent() as connection:
-            listed = whole_body(connection.models(), connection.failures, refusal, self.clocks.first_token)
+            listed = whole_body(connection.models(), connection.failures, error_detail, self.clocks.first_token)
             return model_list(await listed)
 
     @override

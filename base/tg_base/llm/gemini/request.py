@@ -19,7 +19,7 @@ from tg_schema.features import Feature
 FEATURES: frozenset[Feature] = ALL_FEATURES
 """What this wire has a field for."""
 
-OUR_CALL = "call-"
+OWN_CALL_PREFIX = "call-"
 """How the ids begin that we give to calls, because Gemini gave none; it doesn't hear of them."""
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
@@ -194,7 +194,7 @@ def _result(turn: Message, names: dict[str, str]) -> _Part:
 
 
 def _their_id(call_id: str | None) -> str | None:
-    return None if not call_id or call_id.startswith(OUR_CALL) else call_id
+    return None if not call_id or call_id.startswith(OWN_CALL_PREFIX) else call_id
 
 
 def _function(tool: Tool) -> _Function:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from tg_base.llm import LlmChunk, event_error
-from tg_base.llm.gemini.request import OUR_CALL
+from tg_base.llm.gemini.request import OWN_CALL_PREFIX
 from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
-from tg_base.llm.http import Counts, Refusal, RunningCounts
+from tg_base.llm.http import Counts, ErrorDetail, UsageDeltas
 from tg_schema import ModelInfo, Token, ToolCallDelta
 from tg_schema.errors import IncompleteStream, ProtocolError
 
@@ -123,14 +123,14 @@ _encode = msgspec.json.Encoder().encode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def refusal(body: bytes) -> Refusal:
+def error_detail(body: bytes) -> ErrorDetail:
     """The word that an error's body has for its kind (its reason, or else its status), and its `retryDelay`."""
     try:
         read = _decode_error(body)
     except _UNREADABLE:
-        return Refusal()
+        return ErrorDetail()
     fault = next((event.error for event in (read if isinstance(read, tuple) else (read,)) if event.error), _Fault())
-    return Refusal(
+    return ErrorDetail(
         _word(fault), next((_seconds(detail.retry_delay) for detail in fault.details if detail.retry_delay), None)
     )
 
@@ -160,7 +160,7 @@ def model_list(body: bytes) -> tuple[ModelInfo, ...]:
     return tuple(ModelInfo(model.name.rpartition("/")[2], "google") for model in (*read.models, *read.publisher_models))
 
 
-class Answer:
+class StreamDecoder:
     """Responses in, chunks out.
 
     Attributes:
@@ -171,7 +171,7 @@ class Answer:
         """The signatures of the answer's calls are left in `signatures`."""
         self.done = False
         self._signatures = signatures
-        self._counts = RunningCounts()
+        self._counts = UsageDeltas()
         self._calls = 0
 
     def chunk(self, data: bytes) -> LlmChunk | None:
@@ -222,7 +222,7 @@ class Answer:
 
     def _call(self, call: _Call, signature: str | None) -> ToolCallDelta:
         """Calls come whole; an id, which not every model gives, is made where there is none."""
-        call_id = call.id or f"{OUR_CALL}{token_hex(8)}"
+        call_id = call.id or f"{OWN_CALL_PREFIX}{token_hex(8)}"
         if signature:
             self._signatures.keep(call_id, signature)
         self._calls += 1

@@ -1,6 +1,6 @@
 """Answer -> a later request: what Gemini wants back with a call, and our records have no place for."""
 
-MOST_KEPT = 4096
+MAX_SIGNATURES = 4096
 """Signatures of one provider; each has a few kilobytes at most, usually some hundred bytes."""
 
 
@@ -11,7 +11,7 @@ class ThoughtSignatures:
     thread of its thought, and nothing else.
     """
 
-    def __init__(self, most: int = MOST_KEPT) -> None:
+    def __init__(self, most: int = MAX_SIGNATURES) -> None:
         self._most = most
         self._kept: dict[str, str] = {}
 

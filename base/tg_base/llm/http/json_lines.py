@@ -1,6 +1,6 @@
 """Socket -> lines of JSON: how some providers stream, one object a line (application/x-ndjson)."""
 
-from tg_base.llm.http.stream_reader import LONGEST_EVENT
+from tg_base.llm.http.stream_reader import MAX_EVENT_BYTES
 from tg_schema.errors import ProtocolError
 
 
@@ -11,7 +11,7 @@ class JsonLines:
     line without LF is no line, because it may have been cut off.
     """
 
-    def __init__(self, longest: int = LONGEST_EVENT) -> None:
+    def __init__(self, longest: int = MAX_EVENT_BYTES) -> None:
         self._longest = longest
         self._partial: list[bytes] = []
         self._size = 0

@@ -19,7 +19,7 @@ from yarl import URL
 from tg_base.llm.http.response import UNREACHABLE
 from tg_schema.errors import IncompleteStream, ProtocolError, Timeout, Unavailable
 
-CONNECT_TIMEOUT = 10.0
+CONNECT_TIMEOUT_SECONDS = 10.0
 """Seconds to a connection, TLS included; everything after it is timed by the stream's guard."""
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -31,7 +31,7 @@ READ_BYTES = 16 * 1024
 _HEAD_PART = 4 * 1024
 
 _BROKEN = "the connection to the provider broke before the answer was complete; ask again"
-_SLOW = f"the provider did not take a connection within {CONNECT_TIMEOUT:g} s"
+_SLOW = f"the provider did not take a connection within {CONNECT_TIMEOUT_SECONDS:g} s"
 _ENDLESS = f"the provider sent {MAX_HEAD_BYTES} bytes of headers or interim responses, and no answer; check base_url"
 _ENCODED = "the provider compresses its answers although nobody asked for that; switch it off there, or in its proxy"
 
@@ -78,7 +78,7 @@ class HttpPool:
         """Send a request; any status is an answer. `url` and `headers` are a provider's SDK's.
 
         Raises:
-            Timeout: no connection within `CONNECT_TIMEOUT`.
+            Timeout: no connection within `CONNECT_TIMEOUT_SECONDS`.
             Unavailable: nobody listens, or the connection broke.
             ProtocolError: the head does not end, or a good answer is compressed.
         """
@@ -111,7 +111,7 @@ class HttpPool:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=_Connector(limit=0, ssl=self._tls),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 read_bufsize=READ_BYTES,

@@ -12,10 +12,10 @@ from tg_base.llm.http.stream_reader import Read
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, ProtocolError, ProviderAuth, Timeout, Unavailable
 
-LONGEST_ERROR_BODY = 64 * 1024
+MAX_ERROR_BODY_BYTES = 64 * 1024
 """Bytes looked at of the body of an error, for its code."""
 
-ERROR_PATIENCE = 2.0
+ERROR_BODY_TIMEOUT_SECONDS = 2.0
 """Seconds that the body of an error may take; its status is known, and says enough."""
 
 _LONGEST_BODY = 4 * 1024 * 1024
@@ -67,28 +67,30 @@ NO_FAILURES = Failures()
 """Of an SDK whose credentials are a key."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ErrorDetail(msgspec.Struct, frozen=True):
     """What the body of an error says: the provider's word for it, and the seconds that it asks to wait."""
 
     word: str = ""
     wait: float | None = None
 
 
-def no_word(body: bytes) -> Refusal:
+def no_detail(body: bytes) -> ErrorDetail:
     """Of a provider whose errors say nothing to programs beside their status."""
-    return Refusal()
+    return ErrorDetail()
 
 
 @asynccontextmanager
 async def opened(
-    call: Awaitable[HttpAnswer], failures: Failures = NO_FAILURES, refusal: Callable[[bytes], Refusal] = no_word
+    call: Awaitable[HttpAnswer],
+    failures: Failures = NO_FAILURES,
+    error_detail: Callable[[bytes], ErrorDetail] = no_detail,
 ) -> AsyncIterator[Read]:
     """Enter the body of an answer. Leaving before its end closes the socket.
 
     Args:
         call: what asks for it.
         failures: exceptions of `call` for credentials that are not to be had.
-        refusal: what the body of an error says besides its status.
+        error_detail: what the body of an error says besides its status.
 
     Raises:
         TgError: there is no answer, its status is not 2xx, or it is no stream; in our own words.
@@ -96,7 +98,7 @@ async def opened(
     answer = await _answered(call, failures)
     try:
         if not answer.good:
-            raise await _refused(answer, refusal)
+            raise await _refused(answer, error_detail)
         if answer.content_type in _NO_STREAM:
             raise ProtocolError("the provider's answer is not a stream of events; check that base_url is an API's")
         yield answer.read
@@ -105,7 +107,10 @@ async def opened(
 
 
 async def whole_body(
-    call: Awaitable[HttpAnswer], failures: Failures, refusal: Callable[[bytes], Refusal], patience: float = 60.0
+    call: Awaitable[HttpAnswer],
+    failures: Failures,
+    error_detail: Callable[[bytes], ErrorDetail],
+    patience: float = 60.0,
 ) -> bytes:
     """The whole body of an answer that is no stream.
 
@@ -119,7 +124,7 @@ async def whole_body(
             answer = await _answered(call, failures)
             try:
                 if not answer.good:
-                    raise await _refused(answer, refusal)
+                    raise await _refused(answer, error_detail)
                 body = await _at_most(answer.read, _LONGEST_BODY)
             finally:
                 answer.close()
@@ -140,13 +145,13 @@ async def _answered(call: Awaitable[HttpAnswer], failures: Failures) -> HttpAnsw
         raise ProviderAuth(_CREDENTIALS) from None
 
 
-async def _refused(answer: HttpAnswer, refusal: Callable[[bytes], Refusal]) -> TgError:
+async def _refused(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorDetail]) -> TgError:
     """The error for a status that is not 2xx. Nothing of the body's text is passed on: it may hold anything."""
-    said = Refusal()
+    said = ErrorDetail()
     if not answer.encoded:
         try:
-            async with asyncio.timeout(ERROR_PATIENCE):
-                said = refusal(await _at_most(answer.read, LONGEST_ERROR_BODY))
+            async with asyncio.timeout(ERROR_BODY_TIMEOUT_SECONDS):
+                said = error_detail(await _at_most(answer.read, MAX_ERROR_BODY_BYTES))
         except (IncompleteStream, TimeoutError):
             pass
     wait = retry_after(answer.headers)

@@ -15,7 +15,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ProviderOptions, RemoteOptions
-from tg_base.llm.http.response import Failures, HttpAnswer, Refusal, no_word, opened, whole_body
+from tg_base.llm.http.response import ErrorDetail, Failures, HttpAnswer, no_detail, opened, whole_body
 from tg_base.llm.http.stream_reader import EventDecoder, Frames, event_chunks
 from tg_schema import ModelInfo, Sampling, TextCompletionRequest
 from tg_schema.errors import Internal, ProtocolError, Timeout
@@ -67,14 +67,14 @@ class SdkWire(msgspec.Struct, frozen=True, kw_only=True):
         connection: module with `connection(base_url, key)`, which imports the SDK and takes a while; run in a thread.
         decoder: of one answer.
         listed: the models in the body of a list; raises what the decoding of JSON raises.
-        refusal: what the body of an error says besides its status.
+        error_detail: what the body of an error says besides its status.
         frames: takes one answer's body apart, where it is not one of server-sent events.
     """
 
     connection: str
     decoder: Callable[[], EventDecoder]
     listed: Callable[[bytes], tuple[ModelInfo, ...]]
-    refusal: Callable[[bytes], Refusal] = no_word
+    error_detail: Callable[[bytes], ErrorDetail] = no_detail
     frames: Callable[[], Frames] | None = None
 
 
@@ -118,7 +118,7 @@ class SdkProvider(LlmService, Generic[AnyOptions]):
         wire = self.wire
         async with (
             self._connection.lent() as connection,
-            opened(connection.post(self.body(request)), connection.failures, wire.refusal) as read,
+            opened(connection.post(self.body(request)), connection.failures, wire.error_detail) as read,
             aclosing(event_chunks(read, wire.decoder(), frames=wire.frames() if wire.frames else None)) as chunks,
         ):
             async for chunk in chunks:
@@ -129,7 +129,7 @@ class SdkProvider(LlmService, Generic[AnyOptions]):
         wire = self.wire
         try:
             async with asyncio.timeout(self.clocks.first_token), self._connection.lent() as connection:
-                body = await whole_body(connection.models(), connection.failures, wire.refusal)
+                body = await whole_body(connection.models(), connection.failures, wire.error_detail)
         except TimeoutError:
             raise Timeout("the provider took too long to list its models; ask again") from None
         try:

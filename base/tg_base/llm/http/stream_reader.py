@@ -8,13 +8,13 @@ from tg_base.llm import LlmChunk, joined_chunks
 from tg_schema import TgError
 from tg_schema.server_sent_events import ServerSentEvents
 
-DRAIN_PATIENCE = 0.1
+DRAIN_TIMEOUT_SECONDS = 0.1
 """Seconds that a finished answer waits for its body's end, so that the connection can be used again."""
 
-USAGE_PATIENCE = 5.0
+USAGE_TIMEOUT_SECONDS = 5.0
 """Seconds that a finished answer waits for its usage; without usage it is whole all the same."""
 
-LONGEST_EVENT = 1024 * 1024
+MAX_EVENT_BYTES = 1024 * 1024
 """Bytes of one event of a provider."""
 
 MAX_TURN_BYTES = 16 * 1024
@@ -45,7 +45,7 @@ class EventDecoder(Protocol):
 
 
 async def event_chunks(
-    read: Read, decoder: EventDecoder, usage_patience: float = USAGE_PATIENCE, frames: Frames | None = None
+    read: Read, decoder: EventDecoder, usage_patience: float = USAGE_TIMEOUT_SECONDS, frames: Frames | None = None
 ) -> AsyncGenerator[LlmChunk, None]:
     """The chunks of an answer: what arrives in one read becomes one chunk, nobody could have shown its parts earlier.
 
@@ -55,7 +55,7 @@ async def event_chunks(
     Raises:
         TgError: of the decoder, after the chunks before it; after the terminal marker nothing is raised any more.
     """
-    stream = _Stream(decoder, frames or ServerSentEvents(LONGEST_EVENT))
+    stream = _Stream(decoder, frames or ServerSentEvents(MAX_EVENT_BYTES))
     while not stream.finished and not decoder.done:
         received = await read()
         if not received:
@@ -109,7 +109,7 @@ async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None
     loop = asyncio.get_running_loop()
     drained = stream.decoder.done
     try:
-        async with asyncio.timeout(DRAIN_PATIENCE if drained else patience) as clock:
+        async with asyncio.timeout(DRAIN_TIMEOUT_SECONDS if drained else patience) as clock:
             while received := await read():
                 for part in _parts(received):
                     if part is not received:
@@ -119,7 +119,7 @@ async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None
                         usage = joined_chunks((usage, chunk))
                 if stream.decoder.done and not drained:
                     drained = True
-                    clock.reschedule(loop.time() + DRAIN_PATIENCE)
+                    clock.reschedule(loop.time() + DRAIN_TIMEOUT_SECONDS)
     except (TimeoutError, TgError):
         pass
     return usage if usage != LlmChunk() else None

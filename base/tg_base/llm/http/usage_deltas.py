@@ -6,7 +6,7 @@ Counts = tuple[int | None, int | None, int | None, int | None]
 """Tokens in, out, those of in that came from the cache, those of out that were thinking; None = not told."""
 
 
-class RunningCounts:
+class UsageDeltas:
     """What was told of one answer's usage so far."""
 
     def __init__(self) -> None:

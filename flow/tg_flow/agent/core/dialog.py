@@ -10,7 +10,7 @@ from tg_base.config import AgentLimits
 from tg_flow.agent.core.answer_text import PIECE_BYTES
 from tg_flow.agent.core.calling import Calling, Goal
 from tg_flow.agent.core.messages import Messages
-from tg_flow.agent.core.model import Thinker
+from tg_flow.agent.core.model import AgentModel
 from tg_flow.agent.core.tool import AgentTool
 from tg_flow.agent.core.toolbox import FIRST_STATE, Toolbox
 from tg_flow.agent.core.turn import Turn, state_after, turns_of
@@ -38,7 +38,7 @@ class Dialog:
         request: AgentRequest,
         *,
         goal: Goal,
-        thinker: Thinker,
+        thinker: AgentModel,
         calling: Calling,
         toolbox: Toolbox,
         limits: AgentLimits,

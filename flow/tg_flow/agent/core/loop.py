@@ -9,14 +9,14 @@ from tg_flow.agent.core.calling import Goal
 from tg_flow.agent.core.dialog import Dialog
 from tg_flow.agent.core.observation import Observation, observed
 from tg_flow.agent.core.open_turn import OpenCall, OpenTurn
-from tg_flow.agent.core.tool import Spent
-from tg_flow.agent.core.tool_calls import Work, side_by_side
+from tg_flow.agent.core.tool import TokenUsage
+from tg_flow.agent.core.tool_calls import PreparedCall, side_by_side
 from tg_flow.agent.core.turn import Turn
-from tg_flow.agent.parsing import Called, Closed, Event, Kind, Misread, Reasoned, Said, object_of
+from tg_flow.agent.parsing import Event, InvalidCall, Kind, MessageEnd, ParsedCall, ReasoningDelta, TextDelta, object_of
 from tg_schema import AgentResponse
 from tg_schema.errors import ProtocolError, TooLarge
 
-MOST_FAULTS = 2
+MAX_FAULTS = 2
 """Turns in a row that may lead nowhere; the last of them ends the dialog."""
 
 
@@ -69,9 +69,9 @@ class AgentLoop:
             self._turns += (turn.turn,)
             self._dialog.keep(turn.turn)
             faults = faults + 1 if turn.faulty else 0
-            if faults == MOST_FAULTS and turn.cut:
+            if faults == MAX_FAULTS and turn.cut:
                 raise TooLarge("the model reached its limit of tokens before it came to a call or an answer; raise it")
-            if faults == MOST_FAULTS:
+            if faults == MAX_FAULTS:
                 raise ProtocolError("the model does not keep to the form in which tools are called; ask another model")
 
     async def _ask(self, turn: OpenTurn) -> AsyncGenerator[AgentResponse, None]:
@@ -92,16 +92,16 @@ class AgentLoop:
 
     def _told(self, event: Event, turn: OpenTurn) -> list[AgentResponse]:
         match event:
-            case Said(kind, text):
+            case TextDelta(kind, text):
                 ended = self._changed(turn, reasoning=False)
                 turn.say(kind, text)
                 return [*ended, *self._messages.say(self._speaks if kind == "answer" else "thought", text)]
-            case Reasoned(text):
+            case ReasoningDelta(text):
                 return [*self._changed(turn, reasoning=True), *self._messages.think(text)]
-            case Closed():
+            case MessageEnd():
                 turn.close()
                 return self._messages.close()
-            case Called() | Misread():
+            case ParsedCall() | InvalidCall():
                 return [*self._messages.close(), *self._call(event, turn)]
 
     def _changed(self, turn: OpenTurn, *, reasoning: bool) -> list[AgentResponse]:
@@ -111,7 +111,7 @@ class AgentLoop:
         turn.reasoning = reasoning
         return [] if self._messages.answering else self._messages.close()
 
-    def _call(self, event: Called | Misread, turn: OpenTurn) -> list[AgentResponse]:
+    def _call(self, event: ParsedCall | InvalidCall, turn: OpenTurn) -> list[AgentResponse]:
         """The action's record, which a call without a name has not."""
         message = self._messages.next_id()
         call = OpenCall(message, event, self._fault(event))
@@ -130,9 +130,9 @@ class AgentLoop:
             )
         ]
 
-    def _fault(self, event: Called | Misread) -> str | None:
+    def _fault(self, event: ParsedCall | InvalidCall) -> str | None:
         """Why a call cannot be made."""
-        if isinstance(event, Misread):
+        if isinstance(event, InvalidCall):
             return event.fault
         tools = self._dialog.tools
         if event.tool not in tools:
@@ -149,10 +149,10 @@ class AgentLoop:
         tools = self._dialog.tools
         good = [call for call in calls if call.fault is None]
         observations = [Observation(call, self._messages.next_id()) for call in good]
-        works = [Work(tools[call.tool], object_of(call.event.arguments) or {}) for call in good]
+        works = [PreparedCall(tools[call.tool], object_of(call.event.arguments) or {}) for call in good]
         async with aclosing(side_by_side(works, self._dialog.remaining)) as outcomes:
             async for index, outcome in outcomes:
-                if isinstance(outcome, Spent):
+                if isinstance(outcome, TokenUsage):
                     self._dialog.usage.add(outcome.in_token, outcome.out_token)
                 else:
                     for record in observations[index].records(outcome):

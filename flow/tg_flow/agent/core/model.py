@@ -10,16 +10,16 @@ from tg_flow.agent.core.prompts import AgentPrompts
 from tg_flow.agent.core.text_calling import TextCalling
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 
-NATIVE = frozenset({"tools", "history"})
+NATIVE_FEATURES = frozenset({"tools", "history"})
 """What a provider must announce for tool calls of its own to be used."""
 
-PATIENCE = 2.0
+FEATURES_TIMEOUT_SECONDS = 2.0
 """Seconds to wait for the first announcement of a provider, after a start."""
 
 _LOOK = 0.02
 
 
-class Thinker:
+class AgentModel:
     """The model of one agent.
 
     Args:
@@ -44,7 +44,7 @@ class Thinker:
     async def calling(self) -> Calling:
         """How this model calls tools now."""
         announced = await self._announced()
-        native = announced >= NATIVE if self._calling == "auto" else self._calling == "native"
+        native = announced >= NATIVE_FEATURES if self._calling == "auto" else self._calling == "native"
         return NativeCalling(self.prompts) if native else TextCalling(self.prompts, can_stop="stop" in announced)
 
     async def _announced(self) -> frozenset[str]:
@@ -52,7 +52,7 @@ class Thinker:
         if self.llm.route.plain:
             return frozenset()
         queue = self.llm.route.request
-        end = asyncio.get_running_loop().time() + PATIENCE
+        end = asyncio.get_running_loop().time() + FEATURES_TIMEOUT_SECONDS
         while not (serving := self._requestor.presence.serving(queue)):
             if self._requestor.presence.deserted(queue) or asyncio.get_running_loop().time() > end:
                 return frozenset()

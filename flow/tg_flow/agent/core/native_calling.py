@@ -5,7 +5,7 @@ from typing_extensions import override
 from tg_flow.agent.core.calling import Calling, Goal, Reader
 from tg_flow.agent.core.prompts import AgentPrompts
 from tg_flow.agent.core.turn import Turn
-from tg_flow.agent.parsing import Called, Event, Misread, ReactParser, Reasoned, object_of
+from tg_flow.agent.parsing import Event, InvalidCall, ParsedCall, ReactParser, ReasoningDelta, object_of
 from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, Tool, ToolCall, ToolCallDelta
 from tg_schema.conversation import whole_calls
 
@@ -60,7 +60,7 @@ class NativeReader(Reader):
 
     @override
     def feed(self, record: TextCompletionResponse) -> list[Event]:
-        events: list[Event] = [Reasoned(record.reasoning)] if record.reasoning else []
+        events: list[Event] = [ReasoningDelta(record.reasoning)] if record.reasoning else []
         if record.response:
             events += self._parser.feed(record.response)
         if record.tool_calls and not self._pieces:
@@ -76,7 +76,7 @@ class NativeReader(Reader):
 def _event(call: ToolCallDelta) -> Event:
     name, arguments = call.name or "", call.arguments.strip() or "{}"
     if not name:
-        return Misread("the call names no tool", None, arguments, call.id)
+        return InvalidCall("the call names no tool", None, arguments, call.id)
     if object_of(arguments) is None:
-        return Misread("the arguments are not a JSON object; write one", name, arguments, call.id)
-    return Called(name, arguments, call.id)
+        return InvalidCall("the arguments are not a JSON object; write one", name, arguments, call.id)
+    return ParsedCall(name, arguments, call.id)

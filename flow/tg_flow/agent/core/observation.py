@@ -1,7 +1,7 @@
 """Loop -> requestor: the records of one call's observation, and of the sub-agent that may be behind it."""
 
 from tg_flow.agent.core.open_turn import OpenCall
-from tg_flow.agent.core.tool_calls import Ended, Failed
+from tg_flow.agent.core.tool_calls import CallEnded, CallFailed
 from tg_schema import AgentResponse
 
 
@@ -13,7 +13,7 @@ class Observation:
         self._message = message
         self._open: dict[tuple[tuple[str, ...], str | None], AgentResponse] = {}
 
-    def records(self, outcome: str | AgentResponse | Failed | Ended) -> list[AgentResponse]:
+    def records(self, outcome: str | AgentResponse | CallFailed | CallEnded) -> list[AgentResponse]:
         """For one outcome. A message that a sub-agent leaves open has its end when the call has."""
         match outcome:
             case AgentResponse(path=path, message_id=message):
@@ -21,7 +21,7 @@ class Observation:
                 if outcome.end_of_message:
                     del self._open[path, message]
                 return [outcome]
-            case Ended():
+            case CallEnded():
                 ends = [
                     AgentResponse(
                         one.chunk_type,
@@ -35,7 +35,7 @@ class Observation:
                     for one in self._open.values()
                 ]
                 return [*ends, observed(self._call, self._message, "", end=True)]
-            case Failed(reason):
+            case CallFailed(reason):
                 self._call.failed = True
                 return [self._piece(f"\nerror: {reason}" if self._call.pieces else f"error: {reason}")]
             case str(text):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tg_flow.agent.core.turn import Result, Turn
-from tg_flow.agent.parsing import Called, Kind, Misread
+from tg_flow.agent.parsing import InvalidCall, Kind, ParsedCall
 
 NO_STEP = "This leads nowhere. Call a tool in the form that you were told, or give the final answer."
 
@@ -23,7 +23,7 @@ class OpenCall:
     """
 
     id: str
-    event: Called | Misread
+    event: ParsedCall | InvalidCall
     fault: str | None = None
     pieces: list[str] = field(default_factory=list)
     failed: bool = False

@@ -10,7 +10,7 @@ import msgspec
 from tg_base.config import Config, read_config
 from tg_flow.prompt import PromptTemplate, Rendered, Rendering
 
-BUILT_IN = Path(__file__).with_name("agent_prompts.toml")
+BUILT_IN_FILE = Path(__file__).with_name("agent_prompts.toml")
 
 
 class AgentPrompts:
@@ -32,7 +32,7 @@ class AgentPrompts:
         Raises:
             BadRequest: one that the configuration has in place of a built-in one is wrong; with file and line.
         """
-        built_in = msgspec.structs.replace(read_config(BUILT_IN), source=None)
+        built_in = msgspec.structs.replace(read_config(BUILT_IN_FILE), source=None)
         own = config.prompts.templates
         return cls(
             {name: PromptTemplate(config if name in own else built_in, name) for name in built_in.prompts.templates},

@@ -8,10 +8,10 @@ from typing_extensions import override
 from tg_flow.agent.core.calling import Calling, Goal, Reader
 from tg_flow.agent.core.prompts import AgentPrompts
 from tg_flow.agent.core.turn import Turn
-from tg_flow.agent.parsing import HOLD, Event, ReactParser, Reasoned
+from tg_flow.agent.parsing import MAX_HELD_CHARACTERS, Event, ReactParser, ReasoningDelta
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse, Tool
 
-STOP = ("\nObservation:",)
+STOP_STRINGS = ("\nObservation:",)
 """Keeps a model from inventing results, where its provider can stop there."""
 
 
@@ -20,7 +20,7 @@ class TextCalling(Calling):
 
     def __init__(self, prompts: AgentPrompts, *, can_stop: bool) -> None:
         self._prompts = prompts
-        self._sampling = Sampling(stop=STOP) if can_stop else None
+        self._sampling = Sampling(stop=STOP_STRINGS) if can_stop else None
 
     @override
     async def request(self, goal: Goal, turns: tuple[Turn, ...], tools: tuple[Tool, ...]) -> TextCompletionRequest:
@@ -35,7 +35,7 @@ class TextCalling(Calling):
 
     @override
     def reader(self, *, acts: bool) -> Reader:
-        return TextReader(ReactParser(actions=acts, hold=HOLD if acts else 0))
+        return TextReader(ReactParser(actions=acts, hold=MAX_HELD_CHARACTERS if acts else 0))
 
 
 class TextReader(Reader):
@@ -46,7 +46,7 @@ class TextReader(Reader):
 
     @override
     def feed(self, record: TextCompletionResponse) -> list[Event]:
-        events: list[Event] = [Reasoned(record.reasoning)] if record.reasoning else []
+        events: list[Event] = [ReasoningDelta(record.reasoning)] if record.reasoning else []
         return events + self._parser.feed(record.response) if record.response else events
 
     @override

@@ -13,14 +13,14 @@ from tg_schema import AgentResponse, Tool
 from tg_schema.errors import BadRequest
 
 
-class Spent(NamedTuple):
+class TokenUsage(NamedTuple):
     """Tokens that a call has cost."""
 
     in_token: int | None
     out_token: int | None
 
 
-Piece = str | Spent | AgentResponse
+Piece = str | TokenUsage | AgentResponse
 """Of an observation: its text, what it cost, or a record of a sub-agent that goes to the requestor as it is."""
 
 
@@ -44,7 +44,7 @@ class AgentTool(ABC):
 
     @classmethod
     @abstractmethod
-    async def open(cls, name: str, table: ToolConfig, options: Any, reach: "Reach") -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: Any, reach: "ToolContext") -> tuple[Self, ...]:
         """Make ready what one table of the configuration describes.
 
         Args:
@@ -72,7 +72,7 @@ class AgentTool(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ToolContext:
     """What tools may use: the configuration, the flow that they are called from, and the services on the bus."""
 
     config: Config

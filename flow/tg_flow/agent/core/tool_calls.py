@@ -13,66 +13,66 @@ from tg_schema import TgError
 
 log = structlog.get_logger()
 
-WAITING = 16
+MAX_WAITING_PIECES = 16
 """Pieces that may wait for a slow reader; then the tools wait."""
 
-SIDE_BY_SIDE = 16
+MAX_CONCURRENT_CALLS = 16
 """Calls of one turn that run at once; the others wait for their turn."""
 
-LONGEST = 100_000
+MAX_OBSERVATION_CHARACTERS = 100_000
 """Characters of one observation; the rest is left out, and the model is told so."""
 
 
-class Failed(NamedTuple):
+class CallFailed(NamedTuple):
     """The call failed; the text is for the model."""
 
     text: str
 
 
-class Ended(NamedTuple):
+class CallEnded(NamedTuple):
     """Nothing more comes of this call."""
 
 
-class Work(NamedTuple):
+class PreparedCall(NamedTuple):
     """A call that can be made: arguments that satisfy the tool's schema."""
 
     tool: AgentTool
     arguments: dict[str, Any]
 
 
-Outcome = Piece | Failed | Ended
+Outcome = Piece | CallFailed | CallEnded
 _Queue = asyncio.Queue[tuple[int, Outcome]]
 
 
-async def side_by_side(works: Sequence[Work], seconds: float) -> AsyncGenerator[tuple[int, Outcome], None]:
-    """Run all, for `seconds` at most, and yield what comes with the index of its call; `Ended` comes once for each.
+async def side_by_side(works: Sequence[PreparedCall], seconds: float) -> AsyncGenerator[tuple[int, Outcome], None]:
+    """Run all, for `seconds` at most, and yield what comes with the index of its call; `CallEnded` comes once for each.
 
     Leaving early cancels them.
     """
     end = asyncio.get_running_loop().time() + seconds
-    queue: _Queue = asyncio.Queue(WAITING)
-    turns = asyncio.Semaphore(SIDE_BY_SIDE)
+    queue: _Queue = asyncio.Queue(MAX_WAITING_PIECES)
+    turns = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
     async with AsyncExitStack() as stack:
         for index, work in enumerate(works):
             await stack.enter_async_context(running(_in_turn(turns, index, work, end, queue)))
         left = len(works)
         while left:
             index, outcome = await queue.get()
-            left -= isinstance(outcome, Ended)
+            left -= isinstance(outcome, CallEnded)
             yield index, outcome
 
 
-async def _in_turn(turns: asyncio.Semaphore, index: int, work: Work, end: float, queue: _Queue) -> None:
+async def _in_turn(turns: asyncio.Semaphore, index: int, work: PreparedCall, end: float, queue: _Queue) -> None:
     async with turns:
         seconds = end - asyncio.get_running_loop().time()
         if seconds > 0:
             await _run(index, work, seconds, queue)
         else:
-            await queue.put((index, Failed("there was no time left for it")))
-            await queue.put((index, Ended()))
+            await queue.put((index, CallFailed("there was no time left for it")))
+            await queue.put((index, CallEnded()))
 
 
-async def _run(index: int, work: Work, seconds: float, queue: _Queue) -> None:
+async def _run(index: int, work: PreparedCall, seconds: float, queue: _Queue) -> None:
     name, limit = work.tool.declaration.name, min(work.tool.table.timeout, seconds)
     clock = asyncio.timeout(limit)
     failure: str | None = None
@@ -95,8 +95,8 @@ async def _run(index: int, work: Work, seconds: float, queue: _Queue) -> None:
             failure = "the tool failed"
     if failure is not None:
         log.info("tool.error", tool=name, reason=failure)
-        await queue.put((index, Failed(failure)))
-    await queue.put((index, Ended()))
+        await queue.put((index, CallFailed(failure)))
+    await queue.put((index, CallEnded()))
 
 
 async def _bounded(source: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
@@ -107,8 +107,8 @@ async def _bounded(source: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece,
                 yield piece
             elif piece:
                 length += len(piece)
-                if length > LONGEST:
-                    yield piece[: len(piece) - (length - LONGEST)]
-                    yield f"\n(the rest is left out; only {LONGEST} characters are shown)"
+                if length > MAX_OBSERVATION_CHARACTERS:
+                    yield piece[: len(piece) - (length - MAX_OBSERVATION_CHARACTERS)]
+                    yield f"\n(the rest is left out; only {MAX_OBSERVATION_CHARACTERS} characters are shown)"
                     return
                 yield piece

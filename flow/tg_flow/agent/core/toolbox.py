@@ -8,7 +8,7 @@ from tg_base.llm import BadSchema, ObjectSchema
 from tg_flow.agent.core.tool import AgentTool
 from tg_schema.errors import BadRequest
 
-ALL = "*"
+ALL_GROUPS = "*"
 DEFAULT_GROUP = "default"
 FIRST_STATE = "undefined"
 
@@ -46,9 +46,9 @@ class Toolbox:
 
 
 def _in_reach(table: ToolConfig, groups: frozenset[str], state: str) -> bool:
-    in_group = ALL in groups or not groups.isdisjoint(table.group or (DEFAULT_GROUP,))
-    states = table.applicable_states or (ALL,)
-    return in_group and (ALL in states or state in states)
+    in_group = ALL_GROUPS in groups or not groups.isdisjoint(table.group or (DEFAULT_GROUP,))
+    states = table.applicable_states or (ALL_GROUPS,)
+    return in_group and (ALL_GROUPS in states or state in states)
 
 
 def compiled(tool: AgentTool) -> ObjectSchema:

@@ -1,18 +1,18 @@
 """Model's text -> events: pure parsers that give the same however the text is cut."""
 
-from tg_flow.agent.parsing.events import Called, Closed, Event, Kind, Misread, Reasoned, Said
+from tg_flow.agent.parsing.events import Event, InvalidCall, Kind, MessageEnd, ParsedCall, ReasoningDelta, TextDelta
 from tg_flow.agent.parsing.json_scanner import object_of
-from tg_flow.agent.parsing.react_parser import HOLD, ReactParser
+from tg_flow.agent.parsing.react_parser import MAX_HELD_CHARACTERS, ReactParser
 
 __all__ = [
-    "HOLD",
-    "Called",
-    "Closed",
+    "MAX_HELD_CHARACTERS",
     "Event",
+    "InvalidCall",
     "Kind",
-    "Misread",
+    "MessageEnd",
+    "ParsedCall",
     "ReactParser",
-    "Reasoned",
-    "Said",
+    "ReasoningDelta",
+    "TextDelta",
     "object_of",
 ]

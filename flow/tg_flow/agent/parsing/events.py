@@ -5,24 +5,24 @@ from typing import Literal, NamedTuple
 Kind = Literal["thought", "answer"]
 
 
-class Said(NamedTuple):
-    """A piece of prose; neighbours of the same kind are one message until `Closed`."""
+class TextDelta(NamedTuple):
+    """A piece of prose; neighbours of the same kind are one message until `MessageEnd`."""
 
     kind: Kind
     text: str
 
 
-class Reasoned(NamedTuple):
+class ReasoningDelta(NamedTuple):
     """A piece of thinking that the provider tells apart from the text; it is not shown to the model again."""
 
     text: str
 
 
-class Closed(NamedTuple):
+class MessageEnd(NamedTuple):
     """The message that was being said is complete."""
 
 
-class Called(NamedTuple):
+class ParsedCall(NamedTuple):
     """A complete call; `arguments` is the JSON text of an object."""
 
     tool: str
@@ -30,7 +30,7 @@ class Called(NamedTuple):
     id: str | None = None
 
 
-class Misread(NamedTuple):
+class InvalidCall(NamedTuple):
     """Something that was meant as a call and is none.
 
     Attributes:
@@ -46,4 +46,4 @@ class Misread(NamedTuple):
     id: str | None = None
 
 
-Event = Said | Reasoned | Closed | Called | Misread
+Event = TextDelta | ReasoningDelta | MessageEnd | ParsedCall | InvalidCall

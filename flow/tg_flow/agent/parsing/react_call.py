@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tg_flow.agent.parsing.events import Called, Misread
+from tg_flow.agent.parsing.events import InvalidCall, ParsedCall
 from tg_flow.agent.parsing.json_scanner import ObjectScanner, object_of
 from tg_flow.agent.parsing.react_fences import fence_at, inside
 from tg_flow.agent.parsing.react_markers import UNDECIDED, Marker, Undecided, marker_at
@@ -22,11 +22,11 @@ _NO_OBJECT = "the arguments are not a JSON object; write one, with double quotes
 _NO_NAME = 'the call names no tool; write its name, or {"tool": NAME, "arguments": {...}}'
 
 
-class Read(NamedTuple):
+class ReadCall(NamedTuple):
     """The index behind the call, and what was read; None = the model said that it calls nothing."""
 
     end: int
-    event: Called | Misread | None
+    event: ParsedCall | InvalidCall | None
 
 
 class ReactCall:
@@ -38,7 +38,7 @@ class ReactCall:
         self._fenced = False
         self._scanner = ObjectScanner()
 
-    def read(self, text: str, start: int, *, final: bool) -> Read | None:
+    def read(self, text: str, start: int, *, final: bool) -> ReadCall | None:
         """The call, once it is complete. The text behind `start`, where the arguments begin, only grows."""
         if self._object is None:
             found = self._found(text, start, final=final)
@@ -48,17 +48,17 @@ class ReactCall:
         begin = start + self._object
         end = self._scanner.end(text, begin)
         if end is None:
-            return Read(len(text), Misread(_CUT, self._tool or None, text[begin:])) if final else None
+            return ReadCall(len(text), InvalidCall(_CUT, self._tool or None, text[begin:])) if final else None
         behind = self._behind_fence(text, end, final=final)
-        return None if behind is None else Read(behind, self._event(text[begin:end]))
+        return None if behind is None else ReadCall(behind, self._event(text[begin:end]))
 
-    def _found(self, text: str, start: int, *, final: bool) -> int | Read | None:
+    def _found(self, text: str, start: int, *, final: bool) -> int | ReadCall | None:
         """Where the object begins, or a call without one; None = not known yet."""
         at, labelled = start, False
         while True:
             here = _after_space(text, at)
             if here == len(text):
-                return Read(here, self._called("{}")) if final else None
+                return ReadCall(here, self._called("{}")) if final else None
             fence = _behind_fence(text, here, final=final)
             if isinstance(fence, Undecided):
                 return None
@@ -72,22 +72,22 @@ class ReactCall:
                 at, labelled = marker.end, True
                 continue
             bare = labelled and not isinstance(marker, Marker)
-            return self._bare(text, here, final=final) if bare else Read(here, self._called("{}"))
+            return self._bare(text, here, final=final) if bare else ReadCall(here, self._called("{}"))
 
-    def _bare(self, text: str, start: int, *, final: bool) -> Read | None:
+    def _bare(self, text: str, start: int, *, final: bool) -> ReadCall | None:
         """Arguments that are no object: the line. A fence around the call, or the next one, is none."""
         fence = fence_at(text, start, final=final)
         if isinstance(fence, Undecided):
             return None
         if fence is not None and (structure := inside(text, fence, final=final)) is not None:
-            return None if isinstance(structure, Undecided) else Read(start, self._called("{}"))
+            return None if isinstance(structure, Undecided) else ReadCall(start, self._called("{}"))
         end = text.find("\n", start)
         if end < 0 and not final:
             return None
         end = len(text) if end < 0 else end
         value = text[start:end].strip()
         nothing = value.casefold() in _NOTHING
-        return Read(end, self._called("{}") if nothing else Misread(_NO_OBJECT, self._tool or None, value))
+        return ReadCall(end, self._called("{}") if nothing else InvalidCall(_NO_OBJECT, self._tool or None, value))
 
     def _behind_fence(self, text: str, end: int, *, final: bool) -> int | None:
         if not self._fenced:
@@ -97,13 +97,13 @@ class ReactCall:
             return at + len(_MARK)
         return None if not final and _MARK.startswith(text[at : at + 3]) else end
 
-    def _called(self, arguments: str) -> Called | None:
-        return None if self._tool.casefold() in _NOTHING else Called(self._tool, arguments)
+    def _called(self, arguments: str) -> ParsedCall | None:
+        return None if self._tool.casefold() in _NOTHING else ParsedCall(self._tool, arguments)
 
-    def _event(self, text: str) -> Called | Misread | None:
+    def _event(self, text: str) -> ParsedCall | InvalidCall | None:
         value = object_of(text)
         if value is None:
-            return Misread(_NO_OBJECT, self._tool or None, text)
+            return InvalidCall(_NO_OBJECT, self._tool or None, text)
         if self._tool:
             return self._called(_encoded(value))
         tool = next((value[key] for key in _TOOLS if isinstance(value.get(key), str) and value[key]), None)
@@ -111,8 +111,8 @@ class ReactCall:
         if isinstance(arguments, str):
             arguments = object_of(arguments)
         if tool is None or not isinstance(arguments, dict):
-            return Misread(_NO_NAME if tool is None else _NO_OBJECT, tool, text)
-        return Called(tool, _encoded(arguments))
+            return InvalidCall(_NO_NAME if tool is None else _NO_OBJECT, tool, text)
+        return ParsedCall(tool, _encoded(arguments))
 
 
 def call_at(text: str, start: int, *, final: bool) -> tuple[ReactCall, int] | Undecided | None:

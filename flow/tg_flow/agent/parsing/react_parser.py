@@ -17,12 +17,12 @@ so does the fence that closes it. Every other fence is prose, and so is what a p
 
 from collections.abc import Callable
 
-from tg_flow.agent.parsing.events import Closed, Event, Kind, Said
+from tg_flow.agent.parsing.events import Event, Kind, MessageEnd, TextDelta
 from tg_flow.agent.parsing.react_call import ReactCall, call_at
 from tg_flow.agent.parsing.react_fences import Fence, behind, fence_at, inside
 from tg_flow.agent.parsing.react_markers import UNDECIDED, Marker, Undecided, marker_at
 
-HOLD = 240
+MAX_HELD_CHARACTERS = 240
 """Characters of text without a structure that may be thought or answer."""
 
 
@@ -34,7 +34,7 @@ class ReactParser:
         hold: how much text without a structure is held back.
     """
 
-    def __init__(self, *, actions: bool = True, hold: int = HOLD) -> None:
+    def __init__(self, *, actions: bool = True, hold: int = MAX_HELD_CHARACTERS) -> None:
         self._actions = actions
         self._hold = hold
         self._text = ""
@@ -230,9 +230,9 @@ class ReactParser:
                 return
             self._kind, text = "answer", ""
         if self._replaces:
-            self._events.append(Closed())
+            self._events.append(MessageEnd())
         text, self._unsaid = self._unsaid + text, ""
-        self._events.append(Said(self._kind, text))
+        self._events.append(TextDelta(self._kind, text))
         self._open, self._replaces, self._behind_fence = True, False, False
 
     def _switch(self, kind: Kind) -> None:
@@ -242,7 +242,7 @@ class ReactParser:
             self._emit("")
         self._replaces = self._open and self._kind == kind == "answer"
         if self._open and not self._replaces:
-            self._events.append(Closed())
+            self._events.append(MessageEnd())
             self._open = False
         if self._code:
             self._fence, self._code = self._fence or self._code, 0

@@ -8,7 +8,7 @@ from tg_flow.agent.core import AgentLoop, Dialog, Goal, said
 from tg_schema import AgentResponse, TextCompletionRequest
 from tg_schema.errors import ProtocolError
 
-MOST_STEPS = 8
+MAX_STEPS = 8
 
 _STEP = re.compile(r"^[ \t]*(?:\d+[.):]|[-*])[ \t]+(.*\S)", re.MULTILINE)
 
@@ -21,7 +21,7 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
     ]
     plan: list[str] = []
     rendered = await prompts.render(
-        "agent-plan", question=goal.question, instructions=goal.instructions, tools=tools, most=MOST_STEPS
+        "agent-plan", question=goal.question, instructions=goal.instructions, tools=tools, most=MAX_STEPS
     )
     async with aclosing(said(dialog, TextCompletionRequest(rendered.system, rendered.prompt, streaming=True))) as texts:
         async for text in texts:
@@ -57,4 +57,4 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
 
 def steps_of(plan: str) -> list[str]:
     """The steps of a list, as models write them."""
-    return [step.group(1) for step in _STEP.finditer(plan)][:MOST_STEPS]
+    return [step.group(1) for step in _STEP.finditer(plan)][:MAX_STEPS]

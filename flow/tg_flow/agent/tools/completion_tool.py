@@ -7,10 +7,10 @@ from typing_extensions import override
 
 from tg_base.client import Client
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, Reach, Spent, ToolOptions, cut_note, declared
+from tg_flow.agent.core import AgentTool, Piece, TokenUsage, ToolContext, ToolOptions, cut_note, declared
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, Tool, encode
 
-PROMPT = {
+PROMPT_SCHEMA = {
     "type": "object",
     "properties": {"prompt": {"type": "string"}},
     "required": ["prompt"],
@@ -43,9 +43,11 @@ class CompletionTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: CompletionOptions, reach: Reach) -> tuple[Self, ...]:
+    async def open(
+        cls, name: str, table: ToolConfig, options: CompletionOptions, reach: ToolContext
+    ) -> tuple[Self, ...]:
         client = reach.client(TEXT_COMPLETION.name, options.flow)
-        return (cls(declared(name, table, "Asks a language model.", PROMPT), table, client, options.system),)
+        return (cls(declared(name, table, "Asks a language model.", PROMPT_SCHEMA), table, client, options.system),)
 
     @override
     async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
@@ -55,5 +57,5 @@ class CompletionTool(AgentTool):
         async with self._client.stream(request, timeout=self.table.timeout) as answers:
             async for answer in answers:
                 if answer.last:
-                    yield Spent(answer.in_token, answer.out_token)
+                    yield TokenUsage(answer.in_token, answer.out_token)
                 yield (answer.response or "") + cut_note(answer.finish_reason)

@@ -14,14 +14,14 @@ from typing_extensions import override
 from yarl import URL
 
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, Reach, ToolOptions, declared
+from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declared
 from tg_flow.agent.tools.address_guard import AddressGuard, PrivateAddress
 from tg_schema import Tool, encode
 from tg_schema.errors import BadRequest, ProtocolError, ProviderAuth, Unavailable
 
 log = structlog.get_logger()
 
-LONGEST_FAULT = 2000
+MAX_ERROR_CHARACTERS = 2000
 """Characters of the body of a failed request that the model is shown."""
 
 _PRIVATE = "the server's address is private, and the tool may not reach it"
@@ -64,7 +64,7 @@ class HttpTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: HttpOptions, reach: Reach) -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: HttpOptions, reach: ToolContext) -> tuple[Self, ...]:
         _check_url(options.url)
         names = _ARGUMENT.findall(options.url)
         schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": names}
@@ -89,7 +89,7 @@ class HttpTool(AgentTool):
                 length = 0
                 async for text in _texts(response):
                     length += len(text)
-                    if response.status < 300 or length <= LONGEST_FAULT:
+                    if response.status < 300 or length <= MAX_ERROR_CHARACTERS:
                         yield text
                 if response.status >= 300:
                     raise Unavailable(f"the server answered with the status {response.status}")

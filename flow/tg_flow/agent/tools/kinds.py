@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from tg_base.config import Findings, ToolConfig, read_options
-from tg_flow.agent.core import AgentTool, Reach, compiled
+from tg_flow.agent.core import AgentTool, ToolContext, compiled
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ToolKind:
     """One kind: where its class is, and the extra of `tg-flow` that brings what it needs."""
 
     module: str
@@ -21,18 +21,20 @@ class Row:
     extra: str = ""
 
 
-KINDS: dict[str, Row] = {
-    "prompt": Row("tg_flow.agent.tools.prompt_tool", "PromptTool"),
-    "text-completion": Row("tg_flow.agent.tools.completion_tool", "CompletionTool"),
-    "python": Row("tg_flow.agent.tools.python_tool", "PythonTool"),
-    "http": Row("tg_flow.agent.tools.http_tool", "HttpTool", "http"),
-    "mcp": Row("tg_flow.agent.tools.mcp_tool", "McpTool", "mcp"),
-    "service": Row("tg_flow.agent.tools.service_tool", "ServiceTool"),
+KINDS: dict[str, ToolKind] = {
+    "prompt": ToolKind("tg_flow.agent.tools.prompt_tool", "PromptTool"),
+    "text-completion": ToolKind("tg_flow.agent.tools.completion_tool", "CompletionTool"),
+    "python": ToolKind("tg_flow.agent.tools.python_tool", "PythonTool"),
+    "http": ToolKind("tg_flow.agent.tools.http_tool", "HttpTool", "http"),
+    "mcp": ToolKind("tg_flow.agent.tools.mcp_tool", "McpTool", "mcp"),
+    "service": ToolKind("tg_flow.agent.tools.service_tool", "ServiceTool"),
 }
 
 
 @asynccontextmanager
-async def opened_tools(reach: Reach, names: Iterable[str], findings: Findings) -> AsyncIterator[tuple[AgentTool, ...]]:
+async def opened_tools(
+    reach: ToolContext, names: Iterable[str], findings: Findings
+) -> AsyncIterator[tuple[AgentTool, ...]]:
     """The tools that some tables of the configuration describe, while the block runs.
 
     One that cannot be made ready is a finding, with its place in the file.
@@ -47,7 +49,7 @@ async def opened_tools(reach: Reach, names: Iterable[str], findings: Findings) -
         yield tuple(tools)
 
 
-async def _opened(reach: Reach, name: str) -> tuple[AgentTool, ...]:
+async def _opened(reach: ToolContext, name: str) -> tuple[AgentTool, ...]:
     table = reach.config.tools[name]
     tools: tuple[AgentTool, ...] = ()
     try:
@@ -61,7 +63,7 @@ async def _opened(reach: Reach, name: str) -> tuple[AgentTool, ...]:
     return tools
 
 
-async def _made(reach: Reach, name: str, table: ToolConfig) -> tuple[AgentTool, ...]:
+async def _made(reach: ToolContext, name: str, table: ToolConfig) -> tuple[AgentTool, ...]:
     row, owner = KINDS[table.kind], f'a tool of kind "{table.kind}"'
     try:
         kind: type[AgentTool] = getattr(await asyncio.to_thread(import_module, row.module), row.name)

@@ -20,7 +20,7 @@ from tg_schema.errors import ProviderAuth, Unavailable
 log = structlog.get_logger()
 T = TypeVar("T")
 
-CLOSING = 5.0
+CLOSE_TIMEOUT_SECONDS = 5.0
 """Seconds that a server gets to end."""
 
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
@@ -66,7 +66,7 @@ class McpSession:
         self._leave.set()
         self._leave = asyncio.Event()
         if task is not None:
-            _, late = await asyncio.wait([task], timeout=CLOSING)
+            _, late = await asyncio.wait([task], timeout=CLOSE_TIMEOUT_SECONDS)
             for one in late:
                 one.cancel()
                 await asyncio.wait([one])

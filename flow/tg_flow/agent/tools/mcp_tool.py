@@ -10,16 +10,16 @@ from mcp import Client, MCPError, types
 from typing_extensions import override
 
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, Reach, declared
+from tg_flow.agent.core import AgentTool, Piece, ToolContext, declared
 from tg_flow.agent.tools.mcp_options import McpOptions, check
 from tg_flow.agent.tools.mcp_session import McpSession
 from tg_schema import TgError, Tool, encode
 from tg_schema.errors import NotFound, PeerError
 
-MOST_PAGES = 100
+MAX_PAGES = 100
 """Pages of a server's list of tools."""
 
-WAITING = 16
+MAX_WAITING_PIECES = 16
 """Reports of progress that may wait for a slow reader; more are left out."""
 
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
@@ -37,7 +37,7 @@ class McpTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: McpOptions, reach: Reach) -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: McpOptions, reach: ToolContext) -> tuple[Self, ...]:
         check(options)
         session = McpSession(options)
         if options.tool is not None and table.arguments is not None:
@@ -69,7 +69,7 @@ class McpTool(AgentTool):
         woken = asyncio.Event()
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
-            if len(reports) < WAITING:
+            if len(reports) < MAX_WAITING_PIECES:
                 reports.append(_progress(progress, total, message))
                 woken.set()
 
@@ -107,7 +107,7 @@ def _server(options: McpOptions) -> str:
 async def _listed(client: Client) -> list[types.Tool]:
     tools: list[types.Tool] = []
     cursor: str | None = None
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         tools += page.tools
         cursor = page.next_cursor

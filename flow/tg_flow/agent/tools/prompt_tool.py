@@ -7,10 +7,10 @@ from typing_extensions import override
 
 from tg_base.client import Client, prompt_request
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, Reach, Spent, ToolOptions, cut_note, declared
+from tg_flow.agent.core import AgentTool, Piece, TokenUsage, ToolContext, ToolOptions, cut_note, declared
 from tg_schema import PROMPT, PromptRequest, PromptResponse, Tool
 
-ANYTHING = {"type": "object"}
+ANY_OBJECT_SCHEMA = {"type": "object"}
 
 
 class PromptOptions(ToolOptions, frozen=True):
@@ -34,9 +34,9 @@ class PromptTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: PromptOptions, reach: Reach) -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: PromptOptions, reach: ToolContext) -> tuple[Self, ...]:
         client = reach.client(PROMPT.name, options.flow)
-        return (cls(declared(name, table, "", ANYTHING), table, client, options.template or name),)
+        return (cls(declared(name, table, "", ANY_OBJECT_SCHEMA), table, client, options.template or name),)
 
     @override
     async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
@@ -44,5 +44,5 @@ class PromptTool(AgentTool):
         async with self._client.stream(request, timeout=self.table.timeout) as answers:
             async for answer in answers:
                 if answer.last:
-                    yield Spent(answer.in_token, answer.out_token)
+                    yield TokenUsage(answer.in_token, answer.out_token)
                 yield (answer.text or answer.object or "") + cut_note(answer.finish_reason)

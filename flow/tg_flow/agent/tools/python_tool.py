@@ -12,12 +12,12 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, Reach, ToolOptions, declared
+from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declared
 from tg_flow.agent.tools.thread_call import ThreadCalls
 from tg_schema import Tool
 from tg_schema.errors import BadRequest, NotFound
 
-GROUP = "tokengrid.tools"
+ENTRY_POINT_GROUP = "tokengrid.tools"
 """The entry points that packages may offer as tools."""
 
 
@@ -43,7 +43,7 @@ class PythonTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: PythonOptions, reach: Reach) -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: PythonOptions, reach: ToolContext) -> tuple[Self, ...]:
         function = await asyncio.to_thread(_loaded, options.function or name)
         schema = _schema_of(_arguments_of(function))
         return (cls(declared(name, table, inspect.getdoc(function) or "", schema), table, function),)
@@ -77,11 +77,11 @@ def _loaded(function: str) -> Callable[..., Any]:
             for part in name.split("."):
                 found = getattr(found, part)
         else:
-            (found,) = (point.load() for point in entry_points(group=GROUP, name=function))
+            (found,) = (point.load() for point in entry_points(group=ENTRY_POINT_GROUP, name=function))
     except (ImportError, AttributeError, ValueError):
         raise NotFound(
             f'there is no function "{function}"; write "module:function" of an installed module, or the name of an '
-            f'entry point of the group "{GROUP}"'
+            f'entry point of the group "{ENTRY_POINT_GROUP}"'
         ).at("function") from None
     if not callable(found):
         raise BadRequest(f'"{function}" is not a function').at("function")

@@ -8,7 +8,7 @@ from typing_extensions import override
 from tg_base.client import Client
 from tg_base.config import ToolConfig
 from tg_base.protocol import Route
-from tg_flow.agent.core import AgentTool, Piece, Reach, ToolOptions, declared
+from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declared
 from tg_schema import Tool, encode
 from tg_schema.errors import BadRequest
 from tg_schema.service_spec import TOOL
@@ -43,7 +43,7 @@ class ServiceTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: ServiceOptions, reach: Reach) -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: ServiceOptions, reach: ToolContext) -> tuple[Self, ...]:
         client = Client(reach.requestor, route_of(name, options, reach))
         return (cls(declared(name, table, "", {"type": "object"}), table, client),)
 
@@ -55,7 +55,7 @@ class ServiceTool(AgentTool):
                 yield answer.text or answer.object or ""
 
 
-def route_of(name: str, options: ServiceOptions, reach: Reach) -> Route[ToolRequest, ToolResponse]:
+def route_of(name: str, options: ServiceOptions, reach: ToolContext) -> Route[ToolRequest, ToolResponse]:
     """Where the calls go.
 
     Raises:

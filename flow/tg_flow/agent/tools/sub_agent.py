@@ -8,11 +8,11 @@ from typing_extensions import override
 
 from tg_base.client import Client
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, AnswerText, Piece, Reach, Spent, ToolOptions, cut_note
+from tg_flow.agent.core import AgentTool, AnswerText, Piece, TokenUsage, ToolContext, ToolOptions, cut_note
 from tg_schema import AgentRequest, AgentResponse, Tool
 from tg_schema.errors import BadRequest
 
-QUESTION = {
+QUESTION_SCHEMA = {
     "type": "object",
     "properties": {"question": {"type": "string", "description": "what to find out"}},
     "required": ["question"],
@@ -40,14 +40,14 @@ class SubAgent(AgentTool):
         seconds: float,
     ) -> None:
         table = ToolConfig(kind="service", timeout=seconds, group=asked.group or ("default",))
-        super().__init__(Tool(name, description or f"the agent {name}", QUESTION), table)
+        super().__init__(Tool(name, description or f"the agent {name}", QUESTION_SCHEMA), table)
         self._client = client
         self._asked = asked
         self._seconds = seconds
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: ToolOptions, reach: Reach) -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: ToolOptions, reach: ToolContext) -> tuple[Self, ...]:
         raise BadRequest("an agent is no tool of the configuration; name its flow in agents")
 
     @override
@@ -69,5 +69,5 @@ class SubAgent(AgentTool):
                     finish_reason=None,
                 )
                 if record.last:
-                    yield Spent(record.in_token, record.out_token)
+                    yield TokenUsage(record.in_token, record.out_token)
                     yield answer.ended_by(record) + cut_note(record.finish_reason)

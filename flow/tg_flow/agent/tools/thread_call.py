@@ -9,7 +9,7 @@ from typing import Any
 
 from tg_schema.errors import Unavailable
 
-SIDE_BY_SIDE = 16
+MAX_CONCURRENT_CALLS = 16
 """Threads of one tool; calls that were given up still count until their function returns."""
 
 
@@ -26,8 +26,8 @@ class ThreadCalls:
         Raises:
             Unavailable: too many earlier calls have not come back.
         """
-        if self._running >= SIDE_BY_SIDE:
-            raise Unavailable(f"{SIDE_BY_SIDE} earlier calls of {self._tool} have not come back; ask later")
+        if self._running >= MAX_CONCURRENT_CALLS:
+            raise Unavailable(f"{MAX_CONCURRENT_CALLS} earlier calls of {self._tool} have not come back; ask later")
         loop = asyncio.get_running_loop()
         result: asyncio.Future[Any] = loop.create_future()
         self._running += 1

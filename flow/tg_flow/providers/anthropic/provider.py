@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from typing_extensions import override
 
 from tg_base.llm import KeyedConnection, ProviderOptions, chosen_key
-from tg_base.llm.anthropic import Claude, ClaudeOptions, model_list, refusal
+from tg_base.llm.anthropic import Claude, ClaudeOptions, error_detail, model_list
 from tg_base.llm.http import whole_body
 from tg_schema import ModelInfo
 from tg_schema.errors import Internal
@@ -49,5 +49,5 @@ class Anthropic(Claude):
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
         async with self._connection.lent() as connection:
-            listed = whole_body(connection.models(), connection.failures, refusal, self.clocks.first_token)
+            listed = whole_body(connection.models(), connection.failures, error_detail, self.clocks.first_token)
             return model_list(await listed)

@@ -7,7 +7,7 @@ from typing_extensions import override
 from tg_base.llm import ProviderOptions
 from tg_base.llm.http import SdkOptions, SdkProvider, SdkWire
 from tg_flow.providers.cohere.request import to_wire
-from tg_flow.providers.cohere.stream import Answer, model_list
+from tg_flow.providers.cohere.stream import StreamDecoder, model_list
 from tg_schema import FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
@@ -34,7 +34,7 @@ class Cohere(SdkProvider[CohereOptions]):
     features: frozenset[Feature] = FEATURES - {"logprobs"}
     wire = SdkWire(
         connection="tg_flow.providers.cohere.client",
-        decoder=Answer,
+        decoder=StreamDecoder,
         listed=model_list,
     )
 

@@ -75,7 +75,7 @@ def model_list(body: bytes) -> tuple[ModelInfo, ...]:
     return tuple(ModelInfo(model.name, "cohere") for model in msgspec.json.decode(body, type=_ModelList).models)
 
 
-class Answer:
+class StreamDecoder:
     """One answer as it is read: events in, chunks out."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from tg_base.llm import CallNumbers, LlmChunk, event_error
-from tg_base.llm.http import UNREADABLE, Refusal, RunningCounts
+from tg_base.llm.http import UNREADABLE, ErrorDetail, UsageDeltas
 from tg_flow.providers.openai import request as openai_request
 from tg_schema import Sampling, TextCompletionRequest, ToolCallDelta
 from tg_schema.errors import ProtocolError
@@ -93,21 +93,21 @@ _decode = msgspec.json.Decoder(ChatEvent).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def refusal(body: bytes) -> Refusal:
+def error_detail(body: bytes) -> ErrorDetail:
     """Mistral's `type` of an error; a sentence in `detail` (of validation, of keys) says nothing to programs."""
     try:
         event = _decode(body)
     except UNREADABLE:
-        return Refusal()
-    return Refusal(event.type or "")
+        return ErrorDetail()
+    return ErrorDetail(event.type or "")
 
 
-class Answer:
+class StreamDecoder:
     """One answer as it is read: events in, chunks out."""
 
     def __init__(self) -> None:
         self.done = False
-        self._counts = RunningCounts()
+        self._counts = UsageDeltas()
         self._calls = CallNumbers()
 
     def chunk(self, data: bytes) -> LlmChunk | None:

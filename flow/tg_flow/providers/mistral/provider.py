@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from tg_base.llm import ProviderOptions
 from tg_base.llm.http import SdkOptions, SdkProvider, SdkWire
-from tg_flow.providers.mistral.format import Answer, refusal, to_wire
+from tg_flow.providers.mistral.format import StreamDecoder, error_detail, to_wire
 from tg_flow.providers.openai import model_list
 from tg_schema import FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
@@ -35,9 +35,9 @@ class Mistral(SdkProvider[MistralOptions]):
     features: frozenset[Feature] = FEATURES - {"logprobs"}
     wire = SdkWire(
         connection="tg_flow.providers.mistral.client",
-        decoder=Answer,
+        decoder=StreamDecoder,
         listed=model_list,
-        refusal=refusal,
+        error_detail=error_detail,
     )
 
     @override

@@ -8,7 +8,7 @@ import msgspec
 
 from tg_base.llm import LlmChunk, call_arguments, event_error
 from tg_base.llm.http import UNREADABLE
-from tg_flow.providers.openai import NO_ID
+from tg_flow.providers.openai import NO_TOKEN_ID
 from tg_schema import ImagePart, ModelInfo, Sampling, TextCompletionRequest, Token, Tool, ToolCallDelta
 from tg_schema.errors import BadRequest, ProtocolError
 
@@ -185,7 +185,7 @@ def model_list(body: bytes) -> tuple[ModelInfo, ...]:
     return tuple(ModelInfo(model.name) for model in msgspec.json.decode(body, type=_ModelList).models)
 
 
-class Answer:
+class StreamDecoder:
     """One answer as it is read: lines in, chunks out."""
 
     def __init__(self) -> None:
@@ -221,7 +221,12 @@ class Answer:
             finish_reason=self._finish(line) if line.done else None,
             reasoning=said.thinking or None,
             tokens=tuple(
-                Token(NO_ID, one.token, one.logprob, tuple((NO_ID, top.logprob) for top in one.top_logprobs or ()))
+                Token(
+                    NO_TOKEN_ID,
+                    one.token,
+                    one.logprob,
+                    tuple((NO_TOKEN_ID, top.logprob) for top in one.top_logprobs or ()),
+                )
                 for one in line.logprobs or ()
             ),
             tool_calls=calls,

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tg_base.llm import ProviderOptions
 from tg_base.llm.http import JsonLines, SdkOptions, SdkProvider, SdkWire
-from tg_flow.providers.ollama.format import Answer, model_list, to_wire
+from tg_flow.providers.ollama.format import StreamDecoder, model_list, to_wire
 from tg_schema import FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
@@ -47,7 +47,7 @@ class Ollama(SdkProvider[OllamaOptions]):
     features: frozenset[Feature] = FEATURES
     wire = SdkWire(
         connection="tg_flow.providers.ollama.client",
-        decoder=Answer,
+        decoder=StreamDecoder,
         listed=model_list,
         frames=JsonLines,
     )

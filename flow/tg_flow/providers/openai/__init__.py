@@ -3,11 +3,11 @@
 from tg_flow.providers.openai import request
 from tg_flow.providers.openai.azure import AzureOpenAi
 from tg_flow.providers.openai.provider import OpenAiCompatible
-from tg_flow.providers.openai.stream import NO_ID, model_list
+from tg_flow.providers.openai.stream import NO_TOKEN_ID, model_list
 from tg_flow.providers.openai.tgi import Tgi
 
 __all__ = [
-    "NO_ID",
+    "NO_TOKEN_ID",
     "AzureOpenAi",
     "OpenAiCompatible",
     "Tgi",

@@ -18,7 +18,7 @@ from tg_base.llm.http import HttpAnswer
 from tg_base.llm.http.pool import HttpPool, Method
 from tg_flow.providers.openai.endpoint import Endpoint
 
-PREPARED_FOR = 60.0
+PREPARED_SECONDS = 60.0
 """Seconds that a prepared request is used, so that credentials with an end are renewed by the SDK in time."""
 
 
@@ -65,7 +65,7 @@ class OpenAiConnection:
 
     async def _prepare(self, method: Method, path: str) -> Prepared:
         """Let the SDK do all of its work on a request, up to the network."""
-        until = time.monotonic() + PREPARED_FOR
+        until = time.monotonic() + PREPARED_SECONDS
         prepare = self._client.post if method == "POST" else self._client.get
         content = {"content": b"{}"} if method == "POST" else {}
         answer = await prepare(

@@ -14,7 +14,7 @@ from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ProviderOptions, 
 from tg_base.llm.http import NO_FAILURES, event_chunks, opened, whole_body
 from tg_flow.providers.openai.endpoint import Endpoint
 from tg_flow.providers.openai.request import to_wire
-from tg_flow.providers.openai.stream import Answer, model_list, refusal
+from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list
 from tg_schema import FEATURES, ModelInfo, Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest, Internal
 from tg_schema.features import Feature
@@ -22,7 +22,7 @@ from tg_schema.features import Feature
 if TYPE_CHECKING:
     from tg_flow.providers.openai.client import OpenAiConnection
 
-LIST_PATIENCE = 15.0
+LIST_TIMEOUT_SECONDS = 15.0
 """Seconds that a list of models may take."""
 
 _encode = msgspec.json.Encoder().encode
@@ -101,14 +101,14 @@ class OpenAiCompatible(LlmService):
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
         async with self._connection.lent() as connection:
-            return model_list(await whole_body(connection.models(), NO_FAILURES, refusal, LIST_PATIENCE))
+            return model_list(await whole_body(connection.models(), NO_FAILURES, error_detail, LIST_TIMEOUT_SECONDS))
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         async with (
             self._connection.lent() as connection,
-            opened(connection.post(self._body(request)), NO_FAILURES, refusal) as read,
-            aclosing(event_chunks(read, Answer(), self._options.usage_patience)) as chunks,
+            opened(connection.post(self._body(request)), NO_FAILURES, error_detail) as read,
+            aclosing(event_chunks(read, StreamDecoder(), self._options.usage_patience)) as chunks,
         ):
             async for chunk in chunks:
                 yield chunk

@@ -6,12 +6,12 @@ What we read of an event is modelled and nothing else; other fields of compatibl
 import msgspec
 
 from tg_base.llm import CallNumbers, LlmChunk, event_error
-from tg_base.llm.http import Refusal
+from tg_base.llm.http import ErrorDetail
 from tg_schema import ModelInfo, Token, ToolCallDelta
 from tg_schema.deltas import Count
 from tg_schema.errors import ContentFilter, ProtocolError
 
-NO_ID = -1
+NO_TOKEN_ID = -1
 """A token's id where the provider tells the token's text alone, as OpenAI's API does."""
 
 _FINISH = {
@@ -127,13 +127,13 @@ _DONE = b"[DONE]"
 _decode = msgspec.json.Decoder(ChatEvent).decode
 
 
-def refusal(body: bytes) -> Refusal:
+def error_detail(body: bytes) -> ErrorDetail:
     """The word that an error's body has for its kind: its code or else its type; "" where it has none."""
     try:
         fault = _decode(body).error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Refusal()
-    return Refusal(str(fault.code or fault.type or "") if isinstance(fault, _Fault) else "")
+        return ErrorDetail()
+    return ErrorDetail(str(fault.code or fault.type or "") if isinstance(fault, _Fault) else "")
 
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
@@ -149,7 +149,7 @@ def model_list(body: bytes) -> tuple[ModelInfo, ...]:
     return tuple(ModelInfo(model.id, model.owned_by or "", model.created or 0) for model in listed.data)
 
 
-class Answer:
+class StreamDecoder:
     """One answer as it is read: events in, chunks out.
 
     Remembers the counts told so far, because ours are deltas, and the number of tool calls.
@@ -246,10 +246,10 @@ def _tokens(logprobs: _Logprobs | None) -> tuple[Token, ...]:
         return ()
     return tuple(
         Token(
-            id=NO_ID,
+            id=NO_TOKEN_ID,
             text=token.token,
             logprob=token.logprob,
-            top=tuple((NO_ID, top.logprob) for top in token.top_logprobs or ()),
+            top=tuple((NO_TOKEN_ID, top.logprob) for top in token.top_logprobs or ()),
         )
         for token in logprobs.content or ()
     )
