@@ -16,7 +16,7 @@ class AbortableSocket:
         self._cut = False
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def guard(self) -> Iterator[None]:
         """Inside, the sockets that this thread uses belong to this line."""
         token = _line.set(self)
         try:
@@ -35,7 +35,7 @@ class AbortableSocket:
                 _shut(connection)
 
     def cut(self) -> None:
-        """End what the thread waits for, now and later, and tell the other side; does nothing outside of `held`."""
+        """End what the thread waits for, now and later, and tell the other side; does nothing outside of `guard`."""
         with _guard:
             self._cut = True
             if self._socket is not None and _holders.get(self._socket) is self:

@@ -103,7 +103,7 @@ class BedrockClient:
             ProviderAuth: there are no credentials.
             BadRequest: region or profile are missing or wrong.
         """
-        with _translated():
+        with _translate_errors():
             # boto3 itself reads AWS_DEFAULT_REGION alone; AWS_REGION is what all other SDKs of AWS, and its hosts, set.
             region = region or os.environ.get("AWS_REGION") or None
             core = Session()
@@ -128,19 +128,19 @@ class BedrockClient:
             TgError: from the closed set, in our own words.
         """
         answer = StreamDecoder()
-        with _translated():
+        with _translate_errors():
             response = self._runtime.converse_stream(**request)
-        with _translated(_BROKEN), closing(response["stream"]) as events:
+        with _translate_errors(_BROKEN), closing(response["stream"]) as events:
             for event in events:
                 chunk = answer.chunk(event)
                 if chunk is None:
                     time.sleep(0)  # Lets the loop go on where a server sends nothing but events without content.
                 else:
-                    yield _checked(chunk)
+                    yield _check_chunk(chunk)
 
     def models(self) -> Generator[ModelInfo, None, None]:
         """The text models that answer in streams. Raises as `chunks`."""
-        with _translated():
+        with _translate_errors():
             listed = self._control.list_foundation_models(byOutputModality="TEXT")
         for model in listed["modelSummaries"]:
             if model.get("responseStreamingSupported", True):
@@ -192,12 +192,12 @@ _FOREIGN: tuple[type[Exception], ...] = (
 
 
 @contextmanager
-def _translated(broken: str | None = None) -> Iterator[None]:
+def _translate_errors(broken: str | None = None) -> Iterator[None]:
     """Errors of the SDK become ours; with `broken`, an answer had begun."""
     try:
         yield
     except ClientError as error:
-        raise _said(error) from None
+        raise _make_error(error) from None
     except _FOREIGN as error:
         if isinstance(error, HTTPClientError) and isinstance(error.kwargs.get("error"), EndlessError):
             raise ProtocolError(_NONSENSE) from None
@@ -210,7 +210,7 @@ def _translated(broken: str | None = None) -> Iterator[None]:
 _chunks = msgspec.json.Decoder(LlmChunk)
 
 
-def _checked(chunk: LlmChunk) -> LlmChunk:
+def _check_chunk(chunk: LlmChunk) -> LlmChunk:
     """boto3 checks no types, and lets half a character pass. Raises ValueError where the chunk cannot travel."""
     encoded = msgspec.json.encode(chunk)
     if len(encoded) > MAX_EVENT_BYTES:
@@ -218,7 +218,7 @@ def _checked(chunk: LlmChunk) -> LlmChunk:
     return _chunks.decode(encoded)
 
 
-def _said(error: ClientError) -> TgError:
+def _make_error(error: ClientError) -> TgError:
     """What Bedrock answered instead of an answer, or reports in a stream, where the words begin with a small letter."""
     code = error.response.get("Error", {}).get("Code", "")
     if isinstance(error, EventStreamError):

@@ -180,12 +180,12 @@ class StreamDecoder:
             thought = delta["reasoningContent"].get("text") if "reasoningContent" in delta else None
             return LlmChunk(reasoning=thought) if thought else None
         if "contentBlockStart" in event:
-            return self._begun(event)
+            return self._convert_start(event)
         if "messageStop" in event:
             return LlmChunk(finish_reason=_finish(event["messageStop"]["stopReason"]))
         return _usage(event["metadata"]["usage"]) if "metadata" in event else None
 
-    def _begun(self, event: "ConverseStreamOutputTypeDef") -> LlmChunk | None:
+    def _convert_start(self, event: "ConverseStreamOutputTypeDef") -> LlmChunk | None:
         block = event["contentBlockStart"]
         if "toolUse" not in block["start"]:
             return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ProviderOptions, joined_chunks, named_key
+from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ProviderOptions, find_key, join_chunks
 from tg_bedrock.format import to_wire
 from tg_bedrock.threaded_stream import ThreadedStream
 from tg_schema import ModelInfo, Sampling, TextCompletionRequest, TgError
@@ -69,7 +69,7 @@ class Bedrock(LlmService):
             raise Internal("this provider was opened with the options of another one")
         module = await asyncio.to_thread(import_module, "tg_bedrock.client")
         place = (options.region, options.profile, options.endpoint_url, cls.capacity)
-        key = named_key((module.KEY_VARIABLE,), needed=False)
+        key = find_key((module.KEY_VARIABLE,), needed=False)
         connect = partial(module.BedrockClient.open, *place)
         return cls(model, options, await KeyedConnection.open_in_thread(key, connect))
 
@@ -77,15 +77,15 @@ class Bedrock(LlmService):
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         finished = False
         async with (
-            self._client.lent() as client,
+            self._client.lend() as client,
             ThreadedStream(self._threads, partial(client.chunks, self._wire(request))) as stream,
         ):
             while not finished and (batch := await stream.batch()):
-                chunk = batch[0] if len(batch) == 1 else joined_chunks(batch)
+                chunk = batch[0] if len(batch) == 1 else join_chunks(batch)
                 finished = chunk.finish_reason is not None
                 yield chunk
             if finished and (rest := await _rest(stream, self._options.usage_patience)):
-                yield joined_chunks(rest)
+                yield join_chunks(rest)
 
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
@@ -93,7 +93,7 @@ class Bedrock(LlmService):
         try:
             async with (
                 asyncio.timeout(self.clocks.first_token),
-                self._client.lent() as client,
+                self._client.lend() as client,
                 ThreadedStream(self._threads, client.models) as stream,
             ):
                 while batch := await stream.batch():

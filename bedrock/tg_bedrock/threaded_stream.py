@@ -75,7 +75,7 @@ class ThreadedStream(Generic[T]):
         self._room.release()
 
     def _hand_over(self) -> None:
-        with self._line.held(), closing(self._read()) as items:
+        with self._line.guard(), closing(self._read()) as items:
             for item in items:
                 self._room.acquire()
                 if self._left:

@@ -31,7 +31,7 @@ class AgentScreen:
     def __init__(self, answer: Output, *, verbose: bool) -> None:
         self._answer = answer
         self._verbose = verbose
-        self._steps = _opened(verbose)
+        self._steps = _open_output(verbose)
         self._message: tuple[str | None, type[AgentEvent]] | None = None
         self._shown = False
         self._shortened = Shortened(None, 0)
@@ -45,7 +45,7 @@ class AgentScreen:
         begins = self._message != (event.message_id, type(event))
         self._message = None if event.complete else (event.message_id, type(event))
         if isinstance(event, Answer) and not event.path:
-            await self._answered(event, begins=begins)
+            await self._show_answer(event, begins=begins)
         elif self._steps is not None:
             self._shown = True
             await self._step(event, begins=begins)
@@ -61,7 +61,7 @@ class AgentScreen:
         if self._steps is not None and self._steps.open_line:
             await self._write("\n")
 
-    async def _answered(self, event: Answer, *, begins: bool) -> None:
+    async def _show_answer(self, event: Answer, *, begins: bool) -> None:
         if begins and self._answer.terminal and self._shown:
             await self._write("\n")
         text, self._held = self._held + event.content, ""
@@ -91,7 +91,7 @@ class AgentScreen:
         if isinstance(event, Action):
             await self._write(f"→ {event.tool} {self._arguments(event)}", BOLD)
         elif isinstance(event, Observation):
-            await self._observed(event, begins=begins)
+            await self._show_observation(event, begins=begins)
         else:
             await self._write(event.content, DIM)
         if event.complete:
@@ -101,7 +101,7 @@ class AgentScreen:
         text = action.arguments if isinstance(action.arguments, str) else encode(action.arguments).decode()
         return text if self._verbose or len(text) <= _MOST_ARGUMENTS else f"{text[:_MOST_ARGUMENTS]}…"
 
-    async def _observed(self, event: Observation, *, begins: bool) -> None:
+    async def _show_observation(self, event: Observation, *, begins: bool) -> None:
         if begins:
             self._shortened, self._breaks = Shortened(None if self._verbose else MOST_CHARACTERS, MOST_LINES), ""
         text = self._breaks + self._shortened.take(event.content)
@@ -122,7 +122,7 @@ class AgentScreen:
             self._steps = None
 
 
-def _opened(verbose: bool) -> Output | None:
+def _open_output(verbose: bool) -> Output | None:
     """Stderr, where somebody wants to see the steps."""
     if sys.stderr is None:
         return None

@@ -27,7 +27,7 @@ class _Embedded(Protocol):
 
 
 @asynccontextmanager
-async def chosen_gateway(url: str | None, default: str = DEFAULT_URL) -> AsyncIterator[str]:
+async def open_gateway(url: str | None, default: str = DEFAULT_URL) -> AsyncIterator[str]:
     """The URL to ask, for as long as the block is entered.
 
     Args:
@@ -40,7 +40,7 @@ async def chosen_gateway(url: str | None, default: str = DEFAULT_URL) -> AsyncIt
     if url is not None or await _listens(default):
         yield url or default
         return
-    embedded = _embedded()
+    embedded = _find_embedded()
     if embedded is None:
         raise Unavailable(f"no gateway at {default}: start one with tg-serve, or name one with -u")
     say(f"no gateway at {default}; running {embedded.DEMO_MODEL} in this process (see tg-serve for others)")
@@ -48,7 +48,7 @@ async def chosen_gateway(url: str | None, default: str = DEFAULT_URL) -> AsyncIt
         yield running
 
 
-def _embedded() -> _Embedded | None:
+def _find_embedded() -> _Embedded | None:
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=_EMBEDDED):

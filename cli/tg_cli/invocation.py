@@ -3,10 +3,10 @@
 import asyncio
 from typing import Generic
 
-from tg_cli.ask import InvokeOptions
-from tg_cli.display import Renderer
 from tg_cli.entry import Failure, Interrupted
-from tg_cli.gateway_choice import chosen_gateway
+from tg_cli.gateway_choice import open_gateway
+from tg_cli.invoke_options import InvokeOptions
+from tg_cli.renderer import Renderer
 from tg_client import TgClient
 from tg_schema import ServiceSpec, TgError
 from tg_schema.service_spec import Req, Resp
@@ -46,7 +46,7 @@ class Invocation(Generic[Req, Resp]):
 
     async def _run(self) -> None:
         async with (
-            chosen_gateway(self._ask.url) as url,
+            open_gateway(self._ask.url) as url,
             TgClient(url, timeout=self._ask.timeout) as client,
             client.flow(self._ask.flow).records(self._spec, self._request) as records,
         ):

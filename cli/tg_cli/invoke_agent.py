@@ -2,8 +2,8 @@
 
 import click
 
-from tg_cli.ask import InvokeOptions, ask_options, is_piped, piped, wanted_url
 from tg_cli.entry import run
+from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, is_piped, read_pipe
 
 _PATTERNS = ("react", "plan-then-execute", "supervisor")
 
@@ -45,12 +45,12 @@ def invoke_agent(
     """
     question, groups = _question(words, asked, group)
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
-    from tg_cli.agent_display import AgentRenderer
+    from tg_cli.agent_renderer import AgentRenderer
     from tg_cli.invocation import Invocation
     from tg_schema import AGENT, AgentRequest
 
     request = AgentRequest(question, state, groups or None, streaming=not no_streaming, pattern=pattern)
-    ask = InvokeOptions(wanted_url(url), flow_id, timeout, as_json, show_usage)
+    ask = InvokeOptions(find_url(url), flow_id, timeout, as_json, show_usage)
     Invocation(ask, AGENT, request, AgentRenderer(ask, verbose=verbose)).run()
 
 
@@ -64,7 +64,7 @@ def _question(words: tuple[str, ...], asked: str | None, group: tuple[str, ...])
         raise click.UsageError("QUESTION is one argument: put it into quotes")
     if not words and not is_piped():
         raise click.UsageError("QUESTION is missing: give it as an argument, or pipe it in")
-    return piped() if words in {(), ("-",)} else words[0], group
+    return read_pipe() if words in {(), ("-",)} else words[0], group
 
 
 def main() -> None:

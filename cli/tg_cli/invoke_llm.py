@@ -2,8 +2,8 @@
 
 import click
 
-from tg_cli.ask import InvokeOptions, ask_options, is_piped, piped, wanted_url
 from tg_cli.entry import run
+from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, is_piped, read_pipe
 
 
 @click.command("tg-invoke-llm", context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,12 +30,12 @@ def invoke_llm(
     """
     system, prompt = _texts(system, prompt)
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
-    from tg_cli.answer_display import AnswerRenderer
+    from tg_cli.answer_renderer import AnswerRenderer
     from tg_cli.invocation import Invocation
     from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
 
     request = TextCompletionRequest(system, prompt, streaming=not no_streaming)
-    ask = InvokeOptions(wanted_url(url), flow_id, timeout, as_json, show_usage)
+    ask = InvokeOptions(find_url(url), flow_id, timeout, as_json, show_usage)
     display: AnswerRenderer[TextCompletionResponse] = AnswerRenderer(ask, lambda record: record.response)
     Invocation(ask, TEXT_COMPLETION, request, display).run()
 
@@ -47,8 +47,8 @@ def _texts(system: str | None, prompt: str | None) -> tuple[str, str]:
     if prompt is None and (not is_piped() or system == "-"):
         raise click.UsageError("PROMPT is missing: give it as an argument, or pipe it in")
     if prompt is None or prompt == "-":
-        return system or "", piped()
-    return piped() if system == "-" else system or "", prompt
+        return system or "", read_pipe()
+    return read_pipe() if system == "-" else system or "", prompt
 
 
 def main() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from tg_cli.ask import InvokeOptions, ask_options, piped, wanted_url
 from tg_cli.entry import run
+from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, read_pipe
 
 
 @click.command("tg-invoke-prompt", context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,13 +33,13 @@ def invoke_prompt(
     """
     values = _values(variables)
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
-    from tg_cli.answer_display import AnswerRenderer
+    from tg_cli.answer_renderer import AnswerRenderer
     from tg_cli.invocation import Invocation
     from tg_client.flow import prompt_request
     from tg_schema import PROMPT, PromptResponse
 
     request = prompt_request(template_id, values, streaming=not no_streaming)
-    ask = InvokeOptions(wanted_url(url), flow_id, timeout, as_json, show_usage)
+    ask = InvokeOptions(find_url(url), flow_id, timeout, as_json, show_usage)
     display: AnswerRenderer[PromptResponse] = AnswerRenderer(
         ask, lambda record: record.text if record.object is None else record.object
     )
@@ -56,13 +56,13 @@ def _values(variables: tuple[str, ...]) -> dict[str, Any]:
             raise click.UsageError(f"{variable!r} is no variable: write NAME=TEXT or NAME:=JSON")
         if name in values:
             raise click.UsageError(f"the variable {name} is given twice")
-        values[name] = _parsed(name, value) if as_json else value
+        values[name] = _parse_value(name, value) if as_json else value
     if list(values.values()).count("-") > 1:
         raise click.UsageError("only one variable can be read from standard input")
-    return {name: piped() if value == "-" else value for name, value in values.items()}
+    return {name: read_pipe() if value == "-" else value for name, value in values.items()}
 
 
-def _parsed(name: str, text: str) -> Any:
+def _parse_value(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -46,7 +46,7 @@ class Output:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         interrupted = kind is not None and not issubclass(kind, Exception)
-        if self.open_line and not (interrupted and self._blocked()):
+        if self.open_line and not (interrupted and self._is_blocked()):
             await self._write(b"\n")
 
     async def text(self, text: str, style: str = "") -> None:
@@ -77,11 +77,11 @@ class Output:
             self.open_line = False
             raise Failure(f"the output cannot be written: {os.strerror(error.errno or 0)}") from None
 
-    def _blocked(self) -> bool:
+    def _is_blocked(self) -> bool:
         return not select.select((), (self._descriptor,), (), 0)[1]
 
     async def _ready(self) -> None:
-        if not self._blocked():
+        if not self._is_blocked():
             return
         loop = asyncio.get_running_loop()
         ready = loop.create_future()

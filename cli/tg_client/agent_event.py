@@ -81,7 +81,7 @@ def event_of(record: AgentResponse) -> AgentEvent | None:
             return Thought(content, message, path, complete)
         case "action":
             tool = record.tool or content
-            return Action(content, message, path, complete, tool, _decoded(record.arguments), record.call_id)
+            return Action(content, message, path, complete, tool, _decode(record.arguments), record.call_id)
         case "observation":
             return Observation(content, message, path, complete, record.tool or "", record.call_id)
         case "answer":
@@ -90,7 +90,7 @@ def event_of(record: AgentResponse) -> AgentEvent | None:
             return None
 
 
-def _decoded(arguments: str | None) -> Any:
+def _decode(arguments: str | None) -> Any:
     if not arguments:
         return {}
     try:

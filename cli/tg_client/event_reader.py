@@ -25,5 +25,5 @@ class EventReader:
         pieces.append(record)
         if not record.end_of_message:
             return None
-        (whole,) = AgentResponse.joined(self._actions.pop(key))
+        (whole,) = AgentResponse.join(self._actions.pop(key))
         return event_of(whole)

@@ -155,7 +155,7 @@ class Flow:
 
     async def _all(self, spec: ServiceSpec[Req, Resp], request: Req, timeout: float | None) -> Sequence[Resp]:
         """Raises: TooLarge, for more than any whole answer may have."""
-        answer = AnswerCollector(spec.response.joined)
+        answer = AnswerCollector(spec.response.join)
         async with self.records(spec, request, timeout=timeout) as records:
             async for record in records:
                 answer.add(record)

@@ -24,7 +24,7 @@ class TextCompletionResult:
     @classmethod
     def of(cls, records: Sequence[TextCompletionResponse]) -> Self:
         """The records of a stream, added up."""
-        (whole,) = TextCompletionResponse.joined(records)
+        (whole,) = TextCompletionResponse.join(records)
         return cls(whole.response or "", whole.in_token, whole.out_token, whole.model, whole.finish_reason)
 
 
@@ -46,12 +46,12 @@ class PromptResult:
         Raises:
             ProtocolError: the object is not JSON.
         """
-        (whole,) = PromptResponse.joined(records)
-        value = None if whole.object is None else _decoded(whole.object)
+        (whole,) = PromptResponse.join(records)
+        value = None if whole.object is None else _decode(whole.object)
         return cls(whole.text, value, whole.in_token, whole.out_token, whole.model, whole.finish_reason)
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -50,7 +50,7 @@ class SyncAgentDialog(AbstractContextManager[SyncAgentStream]):
     def __init__(self, loop: LoopThread, dialog: AgentDialog) -> None:
         self._loop = loop
         self._dialog = dialog
-        self._entered = _entered(loop, dialog)
+        self._entered = _enter(loop, dialog)
 
     @property
     def trace(self) -> AgentTrace:
@@ -108,7 +108,7 @@ class SyncFlow:
         stream = self._flow.text_completion_stream(
             system, prompt, model=model, sampling=sampling, schema=schema, timeout=timeout
         )
-        return _iterated(self._loop, stream)
+        return _iterate(self._loop, stream)
 
     def prompt(
         self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -120,7 +120,7 @@ class SyncFlow:
         self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
     ) -> AbstractContextManager[Iterator[PromptResponse]]:
         """See `Flow.prompt_stream`."""
-        return _iterated(self._loop, self._flow.prompt_stream(template, variables, timeout=timeout))
+        return _iterate(self._loop, self._flow.prompt_stream(template, variables, timeout=timeout))
 
     def agent(
         self,
@@ -182,7 +182,7 @@ class SyncTgClient:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._loop = stack.enter_context(LoopThread())
-            stack.enter_context(_entered(self._loop, self._client))
+            stack.enter_context(_enter(self._loop, self._client))
             self._exit = stack.pop_all()
         return self
 
@@ -196,12 +196,12 @@ class SyncTgClient:
     @contextmanager
     def socket(self) -> Iterator[SyncSocket]:
         """See `TgClient.socket`."""
-        with _entered(self._loop, self._client.socket()) as socket:
+        with _enter(self._loop, self._client.socket()) as socket:
             yield SyncSocket(self._loop, socket)
 
 
 @contextmanager
-def _entered(loop: LoopThread, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
+def _enter(loop: LoopThread, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
     async def enter() -> T:
         return await context.__aenter__()
 
@@ -216,12 +216,12 @@ def _entered(loop: LoopThread, context: AbstractAsyncContextManager[T]) -> Itera
 
 
 @contextmanager
-def _iterated(loop: LoopThread, context: AbstractAsyncContextManager[AsyncIterator[T]]) -> Iterator[Iterator[T]]:
+def _iterate(loop: LoopThread, context: AbstractAsyncContextManager[AsyncIterator[T]]) -> Iterator[Iterator[T]]:
     def each(records: AsyncIterator[T]) -> Iterator[T]:
         while (record := loop.run(_following(records))) is not None:
             yield record
 
-    with _entered(loop, context) as records:
+    with _enter(loop, context) as records:
         yield each(records)
 
 

@@ -8,13 +8,13 @@ from tg_base.config import Config, Findings
 from tg_flow.agent import AgentPrompts, ToolContext
 from tg_flow.prompt import Templates
 from tg_flow.providers import rehearse_provider
-from tg_flow.services import bound_models, open_agent, open_model
+from tg_flow.services import list_bound_models, open_agent, open_model
 from tg_schema import AGENT
 
 
 async def rehearse_models(config: Config, findings: Findings) -> None:
     """Make every bound model ready, short of loading weights. One without a table is the reader's finding."""
-    for model in [model for model in bound_models(config) if model in config.models]:
+    for model in [model for model in list_bound_models(config) if model in config.models]:
         with findings.collect():
             await open_model(config, model, rehearse_provider)
 

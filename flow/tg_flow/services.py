@@ -9,19 +9,19 @@ from tg_base.client import Client, Requestor
 from tg_base.config import SPECS, Config, ConfigWatcher, Findings, FirstFinding
 from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.server import Processor
-from tg_flow.agent import AgentModel, AgentPrompts, AgentService, Member, ToolContext, opened_tools
+from tg_flow.agent import AgentModel, AgentPrompts, AgentService, Member, ToolContext, open_tools
 from tg_flow.prompt import PromptService, Templates
 from tg_flow.providers import open_provider
 from tg_schema import AGENT, PROMPT, TEXT_COMPLETION, TgError
 from tg_schema.errors import BadRequest
-from tg_schema.topics import resolved
+from tg_schema.topics import resolve_topic
 
 Opened = TypeVar("Opened")
 
 
 @asynccontextmanager
 async def text_completion(
-    config: Config, bus: Bus, *, liveness: HeartbeatTiming | None = None
+    config: Config, bus: Bus, *, timing: HeartbeatTiming | None = None
 ) -> AsyncIterator[tuple[Processor, ...]]:
     """Serve text completion while the block runs: one processor for each model that a flow binds.
 
@@ -30,11 +30,11 @@ async def text_completion(
     """
     async with AsyncExitStack() as stack:
         processors = []
-        for model in bound_models(config):
+        for model in list_bound_models(config):
             service = await open_model(config, model, open_provider)
             try:
                 routes = _routes_of(config, model)
-                processor = Processor(bus, config.topics, service, routes, models=(model,), liveness=liveness)
+                processor = Processor(bus, config.topics, service, routes, models=(model,), timing=timing)
                 processors.append(await stack.enter_async_context(processor))
             except BaseException:
                 await service.aclose()
@@ -44,7 +44,7 @@ async def text_completion(
 
 @asynccontextmanager
 async def prompt(
-    file: ConfigWatcher, bus: Bus, *, liveness: HeartbeatTiming | None = None
+    file: ConfigWatcher, bus: Bus, *, timing: HeartbeatTiming | None = None
 ) -> AsyncIterator[tuple[Processor, ...]]:
     """Serve prompts while the block runs: one processor for each flow that has them. Follows edits of the templates.
 
@@ -57,7 +57,7 @@ async def prompt(
         completions = {route.flow: route for route in config.routes(TEXT_COMPLETION.name)}
         plain = tuple({route.response for route in completions.values() if route.plain})
         queues = tuple({route.request for route in completions.values() if not route.plain})
-        requestor = Requestor(bus, config.topics, plain=plain, queues=queues, liveness=liveness)
+        requestor = Requestor(bus, config.topics, plain=plain, queues=queues, timing=timing)
         routes = tuple(route for route in config.routes(PROMPT.name) if not route.plain)
         services = [
             PromptService(Client(requestor, completions[route.flow], bounded=True), templates) for route in routes
@@ -65,7 +65,7 @@ async def prompt(
         stack.enter_context(file.follow(_prepare(services)))
         await stack.enter_async_context(requestor)
         processors = [
-            await stack.enter_async_context(Processor(bus, config.topics, service, (route,), liveness=liveness))
+            await stack.enter_async_context(Processor(bus, config.topics, service, (route,), timing=timing))
             for service, route in zip(services, routes, strict=True)
         ]
         yield tuple(processors)
@@ -73,7 +73,7 @@ async def prompt(
 
 @asynccontextmanager
 async def agent(
-    file: ConfigWatcher, bus: Bus, *, liveness: HeartbeatTiming | None = None
+    file: ConfigWatcher, bus: Bus, *, timing: HeartbeatTiming | None = None
 ) -> AsyncIterator[tuple[Processor, ...]]:
     """Serve agents while the block runs: one processor for each flow that has one. Follows edits of their prompts.
 
@@ -85,14 +85,14 @@ async def agent(
     async with AsyncExitStack() as stack:
         routes = tuple(route for route in config.routes(AGENT.name) if not route.plain)
         plain = _plain_responses(config)
-        requestor = await stack.enter_async_context(Requestor(bus, config.topics, plain=plain, liveness=liveness))
+        requestor = await stack.enter_async_context(Requestor(bus, config.topics, plain=plain, timing=timing))
         services = []
         for route in routes:
-            reach = ToolContext(config, route.flow, requestor)
-            services.append(await open_agent(reach, prompts, stack, FirstFinding()))
+            context = ToolContext(config, route.flow, requestor)
+            services.append(await open_agent(context, prompts, stack, FirstFinding()))
         stack.enter_context(file.follow(_prepare_agents(services)))
         processors = [
-            await stack.enter_async_context(Processor(bus, config.topics, service, (route,), liveness=liveness))
+            await stack.enter_async_context(Processor(bus, config.topics, service, (route,), timing=timing))
             for service, route in zip(services, routes, strict=True)
         ]
         yield tuple(processors)
@@ -104,32 +104,32 @@ def _plain_responses(config: Config) -> tuple[str, ...]:
     topics = [route.response for route in routes]
     for tool in config.tools.values():
         with suppress(ValueError):  # the tool itself says what is wrong with it, and where
-            topics += [resolved(str(tool.options["response"]))] if "response" in tool.options else []
+            topics += [resolve_topic(str(tool.options["response"]))] if "response" in tool.options else []
     return tuple(dict.fromkeys(topics))
 
 
 async def open_agent(
-    reach: ToolContext, prompts: AgentPrompts, stack: AsyncExitStack, findings: Findings
+    context: ToolContext, prompts: AgentPrompts, stack: AsyncExitStack, findings: Findings
 ) -> AgentService:
     """The agent of one flow, with its tools, until the stack is left; a tool that cannot be made ready is a finding.
 
     Raises:
         BadRequest: two tools have one name; the message has its place in the file.
     """
-    config = reach.config
-    profile = config.flows[reach.flow][AGENT.name]
-    thinks = reach.flow if profile.model is None else _flow_of(config, reach.flow, profile.model)
-    thinker = AgentModel(reach.requestor, reach.client(TEXT_COMPLETION.name, thinks), profile.calling, prompts)
+    config = context.config
+    profile = config.flows[context.flow][AGENT.name]
+    thinks = context.flow if profile.model is None else _flow_of(config, context.flow, profile.model)
+    thinker = AgentModel(context.requestor, context.client(TEXT_COMPLETION.name, thinks), profile.calling, prompts)
     names = config.tools if profile.tools is None else profile.tools
-    tools = await stack.enter_async_context(opened_tools(reach, names, findings))
+    tools = await stack.enter_async_context(open_tools(context, names, findings))
     team = {
-        flow: Member(config.flows[flow][AGENT.name].description, reach.client(AGENT.name, flow))
+        flow: Member(config.flows[flow][AGENT.name].description, context.client(AGENT.name, flow))
         for flow in profile.agents
     }
     try:
         return AgentService(profile, thinker, tools, team)
     except BadRequest as error:
-        raise config.locate(error, "flows", reach.flow, AGENT.name, otherwise=("tools",)) from None
+        raise config.locate(error, "flows", context.flow, AGENT.name, otherwise=("tools",)) from None
 
 
 def _flow_of(config: Config, flow: str, model: str) -> str:
@@ -167,7 +167,7 @@ def _prepare(services: list[PromptService]) -> Callable[[Config], Callable[[], N
     return prepare
 
 
-def bound_models(config: Config) -> list[str]:
+def list_bound_models(config: Config) -> list[str]:
     """The models that some flow binds, each once."""
     bound = [services[TEXT_COMPLETION.name] for services in config.flows.values() if TEXT_COMPLETION.name in services]
     return list(dict.fromkeys(service.model for service in bound if service.model is not None and not service.plain))

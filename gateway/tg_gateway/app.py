@@ -80,7 +80,7 @@ class Gateway:
         self._routes = routes
         self._limits = limits or Limits()
         self._authenticator = Authenticator(config, self._limits, time.monotonic)
-        self._strangers = UnauthenticatedLimit(config.strangers if self._authenticator.required else 0)
+        self._unauthenticated = UnauthenticatedLimit(config.max_unauthenticated if self._authenticator.required else 0)
 
     async def __aenter__(self) -> Self:
         self._relay = Relay(self._requestor, self._config.request_timeout, RateLimits(self._config, time.monotonic))
@@ -97,7 +97,7 @@ class Gateway:
             )
             await runner.setup()
             if runner.server is not None:
-                watch_connections(runner.server, self._strangers.arrived, self._strangers.forget)
+                watch_connections(runner.server, self._unauthenticated.on_connection, self._unauthenticated.forget)
             stack.push_async_callback(runner.cleanup)
             site = web.TCPSite(runner, self._config.host, self._config.port, backlog=1024)
             await site.start()
@@ -117,8 +117,8 @@ class Gateway:
         config, limits, relay = self._config, self._limits, self._relay
         directory = Endpoints(self._routes)
         backend = Backend(self._authenticator, directory, relay, FlowService(directory), limits, config.body_limit)
-        self._sockets = WebSocketHandler(backend, config, self._strangers)
-        entrance = Middleware(self._authenticator, self._strangers, limits)
+        self._sockets = WebSocketHandler(backend, config, self._unauthenticated)
+        entrance = Middleware(self._authenticator, self._unauthenticated, limits)
         application = web.Application(middlewares=[entrance.admit], client_max_size=config.body_limit)
         application.add_routes(HttpHandlers(directory, relay, config, limits).routes())
         application.add_routes(self._sockets.routes())

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 import msgspec
 
-from tg_schema.deltas import Count, joined_text
+from tg_schema.deltas import Count, join_text
 from tg_schema.errors import Error
 from tg_schema.pieces import cut_text, in_parts
 
@@ -79,18 +79,18 @@ class AgentResponse(msgspec.Struct, frozen=True):
         return self.message_id, self.chunk_type
 
     @classmethod
-    def failed(cls, error: Error) -> Self:
+    def from_error(cls, error: Error) -> Self:
         """The last record of a failed dialog."""
         return cls(chunk_type="error", content=error.message, end_of_message=True, end_of_dialog=True, error=error)
 
     @classmethod
-    def joined(cls, records: Sequence[Self]) -> Sequence[Self]:
+    def join(cls, records: Sequence[Self]) -> Sequence[Self]:
         """Neighbours of the same message become one record; messages stay apart."""
         joined: list[Self] = []
         for record in records:
             if joined and not joined[-1].end_of_message and joined[-1].message == record.message:
                 content = (joined[-1].content or "") + (record.content or "")
-                arguments = joined_text((joined[-1].arguments, record.arguments))
+                arguments = join_text((joined[-1].arguments, record.arguments))
                 joined[-1] = msgspec.structs.replace(record, content=content, arguments=arguments)
             else:
                 joined.append(record)

@@ -21,7 +21,7 @@ class AnswerCollector(Generic[T]):
     Records are joined as they come, so that many small ones cost what their text costs.
 
     Args:
-        joined: makes few records of many, with the text of all; `Response.joined`, for instance.
+        joined: makes few records of many, with the text of all; `Response.join`, for instance.
         limit: bytes of JSON that the answer may have.
     """
 

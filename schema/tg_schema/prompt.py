@@ -5,7 +5,7 @@ from typing import Self
 
 import msgspec
 
-from tg_schema.deltas import Count, added, joined_text
+from tg_schema.deltas import Count, add_counts, join_text
 from tg_schema.errors import Error
 from tg_schema.pieces import cut_text, in_parts
 
@@ -36,25 +36,25 @@ class PromptResponse(msgspec.Struct, frozen=True):
         return bool(self.end_of_stream) or self.error is not None
 
     @classmethod
-    def failed(cls, error: Error) -> Self:
+    def from_error(cls, error: Error) -> Self:
         """The last record of a failed stream."""
         return cls(error=error, end_of_stream=True)
 
     @classmethod
-    def joined(cls, records: Sequence[Self]) -> Sequence[Self]:
+    def join(cls, records: Sequence[Self]) -> Sequence[Self]:
         """One record with the text of all; an object is never split, the last record keeps it; an error stays apart."""
         if len(records) < 2:
             return records
         final = records[-1]
         if final.error is not None:
-            return (*cls.joined(records[:-1]), final)
+            return (*cls.join(records[:-1]), final)
         return (
             cls(
-                text=joined_text(record.text for record in records),
+                text=join_text(record.text for record in records),
                 object=final.object,
                 end_of_stream=final.end_of_stream,
-                in_token=added(record.in_token for record in records),
-                out_token=added(record.out_token for record in records),
+                in_token=add_counts(record.in_token for record in records),
+                out_token=add_counts(record.out_token for record in records),
                 model=final.model or records[0].model,
                 finish_reason=final.finish_reason,
             ),

@@ -18,15 +18,15 @@ class Response(Protocol):
         """Whether the stream ends with this record."""
 
     @classmethod
-    def failed(cls, error: Error) -> Self:
+    def from_error(cls, error: Error) -> Self:
         """The last record of a stream that failed."""
 
     @classmethod
-    def joined(cls, records: Sequence[Self]) -> Sequence[Self]:
+    def join(cls, records: Sequence[Self]) -> Sequence[Self]:
         """The same stream in as few records as possible: text concatenated, counts (which are deltas) added."""
 
     def cut(self, size: int) -> Sequence[Self]:
-        """The same in records whose texts have at most `size` JSON bytes each; `joined` undoes it.
+        """The same in records whose texts have at most `size` JSON bytes each; `join` undoes it.
 
         What belongs at an end (flags, usage, `finish_reason`) stands on the last one. Objects are never cut.
         """

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 import msgspec
 
 from tg_schema.conversation import Message, ModelInfo, Tool, ToolCallDelta, whole_calls
-from tg_schema.deltas import Count, added, joined_text
+from tg_schema.deltas import Count, add_counts, join_text
 from tg_schema.errors import Error
 from tg_schema.features import Feature
 from tg_schema.pieces import cut_list, cut_text, in_parts
@@ -124,31 +124,31 @@ class TextCompletionResponse(msgspec.Struct, frozen=True):
         return bool(self.end_of_stream) or self.error is not None
 
     @classmethod
-    def failed(cls, error: Error) -> Self:
+    def from_error(cls, error: Error) -> Self:
         """The last record of a failed stream."""
         return cls(error=error, end_of_stream=True)
 
     @classmethod
-    def joined(cls, records: Sequence[Self]) -> Sequence[Self]:
+    def join(cls, records: Sequence[Self]) -> Sequence[Self]:
         """One record with the text of all, counts added, all else from the last; an error stays apart."""
         if len(records) < 2:
             return records
         final = records[-1]
         if final.error is not None:
-            return (*cls.joined(records[:-1]), final)
+            return (*cls.join(records[:-1]), final)
         return (
             cls(
-                response=joined_text(record.response for record in records),
-                in_token=added(record.in_token for record in records),
-                out_token=added(record.out_token for record in records),
+                response=join_text(record.response for record in records),
+                in_token=add_counts(record.in_token for record in records),
+                out_token=add_counts(record.out_token for record in records),
                 model=final.model or records[0].model,
                 end_of_stream=final.end_of_stream,
                 finish_reason=final.finish_reason,
-                reasoning=joined_text(record.reasoning for record in records),
+                reasoning=join_text(record.reasoning for record in records),
                 tokens=tuple(token for record in records for token in record.tokens),
                 tool_calls=whole_calls(call for record in records for call in record.tool_calls),
-                cached_token=added(record.cached_token for record in records),
-                reasoning_token=added(record.reasoning_token for record in records),
+                cached_token=add_counts(record.cached_token for record in records),
+                reasoning_token=add_counts(record.reasoning_token for record in records),
                 models=final.models,
             ),
         )

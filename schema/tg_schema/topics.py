@@ -13,7 +13,7 @@ _PERSISTENCE = {
 }
 
 
-def resolved(name: str) -> str:
+def resolve_topic(name: str) -> str:
     """The full topic name for a full name (passed through) or one of the predecessor's logical ids.
 
     Raises:

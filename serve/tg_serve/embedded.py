@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tg_schema.errors import Internal
-from tg_serve.launcher import launched, set_up
+from tg_serve.launcher import launch, set_up
 from tg_serve.options import ServeOptions
 
 DEMO_MODEL_NOTICE = "a tiny demo model (2 million parameters: it streams, but knows little)"
@@ -19,7 +19,7 @@ async def embedded_gateway() -> AsyncIterator[str]:
         TgError: it cannot be run; the message says what to do.
     """
     set_up(_ORDER)
-    async with launched(_ORDER) as (_, url):
+    async with launch(_ORDER) as (_, url):
         if url is None:
             raise Internal("the embedded pipeline has no gateway")
         yield url

@@ -37,7 +37,7 @@ def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
         TgError: a part cannot run; the message says what to do.
     """
     set_up(order)
-    serve_process(_announced(order), ready)
+    serve_process(_announce(order), ready)
 
 
 def set_up(order: ServeOptions) -> None:
@@ -52,17 +52,17 @@ def check(order: ServeOptions) -> tuple[str, list[str]]:
         What would run; and all that is wrong, each with its place in the file.
     """
     set_up(order)
-    return asyncio.run(inspected(order))
+    return asyncio.run(inspect(order))
 
 
-async def inspected(order: ServeOptions) -> tuple[str, list[str]]:
+async def inspect(order: ServeOptions) -> tuple[str, list[str]]:
     """`check`, on the loop that runs."""
     findings = Findings()
-    return await _checked(order, findings), findings.sentences
+    return await _check(order, findings), findings.sentences
 
 
 @asynccontextmanager
-async def launched(order: ServeOptions) -> AsyncIterator[tuple[Config, str | None]]:
+async def launch(order: ServeOptions) -> AsyncIterator[tuple[Config, str | None]]:
     """Run parts of the pipeline in this process until the block is left, the gateway leaving first.
 
     Yields the configuration in force, and the gateway's URL where it is one of the parts.
@@ -72,7 +72,7 @@ async def launched(order: ServeOptions) -> AsyncIterator[tuple[Config, str | Non
     """
     async with AsyncExitStack() as stack:
         config_file = await stack.enter_async_context(ConfigWatcher(order.file))
-        config = _configured(order, config_file.config)
+        config = _configure(order, config_file.config)
         bus = await _open_bus(order, config, stack)
         if "text-completion" in order.parts:
             from tg_flow.services import text_completion
@@ -90,13 +90,13 @@ async def launched(order: ServeOptions) -> AsyncIterator[tuple[Config, str | Non
 
 
 @asynccontextmanager
-async def _announced(order: ServeOptions) -> AsyncIterator[str]:
+async def _announce(order: ServeOptions) -> AsyncIterator[str]:
     async with AsyncExitStack() as stack:
         if order.metrics_port is not None:
             from tg_gateway.metrics_page import metrics_page
 
             await stack.enter_async_context(metrics_page(order.host or "127.0.0.1", order.metrics_port))
-        config, url = await stack.enter_async_context(launched(order))
+        config, url = await stack.enter_async_context(launch(order))
         yield _ready_line(config, order.parts, url)
 
 
@@ -113,7 +113,7 @@ def _of_bus(order: ServeOptions, config: Config, error: TgError) -> TgError:
     return error if named else config.locate(error, "bus", otherwise=("url",))
 
 
-def _made_gateway(config: Config, bus: Bus) -> tuple[Requestor, "Gateway"]:
+def _make_gateway(config: Config, bus: Bus) -> tuple[Requestor, "Gateway"]:
     from tg_gateway.app import Gateway
 
     routes = tuple(route for service in SPECS for route in config.routes(service))
@@ -127,7 +127,7 @@ def _made_gateway(config: Config, bus: Bus) -> tuple[Requestor, "Gateway"]:
 
 
 async def _gateway(config: Config, bus: Bus, stack: AsyncExitStack) -> str:
-    requestor, gateway = _made_gateway(config, bus)
+    requestor, gateway = _make_gateway(config, bus)
     await stack.enter_async_context(requestor)
     try:
         await stack.enter_async_context(gateway)
@@ -137,20 +137,20 @@ async def _gateway(config: Config, bus: Bus, stack: AsyncExitStack) -> str:
     return gateway.url
 
 
-async def _checked(order: ServeOptions, findings: Findings) -> str:
+async def _check(order: ServeOptions, findings: Findings) -> str:
     with findings.collect():
         read = ConfigWatcher().config if order.file is None else inspect_config(order.file, findings)
         if read is not None:
-            config = _configured(order, read)
+            config = _configure(order, read)
             await _rehearse(order, read, config, findings)
             if not findings.sentences:
-                asked = await _asked(order, config) if order.model or order.provider else ()
+                asked = await _ask_model(order, config) if order.model or order.provider else ()
                 return "\n".join((_would_run(order, config), *asked))
     return ""
 
 
 async def _rehearse(order: ServeOptions, read: Config, config: Config, findings: Findings) -> None:
-    """As `launched`: models and gateway by the configuration with the order in it, the rest by the file."""
+    """As `launch`: models and gateway by the configuration with the order in it, the rest by the file."""
     from tg_flow.rehearsal import rehearse_agents, rehearse_models, rehearse_prompts
 
     async with AsyncExitStack() as stack:
@@ -166,7 +166,7 @@ async def _rehearse(order: ServeOptions, read: Config, config: Config, findings:
             await rehearse_agents(sound_part(read), bus, findings)
         if "gateway" in order.parts:
             with findings.collect():
-                _made_gateway(sound_part(config), bus)
+                _make_gateway(sound_part(config), bus)
 
 
 async def _ping(order: ServeOptions, config: Config, bus: Bus) -> None:
@@ -180,7 +180,7 @@ async def _ping(order: ServeOptions, config: Config, bus: Bus) -> None:
         raise _of_bus(order, config, error) from None
 
 
-async def _asked(order: ServeOptions, config: Config) -> tuple[str]:
+async def _ask_model(order: ServeOptions, config: Config) -> tuple[str]:
     """What the model that the order names answers to one smallest request."""
     from tg_flow.providers import check_provider
 
@@ -190,9 +190,9 @@ async def _asked(order: ServeOptions, config: Config) -> tuple[str]:
     return (await check_provider(config.models[bound].provider, bound, config.models[bound].options),)
 
 
-def _configured(order: ServeOptions, config: Config) -> Config:
+def _configure(order: ServeOptions, config: Config) -> Config:
     overrides = CliOverrides(order.bus, order.host, order.port, order.drain, order.model, order.provider, order.options)
-    config = overrides.applied(config)
+    config = overrides.apply(config)
     if config.bus.url == "memory://" and set(order.parts) != set(PARTS):
         raise BadRequest("memory:// reaches no other process: with --only, give --bus pulsar://HOST:6650 as well")
     return config

@@ -73,20 +73,20 @@ async def test_what_reads_hears_again_when_its_namespace_is_back(refusing: Pulsa
     async with (
         ClientSession() as http,
         open_bus(refusing.service_url) as bus,
-        Subscriptions(bus, give_up=600) as readings,
+        Subscriptions(bus, give_up=600) as subscriptions,
     ):
         namespace = Namespace(refusing, http)
         await namespace.create()
         topic = f"persistent://{namespace.name}/x"
-        async with readings.open(topic, "g", prefetch=0) as deliveries:
+        async with subscriptions.open(topic, "g", prefetch=0) as deliveries:
             waiting = asyncio.ensure_future(anext(deliveries))
             await namespace.delete()
             async with asyncio.timeout(120):
-                while not readings.deaf:  # noqa: ASYNC110 - nothing tells when
+                while not subscriptions.deaf:  # noqa: ASYNC110 - nothing tells when
                     await asyncio.sleep(0.1)
             await namespace.create()
             async with asyncio.timeout(120):
-                while readings.deaf:  # noqa: ASYNC110 - nothing tells when
+                while subscriptions.deaf:  # noqa: ASYNC110 - nothing tells when
                     await asyncio.sleep(0.1)
                 await bus.publish(topic, b"again", {})
                 assert (await waiting).body == b"again"

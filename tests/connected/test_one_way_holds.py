@@ -44,7 +44,7 @@ class HeldLine:
 
 @asynccontextmanager
 async def held_lines(line: Pipeline, held: str) -> AsyncIterator[list[HeldLine]]:
-    """One for each way. `held` is the part behind the proxy."""
+    """One for each way. `guard` is the part behind the proxy."""
     port = int(line.bus.rsplit(":", 1)[1])
     async with AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(SwallowingProxy.before(port)) for _ in WAYS]

@@ -56,7 +56,7 @@ class ScriptedAgent(Service[AgentRequest, AgentResponse]):
     async def on_request(self, request: AgentRequest) -> AsyncGenerator[AgentResponse, None]:
         self.requests.append(request)
         self.started.set()
-        records = self.dialog if request.streaming else AgentResponse.joined(self.dialog)[-1:]
+        records = self.dialog if request.streaming else AgentResponse.join(self.dialog)[-1:]
         try:
             for record in records:
                 if self.step is not None:

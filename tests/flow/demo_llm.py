@@ -44,7 +44,7 @@ async def records_of(service: LlamaCpp, request: TextCompletionRequest) -> list[
 
 async def whole(service: LlamaCpp, request: TextCompletionRequest) -> TextCompletionResponse:
     """One stream's records in one."""
-    (record,) = TextCompletionResponse.joined(await records_of(service, request))
+    (record,) = TextCompletionResponse.join(await records_of(service, request))
     return record
 
 

@@ -21,7 +21,7 @@ from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
 from tg_schema import Error, TgError, decode, encode
 
-OFTEN = HeartbeatTiming(beat=0.05)
+OFTEN = HeartbeatTiming(interval=0.05)
 COMPLETION = "api/v1/text-completion"
 SOCKET = "api/v1/socket"
 DOORS = ("post", "sse", "socket")
@@ -131,7 +131,7 @@ async def narrow_gateway(
     llm.capacity = capacity
     bus = MemoryBus()
     async with (
-        Processor(bus, CONFIG.topics, llm, TEXTS, liveness=OFTEN, grace=0.05),
+        Processor(bus, CONFIG.topics, llm, TEXTS, timing=OFTEN, grace=0.05),
         another_gateway(bus, llm, queue=queue, config=config, limits=limits) as narrow,
     ):
         yield narrow
@@ -151,7 +151,7 @@ async def another_gateway(
     """A gateway on a bus that somebody serves."""
     texts = tuple(replace(route, queue=queue) for route in TEXTS)
     async with (
-        Requestor(bus, CONFIG.topics, liveness=OFTEN) as requestor,
+        Requestor(bus, CONFIG.topics, timing=OFTEN) as requestor,
         Gateway(config, requestor, texts + PROMPTS, limits=limits) as gateway,
         ClientSession(gateway.url) as http,
     ):

@@ -21,7 +21,7 @@ FLOWS = {"default": {"text-completion": ServiceConfig(), "prompt": ServiceConfig
 CONFIG = Config(flows=FLOWS)
 TEXTS = CONFIG.routes("text-completion")
 PROMPTS = CONFIG.routes("prompt")
-QUICK = HeartbeatTiming(beat=0.2)
+QUICK = HeartbeatTiming(interval=0.2)
 ON_ANY_PORT = GatewayConfig(port=0, drain=0.05)
 
 
@@ -46,16 +46,16 @@ async def open_gateway(
     *,
     limits: Limits | None = None,
     llm: CountingLlm | None = None,
-    liveness: HeartbeatTiming | None = None,
+    timing: HeartbeatTiming | None = None,
     bus: Bus | None = None,
 ) -> AsyncIterator[Opened]:
     """Everything in one process; the client's base URL is the gateway's. The bus is closed with it."""
     llm = llm or CountingLlm()
     bus = bus or MemoryBus()
     async with (
-        Processor(bus, CONFIG.topics, llm, TEXTS, liveness=liveness, grace=0.05),
-        Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, liveness=liveness, grace=0.05),
-        Requestor(bus, CONFIG.topics, liveness=liveness) as requestor,
+        Processor(bus, CONFIG.topics, llm, TEXTS, timing=timing, grace=0.05),
+        Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, timing=timing, grace=0.05),
+        Requestor(bus, CONFIG.topics, timing=timing) as requestor,
         Gateway(config, requestor, TEXTS + PROMPTS, limits=limits) as gateway,
         ClientSession(gateway.url) as http,
     ):

@@ -173,11 +173,11 @@ async def mortals(
         stack.push_async_callback(memory.aclose)
         config_file = ConfigWatcher(file)
         (route,) = config_file.config.routes("text-completion")
-        await stack.enter_async_context(Processor(bus, TOPICS, llm, (route,), grace=0.1, liveness=LIVELY))
-        requestor = await stack.enter_async_context(Requestor(bus, TOPICS, liveness=LIVELY))
+        await stack.enter_async_context(Processor(bus, TOPICS, llm, (route,), grace=0.1, timing=LIVELY))
+        requestor = await stack.enter_async_context(Requestor(bus, TOPICS, timing=LIVELY))
         processes = [MortalBus(bus) for _ in range(count)]
         for process in processes:
-            await stack.enter_async_context(agent(config_file, process, liveness=LIVELY))
+            await stack.enter_async_context(agent(config_file, process, timing=LIVELY))
         client = Client(requestor, config_file.config.routes("agent")[0])
         yield Pipeline(bus, {"default": client}), processes, requestor
 
@@ -198,7 +198,7 @@ async def test_a_process_that_dies_between_two_steps_is_one_error_and_the_dialog
             ("observation", "2"),
         ]
         await until(lambda: llm.running == 0)
-        async with agent(ConfigWatcher(tmp_path / "tg.toml"), it.bus, liveness=LIVELY):
+        async with agent(ConfigWatcher(tmp_path / "tg.toml"), it.bus, timing=LIVELY):
             await until(lambda: requestor.presence.serving(it.clients["default"].route.request))
             step = AgentStep("so", "add", {"a": "1"}, "2")
             assert (await it.tell(history=(step,))).answer == "done"

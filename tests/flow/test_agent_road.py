@@ -38,7 +38,7 @@ async def road(llm: TurnsLlm, folder: Path, config: str = BASE + TOOLS, **models
     """The URL of a gateway before a pipeline with an agent."""
     async with (
         pipeline(llm, folder, config, models=models) as it,
-        Requestor(it.bus, CONFIG.topics, liveness=LIVELY) as requestor,
+        Requestor(it.bus, CONFIG.topics, timing=LIVELY) as requestor,
         Gateway(ON_ANY_PORT, requestor, (ROUTE,)) as gateway,
     ):
         yield gateway.url

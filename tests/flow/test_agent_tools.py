@@ -20,7 +20,7 @@ from tg_schema import TgError
 from tg_schema.errors import BadRequest, NotFound
 from tg_schema.service_spec import TOOL
 from tg_schema.tool import ToolRequest, ToolResponse
-from tg_schema.topics import Topics, resolved
+from tg_schema.topics import Topics, resolve_topic
 
 
 def call(tool: str, **arguments: object) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ async def test_services_of_ones_own(tmp_path: Path) -> None:
 
 
 async def test_a_service_of_the_predecessor(tmp_path: Path) -> None:
-    request, response = resolved("request:tg:reverse"), resolved("response:tg:reverse")
+    request, response = resolve_topic("request:tg:reverse"), resolve_topic("response:tg:reverse")
 
     async def peer(bus: Bus) -> None:
         async with bus.subscribe(request, "peer") as deliveries:

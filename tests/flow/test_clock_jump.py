@@ -18,7 +18,7 @@ DAY = 86_400.0
 async def test_a_jump_in_mid_stream(monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
     """Over a network: on a bus inside one process nobody is ever taken for dead."""
     wall = time.time
-    async with aclosing(MemoryBus()) as bus, open_gateway(liveness=QUICK, bus=NetworkBus(bus)) as it:
+    async with aclosing(MemoryBus()) as bus, open_gateway(timing=QUICK, bus=NetworkBus(bus)) as it:
         it.llm.step = asyncio.Semaphore(1)
         async with it.http.post(PATH, json={"prompt": "2", "streaming": True}) as response:
             assert b'"0 "' in await response.content.readuntil(b"\n\n")

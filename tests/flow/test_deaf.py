@@ -32,8 +32,8 @@ async def test_an_end_of_a_reader_leaves_nobody_deaf(kind: str, error: BusError 
     bus, topics, flow = EndingBus(MemoryBus()), Topics(), uuid4().hex
     route = Route(flow, TEXT_COMPLETION, topics.request(flow, "t"), topics.response(flow, "t"))
     async with (
-        Processor(bus, topics, CountingLlm(), (route,), liveness=QUICK) as processor,
-        Requestor(bus, topics, liveness=QUICK) as requestor,
+        Processor(bus, topics, CountingLlm(), (route,), timing=QUICK) as processor,
+        Requestor(bus, topics, timing=QUICK) as requestor,
     ):
         topic = {
             "request": route.request,
@@ -67,8 +67,8 @@ async def test_a_gateway_that_hears_nothing_is_not_ready_until_it_does(kind: str
     inner = MemoryBus()
     bus = EndingBus(inner)
     async with (
-        Requestor(bus, CONFIG.topics, liveness=QUICK) as requestor,
-        Processor(inner, CONFIG.topics, CountingLlm(), TEXTS, liveness=QUICK),
+        Requestor(bus, CONFIG.topics, timing=QUICK) as requestor,
+        Processor(inner, CONFIG.topics, CountingLlm(), TEXTS, timing=QUICK),
         Gateway(ON_ANY_PORT, requestor, TEXTS) as gateway,
         ClientSession(gateway.url) as http,
     ):
@@ -85,8 +85,8 @@ async def test_a_processor_that_hears_nothing_serves_nobody_until_it_does(kind: 
     inner = MemoryBus()
     bus = EndingBus(inner)
     async with (
-        Requestor(inner, CONFIG.topics, liveness=QUICK) as requestor,
-        Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, liveness=QUICK) as processor,
+        Requestor(inner, CONFIG.topics, timing=QUICK) as requestor,
+        Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, timing=QUICK) as processor,
         Gateway(ON_ANY_PORT, requestor, TEXTS) as gateway,
         ClientSession(gateway.url) as http,
     ):
@@ -117,8 +117,8 @@ bus_end = {"inbox": lambda it: it._inbox.topic, "request": lambda it: TEXTS[0].r
 @asynccontextmanager
 async def serving():
     bus = EndingBus(MemoryBus())
-    part = {"inbox": lambda: Requestor(bus, CONFIG.topics, liveness=SOON),
-            "request": lambda: Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, liveness=SOON)}[sys.argv[1]]
+    part = {"inbox": lambda: Requestor(bus, CONFIG.topics, timing=SOON),
+            "request": lambda: Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, timing=SOON)}[sys.argv[1]]
     async with part() as entered:
         bus.refusing = True
         yield lambda: bus.end(bus_end[sys.argv[1]](entered))
@@ -139,5 +139,5 @@ async def test_without_hope_the_process_ends_with_a_sentence(kind: str) -> None:
     async with asyncio.timeout(60):
         _, said = await process.communicate()
     assert process.returncode == 1
-    assert b"the bus answers, but has not let us read" in said
+    assert b"the bus answers, but has refused to let us read" in said
     assert b"Traceback" not in said

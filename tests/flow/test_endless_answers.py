@@ -148,7 +148,7 @@ def test_answers_of_an_agent_that_were_withdrawn_are_not_kept() -> None:
     answer.take(AgentResponse("answer", "it", message_id="last"))
     last = AgentResponse("answer", " is", end_of_message=True, end_of_dialog=True, message_id="last")
     answer.take(last)
-    assert answer.ended_by(last) == "it is"
+    assert answer.final_text(last) == "it is"
 
 
 def test_an_agents_answer_is_bounded() -> None:

@@ -12,7 +12,7 @@ from tests.fakes.network_bus import NetworkBus
 from tests.fakes.recording_bus import RecordingBus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, LlmClient, Requestor
-from tg_base.protocol import CONTROL, Confirm, HeartbeatTiming, Presence, Route
+from tg_base.protocol import CONTROL, Confirmed, HeartbeatTiming, Presence, Route
 from tg_base.protocol.publisher_clocks import MIN_SAMPLES
 from tg_base.protocol.request_headers import FRESH_SECONDS
 from tg_base.server import Processor
@@ -24,7 +24,7 @@ TOPICS = Topics()
 ROUTE = Route("f", TEXT_COMPLETION, TOPICS.request("f", "t"), TOPICS.response("f", "t"), queue=1)
 OTHER = Route("g", TEXT_COMPLETION, TOPICS.request("g", "t"), TOPICS.response("g", "t"))
 TEN_MINUTES = 600.0
-BEAT = HeartbeatTiming(beat=0.3)
+BEAT = HeartbeatTiming(interval=0.3)
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Pipeline:
     def questions(self) -> int:
         """How often a processor had to ask whether a request is still wanted."""
         published = [body for topic, body, _ in self.wire.published if "tg-control" in topic and body]
-        return sum(isinstance(decode(CONTROL, body), Confirm) for body in published)
+        return sum(isinstance(decode(CONTROL, body), Confirmed) for body in published)
 
 
 @asynccontextmanager
@@ -55,8 +55,8 @@ async def pipeline(
     theirs.delay = ours.delay = delay
     theirs.clock_ahead = clock_ahead
     async with (
-        Processor(theirs, TOPICS, llm, (ROUTE, OTHER), liveness=BEAT),
-        Requestor(ours, TOPICS, liveness=BEAT) as requestor,
+        Processor(theirs, TOPICS, llm, (ROUTE, OTHER), timing=BEAT),
+        Requestor(ours, TOPICS, timing=BEAT) as requestor,
     ):
         client = LlmClient(requestor, ROUTE)
         if acquainted:

@@ -113,17 +113,17 @@ def test_the_throttle_forgets_and_stays_small() -> None:
     now = [0.0]
     throttle = Throttle(2, 10, lambda: now[0])
     for _ in range(2):
-        throttle.failed("1.2.3.4")
+        throttle.note_failure("1.2.3.4")
     assert (throttle.wait("1.2.3.4", "x"), throttle.wait("1.2.3.5", "x")) == (10, 0)
     now[0] = 4.0
     assert throttle.wait("1.2.3.4", "x") == 6
     now[0] = 10.0
     assert throttle.wait("1.2.3.4", "x") == 0
     for number in range(3):
-        throttle.failed(f"2001:db8:0:1::{number}")
+        throttle.note_failure(f"2001:db8:0:1::{number}")
     assert throttle.wait("2001:db8:0:1:ffff::", "x") == 10
     for number in range(20_000):
-        throttle.failed(f"10.0.{number // 256}.{number % 256}")
+        throttle.note_failure(f"10.0.{number // 256}.{number % 256}")
     assert throttle.wait("2001:db8:0:1::", "x") == 0
 
 

@@ -25,7 +25,7 @@ COMPLETION = "/api/v1/text-completion"
 
 @pytest.fixture
 async def it() -> AsyncIterator[Opened]:
-    async with open_gateway(liveness=QUICK) as opened:
+    async with open_gateway(timing=QUICK) as opened:
         yield opened
 
 
@@ -47,7 +47,7 @@ async def ready(http: ClientSession, status: int) -> object:
 async def test_ready_says_what_is_missing() -> None:
     bus = MemoryBus()
     async with (
-        Requestor(bus, CONFIG.topics, liveness=QUICK) as requestor,
+        Requestor(bus, CONFIG.topics, timing=QUICK) as requestor,
         Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as gateway,
         ClientSession(gateway.url) as http,
     ):
@@ -55,10 +55,10 @@ async def test_ready_says_what_is_missing() -> None:
         assert await ready(http, 503) == {"ready": False, "missing": nobody}
         async with http.post(COMPLETION, json={"prompt": "1"}) as response:
             assert (response.status, response.headers["Retry-After"]) == (503, "1")
-        async with Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, liveness=QUICK):
+        async with Processor(bus, CONFIG.topics, CountingLlm(), TEXTS, timing=QUICK):
             while await ready(http, 503) != {"ready": False, "missing": nobody[1:]}:
                 pass
-            async with Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, liveness=QUICK):
+            async with Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, timing=QUICK):
                 await ready(http, 200)
         await ready(http, 503)
         await bus.aclose()
@@ -70,7 +70,7 @@ async def test_ready_says_what_is_missing() -> None:
 
 async def test_ready_without_a_bus() -> None:
     bus = MemoryBus()
-    async with Requestor(bus, CONFIG.topics, liveness=QUICK) as requestor:
+    async with Requestor(bus, CONFIG.topics, timing=QUICK) as requestor:
         await bus.aclose()
         async with (
             Gateway(ON_ANY_PORT, requestor, TEXTS) as gateway,

@@ -58,13 +58,13 @@ async def answer(client: LlmClient) -> str:
 
 async def answers(bus: FaultyBus, beat: float, pace: float) -> Counter[str]:
     """What became of many."""
-    flow, liveness = uuid4().hex, HeartbeatTiming(beat=beat)
+    flow, timing = uuid4().hex, HeartbeatTiming(interval=beat)
     route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t"))
     llm = CountingLlm()
     async with (
         running(paced(llm, pace)),
-        Processor(bus, TOPICS, llm, (route,), liveness=liveness),
-        Requestor(bus, TOPICS, liveness=liveness) as requestor,
+        Processor(bus, TOPICS, llm, (route,), timing=timing),
+        Requestor(bus, TOPICS, timing=timing) as requestor,
     ):
         client = LlmClient(requestor, route)
         return Counter(await asyncio.gather(*(answer(client) for _ in range(STREAMS))))

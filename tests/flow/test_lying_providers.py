@@ -73,7 +73,7 @@ async def test_what_follows_the_end_makes_the_answer_neither_less_nor_more(
 ) -> None:
     request = TextCompletionRequest(prompt="p", streaming=streaming)
     records = await answer(LlmChunk("Hi"), LlmChunk("!", finish_reason="stop"), *after, request=request)
-    (whole,) = TextCompletionResponse.joined(records)
+    (whole,) = TextCompletionResponse.join(records)
     assert (whole.response, whole.reasoning, whole.tool_calls) == ("Hi!", None, ())
     assert (whole.finish_reason, whole.in_token, whole.error) == ("stop", 3, None)
 
@@ -82,7 +82,7 @@ async def test_what_follows_the_end_makes_the_answer_neither_less_nor_more(
 @pytest.mark.parametrize("form", ["schema", "json"])
 async def test_an_answer_in_its_form_is_passed_on(form: str, *, streaming: bool) -> None:
     steps = (LlmChunk('{"name": '), LlmChunk('"Ann"}'), STOP, LlmChunk(out_token=4))
-    (whole,) = TextCompletionResponse.joined(await answer(*steps, request=asked(streaming=streaming, form=form)))
+    (whole,) = TextCompletionResponse.join(await answer(*steps, request=asked(streaming=streaming, form=form)))
     assert (whole.response, whole.out_token, whole.finish_reason) == ('{"name": "Ann"}', 4, "stop")
 
 
@@ -106,7 +106,7 @@ async def test_a_fence_is_taken_off_where_nothing_has_been_told_yet() -> None:
 @pytest.mark.parametrize("reason", ["length", "content_filter", "tool_calls"])
 async def test_an_answer_that_is_not_finished_says_so_itself(reason: str, *, streaming: bool) -> None:
     steps = (LlmChunk('{"na'), LlmChunk(finish_reason=reason))
-    (whole,) = TextCompletionResponse.joined(await answer(*steps, request=asked(streaming=streaming)))
+    (whole,) = TextCompletionResponse.join(await answer(*steps, request=asked(streaming=streaming)))
     assert (whole.response, whole.finish_reason) == ('{"na', reason)
 
 

@@ -63,7 +63,7 @@ async def agent(folder: Path) -> AsyncIterator[tuple[str, list[dict[str, str]]]]
         stack.push_async_callback(bus.aclose)
         watched = [await stack.enter_async_context(bus.subscribe(route.request, "watcher")) for route in ROUTES]
         await stack.enter_async_context(pipeline(TurnsLlm(*TURNS), folder, CONFIGURED, bus=bus))
-        requestor = await stack.enter_async_context(Requestor(bus, CONFIG.topics, liveness=LIVELY))
+        requestor = await stack.enter_async_context(Requestor(bus, CONFIG.topics, timing=LIVELY))
         gateway = await stack.enter_async_context(Gateway(ON_ANY_PORT, requestor, (ROUTES[0],)))
         yield gateway.url, seen
         for deliveries, count in zip(watched, (1, 1, len(TURNS)), strict=True):
@@ -144,13 +144,13 @@ async def test_a_second_attempt_is_for_the_same_request(logs: list[Any]) -> None
     enter(Span.at_door("r-4", None))
     async with (
         bus.subscribe(TEXTS[0].request, "watcher") as asked,
-        Requestor(MortalBus(bus), CONFIG.topics, liveness=QUICK) as requestor,
-        Processor(mortal, CONFIG.topics, held, TEXTS, liveness=QUICK, grace=0.05),
+        Requestor(MortalBus(bus), CONFIG.topics, timing=QUICK) as requestor,
+        Processor(mortal, CONFIG.topics, held, TEXTS, timing=QUICK, grace=0.05),
         requestor.stream(TEXTS[0], TextCompletionRequest(prompt="0"), timeout=60) as responses,
     ):
         await held.started.wait()
         mortal.kill()
-        async with Processor(MortalBus(bus), CONFIG.topics, CountingLlm(), TEXTS, liveness=QUICK, grace=0.05):
+        async with Processor(MortalBus(bus), CONFIG.topics, CountingLlm(), TEXTS, timing=QUICK, grace=0.05):
             assert [record.last async for record in responses] == [True]
         first, second = [(await anext(asked)).properties for _ in range(2)]
     assert (first["attempt"], second["attempt"]) == ("1", "2")
@@ -161,7 +161,7 @@ async def test_a_second_attempt_is_for_the_same_request(logs: list[Any]) -> None
 
 @given(st.none() | st.text(), st.none() | st.text(), st.none() | st.text())
 def test_what_a_peer_says_of_it_is_an_id_or_nothing(request: str | None, parent: str | None, given: str | None) -> None:
-    span = Span.received("s", request, parent, given)
+    span = Span.from_peer("s", request, parent, given)
     for name in (span.request, span.parent or "x"):
         assert re.fullmatch(r"[\w.:-]+", name, re.ASCII)
         assert len(name) <= MAX_ID_CHARACTERS
@@ -174,5 +174,5 @@ def test_what_a_peer_says_of_it_is_an_id_or_nothing(request: str | None, parent:
 def test_it_travels_whole() -> None:
     span = Span("r", "s", "p", f"00-{TRACE}-00f067aa0ba902b7-01")
     written = RequestHeaders(StreamKey("s", 1), span=span).properties
-    assert Span.received("s", written["request"], written["parent"], written["traceparent"]) == span
+    assert Span.from_peer("s", written["request"], written["parent"], written["traceparent"]) == span
     assert "parent" not in RequestHeaders(StreamKey("s", 1), span=child("s")).properties

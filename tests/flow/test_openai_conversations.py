@@ -11,7 +11,7 @@ from tests.fakes.openai_transcript import done, event, finish_event
 from tests.fakes.plan import Plan
 from tests.flow.openai_asking import MODEL, Open, chunks
 from tests.provider_matrix.asking import PNG, WEATHER, responses
-from tg_base.llm import joined_chunks
+from tg_base.llm import join_chunks
 from tg_base.llm.base_url import base_url_from
 from tg_flow.providers import open_provider
 from tg_flow.providers.openai import model_list
@@ -25,7 +25,7 @@ ASKED = TextCompletionRequest(prompt="weather?", tools=(WEATHER,), streaming=Tru
 async def played(server: OpenAiServer, open_openai: Open, *deltas: dict[str, Any], reason: str) -> Any:
     raw = b"".join(event(MODEL, delta) for delta in deltas) + finish_event(MODEL, reason) + done()
     server.play(Script(fault=Fault.RAW, raw=raw))
-    return joined_chunks(await chunks(await open_openai(), ASKED))
+    return join_chunks(await chunks(await open_openai(), ASKED))
 
 
 def call(name: str | None = None, arguments: str | None = None, **fields: Any) -> dict[str, Any]:

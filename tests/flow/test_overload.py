@@ -72,7 +72,7 @@ async def test_retry_after_is_what_requests_take() -> None:
 async def test_nobody_serves_it(door: str) -> None:
     bus = MemoryBus()
     async with narrow_gateway() as served, another_gateway(bus, served.llm, served=False) as it:
-        await until(lambda: it.requestor.presence.deserted(TEXTS[0].request))
+        await until(lambda: it.requestor.presence.is_unserved(TEXTS[0].request))
         counted = refusals("deserted")
         refused = await it.ask(door)
         assert isinstance(refused, Refused)
@@ -116,11 +116,11 @@ async def test_what_other_gateways_have_running_is_theirs() -> None:
 
 async def test_a_prompt_is_refused_where_its_model_is_full() -> None:
     async with narrow_gateway(capacity=1, queue=0) as it, AsyncExitStack() as stack:
-        inner = await stack.enter_async_context(Requestor(it.bus, CONFIG.topics, liveness=OFTEN))
+        inner = await stack.enter_async_context(Requestor(it.bus, CONFIG.topics, timing=OFTEN))
         client = Client(inner, replace(TEXTS[0], queue=0), bounded=True)
         templates = Templates.of(Config(prompts=PromptsConfig(templates={"n": TemplateConfig(prompt="{{ n }}")})))
         service = PromptService(client, templates)
-        await stack.enter_async_context(Processor(it.bus, CONFIG.topics, service, PROMPTS, liveness=OFTEN, grace=0.05))
+        await stack.enter_async_context(Processor(it.bus, CONFIG.topics, service, PROMPTS, timing=OFTEN, grace=0.05))
         await until(lambda: bool(inner.presence.serving(TEXTS[0].request)))
         it.llm.step = asyncio.Semaphore(0)
         running = asyncio.create_task(it.ask())

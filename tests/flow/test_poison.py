@@ -18,9 +18,9 @@ HUGE = "9" * 5000
 BODIES = (
     b"", b"\x00\xff\xfe", b"null", b"[]", b"{}", b"[" * 100_000, b'{"a":' * 50_000, b"x" * 1_000_000,
     b'[["s",1,true,"x"]]', b'[["s",1,false,null],7]', f'[["s",{HUGE},false]]'.encode(),
-    b'{"type":"beat","inbox":"i","acknowledged":{"l":-5}}', b'{"type":"resend","inbox":"i","link":"l","first":-1}',
+    b'{"type":"heartbeat","inbox":"i","acks":{"l":-5}}', b'{"type":"nack","inbox":"i","link":"l","first":-1}',
     b'{"type":"cancel","streams":[["s",1]],"ttl":1e308}', b'{"type":"cancel","streams":[[]],"ttl":1}',
-    b'{"type":"wanted","key":["s",1]}', b'{"type":"nope"}',
+    b'{"type":"confirmed","key":["s",1]}', b'{"type":"nope"}',
     b'{"processor":"p","queues":["q"],"capacity":-1,"in_flight":-1,"links":{"i":["l",-7]}}',
     f'{{"processor":"{"p" * 10_000}","queues":[],"capacity":1,"in_flight":{HUGE}}}'.encode(),
 )  # fmt: skip
@@ -40,8 +40,8 @@ async def test_nonsense_disturbs_nobody(bus: Bus, kind: str) -> None:
     flow, service = uuid4().hex, TEXT_COMPLETION.name
     route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, service), TOPICS.response(flow, service))
     async with (
-        Processor(bus, TOPICS, CountingLlm(), (route,), liveness=HeartbeatTiming(0.2)) as processor,
-        Requestor(bus, TOPICS, liveness=HeartbeatTiming(0.2)) as requestor,
+        Processor(bus, TOPICS, CountingLlm(), (route,), timing=HeartbeatTiming(0.2)) as processor,
+        Requestor(bus, TOPICS, timing=HeartbeatTiming(0.2)) as requestor,
     ):
         topic = {
             "request": route.request,

@@ -17,7 +17,7 @@ from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResp
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
-QUICK = HeartbeatTiming(beat=0.2)
+QUICK = HeartbeatTiming(interval=0.2)
 LEFT_REQUESTS = 20
 ASKED = encode(TextCompletionRequest(prompt="2", streaming=True))
 
@@ -33,11 +33,11 @@ def route() -> Completions:
 
 async def test_a_request_that_nobody_waits_for_any_more_is_not_begun(bus: Bus, route: Completions) -> None:
     llm = CountingLlm()
-    async with Requestor(bus, TOPICS, liveness=HeartbeatTiming(beat=5)) as requestor:
+    async with Requestor(bus, TOPICS, timing=HeartbeatTiming(interval=5)) as requestor:
         old = {"id": "answered long ago", "attempt": "1", "reply": requestor._inbox.topic, "deadline": "60000"}
         await bus.publish(route.request, ASKED, old)
         await asyncio.sleep(2 * FRESH_SECONDS)
-        async with Processor(bus, TOPICS, llm, (route,), liveness=QUICK):
+        async with Processor(bus, TOPICS, llm, (route,), timing=QUICK):
             assert await LlmClient(requestor, route).request("", "3") == "0 1 2 "
     assert [request.prompt for request in llm.requests] == ["3"]
 
@@ -47,8 +47,8 @@ async def test_a_request_that_a_silent_processor_holds_goes_to_a_free_one(bus: B
     llm.capacity, llm.step = 1, asyncio.Semaphore(0)
     request = TextCompletionRequest(prompt="3", streaming=True)
     async with (
-        Requestor(bus, TOPICS, liveness=QUICK) as requestor,
-        Processor(bus, TOPICS, llm, (route,), liveness=QUICK),
+        Requestor(bus, TOPICS, timing=QUICK) as requestor,
+        Processor(bus, TOPICS, llm, (route,), timing=QUICK),
         LlmClient(requestor, route).stream(request),
     ):
         await llm.started.wait()
@@ -64,7 +64,7 @@ async def test_a_request_that_a_silent_processor_holds_goes_to_a_free_one(bus: B
 
 
 async def test_what_a_dead_requestor_left_holds_up_nobody() -> None:
-    bus, llm, forever = MemoryBus(), CountingLlm(), HeartbeatTiming(beat=600)
+    bus, llm, forever = MemoryBus(), CountingLlm(), HeartbeatTiming(interval=600)
     llm.capacity = 1
     flow = uuid4().hex
     route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t"))
@@ -72,8 +72,8 @@ async def test_what_a_dead_requestor_left_holds_up_nobody() -> None:
         left = {"id": f"left-{number}", "attempt": "1", "reply": TOPICS.inbox("gone")}
         await bus.publish(route.request, ASKED, left)
     async with (
-        Processor(NetworkBus(bus), TOPICS, llm, (route,), liveness=forever, grace=0.0),
-        Requestor(NetworkBus(bus), TOPICS, liveness=forever) as requestor,
+        Processor(NetworkBus(bus), TOPICS, llm, (route,), timing=forever, grace=0.0),
+        Requestor(NetworkBus(bus), TOPICS, timing=forever) as requestor,
     ):
         assert await LlmClient(requestor, route).request("", "3", timeout=60) == "0 1 2 "
     assert [request.prompt for request in llm.requests] == ["3"]

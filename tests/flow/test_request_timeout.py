@@ -84,7 +84,7 @@ async def test_a_first_record_that_does_not_come() -> None:
 async def test_a_whole_answer_in_the_making_is_not_cut() -> None:
     """Its processor says that it works."""
     config = GatewayConfig(port=0, request_timeout=SECONDS)
-    async with open_gateway(config, liveness=Talkative(beat=0.05)) as it:
+    async with open_gateway(config, timing=Talkative(interval=0.05)) as it:
         it.llm.step = asyncio.Semaphore(0)
 
         async def ask() -> dict[str, object]:
@@ -98,7 +98,7 @@ async def test_a_whole_answer_in_the_making_is_not_cut() -> None:
 async def test_a_whole_answer_in_the_making_proves_nothing_of_a_stream() -> None:
     """A processor that says that it works, and sends no record, is silent to a stream."""
     config = GatewayConfig(port=0, request_timeout=0.5)
-    async with open_gateway(config, liveness=Talkative(beat=0.02)) as it:
+    async with open_gateway(config, timing=Talkative(interval=0.02)) as it:
         it.llm.step = asyncio.Semaphore(1)
         assert "nothing more of the answer came" in str((await events(it.http, "2"))[-1])
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.flow.command import ran
 from tg_schema import TgError
-from tg_serve.launcher import inspected, launched
+from tg_serve.launcher import inspect, launch
 from tg_serve.options import ServeOptions
 
 GOOD = """
@@ -96,25 +96,25 @@ def text_of(case: Case) -> str:
 async def test_a_check_and_a_start_refuse_the_same(case: Case, tmp_path: Path) -> None:
     file = written(tmp_path, text_of(case))
     line = case.line
-    _, findings = await inspected(ServeOptions(file=file))
+    _, findings = await inspect(ServeOptions(file=file))
     assert len(findings) == 1
     assert findings[0].startswith(f"{file}, line {line}: ")
     assert case.words in findings[0]
     with pytest.raises(TgError) as refused:
-        async with launched(ServeOptions(file=file)):
+        async with launch(ServeOptions(file=file)):
             pass
     assert refused.value.message == findings[0]
 
 
 async def test_what_runs_is_found_good(tmp_path: Path) -> None:
     file = written(tmp_path, GOOD)
-    said, findings = await inspected(ServeOptions(file=file))
+    said, findings = await inspect(ServeOptions(file=file))
     assert findings == []
     assert said == (
         f"ok: {file} would serve text-completion (m of openai-compatible), prompt (0 templates), "
         "agent (default (react)), gateway (http://127.0.0.1:0/, auth auto), on memory://, which answers"
     )
-    async with launched(ServeOptions(file=file)):
+    async with launch(ServeOptions(file=file)):
         pass
 
 
@@ -155,7 +155,7 @@ prompt = "{{ c"
 
 async def test_all_is_told(tmp_path: Path) -> None:
     file = written(tmp_path, MANY)
-    _, findings = await inspected(ServeOptions(file=file))
+    _, findings = await inspect(ServeOptions(file=file))
     lines = [int(found[1]) for one in findings if (found := re.match(rf"{re.escape(str(file))}, line (\d+): ", one))]
     assert lines == [15, 17, 4, 7, 28, 29, 30, 32, 23, 26, 2]
 
@@ -185,7 +185,7 @@ nothing = "at all"
 [else]
 """
     file = written(tmp_path, text)
-    _, findings = await inspected(ServeOptions(file=file))
+    _, findings = await inspect(ServeOptions(file=file))
     lines = [int(found[1]) for one in findings if (found := re.match(rf"{re.escape(str(file))}, line (\d+): ", one))]
     assert len(lines) == len(findings)
     assert sorted(lines) == [2, 3, 4, 5, 10, 13, 15, 16, 19, 20, 21]

@@ -18,7 +18,7 @@ from tg_schema.errors import Unavailable
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
-QUICK = HeartbeatTiming(beat=0.1)
+QUICK = HeartbeatTiming(interval=0.1)
 ROUTE = Route("f", TEXT_COMPLETION, TOPICS.request("f", "t"), TOPICS.response("f", "t"))
 STREAMS = 20
 WINDOW_CHUNKS = 300
@@ -42,8 +42,8 @@ async def pipeline() -> AsyncIterator[Pipeline]:
     bus, llm = MemoryBus(), CountingLlm()
     theirs, ours = NetworkBus(bus), NetworkBus(bus)
     async with (
-        Processor(theirs, TOPICS, llm, (ROUTE,), liveness=QUICK, grace=0.1),
-        Requestor(ours, TOPICS, liveness=QUICK) as requestor,
+        Processor(theirs, TOPICS, llm, (ROUTE,), timing=QUICK, grace=0.1),
+        Requestor(ours, TOPICS, timing=QUICK) as requestor,
     ):
         yield Pipeline(llm, requestor, LlmClient(requestor, ROUTE), theirs, ours)
     await bus.aclose()
@@ -101,8 +101,8 @@ async def test_within_one_process_silence_is_not_death() -> None:
     bus, llm = MemoryBus(), CountingLlm()
     llm.step = asyncio.Semaphore(1)
     async with (
-        Requestor(bus, TOPICS, liveness=QUICK) as requestor,
-        Processor(bus, TOPICS, llm, (ROUTE,), liveness=HeartbeatTiming(beat=600)),
+        Requestor(bus, TOPICS, timing=QUICK) as requestor,
+        Processor(bus, TOPICS, llm, (ROUTE,), timing=HeartbeatTiming(interval=600)),
         LlmClient(requestor, ROUTE).stream(TextCompletionRequest(prompt="2", streaming=True)) as responses,
     ):
         assert (await anext(responses)).response == "0 "

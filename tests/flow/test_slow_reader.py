@@ -32,7 +32,7 @@ async def flood(raw: RawConnection) -> None:
 async def test_memory_is_bounded_and_the_others_stay_whole() -> None:
     """Four clients that read nothing, beside one that does; their connections are cut, and nothing of them is left."""
     expected = "".join(f"{number} " for number in range(100))
-    async with open_gateway(limits=Limits(write=1.5), llm=WordyLlm(), liveness=QUICK) as it:
+    async with open_gateway(limits=Limits(write=1.5), llm=WordyLlm(), timing=QUICK) as it:
         reading = 0
 
         async def reads() -> str:

@@ -26,7 +26,7 @@ UPGRADE = (
 )
 TLS_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"a" * 100
 COMPLETION = "/api/v1/text-completion"
-FEW = structs.replace(LOCKED, strangers=3)
+FEW = structs.replace(LOCKED, max_unauthenticated=3)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ async def count(it: Opened, name: str, headers: dict[str, str] | None = None) ->
 
 async def test_an_address_has_few_connections_without_a_token() -> None:
     async with open_gateway(FEW) as it:
-        before = await count(it, "tg_gateway_strangers_refused_total", RIGHT)
+        before = await count(it, "tg_gateway_unauthenticated_refused_total", RIGHT)
         async with (
             raw_connection(it.address) as one,
             raw_connection(it.address) as two,
@@ -104,7 +104,7 @@ async def test_an_address_has_few_connections_without_a_token() -> None:
                 with pytest.raises(WSServerHandshakeError) as caught:
                     await http.ws_connect(PATH)
             assert caught.value.status == 429
-            assert await count(it, "tg_gateway_strangers_refused_total", RIGHT) == before + 2
+            assert await count(it, "tg_gateway_unauthenticated_refused_total", RIGHT) == before + 2
             three.post(COMPLETION, b'{"prompt":"1"}', headers=f"Authorization: Bearer {TOKEN}\r\n")
             assert (await three.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
             async with it.http.ws_connect(PATH) as socket:
@@ -133,7 +133,7 @@ async def test_leaving_makes_room() -> None:
 
 
 async def test_nobody_is_a_stranger_where_no_token_is_asked_for() -> None:
-    async with open_gateway(GatewayConfig(port=0, drain=0.05, strangers=1)) as it:
+    async with open_gateway(GatewayConfig(port=0, drain=0.05, max_unauthenticated=1)) as it:
         sockets = [await it.http.ws_connect(PATH) for _ in range(3)]
         for socket in sockets:
             assert (await answer(socket, ask("a", 1)))["complete"] is True

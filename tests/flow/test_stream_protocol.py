@@ -22,7 +22,7 @@ from tg_schema.errors import BadRequest, Timeout, Unavailable
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
-QUICK = HeartbeatTiming(beat=0.1)
+QUICK = HeartbeatTiming(interval=0.1)
 Completions = Route[TextCompletionRequest, TextCompletionResponse]
 
 
@@ -45,13 +45,13 @@ class Pipeline:
 
 @asynccontextmanager
 async def pipeline(
-    bus: Bus, route: Completions, llm: CountingLlm, liveness: HeartbeatTiming | None = None
+    bus: Bus, route: Completions, llm: CountingLlm, timing: HeartbeatTiming | None = None
 ) -> AsyncIterator[Pipeline]:
-    if liveness is None:
-        liveness = QUICK if bus.in_process else HeartbeatTiming()
+    if timing is None:
+        timing = QUICK if bus.in_process else HeartbeatTiming()
     async with (
-        Processor(bus, TOPICS, llm, (route,), liveness=liveness, grace=0.1) as processor,
-        Requestor(bus, TOPICS, liveness=liveness) as requestor,
+        Processor(bus, TOPICS, llm, (route,), timing=timing, grace=0.1) as processor,
+        Requestor(bus, TOPICS, timing=timing) as requestor,
     ):
         yield Pipeline(bus, llm, LlmClient(requestor, route), processor, requestor)
 
@@ -145,9 +145,9 @@ async def test_an_error_is_the_last_record(bus: Bus, route: Completions) -> None
 async def test_a_drained_processor_tells_its_requestors(bus: Bus, route: Completions) -> None:
     llm = CountingLlm()
     llm.step = asyncio.Semaphore(1)
-    async with Requestor(bus, TOPICS, liveness=QUICK) as requestor:
+    async with Requestor(bus, TOPICS, timing=QUICK) as requestor:
         client = LlmClient(requestor, route)
-        async with Processor(bus, TOPICS, llm, (route,), liveness=QUICK, grace=0.01):
+        async with Processor(bus, TOPICS, llm, (route,), timing=QUICK, grace=0.01):
             pieces = client.request_stream("", "5")
             assert await anext(pieces) == "0 "
         with pytest.raises(Unavailable, match="shuts down"):
@@ -155,16 +155,16 @@ async def test_a_drained_processor_tells_its_requestors(bus: Bus, route: Complet
 
 
 async def test_nobody_serves(bus: Bus, route: Completions) -> None:
-    async with Requestor(bus, TOPICS, liveness=QUICK) as requestor:
+    async with Requestor(bus, TOPICS, timing=QUICK) as requestor:
         with pytest.raises(Unavailable, match="no live processor serves text-completion of flow"):
             await asyncio.wait_for(LlmClient(requestor, route).request("", "1"), 5)
 
 
 async def test_a_request_waits_for_a_processor_that_comes_soon(bus: Bus, route: Completions) -> None:
-    async with Requestor(bus, TOPICS, liveness=HeartbeatTiming(beat=5)) as requestor:
+    async with Requestor(bus, TOPICS, timing=HeartbeatTiming(interval=5)) as requestor:
         asked = asyncio.ensure_future(LlmClient(requestor, route).request("", "2"))
         await asyncio.sleep(0)
-        async with Processor(bus, TOPICS, CountingLlm(), (route,), liveness=QUICK):
+        async with Processor(bus, TOPICS, CountingLlm(), (route,), timing=QUICK):
             assert await asked == "0 1 "
 
 
@@ -173,8 +173,8 @@ async def test_a_dead_requestor_stops_its_generations(bus: Bus, route: Completio
     llm.step = asyncio.Semaphore(1)
     mortal = MortalBus(bus)
     async with (
-        Processor(MortalBus(bus), TOPICS, llm, (route,), liveness=QUICK, grace=0.01),
-        Requestor(mortal, TOPICS, liveness=QUICK) as requestor,
+        Processor(MortalBus(bus), TOPICS, llm, (route,), timing=QUICK, grace=0.01),
+        Requestor(mortal, TOPICS, timing=QUICK) as requestor,
         LlmClient(requestor, route).stream(TextCompletionRequest(prompt="9", streaming=True)),
     ):
         await llm.started.wait()
@@ -186,7 +186,7 @@ async def test_a_dead_requestor_stops_its_generations(bus: Bus, route: Completio
 async def test_a_plain_peer_gets_its_answer_on_the_fixed_topic(bus: Bus, route: Completions) -> None:
     async with (
         bus.subscribe(route.response, None) as responses,
-        Processor(bus, TOPICS, CountingLlm(), (route,), liveness=QUICK),
+        Processor(bus, TOPICS, CountingLlm(), (route,), timing=QUICK),
     ):
         body = b'{"system":"s","prompt":"2","streaming":true,"response_format":null,"operation":"completion"}'
         await bus.publish(route.request, body, {"id": "peer-1"})
@@ -213,7 +213,7 @@ async def test_our_client_uses_a_plain_processor(bus: Bus, route: Completions) -
             await bus.publish(plain.response, b'{"response":"b","end_of_stream":true,"error":null,"in_token":3}', only)
 
     async with (
-        Requestor(bus, TOPICS, plain=(plain.response,), liveness=QUICK) as requestor,
+        Requestor(bus, TOPICS, plain=(plain.response,), timing=QUICK) as requestor,
         asyncio.TaskGroup() as group,
     ):
         group.create_task(serve())
@@ -244,7 +244,7 @@ async def test_a_stalled_process_takes_nobody_for_dead(bus: Bus, route: Completi
         async with it.client.stream(TextCompletionRequest(prompt="2", streaming=True)) as responses:
             assert (await anext(responses)).response == "0 "
             time.sleep(3 * QUICK.dead_after)  # noqa: ASYNC251 - the stall is the point
-            await asyncio.sleep(2 * QUICK.beat)
+            await asyncio.sleep(2 * QUICK.interval)
             llm.step.release()
             assert "".join([record.response or "" async for record in responses]) == "1 "
 

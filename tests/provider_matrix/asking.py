@@ -68,7 +68,7 @@ async def responses(
 
 def joined(records: list[TextCompletionResponse]) -> TextCompletionResponse:
     """The answer as one record."""
-    (answer,) = TextCompletionResponse.joined(records)
+    (answer,) = TextCompletionResponse.join(records)
     return answer
 
 

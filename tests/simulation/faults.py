@@ -158,7 +158,7 @@ POISONS: tuple[tuple[bytes, dict[str, str] | None], ...] = (
     (b"[]", {"processor": "nobody", "link": "nobody/x", "seq": "0"}),
     (b"[]", {"processor": "nobody", "link": "nobody/" + _NINES, "seq": _NINES}),
     (b"[[1]]", {"processor": "nobody", "link": "nobody/1", "seq": "0"}),
-    (b'{"type":"beat"}', {"processor": "", "link": "", "seq": ""}),
+    (b'{"type":"heartbeat"}', {"processor": "", "link": "", "seq": ""}),
     (b'{"type":"cancel","streams":[["x",1]],"ttl":1e308}', {}),
 )
 """Bodies and properties that a stranger may write."""

@@ -90,7 +90,7 @@ MUTANTS = (
             ),
             Change("tg_base/protocol/link_sender.py", "while self._kept.get(message.seq) is message:", "while True:"),
             # Then one was sent after the other; sixteen side by side leave so little time that 8,000 seeds miss it.
-            Change("tg_base/protocol/link_sender.py", "RESENT_AT_ONCE = 16", "RESENT_AT_ONCE = 1"),
+            Change("tg_base/protocol/link_sender.py", "MAX_CONCURRENT_RESENDS = 16", "MAX_CONCURRENT_RESENDS = 1"),
         ),
     ),
     Mutant(
@@ -115,8 +115,8 @@ MUTANTS = (
         ("starves", "ends", "needless-error", "rest"),
         (
             Change(
-                "tg_base/protocol/readings.py",
-                "        self._open.clear()\n        self._ended.set()\n        self._readings.ended(self)\n",
+                "tg_base/protocol/subscriptions.py",
+                "        self._open.clear()\n        self._ended.set()\n        self._subscriptions.ended(self)\n",
                 "        self._open.clear()\n",
             ),
         ),

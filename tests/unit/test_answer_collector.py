@@ -12,7 +12,7 @@ from tg_schema import TextCompletionResponse, ToolCallDelta
 from tg_schema.answer_collector import MAX_ANSWER_BYTES, AnswerCollector
 from tg_schema.errors import TooLarge
 
-joined = TextCompletionResponse.joined
+joined = TextCompletionResponse.join
 LAST = TextCompletionResponse(response="", in_token=3, out_token=4, finish_reason="stop", end_of_stream=True)
 
 

@@ -14,7 +14,7 @@ JSON = TextCompletionRequest(prompt="p", response_format="json")
 async def checked(request: TextCompletionRequest, text: str) -> str:
     form = await AnswerForm.of(request)
     assert form is not None
-    return await form.checked(text)
+    return await form.check_answer(text)
 
 
 async def test_any_text_will_do_where_nothing_was_asked_for() -> None:

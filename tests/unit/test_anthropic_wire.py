@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.fakes.anthropic_transcript import delta, event
-from tg_base.llm import LlmChunk, joined_chunks
+from tg_base.llm import LlmChunk, join_chunks
 from tg_base.llm.anthropic import error_detail, model_list
 from tg_base.llm.anthropic.request import Defaults, answers_by_tool, to_wire
 from tg_base.llm.anthropic.stream import StreamDecoder
@@ -183,7 +183,7 @@ def test_calls_and_text_share_a_message() -> None:
         event("message_delta", delta={"stop_reason": "tool_use"}, usage={"output_tokens": 5}),
         event("message_stop"),
     )
-    whole = joined_chunks(read)
+    whole = join_chunks(read)
     assert (whole.text, whole.finish_reason, whole.out_token, whole.in_token) == ("so ", "tool_calls", 5, None)
     assert whole.tool_calls == (ToolCallDelta(0, "a", "f", '{"x":1}'), ToolCallDelta(1, "b", "g", "{}"))
 
@@ -198,7 +198,7 @@ def test_a_tools_input_as_the_answer() -> None:
         event("message_stop"),
         by_tool=True,
     )
-    whole = joined_chunks(read)
+    whole = join_chunks(read)
     assert (whole.text, whole.finish_reason, whole.tool_calls) == ('{"x":1}', "stop", ())
 
 

@@ -33,7 +33,7 @@ def presence(capacity: int, *, ours: int = 0, others: int = 0, name: str = "p", 
 def backlog(*processors: Presence) -> AdmissionControl:
     table = Membership(HeartbeatTiming(), lambda: 0.0)
     for processor in processors:
-        table.heard(processor)
+        table.update(processor)
     return AdmissionControl(table, INBOX)
 
 
@@ -109,12 +109,12 @@ def test_times_count_by_capacity_and_the_unknown_not_at_all() -> None:
 
 def test_the_next_announcement_counts_at_once() -> None:
     table = Membership(HeartbeatTiming(), lambda: 0.0)
-    table.heard(presence(4))
+    table.update(presence(4))
     it = AdmissionControl(table, INBOX)
     it.asked["q"] = 4
     with pytest.raises(RateLimited):
         it.check(route(bound=0))
-    table.heard(presence(5))
+    table.update(presence(5))
     it.check(route(bound=0))
 
 

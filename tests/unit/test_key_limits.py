@@ -43,7 +43,7 @@ def limits(clock: Clock, **said: int) -> RateLimits:
 
 def ask(limits: RateLimits, request: object = ASKED, used: TextCompletionResponse | None = None) -> None:
     """One request, from its beginning to its end."""
-    with limits.admitted("k", "text-completion", request) as spending:
+    with limits.admit("k", "text-completion", request) as spending:
         began(spending)
         if used is not None and spending.usage is not None:
             spending.usage.add(used)
@@ -56,7 +56,7 @@ def began(spending: Spending, size: int = 40) -> None:
 
 
 def fail(limits: RateLimits) -> None:
-    with limits.admitted("k", "text-completion", most(60)) as spending:
+    with limits.admit("k", "text-completion", most(60)) as spending:
         began(spending)
         raise Unavailable("gone")
 
@@ -64,7 +64,7 @@ def fail(limits: RateLimits) -> None:
 def wait_of(limits: RateLimits, request: object = ASKED) -> float:
     """How long a request is told to wait; 0 = it may come."""
     try:
-        with limits.admitted("k", "text-completion", request):
+        with limits.admit("k", "text-completion", request):
             return 0.0
     except RateLimited as refused:
         return refused.retry_after or float("nan")
@@ -106,19 +106,19 @@ def test_requests_per_minute(clock: Clock) -> None:
 
 def test_streams_side_by_side(clock: Clock, running: ExitStack) -> None:
     it = limits(clock, streams=2)
-    began(running.enter_context(it.admitted("k", "prompt", ASKED)))
-    with it.admitted("k", "text-completion", ASKED) as second:
+    began(running.enter_context(it.admit("k", "prompt", ASKED)))
+    with it.admit("k", "text-completion", ASKED) as second:
         began(second)
         assert wait_of(it) == DEFAULT_RETRY_AFTER_SECONDS
         clock.now += 10
     assert wait_of(it) == 0
-    began(running.enter_context(it.admitted("k", "prompt", ASKED)))
+    began(running.enter_context(it.admit("k", "prompt", ASKED)))
     assert wait_of(it) == 10 / 2
 
 
 def test_tokens_are_reserved_and_settled_on_the_usage(clock: Clock) -> None:
     it = limits(clock, tokens_per_minute=600)
-    with it.admitted("k", "text-completion", most(500)) as first:
+    with it.admit("k", "text-completion", most(500)) as first:
         began(first)
         assert wait_of(it, most(100)) == 0
         assert wait_of(it, most(101)) == pytest.approx(0.1)
@@ -139,7 +139,7 @@ def test_what_was_used_beyond_the_reservation_is_owed(clock: Clock) -> None:
 )
 def test_a_request_that_does_not_say_reserves_the_default(clock: Clock, request_: object) -> None:
     it = limits(clock, tokens_per_minute=60, reserve_tokens=40)
-    with it.admitted("k", "text-completion", request_) as first:
+    with it.admit("k", "text-completion", request_) as first:
         began(first)
         assert wait_of(it, most(20)) == 0
         assert wait_of(it, most(21)) == 1
@@ -147,7 +147,7 @@ def test_a_request_that_does_not_say_reserves_the_default(clock: Clock, request_
 
 def test_a_reservation_over_the_whole_minute_is_the_whole_minute(clock: Clock) -> None:
     it = limits(clock, tokens_per_minute=60)
-    with it.admitted("k", "text-completion", most(1_000_000)) as first:
+    with it.admit("k", "text-completion", most(1_000_000)) as first:
         began(first)
         assert wait_of(it, most(1_000_000)) == 60
     assert wait_of(it, most(50)) == 0
@@ -156,7 +156,7 @@ def test_a_reservation_over_the_whole_minute_is_the_whole_minute(clock: Clock) -
 @pytest.mark.parametrize("nonsense", [-1_000_000, 0])
 def test_a_reservation_gives_nothing(clock: Clock, nonsense: int) -> None:
     it = limits(clock, tokens_per_minute=60, reserve_tokens=60)
-    with it.admitted("k", "text-completion", most(nonsense)) as first:
+    with it.admit("k", "text-completion", most(nonsense)) as first:
         began(first)
         assert wait_of(it, most(60)) >= 1
 
@@ -178,7 +178,7 @@ def test_a_failure_before_the_first_text_costs_no_tokens(clock: Clock) -> None:
 def test_what_was_refused_behind_the_door_costs_nothing(clock: Clock) -> None:
     it = limits(clock, tokens_per_minute=60, requests_per_minute=1, streams=1)
     for _ in range(5):
-        with pytest.raises(Unavailable), it.admitted("k", "text-completion", most(60)):
+        with pytest.raises(Unavailable), it.admit("k", "text-completion", most(60)):
             raise Unavailable("nobody serves this")
     assert wait_of(it, most(60)) == 0
 
@@ -196,7 +196,7 @@ def test_the_longest_wait_counts_and_a_refusal_takes_nothing(clock: Clock) -> No
 def test_keys_without_limits_and_nobody_are_let_in(clock: Clock) -> None:
     it = limits(clock)
     for key in ("k", "anybody", None):
-        with it.admitted(key, "text-completion", ASKED) as spending:
+        with it.admit(key, "text-completion", ASKED) as spending:
             assert spending.usage is None
 
 

@@ -22,7 +22,7 @@ KEY = StreamKey("s", 1)
 async def linked(words: int) -> AsyncIterator[tuple[LinkSender, AsyncIterator[Delivery], list[Delivery]]]:
     """A link that has sent so many words, each as a message, and what follows."""
     bus = MemoryBus()
-    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
+    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.from_error, lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         sent = []
         for number in range(words):
@@ -75,7 +75,7 @@ async def test_messages_of_a_replaced_link_are_passed_over() -> None:
 
 async def test_name_and_number_stay_together_when_a_renewal_comes_before_the_send() -> None:
     bus = NetworkBus(MemoryBus())
-    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
+    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.from_error, lambda: 0.0)
     inbox = Inbox(INBOX, ControlSender(bus, Topics(), lambda: 0.0), lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         await link.send(KEY, TextCompletionResponse(response="0 "))
@@ -83,7 +83,7 @@ async def test_name_and_number_stay_together_when_a_renewal_comes_before_the_sen
         link.acknowledge(Ack(1, 0))
         bus.sent.clear()
         await link.send(KEY, TextCompletionResponse(response="1 "))
-        await link.flushed()
+        await link.flush()
         link.resend(Ack(2, -1))
         bus.sent.set()
         sent = [await anext(deliveries)]
@@ -97,7 +97,7 @@ async def test_name_and_number_stay_together_when_a_renewal_comes_before_the_sen
 async def test_what_the_broker_does_not_take_ends_its_own_stream_alone() -> None:
     bus = NetworkBus(MemoryBus())
     bus.limit = 1000
-    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.failed, lambda: 0.0)
+    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.from_error, lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         await link.send(StreamKey("neighbour", 1), TextCompletionResponse(response="fits "))
         await link.send(KEY, TextCompletionResponse(response="x" * 2000))

@@ -25,7 +25,7 @@ def test_a_hole_is_known_at_once_and_by_announcement() -> None:
     assert reader.expected == 1
     assert list(reader.take(1, b"b")) == [b"b", b"c"]
     assert not reader.gap
-    reader.announced(3)
+    reader.on_announced(3)
     assert reader.gap
 
 

@@ -95,7 +95,7 @@ from tg_base.telemetry import trace
 from tg_base.telemetry import configure_log
 configure_log(sys.argv[1], sys.argv[2])
 log = structlog.get_logger()
-trace.enter(trace.Span.received("stream-1", "request-1", None, None))
+trace.enter(trace.Span.from_peer("stream-1", "request-1", None, None))
 log.debug("too.little")
 log.info("done", seconds=0.5, token="abc", odd=object)
 logging.getLogger("library").warning("lib says %s", os.environ["MY_TOKEN"])

@@ -35,18 +35,18 @@ def bound(config: Config, flow: str = "default") -> tuple[str, str, dict[str, ob
 
 
 def test_nothing_given_changes_nothing() -> None:
-    assert CliOverrides().applied(CONFIG) == CONFIG
+    assert CliOverrides().apply(CONFIG) == CONFIG
 
 
 def test_bus_and_gateway() -> None:
-    config = CliOverrides(bus="pulsar://p:6650", host="::1", port=0, drain=0.0).applied(CONFIG)
+    config = CliOverrides(bus="pulsar://p:6650", host="::1", port=0, drain=0.0).apply(CONFIG)
     assert config.bus.url == "pulsar://p:6650"
     assert (config.gateway.host, config.gateway.port, config.gateway.drain) == ("::1", 0, 0.0)
-    assert CliOverrides(port=1).applied(CONFIG).gateway.drain == 3
+    assert CliOverrides(port=1).apply(CONFIG).gateway.drain == 3
 
 
 def test_a_configured_model() -> None:
-    config = CliOverrides(model="b").applied(CONFIG)
+    config = CliOverrides(model="b").apply(CONFIG)
     assert bound(config) == ("b", "openai", {"base_url": "http://b/"})
     assert bound(config, "other")[0] == "a"
     assert "prompt" in config.flows["default"]
@@ -54,19 +54,19 @@ def test_a_configured_model() -> None:
 
 @pytest.mark.parametrize("path", ["some/model.v2.gguf", "hf:owner/name/model.v2.gguf"])
 def test_a_file(path: str) -> None:
-    assert bound(CliOverrides(model=path).applied(CONFIG)) == ("model.v2", "llama-cpp", {"path": path})
-    assert bound(CliOverrides(model=path, options={"slots": 2}).applied(CONFIG))[2] == {"path": path, "slots": 2}
+    assert bound(CliOverrides(model=path).apply(CONFIG)) == ("model.v2", "llama-cpp", {"path": path})
+    assert bound(CliOverrides(model=path, options={"slots": 2}).apply(CONFIG))[2] == {"path": path, "slots": 2}
 
 
 def test_a_provider_and_its_options() -> None:
-    config = CliOverrides(model="gpt", provider="openai", options={"base_url": "http://x/"}).applied(CONFIG)
+    config = CliOverrides(model="gpt", provider="openai", options={"base_url": "http://x/"}).apply(CONFIG)
     assert bound(config) == ("gpt", "openai", {"base_url": "http://x/"})
 
 
 def test_a_configuration_without_flows() -> None:
-    assert bound(CliOverrides(model="m.gguf").applied(Config()))[0] == "m"
+    assert bound(CliOverrides(model="m.gguf").apply(Config()))[0] == "m"
 
 
 def test_a_model_that_is_not_there() -> None:
     with pytest.raises(BadRequest, match=r'no model "c" \(known: a, b\)'):
-        CliOverrides(model="c").applied(CONFIG)
+        CliOverrides(model="c").apply(CONFIG)

@@ -49,7 +49,7 @@ Record = TextCompletionResponse | PromptResponse | ToolResponse | AgentResponse
 @given(RECORDS)
 def test_what_is_cut_is_the_same_again_when_joined(record: Record) -> None:
     pieces = record.cut(SIZE)
-    assert tuple(type(record).joined(pieces)) == (record,)  # type: ignore[arg-type]
+    assert tuple(type(record).join(pieces)) == (record,)  # type: ignore[arg-type]
     assert [piece.last for piece in pieces[:-1]] == [False] * (len(pieces) - 1)
     assert pieces[-1].last == record.last
     for piece in pieces[:-1]:
@@ -72,5 +72,5 @@ def test_no_character_is_cut(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("kind", [TextCompletionResponse, PromptResponse, ToolResponse, AgentResponse])
 def test_an_error_stays_whole(kind: type[Record]) -> None:
-    failed = kind.failed(Error(type="timeout", message="x" * 500))
+    failed = kind.from_error(Error(type="timeout", message="x" * 500))
     assert failed.cut(SIZE) == (failed,)

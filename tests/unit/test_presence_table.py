@@ -25,15 +25,15 @@ def announced(in_flight: int, taken: int, waited: float) -> Presence:
     return Presence("p", (QUEUE,), CAPACITY, in_flight, taken=taken, waited=waited)
 
 
-def passed_over(announcements: Iterable[tuple[int, int, float]], *, asked: float = 0.0) -> bool:
+def is_stalled(announcements: Iterable[tuple[int, int, float]], *, asked: float = 0.0) -> bool:
     """Whether a request of that moment is, after announcements at 0, 1, 2 ... seconds."""
     clock = Clock()
     table = Membership(HeartbeatTiming(), clock)
     for second, announcement in enumerate(announcements):
         clock.now = float(second)
-        table.heard(announced(*announcement))
+        table.update(announced(*announcement))
     clock.now += 0.5
-    return table.passed_over(QUEUE, asked)
+    return table.is_stalled(QUEUE, asked)
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def passed_over(announcements: Iterable[tuple[int, int, float]], *, asked: float
     ],
 )
 def test_passed_over(announcements: list[tuple[int, int, float]], expected: bool) -> None:
-    assert passed_over(announcements) is expected
+    assert is_stalled(announcements) is expected

@@ -30,7 +30,8 @@ FIGURES = [
     (1, f"within {BOUND_SECONDS:g} s after the kill"),
     (
         5,
-        f"at most {MAX_UNACKED_MESSAGES} messages on the way, far below the consumer's queue of {READER_QUEUE_MESSAGES:,}",
+        f"at most {MAX_UNACKED_MESSAGES} messages on the way, far below the consumer's queue of "
+        f"{READER_QUEUE_MESSAGES:,}",
     ),
     (6, f"At most {MAX_BUFFERED_BYTES // MIB} MiB of a stream's records"),
     (6, f"{LIMITS.socket_bytes // MIB} MiB of all streams of one WebSocket"),
@@ -67,7 +68,7 @@ def test_the_figures_are_the_codes_own(row: int, said: str) -> None:
 
 
 def test_the_figures_around_the_table_are_the_codes_own() -> None:
-    assert HeartbeatTiming().beat == 1
+    assert HeartbeatTiming().interval == 1
     assert f"heartbeat every second; {HeartbeatTiming().dead_after:g} s of silence are death" in PAGE
     assert f"waited for more than {FRESH_SECONDS:g} s" in PAGE
     assert f"All {COUNT} guarantees" in (ROOT / "README.md").read_text("utf-8")

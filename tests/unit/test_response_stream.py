@@ -73,7 +73,7 @@ async def test_the_moment_that_the_oldest_came(stream: Stream) -> None:
 async def test_an_error_record_is_raised_after_what_came_before(stream: Stream) -> None:
     put(stream, "a")
     error = Error(type="rate-limited", message="later", retry_after=2.0)
-    stream.put(encode(TextCompletionResponse.failed(error)), last=True)
+    stream.put(encode(TextCompletionResponse.from_error(error)), last=True)
     assert text_of(stream.poll()) == "a"
     with pytest.raises(RateLimited) as raised:
         stream.poll()
@@ -136,4 +136,4 @@ async def test_what_is_too_long_for_an_event_is_cut(stream: Stream) -> None:
         assert stream.waiting == 0 or not record.last
     assert max(len(encode(record)) for record in records) <= MAX_EVENT_BYTES + 512
     assert [record.finish_reason for record in records] == [None] * (len(records) - 1) + ["length"]
-    assert TextCompletionResponse.joined(records) == (whole,)
+    assert TextCompletionResponse.join(records) == (whole,)

@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import TypeVarTuple, Unpack, override
 
 from tg_base.llm import LlmChunk
-from tg_base.llm.guard import Clocks, guarded
+from tg_base.llm.guard import Clocks, guard_stream
 from tg_schema.errors import IncompleteStream, Timeout, Unavailable
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class Source:
 
 async def read(source: Source, *, pause: float = 0.0, received: list[LlmChunk] | None = None) -> list[LlmChunk]:
     chunks: list[LlmChunk] = [] if received is None else received
-    async with aclosing(guarded(source.stream(), CLOCKS)) as stream:
+    async with aclosing(guard_stream(source.stream(), CLOCKS)) as stream:
         async for chunk in stream:
             chunks.append(chunk)
             if pause:
@@ -165,7 +165,7 @@ def test_the_sources_own_error_passes_and_closes_it(loop: LeapingLoop) -> None:
 def test_leaving_early_closes_the_source_and_stops_the_timer(loop: LeapingLoop) -> None:
     async def leaving() -> None:
         source = Source(1.0, WORD, 1.0, WORD, LAST)
-        async with aclosing(guarded(source.stream(), CLOCKS)) as stream:
+        async with aclosing(guard_stream(source.stream(), CLOCKS)) as stream:
             assert await anext(stream) == WORD
         assert source.closed
 
@@ -236,10 +236,10 @@ def test_a_source_that_answers_its_cancel_with_a_chunk_is_believed_and_timed_ane
         yield LAST
 
     async def reading() -> list[LlmChunk]:
-        return [chunk async for chunk in guarded(stubborn(), CLOCKS)]
+        return [chunk async for chunk in guard_stream(stubborn(), CLOCKS)]
 
     async def reading_until_cancelled() -> None:
-        stream = guarded(stubborn(), CLOCKS)
+        stream = guard_stream(stubborn(), CLOCKS)
         assert await anext(stream) == WORD
         task = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0.5)

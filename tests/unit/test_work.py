@@ -68,7 +68,7 @@ async def begun(patience: float, slots: Slots | None = None) -> tuple[RequestTas
 
 async def test_a_fresh_answer_begins_it() -> None:
     work, reply, llm = await begun(patience=600.0)
-    work.wanted(await reply.asked.get())
+    work.confirm(await reply.asked.get())
     await work.task
     assert len(llm.requests) == 1
     assert reply.records[-1].last
@@ -78,11 +78,11 @@ async def test_a_late_answer_or_one_to_another_question_begins_nothing() -> None
     work, reply, llm = await begun(patience=QUICK_SECONDS)
     first = await reply.asked.get()
     await asyncio.sleep(2 * QUICK_SECONDS)
-    work.wanted(first)
-    work.wanted(first + 1_000_000)
+    work.confirm(first)
+    work.confirm(first + 1_000_000)
     second = await reply.asked.get()
     assert second != first
-    work.wanted(first)
+    work.confirm(first)
     assert not llm.requests
     work.stop()
     await work.task
@@ -93,7 +93,7 @@ async def test_what_is_wanted_but_finds_no_slot_is_handed_back() -> None:
     slots = Slots(1)
     assert await slots.take(ROUTE, 1.0)
     work, reply, llm = await begun(patience=600.0, slots=slots)
-    work.wanted(await reply.asked.get())
+    work.confirm(await reply.asked.get())
     await work.task
     assert reply.handed_back
     assert not reply.records

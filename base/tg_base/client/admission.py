@@ -80,10 +80,10 @@ class AdmissionControl:
             self._pools.clear()
         pool = self._pools.get(queue)
         if pool is None:
-            pool = self._pools[queue] = self._summed(queue, self._presence.serving(queue))
+            pool = self._pools[queue] = self._sum(queue, self._presence.serving(queue))
         return pool
 
-    def _summed(self, queue: str, serving: list[Presence]) -> _Pool:
+    def _sum(self, queue: str, serving: list[Presence]) -> _Pool:
         if not serving:
             return _Pool((queue,), ASSUMED_CAPACITY_REQUESTS, 0, 0.0)
         capacity = sum(presence.capacity for presence in serving)

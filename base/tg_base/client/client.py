@@ -40,7 +40,7 @@ class Client(Generic[Req, Resp]):
             TooLarge: the answer is larger than any record may be; the work is stopped.
             TgError: the stream failed.
         """
-        answer = AnswerCollector(self.route.spec.response.joined)
+        answer = AnswerCollector(self.route.spec.response.join)
         async with self.stream(request, timeout=timeout, total=total) as responses:
             async for record in responses:
                 answer.add(record)

@@ -12,7 +12,7 @@ from tg_schema import decode
 from tg_schema.errors import BadRequest
 
 MESSAGES_PER_ACK = 64
-"""Messages of a link between acknowledgements, beside those of every beat."""
+"""Messages of a link between two acknowledgements, besides those in every heartbeat."""
 NACK_INTERVAL_SECONDS = 0.1
 """Seconds between two requests to resend the same gap."""
 
@@ -23,15 +23,15 @@ class _LinkReceiver:
 
     link: str
     order: int
-    number: int
+    epoch: int
     reader: ReorderBuffer[list[Frame]] = field(default_factory=ReorderBuffer)
     heard_at: float = 0.0
     asked_at: float = float("-inf")
     gap_since: float | None = None
 
     @property
-    def have(self) -> Ack:
-        return Ack(self.number, self.reader.expected - 1)
+    def ack(self) -> Ack:
+        return Ack(self.epoch, self.reader.expected - 1)
 
 
 class Inbox:
@@ -48,7 +48,7 @@ class Inbox:
         self._controls = controls
         self._time = time
         self._ends: dict[str, _LinkReceiver] = {}
-        self._numbers = count(1)
+        self._epochs = count(1)
 
     @property
     def processors(self) -> tuple[str, ...]:
@@ -75,22 +75,22 @@ class Inbox:
             for frame in frames:
                 yield processor, end.order, frame
             if end.reader.expected % MESSAGES_PER_ACK == 0:
-                self.beat(processor)
+                self.send_heartbeat(processor)
         self._mind_gap(processor, end)
 
-    def announced(self, processor: str, state: LinkState | None) -> None:
+    def on_announced(self, processor: str, state: LinkState | None) -> None:
         """A processor says how far it has sent here; None = it has no link to this inbox (any more)."""
         if state is not None and state.sent >= 0:
             end = self._end(state.link, processor)
             if end is not None:
-                end.reader.announced(state.sent)
+                end.reader.on_announced(state.sent)
                 self._mind_gap(processor, end)
 
-    def beat(self, processor: str) -> None:
+    def send_heartbeat(self, processor: str) -> None:
         """Tell a processor that we live and what we have."""
         end = self._ends.get(processor)
-        acknowledged = {} if end is None else {end.link: end.have}
-        self._controls.say(processor, Heartbeat(self.topic, acknowledged, self._controls.recently_cancelled(processor)))
+        acks = {} if end is None else {end.link: end.ack}
+        self._controls.say(processor, Heartbeat(self.topic, acks, self._controls.recently_cancelled(processor)))
 
     def sweep(self, seconds: float) -> None:
         """Forget links that have been silent for this long."""
@@ -114,7 +114,7 @@ class Inbox:
             order = _order(link)
             if end is not None and order < end.order:
                 return None
-            end = self._ends[processor] = _LinkReceiver(link, order, next(self._numbers))
+            end = self._ends[processor] = _LinkReceiver(link, order, next(self._epochs))
         end.heard_at = self._time()
         return end
 
@@ -128,7 +128,7 @@ class Inbox:
         if now - end.asked_at >= NACK_INTERVAL_SECONDS:
             end.asked_at = now
             RESENDS.inc()
-            self._controls.say(processor, Nack(self.topic, end.link, end.have))
+            self._controls.say(processor, Nack(self.topic, end.link, end.ack))
 
 
 def _order(link: str) -> int:

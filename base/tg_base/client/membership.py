@@ -30,15 +30,15 @@ class Membership:
     """The processors that a requestor knows.
 
     Args:
-        liveness: when silence means death.
+        timing: when silence means death.
         time: a monotonic clock, in seconds.
 
     Attributes:
         version: another number after every change.
     """
 
-    def __init__(self, liveness: HeartbeatTiming, time: Callable[[], float]) -> None:
-        self._liveness = liveness
+    def __init__(self, timing: HeartbeatTiming, time: Callable[[], float]) -> None:
+        self._timing = timing
         self._time = time
         self._since = time()
         self.version = 0
@@ -47,7 +47,7 @@ class Membership:
         self._bereft: dict[str, float] = {}
         self._changed = asyncio.Event()
 
-    def heard(self, presence: Presence) -> bool:
+    def update(self, presence: Presence) -> bool:
         """A processor has announced itself; True where it was not known."""
         self.version += 1
         now, before = self._time(), self._heard.get(presence.processor)
@@ -57,7 +57,7 @@ class Membership:
         new.idle_since = None if not free else now if taken or new.idle_since is None else new.idle_since
         if taken:
             new.waits.append((now, presence.waited))
-        while new.waits and new.waits[0][0] < now - self._liveness.dead_after:
+        while new.waits and new.waits[0][0] < now - self._timing.dead_after:
             new.waits.popleft()
         if before is None or new.presence.queues != presence.queues:
             self._sought |= dict.fromkeys(presence.queues, self._since)
@@ -66,7 +66,7 @@ class Membership:
         changed.set()
         return before is None
 
-    def met(self, processor: str) -> None:
+    def notice(self, processor: str) -> None:
         """A processor was heard that may not have announced itself yet: from now on its silence is noticed."""
         if processor not in self._heard:
             now = self._time()
@@ -81,7 +81,7 @@ class Membership:
     @property
     def new(self) -> list[str]:
         """Processors that came lately. They learn the requestor's clock from its beats, before its first request."""
-        limit = self._time() - self._liveness.dead_after
+        limit = self._time() - self._timing.dead_after
         return [processor for processor, heard in self._heard.items() if heard.since > limit]
 
     def serving(self, queue: str) -> list[Presence]:
@@ -92,12 +92,12 @@ class Membership:
         """From now on it counts for how long nobody has been known to serve this queue, unless somebody was before."""
         self._sought.setdefault(queue, self._time())
 
-    def deserted(self, queue: str) -> bool:
+    def is_unserved(self, queue: str) -> bool:
         """Whether nobody serves this queue, and we have listened long enough to know."""
         listened = self._time() - self._sought.get(queue, self._since)
-        return listened > self._liveness.dead_after and not self.serving(queue)
+        return listened > self._timing.dead_after and not self.serving(queue)
 
-    def passed_over(self, queue: str, asked: float) -> bool:
+    def is_stalled(self, queue: str, asked: float) -> bool:
         """Whether a request, asked at that time, has waited for long although a processor of its queue could take it.
 
         Then the bus has given it to one that does not answer, which the bus itself may take a minute to notice. A
@@ -107,7 +107,7 @@ class Membership:
         now = self._time()
         # A processor that died lately may have died to us alone: the broker still gives it requests.
         bereft = now - self._bereft.get(queue, -math.inf) < UNNOTICED_SECONDS
-        long = SUSPICIOUS_HEARTBEATS * self._liveness.beat if bereft else self._liveness.dead_after
+        long = SUSPICIOUS_HEARTBEATS * self._timing.interval if bereft else self._timing.dead_after
         waited = now - asked
         if waited < long:
             return False
@@ -118,7 +118,7 @@ class Membership:
         now = self._time()
         if heard.idle_since is not None and heard.idle_since <= now - long:
             return True
-        taking = bool(heard.waits) and heard.waits[-1][0] > now - 2 * self._liveness.beat
+        taking = bool(heard.waits) and heard.waits[-1][0] > now - 2 * self._timing.interval
         return taking and max(wait for _, wait in heard.waits) + long < waited
 
     def silent(self, seconds: float) -> bool:
@@ -126,9 +126,9 @@ class Membership:
         limit = self._time() - seconds
         return any(heard.at < limit for heard in self._heard.values())
 
-    def bury(self) -> dict[str, Presence]:
+    def expire(self) -> dict[str, Presence]:
         """Forget, and return, the processors that have fallen silent."""
-        limit = self._time() - self._liveness.dead_after
+        limit = self._time() - self._timing.dead_after
         dead = {processor: heard.presence for processor, heard in self._heard.items() if heard.at < limit}
         self.version += bool(dead)
         for processor, presence in dead.items():

@@ -20,7 +20,7 @@ from tg_base.client.membership import Membership
 from tg_base.client.response_stream import ResponseStream
 from tg_base.protocol import (
     AwakeClock,
-    Confirm,
+    Confirmed,
     Echo,
     Frame,
     HeartbeatTiming,
@@ -74,7 +74,7 @@ class Requestor:
         topics: the names of our own topics.
         plain: response topics of peers that know no inbox.
         queues: request topics whose processors are asked at once who they are; others are when they are first used.
-        liveness: how often it beats, and when it takes a silent processor for dead.
+        timing: how often it beats, and when it takes a silent processor for dead.
     """
 
     def __init__(
@@ -84,37 +84,39 @@ class Requestor:
         *,
         plain: tuple[str, ...] = (),
         queues: tuple[str, ...] = (),
-        liveness: HeartbeatTiming | None = None,
+        timing: HeartbeatTiming | None = None,
     ) -> None:
         self._bus = bus
         self._topics = topics
         self._plain = plain
         self._queues = queues
-        self._liveness = liveness or HeartbeatTiming()
+        self._timing = timing or HeartbeatTiming()
         self._streams: dict[str, _Stream] = {}
         self._asking: set[asyncio.Task[None]] = set()
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         clock = self._clock = AwakeClock()
-        self.presence = Membership(self._liveness, clock)
+        self.presence = Membership(self._timing, clock)
         self._controls = ControlSender(self._bus, self._topics, clock)
         self._inbox = Inbox(self._topics.inbox(new_id()), self._controls, clock)
         self._backlog = AdmissionControl(self.presence, self._inbox.topic)
-        patience = self._liveness.beat
+        patience = self._timing.interval
         self._echo = Echo(self._bus, self._topics.presence, clock, patience)
         self._inbox_echo = Echo(self._bus, self._inbox.topic, clock, patience)
         handlers = {self._inbox.topic: self._on_inbox, self._topics.presence: self._on_presence}
         handlers |= dict.fromkeys(self._plain, self._on_plain)
         async with AsyncExitStack() as stack:
-            self._readings = await stack.enter_async_context(Subscriptions(self._bus, give_up=self._liveness.give_up))
+            self._subscriptions = await stack.enter_async_context(
+                Subscriptions(self._bus, give_up=self._timing.give_up)
+            )
             for topic, handler in handlers.items():
-                await stack.enter_async_context(self._readings.each(topic, handler))
+                await stack.enter_async_context(self._subscriptions.each(topic, handler))
             await stack.enter_async_context(running(self._controls.run()))
             stack.callback(self._echo.close)
             stack.callback(self._inbox_echo.close)
             await stack.enter_async_context(running(self._watch()))
-            await stack.enter_async_context(running(self._beat()))
+            await stack.enter_async_context(running(self._send_heartbeats()))
             self._exit = stack.pop_all()
         for queue in self._queues:
             self._controls.ask_presence(queue)
@@ -133,7 +135,7 @@ class Requestor:
     @property
     def deaf(self) -> bool:
         """Whether a subscription has ended, and is not open again yet: answers or presence may not be heard."""
-        return bool(self._readings.deaf)
+        return bool(self._subscriptions.deaf)
 
     async def ping(self) -> None:
         """Return once the bus has answered.
@@ -190,11 +192,11 @@ class Requestor:
         """Nobody is supposed to serve a queue before he has said so; in the first seconds he is asked."""
         while not self.presence.serving(route.request):
             self.presence.seek(route.request)
-            if self.presence.deserted(route.request):
+            if self.presence.is_unserved(route.request):
                 REFUSALS.labels(route.spec.name, "deserted").inc()
                 raise _nobody(route)
             self._controls.ask_presence(route.request)
-            await self.presence.wait(self._liveness.beat)
+            await self.presence.wait(self._timing.interval)
 
     async def _ask(self, stream: _Stream) -> None:
         stream.asked_at = self._clock()
@@ -220,7 +222,7 @@ class Requestor:
         if self._inbox_echo.take(delivery):
             return
         for processor, link, frame in self._inbox.take(delivery):
-            self.presence.met(processor)
+            self.presence.notice(processor)
             self._on_frame(processor, link, frame)
 
     def _on_frame(self, processor: str, link: int, frame: Frame) -> None:
@@ -230,26 +232,26 @@ class Requestor:
                 self._controls.cancel(processor, StreamKey(frame.stream, frame.attempt))
             return
         stream.processor, stream.link = processor, link
-        record = bytes(frame.record)
-        if record == b"null":
-            stream.accept()
-        elif record.isdigit():
-            self._on_asked(stream, processor, int(record))
-        elif record == b"false":
-            self._on_handed_back(stream)
-        else:
-            stream.put(record, last=frame.last)
-            if stream.failed and not frame.last:
-                self._cancel(stream)
+        match frame.kind:
+            case "record" | "end":
+                stream.put(bytes(frame.record), last=frame.last)
+                if stream.failed and not frame.last:
+                    self._cancel(stream)
+            case "accepted":
+                stream.accept()
+            case "confirm":
+                self._on_confirm(stream, processor, frame.question)
+            case "returned":
+                self._on_returned(stream)
 
-    def _on_asked(self, stream: _Stream, processor: str, question: int) -> None:
+    def _on_confirm(self, stream: _Stream, processor: str, question: int) -> None:
         """A request that may have been delivered before is worked on again only if nothing of its answer has come."""
         if stream.relayed or stream.failed:
             self._controls.cancel(processor, stream.key)
         else:
-            self._controls.say(processor, Confirm(stream.key, question))
+            self._controls.say(processor, Confirmed(stream.key, question))
 
-    def _on_handed_back(self, stream: _Stream) -> None:
+    def _on_returned(self, stream: _Stream) -> None:
         """The processor has not begun, since others have taken its slots meanwhile."""
         if not stream.failed:
             self._ask_elsewhere(stream)
@@ -267,39 +269,39 @@ class Requestor:
         if self._echo.take(delivery):
             return
         presence = decode(Presence, delivery.body)
-        new = self.presence.heard(presence)
-        self._inbox.announced(presence.processor, presence.links.get(self._inbox.topic))
+        new = self.presence.update(presence)
+        self._inbox.on_announced(presence.processor, presence.links.get(self._inbox.topic))
         if new:
-            self._inbox.beat(presence.processor)
+            self._inbox.send_heartbeat(presence.processor)
 
     async def _watch(self) -> None:
         while True:
-            await self._clock.sleep(self._liveness.tick)
+            await self._clock.sleep(self._timing.tick)
             self._controls.sweep()
-            dead, lost = ({}, set()) if self._bus.in_process else self._believed_dead()
+            dead, lost = ({}, set()) if self._bus.in_process else self._find_dead()
             over = {presence.processor: presence.over_below(self._inbox.topic) for presence in self.presence}
             for stream in [stream for stream in self._streams.values() if not stream.failed]:
                 self._check(stream, dead, lost, over)
 
-    def _believed_dead(self) -> tuple[dict[str, Presence], set[str]]:
+    def _find_dead(self) -> tuple[dict[str, Presence], set[str]]:
         """The processors that are dead, and those whose messages are lost: not before it is sure that we hear."""
-        doubt, limit = self._liveness.doubt_after, self._liveness.dead_after
+        doubt, limit = self._timing.doubt_after, self._timing.dead_after
         dead: dict[str, Presence] = {}
-        if self._echo.settled(doubtful=self.presence.silent(doubt)):
-            dead = self.presence.bury()
+        if self._echo.is_settled(doubtful=self.presence.silent(doubt)):
+            dead = self.presence.expire()
             self._inbox.forget(set(dead))
             self._inbox.sweep(limit)
-        if self._inbox_echo.settled(doubtful=bool(self._inbox.lost(doubt))):
+        if self._inbox_echo.is_settled(doubtful=bool(self._inbox.lost(doubt))):
             return dead, self._inbox.lost(limit)
         return dead, set()
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
-            await asyncio.sleep(self._liveness.beat)
+            await asyncio.sleep(self._timing.interval)
             bound = [stream.processor for stream in self._streams.values()]
             for processor in dict.fromkeys((*self._inbox.processors, *self.presence.new, *bound)):
                 if processor is not None:
-                    self._inbox.beat(processor)
+                    self._inbox.send_heartbeat(processor)
 
     def _check(self, stream: _Stream, dead: dict[str, Presence], lost: set[str], over: dict[str, int]) -> None:
         """A dead processor's stream goes elsewhere if nothing was relayed, and ends otherwise.
@@ -326,14 +328,14 @@ class Requestor:
     def _check_queued(self, stream: _Stream, dead: dict[str, Presence]) -> None:
         """A processor may have died, or be cut off, between taking a request and saying so: then it is asked again."""
         queue = stream.route.request
-        if self.presence.deserted(queue):
+        if self.presence.is_unserved(queue):
             self._abandon(stream, _nobody(stream.route))
-        elif _served(queue, dead) or self.presence.passed_over(queue, stream.asked_at):
+        elif _was_served(queue, dead) or self.presence.is_stalled(queue, stream.asked_at):
             self._controls.cancel_queued(queue, stream.key, max(stream.remaining, 0.0))
             self._ask_elsewhere(stream)
 
     def _ask_elsewhere(self, stream: _Stream) -> None:
-        if self.presence.deserted(stream.route.request):
+        if self.presence.is_unserved(stream.route.request):
             self._abandon(stream, _nobody(stream.route))
             return
         log.warning("stream.attempt", **stream.span.fields, attempt=stream.attempt + 1, died=stream.processor)
@@ -355,5 +357,5 @@ def _nobody(route: Route[Any, Any]) -> Unavailable:
     return Unavailable(f"no live processor serves {route.spec.name} of flow {route.flow}", retry_after=1.0)
 
 
-def _served(queue: str, dead: dict[str, Presence]) -> bool:
+def _was_served(queue: str, dead: dict[str, Presence]) -> bool:
     return any(queue in presence.queues and not presence.leaving for presence in dead.values())

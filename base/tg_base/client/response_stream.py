@@ -126,7 +126,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
             TgError: the stream failed. Nothing follows.
         """
         if not self._records and self._frames:
-            self._read()
+            self._join_waiting()
         if not self._records:
             if self._error is not None:
                 raise self._error
@@ -143,7 +143,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         """
         self._listener = listener
 
-    def _read(self) -> None:
+    def _join_waiting(self) -> None:
         """The next records: what waits is joined, and what is too long for one event of a door is cut."""
         self.came = self._frames[0][0]
         bodies: list[bytes] = []
@@ -154,7 +154,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._size -= size
         self._cut_size = size if size > MAX_EVENT_BYTES else 0
         try:
-            records = self._record.joined([decode(self._record, body) for body in bodies])
+            records = self._record.join([decode(self._record, body) for body in bodies])
             if size > MAX_EVENT_BYTES:
                 records = [piece for record in records for piece in record.cut(MAX_EVENT_BYTES)]
             self._records.extend(records)

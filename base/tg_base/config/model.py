@@ -12,7 +12,7 @@ from tg_base.bus import MAX_MESSAGE_BYTES, BusOptions
 from tg_base.config.toml_positions import Keys, Position
 from tg_base.protocol import Route
 from tg_schema import AGENT, PROMPT, TEXT_COMPLETION, ServiceSpec, TgError
-from tg_schema.topics import Topics, resolved
+from tg_schema.topics import Topics, resolve_topic
 
 SPECS: dict[str, ServiceSpec[Any, Any]] = {spec.name: spec for spec in (TEXT_COMPLETION, PROMPT, AGENT)}
 """The services that a flow can bind."""
@@ -64,7 +64,7 @@ class GatewayConfig(_Section, frozen=True):
     """Further names by which a gateway that asks for no token may be called: a browser's page may know others."""
     auth_timeout: Seconds = 10.0
     """Seconds in which a WebSocket must have shown a right token, where one is asked for."""
-    strangers: Annotated[int, msgspec.Meta(ge=0)] = 128
+    max_unauthenticated: Annotated[int, msgspec.Meta(ge=0)] = 128
     """Connections of one address that may not have shown a right token yet, where one is asked for; 0 = any number."""
     reserve_tokens: Annotated[int, msgspec.Meta(gt=0)] = 1024
     """What a request without `max_tokens` is taken to need of `tokens_per_minute`, until its usage is known."""
@@ -220,8 +220,8 @@ class Config(_Section, frozen=True):
         return Route(
             flow,
             SPECS[service],
-            resolved(config.request) if config.request else topics.request(flow, service),
-            resolved(config.response) if config.response else topics.response(flow, service),
+            resolve_topic(config.request) if config.request else topics.request(flow, service),
+            resolve_topic(config.response) if config.response else topics.response(flow, service),
             config.plain,
             self._queue(service, config.model),
         )

@@ -29,10 +29,10 @@ def read_options(table: Mapping[str, Any], kind: type[Options], owner: str) -> O
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"{owner}: {error}").at(*_blamed(str(error))) from None
+        raise BadRequest(f"{owner}: {error}").at(*_find_blamed(str(error))) from None
 
 
-def _blamed(reason: str) -> tuple[str, ...]:
+def _find_blamed(reason: str) -> tuple[str, ...]:
     path = _PATH.search(reason)
     keys = tuple(name or index for name, index in _STEP.findall(path[1])) if path else ()
     unknown = _UNKNOWN.search(reason)

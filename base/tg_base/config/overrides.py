@@ -28,7 +28,7 @@ class CliOverrides:
     provider: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def applied(self, config: Config) -> Config:
+    def apply(self, config: Config) -> Config:
         """The configuration with these options in it.
 
         Raises:

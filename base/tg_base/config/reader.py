@@ -95,7 +95,7 @@ def _inspect(text: str, file: Path, findings: Findings) -> Config | None:
     if "source" in data:
         findings.add(_unknown_field(source, (), "source", Config))
         return None
-    config = _converted(source, data, findings)
+    config = _convert(source, data, findings)
     if config is None:
         return None
     config = msgspec.structs.replace(config, source=source)
@@ -104,7 +104,7 @@ def _inspect(text: str, file: Path, findings: Findings) -> Config | None:
     return config
 
 
-def _converted(source: Source, data: dict[str, Any], findings: Findings) -> Config | None:
+def _convert(source: Source, data: dict[str, Any], findings: Findings) -> Config | None:
     """Each wrong value is a finding, and is cut out to find the next one. `data` is used up."""
     remains = ConfigRemains(data)
     while True:
@@ -133,24 +133,24 @@ def _wrong_field(source: Source, remains: ConfigRemains, reason: str) -> BadRequ
     if field := _FIELD.search(what):
         if field[1] == "unknown":
             return _unknown_field(source, keys, field[2], kind)
-        return BadRequest(f"{source.where(*keys)}: {_named(keys)} needs the field {field[2]}; add it").at(*keys)
+        return BadRequest(f"{source.where(*keys)}: {_join_keys(keys)} needs the field {field[2]}; add it").at(*keys)
     if types := _TYPES.search(what):
         wanted, found = (_WORDS.get(word, word) for word in (types[1].removesuffix(" | null"), types[2]))
-        return BadRequest(f"{source.where(*keys)}: {_named(keys)} must be {wanted}, not {found}").at(*keys)
+        return BadRequest(f"{source.where(*keys)}: {_join_keys(keys)} must be {wanted}, not {found}").at(*keys)
     if get_origin(kind) is Literal:
         choices = ", ".join(f'"{choice}"' for choice in get_args(kind))
-        return BadRequest(f"{source.where(*keys)}: {_named(keys)} must be one of {choices}").at(*keys)
+        return BadRequest(f"{source.where(*keys)}: {_join_keys(keys)} must be one of {choices}").at(*keys)
     word, _, limit = what.removeprefix("Expected ").replace("`", "").partition(" ")
-    return BadRequest(f"{source.where(*keys)}: {_named(keys)} must be {_WORDS.get(word, word)} {limit}").at(*keys)
+    return BadRequest(f"{source.where(*keys)}: {_join_keys(keys)} must be {_WORDS.get(word, word)} {limit}").at(*keys)
 
 
 def _unknown_field(source: Source, keys: Keys, name: str, kind: Any) -> BadRequest:
     known = [field for field in get_type_hints(kind) if (kind, field) != (Config, "source")]
     close = get_close_matches(name, known, 1)
     advice = f'did you mean "{close[0]}"?' if close else f"known are {', '.join(known)}"
-    sentence = f'{source.where(*keys, name)}: unknown field "{name}" in {_named(keys)}; {advice}'
+    sentence = f'{source.where(*keys, name)}: unknown field "{name}" in {_join_keys(keys)}; {advice}'
     return BadRequest(sentence).at(*keys, name)
 
 
-def _named(keys: Keys) -> str:
+def _join_keys(keys: Keys) -> str:
     return ".".join(keys) or "the file"

@@ -58,14 +58,14 @@ class ConfigRemains:
         if not isinstance(data, list):
             return (*keys, key), data[key]
         value, original = data[int(key)], int(key)
-        for index in self._gone(keys):
+        for index in self._cut_indexes(keys):
             original += index <= original
         return (*keys, str(original)), value
 
     def _index(self, keys: Keys, key: str) -> int:
-        return int(key) - sum(index < int(key) for index in self._gone(keys))
+        return int(key) - sum(index < int(key) for index in self._cut_indexes(keys))
 
-    def _gone(self, keys: Keys) -> list[int]:
+    def _cut_indexes(self, keys: Keys) -> list[int]:
         """Which elements of a list were cut out, in order."""
         return sorted(int(cut[-1]) for cut in self._cut if cut[:-1] == keys)
 

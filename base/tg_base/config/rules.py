@@ -8,7 +8,7 @@ import msgspec
 from tg_base.config.model import SPECS, ApiKey, Config, ServiceConfig
 from tg_schema import AGENT, PROMPT, TEXT_COMPLETION
 from tg_schema.errors import BadRequest
-from tg_schema.topics import resolved
+from tg_schema.topics import resolve_topic
 
 _FLOW = re.compile(r"[A-Za-z0-9._-]{1,100}")
 LIMITS = ("requests_per_minute", "streams", "tokens_per_minute", "groups")
@@ -106,7 +106,7 @@ def _faults_of_agent(config: Config, flow: str, bound: ServiceConfig) -> Iterato
         if AGENT.name not in config.flows.get(agent, {}):
             sentence = f'flow "{agent}" has no agent; add one, or leave it out'
             yield _wrong(config, (*keys, "agents", str(index)), sentence)
-        elif flow in _asked_by(config, agent):
+        elif flow in _find_asked(config, agent):
             sentence = f'the agents of "{flow}" and "{agent}" ask each other in a circle'
             yield _wrong(config, (*keys, "agents", str(index)), sentence)
 
@@ -115,7 +115,7 @@ def _completes(services: dict[str, ServiceConfig]) -> bool:
     return TEXT_COMPLETION.name in services
 
 
-def _asked_by(config: Config, flow: str) -> set[str]:
+def _find_asked(config: Config, flow: str) -> set[str]:
     """The flow, and all flows whose agents its agent asks, however indirectly."""
     found, pending = set[str](), [flow]
     while pending:
@@ -129,7 +129,7 @@ def _asked_by(config: Config, flow: str) -> set[str]:
 def _faults_of_topic(config: Config, keys: tuple[str, ...], topic: str | None) -> Iterator[BadRequest]:
     try:
         if topic is not None:
-            resolved(topic)
+            resolve_topic(topic)
     except ValueError:
         example = 'write a topic ("persistent://tenant/namespace/name") or a queue id ("request:tg:name")'
         yield _wrong(config, keys, example)

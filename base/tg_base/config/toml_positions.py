@@ -57,10 +57,10 @@ class _Reader:
         if is_list:
             index = self._lists[keys] = self._lists.get(keys, -1) + 1
             keys = (*keys, str(index))
-        self._found(keys, line)
+        self._add(keys, line)
         return keys
 
-    def _found(self, keys: Keys, line: int) -> None:
+    def _add(self, keys: Keys, line: int) -> None:
         """A key, and with it the tables on its way that are not written out themselves."""
         for length in range(1, len(keys) + 1):
             self._places.setdefault(keys[:length], Position(line))
@@ -93,7 +93,7 @@ class _Reader:
         keys = (*table, *self._keys())
         self._at += 1
         self._skip(_SPACE)
-        self._found(keys, line)
+        self._add(keys, line)
         self._value(keys, line)
 
     def _value(self, keys: Keys, line: int) -> None:

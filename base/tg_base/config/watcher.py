@@ -93,7 +93,7 @@ class ConfigWatcher:
             return
         for commit in commits:
             commit()
-        sections = _changed(self.config, config)
+        sections = _list_changes(self.config, config)
         self.config = config
         log.info("config.recovered" if self._refused else "config.changed", file=str(file), sections=sections)
         self._refused = False
@@ -107,6 +107,6 @@ def _signature(file: Path) -> _Signature:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _changed(old: Config, new: Config) -> list[str]:
+def _list_changes(old: Config, new: Config) -> list[str]:
     sections = (name for name in Config.__struct_fields__ if name != "source")
     return [name for name in sections if getattr(old, name) != getattr(new, name)]

@@ -33,21 +33,21 @@ class AnswerForm:
         if request.schema is None:
             return cls(None) if request.response_format == "json" else None
         try:
-            return cls(await asyncio.to_thread(_compiled, msgspec.json.encode(request.schema)))
+            return cls(await asyncio.to_thread(_compile, msgspec.json.encode(request.schema)))
         except BadSchema as bad:
             raise BadRequest(f"schema: {bad.message}") from None
         except (RecursionError, UnicodeEncodeError):
             raise BadRequest("schema: it is nested too deep, or has a text that is not Unicode") from None
 
-    async def checked(self, text: str) -> str:
+    async def check_answer(self, text: str) -> str:
         """The JSON of a finished answer: its text, or what stands inside of a code fence.
 
         Raises:
             SchemaViolation: there is no JSON in it, or it breaks the schema; the message names the rule.
         """
-        return await asyncio.to_thread(self._checked, text)
+        return await asyncio.to_thread(self._check_answer, text)
 
-    def _checked(self, text: str) -> str:
+    def _check_answer(self, text: str) -> str:
         try:
             value = msgspec.json.decode(text)
         except _UNREADABLE:
@@ -58,7 +58,7 @@ class AnswerForm:
         return text
 
 
-def unfenced(text: str) -> str:
+def strip_fence(text: str) -> str:
     """The inside of the first code fence, where the answer has one outside of JSON; else all of it."""
     text = text.strip()
     start = text.find(_FENCE)
@@ -70,7 +70,7 @@ def unfenced(text: str) -> str:
 
 
 def _inside(text: str) -> tuple[str, Any]:
-    inside = unfenced(text)
+    inside = strip_fence(text)
     try:
         return inside, msgspec.json.decode(inside)
     except _UNREADABLE:
@@ -78,5 +78,5 @@ def _inside(text: str) -> tuple[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def _compiled(schema: bytes) -> ObjectSchema:
+def _compile(schema: bytes) -> ObjectSchema:
     return ObjectSchema(msgspec.json.decode(schema))

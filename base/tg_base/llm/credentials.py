@@ -22,14 +22,14 @@ def key_from(variable: str | None, *older: str) -> str | None:
         older: names that are looked at where it is not set, for instance TrustGraph's.
 
     Raises:
-        ProviderAuth: as `named_key`.
+        ProviderAuth: as `find_key`.
     """
-    key = named_key((variable, *older)) if variable else None
+    key = find_key((variable, *older)) if variable else None
     return key.read_now() if isinstance(key, KeyFile) else key
 
 
-def chosen_key(file: str | None, variable: str | None, variables: tuple[str, ...], *, needed: bool = True) -> Key:
-    """The key of an option `key_file`, else of an option `key_variable`, else as `named_key`.
+def choose_key(file: str | None, variable: str | None, variables: tuple[str, ...], *, needed: bool = True) -> Key:
+    """The key of an option `key_file`, else of an option `key_variable`, else as `find_key`.
 
     Args:
         file: holds the key.
@@ -39,18 +39,18 @@ def chosen_key(file: str | None, variable: str | None, variables: tuple[str, ...
 
     Raises:
         BadRequest: the options name two keys.
-        ProviderAuth: as `named_key`.
+        ProviderAuth: as `find_key`.
     """
     if file is not None and variable is not None:
         raise BadRequest("key_file and key_variable name two keys; remove one of them").at("key_file")
     if file is not None:
         return KeyFile(Path(file), "the option key_file", "key_file")
     if variable is not None:
-        return named_key((variable,) if variable else ())
-    return named_key(variables, needed=needed)
+        return find_key((variable,) if variable else ())
+    return find_key(variables, needed=needed)
 
 
-def named_key(variables: tuple[str, ...], *, needed: bool = True) -> Key:
+def find_key(variables: tuple[str, ...], *, needed: bool = True) -> Key:
     """The key in the first of the variables that is set, or the file that `VARIABLE_FILE` names.
 
     Args:
@@ -68,7 +68,7 @@ def named_key(variables: tuple[str, ...], *, needed: bool = True) -> Key:
         if file:
             return KeyFile(Path(file), f"the environment variable {name}{FILE_SUFFIX}")
         if value:
-            return _checked(name, value)
+            return _check_key(name, value)
     if needed and variables:
         raise ProviderAuth(
             f"the environment variable {variables[0]} is not set: put the provider's key there, or name a file that "
@@ -77,7 +77,7 @@ def named_key(variables: tuple[str, ...], *, needed: bool = True) -> Key:
     return None
 
 
-def _checked(name: str, value: str) -> str:
+def _check_key(name: str, value: str) -> str:
     if not is_key(value):
         raise ProviderAuth(f"the environment variable {name} holds no key: a key is one word of printable characters")
     hide_in_logs(value)

@@ -13,7 +13,7 @@ from typing import Annotated, Self
 import msgspec
 
 from tg_base.llm.chunk import LlmChunk
-from tg_base.llm.numbers import checked_numbers
+from tg_base.llm.numbers import check_numbers
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, Timeout
 
@@ -28,7 +28,7 @@ class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total: Seconds = 1800.0
 
 
-async def guarded(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -> AsyncGenerator[LlmChunk, None]:
+async def guard_stream(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -> AsyncGenerator[LlmChunk, None]:
     """Yield what `source` yields, and close it whatever happens.
 
     The clocks run only while we wait for the provider; a slow reader of ours does not count against it. Chunks without
@@ -61,7 +61,7 @@ async def guarded(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -> Asy
                 elif chunk.has_content:
                     watch.saw_content()
                 finished = finished or chunk.finish_reason is not None
-                yield checked_numbers(chunk)
+                yield check_numbers(chunk)
     finally:
         watch.close()
     if not finished:

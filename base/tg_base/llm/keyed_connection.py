@@ -58,7 +58,7 @@ class KeyedConnection(Generic[Connection]):
         return await cls.open(key, lambda now: asyncio.to_thread(connect, now))
 
     @asynccontextmanager
-    async def lent(self) -> AsyncIterator[Connection]:
+    async def lend(self) -> AsyncIterator[Connection]:
         """The connection for one request. One whose key was replaced is closed when its last request has ended."""
         if self._file is not None:
             await self._renew(self._file)

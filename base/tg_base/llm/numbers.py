@@ -13,7 +13,7 @@ log = structlog.get_logger()
 _COUNTS = ("in_token", "out_token", "cached_token", "reasoning_token")
 
 
-def checked_numbers(chunk: LlmChunk) -> LlmChunk:
+def check_numbers(chunk: LlmChunk) -> LlmChunk:
     """The chunk with counts from 0 to `MAX_COUNT`; any other count becomes None (unknown), which the log says.
 
     An answer is not lost for a wrong count: its text has been read, and paid.

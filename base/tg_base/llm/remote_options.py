@@ -4,7 +4,7 @@ A provider says which environment variables count, one line each; the rest is he
 """
 
 from tg_base.llm.base_url import base_url_from
-from tg_base.llm.credentials import Key, chosen_key
+from tg_base.llm.credentials import Key, choose_key
 from tg_base.llm.service import ProviderOptions
 
 
@@ -33,7 +33,7 @@ class UrlOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class RemoteOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where the API is and which key it gets: see `chosen_key`.
+    """Where the API is and which key it gets: see `choose_key`.
 
     Attributes:
         key_file: a file that holds the key, read again for every request.
@@ -48,5 +48,5 @@ class RemoteOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only
     key_needed: bool = True
 
     def key(self) -> Key:
-        """The key by these options and the environment. Raises as `chosen_key`."""
-        return chosen_key(self.key_file, self.key_variable, self.key_variables, needed=self.key_needed)
+        """The key by these options and the environment. Raises as `choose_key`."""
+        return choose_key(self.key_file, self.key_variable, self.key_variables, needed=self.key_needed)

@@ -14,14 +14,14 @@ from typing_extensions import override
 
 from tg_base.llm.answer_form import AnswerForm
 from tg_base.llm.chunk import LlmChunk
-from tg_base.llm.guard import Clocks, guarded
+from tg_base.llm.guard import Clocks, guard_stream
 from tg_base.llm.validation import check_completion
 from tg_base.server import Service
 from tg_base.telemetry import TOKENS
 from tg_schema import TEXT_COMPLETION, ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.conversation import whole_calls
-from tg_schema.deltas import MAX_COUNT, added, joined_text
+from tg_schema.deltas import MAX_COUNT, add_counts, join_text
 from tg_schema.errors import BadRequest, NotFound, ProtocolError, SchemaViolation, Timeout
 from tg_schema.features import Feature
 
@@ -120,14 +120,14 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         if request.operation not in {None, "", "completion"}:
-            yield await self._listed(request.operation)
+            yield await self._list_models(request.operation)
             return
-        request = self._checked(request)
+        request = self._check(request)
         form = await AnswerForm.of(request)
         totals = _Totals()
         kept = _collector()
         try:
-            async with self._started(request) as (first, rest):
+            async with self._start(request) as (first, rest):
                 chunk: LlmChunk | None = first
                 while chunk is not None:
                     totals.add(chunk)
@@ -163,7 +163,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
             end_of_stream=True,
         )
 
-    async def _listed(self, operation: str) -> TextCompletionResponse:
+    async def _list_models(self, operation: str) -> TextCompletionResponse:
         if operation != "list-models":
             raise BadRequest('operation must be "completion" or "list-models"')
         try:
@@ -178,7 +178,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
         listed = (msgspec.structs.replace(known, id=self.model),)
         return TextCompletionResponse(response="", models=listed, end_of_stream=True)
 
-    def _checked(self, request: TextCompletionRequest) -> TextCompletionRequest:
+    def _check(self, request: TextCompletionRequest) -> TextCompletionRequest:
         check_completion(request)
         if request.model not in {None, "", self.model}:
             raise NotFound(f"no model of that name is served here; this flow serves {self.model}")
@@ -188,14 +188,14 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
         return msgspec.structs.replace(request, model=self.model)
 
     @asynccontextmanager
-    async def _started(
+    async def _start(
         self, request: TextCompletionRequest
     ) -> AsyncIterator[tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]]:
         """Enter the provider's stream, with its first chunk and the rest; retry as long as there is no first one."""
         async for attempt in stamina.retry_context(
             on=_retry, attempts=self.tries, timeout=self.clocks.first_token, wait_initial=0.2, wait_max=5.0
         ):
-            stream = guarded(self.generate_content_stream(request), self.clocks)
+            stream = guard_stream(self.generate_content_stream(request), self.clocks)
             with attempt:
                 first = await anext(stream)
         async with aclosing(stream):
@@ -234,17 +234,17 @@ class _Totals:
 
 async def _in_form(form: AnswerForm, whole: LlmChunk, *, told: bool) -> LlmChunk:
     """The answer with nothing around its JSON; what has been told cannot be taken back, so there it is an error."""
-    text = await form.checked(whole.text)
+    text = await form.check_answer(whole.text)
     if told and text != whole.text:
         raise SchemaViolation("the model's answer has other text around its JSON; ask again, or ask another model")
     return msgspec.structs.replace(whole, text=text)
 
 
 def _collector() -> AnswerCollector[LlmChunk]:
-    return AnswerCollector(lambda chunks: (joined_chunks(chunks),))
+    return AnswerCollector(lambda chunks: (join_chunks(chunks),))
 
 
-def joined_chunks(chunks: Sequence[LlmChunk]) -> LlmChunk:
+def join_chunks(chunks: Sequence[LlmChunk]) -> LlmChunk:
     """One chunk with the text of all, counts added, and the first `finish_reason` among them.
 
     Of chunks after that one, only the counts are taken: an answer has no text after its end.
@@ -254,15 +254,15 @@ def joined_chunks(chunks: Sequence[LlmChunk]) -> LlmChunk:
     chunks = chunks[:end]
     return LlmChunk(
         text="".join(chunk.text for chunk in chunks),
-        in_token=added(chunk.in_token for chunk in usage),
-        out_token=added(chunk.out_token for chunk in usage),
+        in_token=add_counts(chunk.in_token for chunk in usage),
+        out_token=add_counts(chunk.out_token for chunk in usage),
         model=next((chunk.model for chunk in reversed(chunks) if chunk.model), None),
         finish_reason=chunks[-1].finish_reason if chunks else None,
-        reasoning=joined_text(chunk.reasoning for chunk in chunks),
+        reasoning=join_text(chunk.reasoning for chunk in chunks),
         tokens=tuple(token for chunk in chunks for token in chunk.tokens),
         tool_calls=whole_calls(call for chunk in chunks for call in chunk.tool_calls),
-        cached_token=added(chunk.cached_token for chunk in usage),
-        reasoning_token=added(chunk.reasoning_token for chunk in usage),
+        cached_token=add_counts(chunk.cached_token for chunk in usage),
+        reasoning_token=add_counts(chunk.reasoning_token for chunk in usage),
     )
 
 

@@ -9,7 +9,7 @@ from tg_base.protocol.messages import (
     Ack,
     Announce,
     Cancel,
-    Confirm,
+    Confirmed,
     Control,
     Frame,
     Heartbeat,
@@ -20,10 +20,10 @@ from tg_base.protocol.messages import (
 )
 from tg_base.protocol.properties import whole_number
 from tg_base.protocol.publisher_clocks import PublisherClocks
-from tg_base.protocol.readings import Subscriptions
 from tg_base.protocol.reorder_buffer import ReorderBuffer
 from tg_base.protocol.request_headers import RequestHeaders
 from tg_base.protocol.route import Route
+from tg_base.protocol.subscriptions import Subscriptions
 
 __all__ = [
     "CONTROL",
@@ -31,7 +31,7 @@ __all__ = [
     "Announce",
     "AwakeClock",
     "Cancel",
-    "Confirm",
+    "Confirmed",
     "Control",
     "Echo",
     "Failed",

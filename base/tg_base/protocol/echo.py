@@ -42,7 +42,7 @@ class Echo:
         self._heard |= word is not None and word == self._word
         return word is not None
 
-    def settled(self, *, doubtful: bool) -> bool:
+    def is_settled(self, *, doubtful: bool) -> bool:
         """Whether a silence is real: the word has come back, or the bus is away. Says the word where it must be said.
 
         Args:

@@ -39,8 +39,6 @@ RETRY_SECONDS = 0.25
 """Seconds between tries to publish while the bus is away."""
 
 
-_ACCEPTED = msgspec.Raw(b"null")
-_HANDED_BACK = msgspec.Raw(b"false")
 _TOO_LARGE = Error(type=TooLarge.type, message="the answer holds a record that is too large to travel")
 
 Failed = Callable[[Error], Response]
@@ -49,10 +47,10 @@ Failed = Callable[[Error], Response]
 
 @dataclass(slots=True)
 class _Waiting:
-    """What a stream has to say: records, and before which of them it says a word of the protocol."""
+    """What a stream has to send: records, and the other frames with the number of records before them."""
 
     records: list[Response] = field(default_factory=list)
-    words: list[tuple[int, msgspec.Raw]] = field(default_factory=list)
+    signals: list[tuple[int, Frame]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ class LinkSender:
         self._failed = failed
         self._first = self._number = new_number()
         self._sent = self._acknowledged = -1
-        self._end = 0
+        self._epoch = 0
         self._resend_from: int | None = None
         self._kept: dict[int, _Message] = {}
         self._kept_bytes = 0
@@ -119,63 +117,63 @@ class LinkSender:
 
     def accept(self, key: StreamKey) -> None:
         """Say that work on a request has begun."""
-        self._say(key, _ACCEPTED)
+        self._say(key, Frame("accepted", key.stream, key.attempt))
 
     def ask(self, key: StreamKey, question: int) -> None:
         """Ask whether a request is still wanted."""
-        self._say(key, msgspec.Raw(b"%d" % question))
+        self._say(key, Frame("confirm", key.stream, key.attempt, question=question))
 
     def hand_back(self, key: StreamKey) -> None:
         """Say that a request was not begun, and that another processor should."""
-        self._say(key, _HANDED_BACK)
+        self._say(key, Frame("returned", key.stream, key.attempt))
 
-    def _say(self, key: StreamKey, word: msgspec.Raw) -> None:
+    def _say(self, key: StreamKey, frame: Frame) -> None:
         waiting = self._queue(key)
-        if not waiting.words or waiting.words[-1] != (len(waiting.records), word):
-            waiting.words.append((len(waiting.records), word))
+        if not waiting.signals or waiting.signals[-1] != (len(waiting.records), frame):
+            waiting.signals.append((len(waiting.records), frame))
 
     async def send(self, key: StreamKey, record: Response) -> None:
-        """Give a record to the link; waits where its stream has `MAX_WAITING_RECORDS` before it, unless it is the last one."""
+        """Queue a record; waits while its stream has `MAX_WAITING_RECORDS` queued, unless it is the last one."""
         waiting = self._queue(key)
         while len(waiting.records) >= MAX_WAITING_RECORDS and not record.last:
             await self._taken.wait()
             waiting = self._queue(key)
         waiting.records.append(record)
 
-    def acknowledge(self, have: Ack) -> None:
+    def acknowledge(self, ack: Ack) -> None:
         """The requestor has everything up to there."""
-        if not self._heeds(have) or have.seq <= self._acknowledged:
+        if not self._heeds(ack) or ack.seq <= self._acknowledged:
             return
-        self._acknowledged = have.seq
-        for kept in [kept for kept in self._kept if kept <= have.seq]:
+        self._acknowledged = ack.seq
+        for kept in [kept for kept in self._kept if kept <= ack.seq]:
             self._kept_bytes -= len(self._kept.pop(kept).body)
         self._ready.set()
 
-    def resend(self, have: Ack) -> None:
+    def resend(self, ack: Ack) -> None:
         """The requestor misses what follows."""
-        first = have.seq + 1
-        if self._heeds(have) and first > self._acknowledged:
+        first = ack.seq + 1
+        if self._heeds(ack) and first > self._acknowledged:
             self._resend_from = first if self._resend_from is None else min(first, self._resend_from)
             self._ready.set()
 
-    def _heeds(self, have: Ack) -> bool:
+    def _heeds(self, ack: Ack) -> bool:
         """Whether the receiving end that we send to says this; a newer one has nothing of what went before."""
-        if self._end == 0:
-            self._end = have.end
-        if have.end > self._end:
+        if self._epoch == 0:
+            self._epoch = ack.epoch
+        if ack.epoch > self._epoch:
             self._renew()
-        return have.end == self._end
+        return ack.epoch == self._epoch
 
     def _renew(self) -> None:
         """The requestor has forgotten this link (it took us for dead): start anew, with what it does not have yet."""
         self._number = new_number()
-        self._end = 0
+        self._epoch = 0
         kept = enumerate(self._kept.values())
         self._kept = {seq: _Message(self.name, seq, message.body) for seq, message in kept}
         self._sent, self._acknowledged, self._resend_from = len(self._kept) - 1, -1, 0
         self._ready.set()
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Return once nothing waits for the link any more; what is on its way may still be."""
         while self._due:
             await self._taken.wait()
@@ -220,7 +218,7 @@ class LinkSender:
         while size < limit and (self._frames or self._waiting):
             if not self._frames:
                 key = next(iter(self._waiting))
-                self._frames.extend(self._framed(key, self._waiting.pop(key)))
+                self._frames.extend(self._make_frames(key, self._waiting.pop(key)))
             if frames and size + len(self._frames[0].record) > self._largest:
                 break
             frames.append(self._frames.popleft())
@@ -260,26 +258,29 @@ class LinkSender:
         return smaller
 
     def _failure(self, key: StreamKey) -> Frame:
-        return Frame(key.stream, key.attempt, last=True, record=msgspec.Raw(encode(self._failed(_TOO_LARGE))))
+        return Frame("end", key.stream, key.attempt, msgspec.Raw(encode(self._failed(_TOO_LARGE))))
 
-    def _framed(self, key: StreamKey, waiting: _Waiting) -> list[Frame]:
+    def _make_frames(self, key: StreamKey, waiting: _Waiting) -> list[Frame]:
         """In the order in which it was given: a question must not overtake the answer that makes it needless."""
         frames: list[Frame] = []
         done = 0
-        for position, word in waiting.words:
-            frames += self._joined(key, waiting.records[done:position])
-            frames.append(Frame(key.stream, key.attempt, last=word is _HANDED_BACK, record=word))
+        for position, signal in waiting.signals:
+            frames += self._join(key, waiting.records[done:position])
+            frames.append(signal)
             done = position
-        return frames + self._joined(key, waiting.records[done:])
+        return frames + self._join(key, waiting.records[done:])
 
-    def _joined(self, key: StreamKey, records: Sequence[Response]) -> list[Frame]:
+    def _join(self, key: StreamKey, records: Sequence[Response]) -> list[Frame]:
         """As few frames as possible, each small enough to travel; a single record that is not ends its stream."""
-        joined = type(records[0]).joined(records) if records else ()
+        joined = type(records[0]).join(records) if records else ()
         bodies = [encode(record) for record in joined]
         if all(len(body) <= self._largest for body in bodies):
             pairs = zip(joined, bodies, strict=True)
-            return [Frame(key.stream, key.attempt, record.last, msgspec.Raw(body)) for record, body in pairs]
+            return [
+                Frame("end" if record.last else "record", key.stream, key.attempt, msgspec.Raw(body))
+                for record, body in pairs
+            ]
         if len(records) > 1:
             half = len(records) // 2
-            return self._joined(key, records[:half]) + self._joined(key, records[half:])
+            return self._join(key, records[:half]) + self._join(key, records[half:])
         return [self._failure(key)]

@@ -1,6 +1,6 @@
 """What requestors and processors say to each other beside requests; never needed by a plain peer."""
 
-from typing import Annotated, cast
+from typing import Annotated, Literal, cast
 
 import msgspec
 
@@ -11,22 +11,33 @@ Last = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
+FrameKind = Literal["record", "end", "accepted", "confirm", "returned"]
+_NOTHING = msgspec.Raw(b"null")
+
+
 class Frame(msgspec.Struct, frozen=True, array_like=True):
     """One stream's part of a link message.
 
     Attributes:
+        kind: what it says. "record" = a response record, of which more follow. "end" = the last response record.
+            "accepted" = the processor works on the request. "confirm" = it holds the request, which may have been
+            delivered before, and asks for a `Confirmed`. "returned" = it has not begun, and another one should.
         stream: the stream's id.
-        attempt: which attempt at it this answers.
-        last: nothing of this attempt follows.
-        record: the response record, a JSON object; JSON null = the processor has accepted the request and works on it;
-            a JSON number = it has the request, which may have been delivered before, and this is the number of its
-            question whether the answer is still wanted; JSON false = it has not begun, and somebody else should.
+        attempt: which attempt at the stream this answers.
+        record: of "record" and "end": the response record, a JSON object.
+        question: of "confirm": the number that the `Confirmed` has to repeat.
     """
 
+    kind: FrameKind
     stream: str
     attempt: Count
-    last: bool
-    record: msgspec.Raw = msgspec.Raw(b"null")
+    record: msgspec.Raw = _NOTHING
+    question: Count = 0
+
+    @property
+    def last(self) -> bool:
+        """Whether nothing of this attempt follows."""
+        return self.kind in {"end", "returned"}
 
 
 class StreamKey(msgspec.Struct, frozen=True, array_like=True):
@@ -44,44 +55,44 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True):
-    """What a requestor has of a link: everything up to `seq`, with the receiving end of that number.
+    """Everything of a link up to `seq` has arrived, in the receiver's epoch.
 
-    A requestor that forgets a link, because it took the processor for dead, begins with a new end. So a word that comes
-    late is told from a word of somebody who has forgotten.
+    A requestor that drops a link, because it believed the processor dead, starts a new epoch when the link is heard
+    again. Acknowledgements from older epochs are ignored.
     """
 
-    end: Count
+    epoch: Count
     seq: Last
 
 
-class Heartbeat(msgspec.Struct, frozen=True, tag="beat"):
-    """Requestor -> processor: I live, I have so much of these links, and I left these."""
+class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
+    """Requestor -> processor, once a second: what has arrived by link, and which streams were cancelled lately."""
 
     inbox: str
-    acknowledged: dict[str, Ack]
+    acks: dict[str, Ack]
     cancelled: tuple[StreamKey, ...] = ()
 
 
-class Nack(msgspec.Struct, frozen=True, tag="resend"):
-    """Requestor -> processor: send this link's messages again, those after what I have."""
+class Nack(msgspec.Struct, frozen=True, tag="nack"):
+    """Requestor -> processor: send the messages of this link after `ack` again."""
 
     inbox: str
     link: str
-    have: Ack
+    ack: Ack
 
 
 class Announce(msgspec.Struct, frozen=True, tag="announce"):
-    """Requestor -> the processors of a queue: announce yourselves now, I have just come."""
+    """New requestor -> the processors of a queue: announce your presence now, not with the next heartbeat."""
 
 
-class Confirm(msgspec.Struct, frozen=True, tag="wanted"):
-    """Requestor -> processor: yes, begin. Answers the question of that number alone, and is good for a while only."""
+class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
+    """Requestor -> processor: begin. It answers the "confirm" frame of that number alone, and expires."""
 
     key: StreamKey
     question: Count
 
 
-Control = Cancel | Heartbeat | Nack | Confirm | Announce
+Control = Cancel | Heartbeat | Nack | Confirmed | Announce
 CONTROL = cast("type[Control]", Control)
 """The union as `decode` takes it."""
 
@@ -103,7 +114,7 @@ class LinkState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """Processor -> everybody, once a beat: who I am, what I serve, how busy I am.
+    """Processor -> every requestor, once a second: what it serves and how busy it is.
 
     Attributes:
         processor: its id, new at every start.

@@ -27,7 +27,7 @@ class ReorderBuffer(Generic[T]):
         """Whether a message is known to exist that has not come."""
         return self._known >= self.expected
 
-    def announced(self, sent: int) -> None:
+    def on_announced(self, sent: int) -> None:
         """The sender says that it has sent up to this number."""
         self._known = max(self._known, sent)
 

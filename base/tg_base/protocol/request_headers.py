@@ -87,5 +87,5 @@ class RequestHeaders:
         if remaining is not None and delay is not None:
             remaining -= delay
         fresh = delay is not None and delay < FRESH_SECONDS and not delivery.redelivered
-        span = Span.received(stream, *(properties.get(name) for name in ("request", "parent", "traceparent")))
+        span = Span.from_peer(stream, *(properties.get(name) for name in ("request", "parent", "traceparent")))
         return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh)

@@ -25,17 +25,17 @@ class LinkPool:
         bus: what carries everything.
         processor: whose links these are.
         failed: makes the last record of a stream whose answer cannot travel.
-        liveness: how long silence is borne.
+        timing: how long silence is borne.
         time: the clock that silence is measured by, in seconds.
     """
 
     def __init__(
-        self, bus: Bus, processor: str, failed: Failed, liveness: HeartbeatTiming, time: Callable[[], float]
+        self, bus: Bus, processor: str, failed: Failed, timing: HeartbeatTiming, time: Callable[[], float]
     ) -> None:
         self._bus = bus
         self._processor = processor
         self._failed = failed
-        self._liveness = liveness
+        self._timing = timing
         self._links: dict[str, tuple[LinkSender, AsyncExitStack]] = {}
         self._gone: dict[str, None] = {}
         self._time = time
@@ -55,7 +55,7 @@ class LinkPool:
             await stack.enter_async_context(running(link.run(), context=Context()))
         link = self._links[inbox][0]
         # One that was silent may be back, but what it left in a queue is not asked about for the whole time each.
-        doubtful = self._liveness.dead_after - RETURN_HEARTBEATS * self._liveness.beat
+        doubtful = self._timing.dead_after - RETURN_HEARTBEATS * self._timing.interval
         link.heard_at = max(link.heard_at, self._time() - (doubtful if delay is None else delay))
         return link
 
@@ -64,27 +64,27 @@ class LinkPool:
         """By inbox, how far each link has sent."""
         return {inbox: link.state for inbox, (link, _) in self._links.items()}
 
-    def on_beat(self, beat: Heartbeat) -> None:
+    def on_heartbeat(self, heartbeat: Heartbeat) -> None:
         """A requestor lives and says what it has."""
-        self.heard(beat.inbox)
-        if beat.inbox in self._links:
-            link = self._links[beat.inbox][0]
-            if link.name in beat.acknowledged:
-                link.acknowledge(beat.acknowledged[link.name])
+        self.note_alive(heartbeat.inbox)
+        if heartbeat.inbox in self._links:
+            link = self._links[heartbeat.inbox][0]
+            if link.name in heartbeat.acks:
+                link.acknowledge(heartbeat.acks[link.name])
 
-    def heard(self, inbox: str | None) -> None:
+    def note_alive(self, inbox: str | None) -> None:
         """A requestor lives."""
         if inbox is not None:
             self._gone.pop(inbox, None)
             if inbox in self._links:
                 self._links[inbox][0].heard_at = self._time()
 
-    def on_resend(self, resend: Nack) -> None:
+    def on_nack(self, nack: Nack) -> None:
         """A requestor misses something."""
-        if resend.inbox in self._links and self._links[resend.inbox][0].name == resend.link:
-            link = self._links[resend.inbox][0]
-            self.heard(resend.inbox)
-            link.resend(resend.have)
+        if nack.inbox in self._links and self._links[nack.inbox][0].name == nack.link:
+            link = self._links[nack.inbox][0]
+            self.note_alive(nack.inbox)
+            link.resend(nack.ack)
 
     def quiet(self, seconds: float) -> bool:
         """Whether any requestor has not been heard for this long."""
@@ -111,7 +111,7 @@ class LinkPool:
 
     async def aclose(self, seconds: float) -> None:
         """Give every link so long to send what waits, then close it."""
-        flushes = [asyncio.create_task(link.flushed()) for link, _ in self._links.values()]
+        flushes = [asyncio.create_task(link.flush()) for link, _ in self._links.values()]
         if flushes:
             _, late = await asyncio.wait(flushes, timeout=seconds)
             for flush in late:

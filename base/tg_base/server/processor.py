@@ -19,7 +19,7 @@ from tg_base.protocol import (
     Announce,
     AwakeClock,
     Cancel,
-    Confirm,
+    Confirmed,
     Echo,
     Heartbeat,
     HeartbeatTiming,
@@ -67,7 +67,7 @@ class Processor:
         service: what answers. It is closed on leaving.
         routes: the queues to read; all of the service's kind.
         models: the models that it announces.
-        liveness: how often it beats, and when it takes a silent requestor for dead.
+        timing: how often it beats, and when it takes a silent requestor for dead.
         grace: seconds that running requests get on leaving.
     """
 
@@ -79,7 +79,7 @@ class Processor:
         routes: tuple[Route[Any, Any], ...],
         *,
         models: tuple[str, ...] = (),
-        liveness: HeartbeatTiming | None = None,
+        timing: HeartbeatTiming | None = None,
         grace: float = 10.0,
     ) -> None:
         self.name = f"{service.spec.name}-{new_id(6)}"
@@ -88,7 +88,7 @@ class Processor:
         self._service = service
         self._routes = routes
         self._models = models
-        self._liveness = liveness or HeartbeatTiming()
+        self._timing = timing or HeartbeatTiming()
         self._grace = grace
         self._slots = Slots(service.capacity)
         self._running: dict[StreamKey, RequestTask] = {}
@@ -104,29 +104,29 @@ class Processor:
         self._time = asyncio.get_running_loop().time
         self._clock = AwakeClock()
         self._cancelled = Tombstones(self._time)
-        self._links = LinkPool(self._bus, self.name, self._service.spec.response.failed, self._liveness, self._clock)
+        self._links = LinkPool(self._bus, self.name, self._service.spec.response.from_error, self._timing, self._clock)
         self._publishers = PublisherClocks(self._time)
-        self._echo = Echo(self._bus, self._topics.control(self.name), self._clock, self._liveness.beat)
+        self._echo = Echo(self._bus, self._topics.control(self.name), self._clock, self._timing.interval)
         async with AsyncExitStack() as stack:
             controls = [self._topics.control(self.name)]
             controls += [self._topics.queue_control(route.request) for route in self._routes]
-            self._readings = await stack.enter_async_context(
-                Subscriptions(self._bus, give_up=self._liveness.give_up, on_change=self._announce_soon)
+            self._subscriptions = await stack.enter_async_context(
+                Subscriptions(self._bus, give_up=self._timing.give_up, on_change=self._announce_soon)
             )
             for topic in controls:
-                await stack.enter_async_context(self._readings.each(topic, self._on_control))
+                await stack.enter_async_context(self._subscriptions.each(topic, self._on_control))
             stack.callback(self._echo.close)
             await stack.enter_async_context(running(self._watch()))
             pumps = await stack.enter_async_context(AsyncExitStack())
             for route in self._routes:
                 group = f"tg-{self._service.spec.name}"
                 prefetch = self._service.capacity // SLOTS_PER_PREFETCH
-                queue = self._readings.open(route.request, group, prefetch=prefetch)
+                queue = self._subscriptions.open(route.request, group, prefetch=prefetch)
                 requests = await pumps.enter_async_context(queue)
                 await pumps.enter_async_context(running(self._pump(route, requests)))
             # Not before: who hears of a queue asks at once, and a queue without a group keeps nothing.
             await self._announce()
-            await stack.enter_async_context(running(self._beat()))
+            await stack.enter_async_context(running(self._send_heartbeats()))
             self._pumps, self._rest = pumps.pop_all(), stack.pop_all()
         return self
 
@@ -195,25 +195,25 @@ class Processor:
         self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders, request: object, slot: Slot
     ) -> None:
         self._count(call)
-        if self._unwanted(call):
+        if self._is_unwanted(call):
             STREAMS.labels(route.spec.name, "dropped").inc()
             delivery.ack()
             return
         begun = self._time()
-        work = self._running[call.key] = RequestTask(self._service, route, call, slot, self._liveness.doubt_after)
+        work = self._running[call.key] = RequestTask(self._service, route, call, slot, self._timing.doubt_after)
         self._active.inc()
         try:
             delivery.ack()
             self._queue_wait.observe(call.delay or 0.0)
-            with closing(await self._reply(route, call)) as reply:
-                reply.open()
-                await work.run(request, reply)
+            with closing(await self._open_responder(route, call)) as responder:
+                responder.open()
+                await work.run(request, responder)
         finally:
             self._took(self._time() - begun)
             self._active.dec()
             del self._running[call.key]
 
-    def _unwanted(self, call: RequestHeaders) -> bool:
+    def _is_unwanted(self, call: RequestHeaders) -> bool:
         """Whether nobody waits for the answer any more, or it is being made already."""
         return call.expired or call.key in self._running or self._cancelled.take(call.key)
 
@@ -239,8 +239,8 @@ class Processor:
             delivery.ack()
         call = call or _caller(delivery)
         if call is not None:
-            with closing(await self._reply(route, call)) as reply:
-                await reply.send(route.spec.response.failed(error.record))
+            with closing(await self._open_responder(route, call)) as responder:
+                await responder.send(route.spec.response.from_error(error.record))
 
     async def _bury(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
         """Keep for a person what nobody can read; of a body that is too large for that, only the reason."""
@@ -250,10 +250,10 @@ class Processor:
         except TooLarge:
             await self._bus.publish(dead_letters, b"", {"reason": reason})
 
-    async def _reply(self, route: Route[Any, Any], call: RequestHeaders) -> Responder:
+    async def _open_responder(self, route: Route[Any, Any], call: RequestHeaders) -> Responder:
         if call.reply is None:
             return PlainResponder(self._bus, route.response, call.key.stream)
-        return LinkResponder(await self._links.to(call.reply, call.delay), call.key, self._liveness)
+        return LinkResponder(await self._links.to(call.reply, call.delay), call.key, self._timing)
 
     def _on_control(self, delivery: Delivery) -> None:
         if self._echo.take(delivery):
@@ -264,15 +264,15 @@ class Processor:
                     self._cancel(key, control.ttl)
             case Heartbeat():
                 self._publishers.heartbeat(control.inbox, delivery.age)
-                self._links.on_beat(control)
+                self._links.on_heartbeat(control)
                 for key in control.cancelled:
                     self._cancel(key, 0.0)
             case Nack():
-                self._links.on_resend(control)
-            case Confirm():
+                self._links.on_nack(control)
+            case Confirmed():
                 if control.key in self._running:
-                    self._links.heard(self._running[control.key].inbox)
-                    self._running[control.key].wanted(control.question)
+                    self._links.note_alive(self._running[control.key].inbox)
+                    self._running[control.key].confirm(control.question)
             case Announce():
                 self._changed.set()
 
@@ -285,23 +285,23 @@ class Processor:
 
     async def _watch(self) -> None:
         while True:
-            await self._clock.sleep(self._liveness.tick)
-            silence = self._believed_silence()
+            await self._clock.sleep(self._timing.tick)
+            silence = self._death_silence_seconds()
             for key in self._links.silent(silence):
                 self._running[key].stop(Unavailable("the processor has lost its requestor; ask again"))
             await self._links.sweep(silence)
 
-    def _believed_silence(self) -> float:
+    def _death_silence_seconds(self) -> float:
         """Seconds of a requestor's silence that are its death: none where that can't be, or where we may be deaf."""
         if self._bus.in_process:
             return math.inf
-        doubtful = self._links.quiet(self._liveness.doubt_after)
-        return self._liveness.dead_after if self._echo.settled(doubtful=doubtful) else math.inf
+        doubtful = self._links.quiet(self._timing.doubt_after)
+        return self._timing.dead_after if self._echo.is_settled(doubtful=doubtful) else math.inf
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._liveness.beat):
+                async with asyncio.timeout(self._timing.interval):
                     await self._changed.wait()
             self._changed.clear()
             await self._announce()
@@ -317,7 +317,7 @@ class Processor:
             in_flight=self._slots.taken,
             models=self._models,
             links=self._links.states,
-            leaving=self._leaving or bool(self._readings.deaf),
+            leaving=self._leaving or bool(self._subscriptions.deaf),
             features=tuple(sorted(self._service.features)),
             seconds=round(self._seconds, 6),
             newest=last_number(),

@@ -54,7 +54,7 @@ class RequestTask:
         """Who asks; None = a peer without an inbox."""
         return self._call.reply
 
-    def wanted(self, question: int) -> None:
+    def confirm(self, question: int) -> None:
         """The requestor still waited for this when it read that question; a late answer proves nothing."""
         asked_at = self._questions.get(question)
         if asked_at is not None and asyncio.get_running_loop().time() - asked_at < self._patience:
@@ -65,30 +65,30 @@ class RequestTask:
         self._ending = ending or self._ending
         self.task.cancel()
 
-    async def run(self, request: Any, reply: Responder) -> None:
+    async def run(self, request: Any, responder: Responder) -> None:
         """Pass on what the service answers. Whatever happens, the last record is the only one that ends the stream."""
         clock = asyncio.get_running_loop().time
         started = clock()
         outcome = "ok"
         try:
-            await self._pass_on(request, reply)
+            await self._pass_on(request, responder)
         except asyncio.CancelledError:
             outcome = self._ending.type
-            await self._fail(reply, self._ending)
+            await self._fail(responder, self._ending)
         except TgError as error:
             outcome = error.type
-            await self._fail(reply, error)
+            await self._fail(responder, error)
         except Exception:
             outcome = Internal.type
             log.exception("request.defect")
-            await self._fail(reply, Internal("the service failed; its log says why, under the stream's id"))
+            await self._fail(responder, Internal("the service failed; its log says why, under the stream's id"))
         finally:
             service, flow = self._route.spec.name, self._route.flow
             STREAMS.labels(service, outcome).inc()
             seconds = round(clock() - started, 6)
             log.info("request.done", service=service, flow=flow, outcome=outcome, seconds=seconds)
 
-    async def _pass_on(self, request: Any, reply: Responder) -> None:
+    async def _pass_on(self, request: Any, responder: Responder) -> None:
         """The deadline is for beginning. A requestor of ours stops what it no longer waits for; others cannot.
 
         A request that had to be asked about has no slot meanwhile. Where none is free afterwards, it goes back.
@@ -96,16 +96,16 @@ class RequestTask:
         limit = asyncio.timeout(DEFAULT_DEADLINE_SECONDS if self._call.remaining is None else self._call.remaining)
         try:
             async with limit:
-                await self._until_wanted(reply)
+                await self._until_wanted(responder)
                 if not await self._slot.take():
-                    reply.hand_back()
+                    responder.hand_back()
                     return
-                reply.accept()
+                responder.accept()
                 if self._call.reply is not None:
                     limit.reschedule(None)
                 async with aclosing(self._service.on_request(request)) as records:
                     async for record in records:
-                        await reply.send(record)
+                        await responder.send(record)
                         if record.last:
                             return
         except TimeoutError:
@@ -114,17 +114,17 @@ class RequestTask:
             raise
         raise Internal("the service ended without a last response")
 
-    async def _until_wanted(self, reply: Responder) -> None:
+    async def _until_wanted(self, responder: Responder) -> None:
         """What may have been delivered before is not begun, and paid, a second time unless the requestor says so."""
         clock = asyncio.get_running_loop().time
         while not self._wanted.is_set():
             question = new_number()
             self._questions = {n: at for n, at in self._questions.items() if clock() - at < self._patience}
             self._questions[question] = clock()
-            reply.ask(question)
+            responder.ask(question)
             with suppress(TimeoutError):
                 async with asyncio.timeout(CONFIRM_INTERVAL_SECONDS):
                     await self._wanted.wait()
 
-    async def _fail(self, reply: Responder, error: TgError) -> None:
-        await reply.send(self._route.spec.response.failed(error.record))
+    async def _fail(self, responder: Responder, error: TgError) -> None:
+        await responder.send(self._route.spec.response.from_error(error.record))

@@ -41,10 +41,10 @@ class Responder(Protocol):
 class LinkResponder(Responder):
     """For a requestor of ours. Work that has begun shows by its first record, or is told where that takes a while."""
 
-    def __init__(self, link: LinkSender, key: StreamKey, liveness: HeartbeatTiming) -> None:
+    def __init__(self, link: LinkSender, key: StreamKey, timing: HeartbeatTiming) -> None:
         self._link = link
         self._key = key
-        self._tell_again = ACCEPTED_EVERY_HEARTBEATS * liveness.beat
+        self._tell_again = ACCEPTED_EVERY_HEARTBEATS * timing.interval
         self._telling: asyncio.TimerHandle | None = None
 
     @override

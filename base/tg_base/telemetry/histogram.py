@@ -62,10 +62,10 @@ class LightHistogram(Collector):
     def collect(self) -> Iterable[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._documentation, labels=[self._label])
         for value, cells in self._cells.items():
-            family.add_metric([value], self._cumulated(cells), cells.total)
+            family.add_metric([value], self._accumulate(cells), cells.total)
         yield family
 
-    def _cumulated(self, cells: Cells) -> list[tuple[str, float]]:
+    def _accumulate(self, cells: Cells) -> list[tuple[str, float]]:
         buckets = []
         so_far = 0
         for bound, count in zip((*map(repr, map(float, self._buckets)), "+Inf"), cells.counts, strict=True):

@@ -56,26 +56,26 @@ class Redaction:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._known = {value for name, value in environment.items() if _tells_of_secret(name, value)}
         self._newest: str | None = None
-        self._pattern = self._compiled()
+        self._pattern = self._compile()
 
-    def _compiled(self) -> re.Pattern[str]:
+    def _compile(self) -> re.Pattern[str]:
         exact = [re.escape(value) for value in sorted({*self._known, *_also_hidden}, key=len, reverse=True)]
         return re.compile("|".join((*exact, *_SECRET_TEXT)))
 
     def __call__(self, logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Hide in place."""
         if _also_hidden and (newest := next(reversed(_also_hidden))) != self._newest:
-            self._newest, self._pattern = newest, self._compiled()
+            self._newest, self._pattern = newest, self._compile()
         for name, value in event.items():
             if not isinstance(value, int | float | bool | None):
-                event[name] = HIDDEN if _SECRET_NAME.search(name) else self._cleaned(value)
+                event[name] = HIDDEN if _SECRET_NAME.search(name) else self._clean(value)
         return event
 
-    def _cleaned(self, value: Any) -> Any:
+    def _clean(self, value: Any) -> Any:
         if isinstance(value, Mapping):
             return self({}, "", {str(name): inner for name, inner in value.items()})
         if isinstance(value, list | tuple | set):
-            return [self._cleaned(inner) for inner in value]
+            return [self._clean(inner) for inner in value]
         if isinstance(value, int | float | bool | None):
             return value
         return self._pattern.sub(HIDDEN, value if isinstance(value, str) else str(value))

@@ -40,7 +40,7 @@ class Span:
         return cls(request, None, None, _valid(_TRACEPARENT, traceparent) or _new_trace())
 
     @classmethod
-    def received(cls, stream: str, request: str | None, parent: str | None, traceparent: str | None) -> Self:
+    def from_peer(cls, stream: str, request: str | None, parent: str | None, traceparent: str | None) -> Self:
         """A stream was asked for over the bus, maybe by a peer that knows none of this. What is no id is left out."""
         trace = _valid(_TRACEPARENT, traceparent) or _new_trace()
         return cls(_valid(_ID, request) or stream, stream, _valid(_ID, parent), trace)

@@ -1,6 +1,6 @@
 """Flow -> gateway: the ways there (HTTP, WebSocket), their errors and their deadlines."""
 
-from tg_client.transport.address import DEFAULT_URL, Address, bearer_token, named_url
+from tg_client.transport.address import DEFAULT_URL, Address, bearer_token, find_url
 from tg_client.transport.base import Transport
 from tg_client.transport.http import HttpTransport
 from tg_client.transport.websocket import WebSocketTransport, open_socket
@@ -12,6 +12,6 @@ __all__ = [
     "Transport",
     "WebSocketTransport",
     "bearer_token",
-    "named_url",
+    "find_url",
     "open_socket",
 ]

@@ -24,12 +24,12 @@ class Address:
 
     @classmethod
     def of(cls, url: str | None) -> Self:
-        """The address for a URL; None takes `named_url`, or `http://localhost:8888/` where there is none.
+        """The address for a URL; None takes `find_url`, or `http://localhost:8888/` where there is none.
 
         Raises:
             BadRequest: not a URL of http or https with a host, or one that carries a password.
         """
-        url = (url or named_url() or DEFAULT_URL).strip()
+        url = (url or find_url() or DEFAULT_URL).strip()
         try:
             parts = urlsplit(url)
             _ = parts.port
@@ -61,7 +61,7 @@ class Address:
         return f"{self.base}api/v1/socket"
 
 
-def named_url() -> str | None:
+def find_url() -> str | None:
     """The gateway that the environment names: TOKENGRID_URL, or else TRUSTGRAPH_URL."""
     return _first_set(_URL_VARIABLES)
 

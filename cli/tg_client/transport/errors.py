@@ -68,10 +68,10 @@ def reading(base: str) -> Iterator[None]:
     try:
         yield
     except aiohttp.ClientError:
-        raise broken_off(base) from None
+        raise make_incomplete(base) from None
 
 
-def broken_off(base: str) -> IncompleteStream:
+def make_incomplete(base: str) -> IncompleteStream:
     """The answer ended without its end."""
     return IncompleteStream(f"the answer of {base} broke off before its end; ask again")
 

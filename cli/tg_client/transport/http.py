@@ -8,7 +8,7 @@ import aiohttp
 
 from tg_client.transport.address import Address
 from tg_client.transport.deadline import Deadline
-from tg_client.transport.errors import broken_off, connecting, reading, refusal
+from tg_client.transport.errors import connecting, make_incomplete, reading, refusal
 from tg_client.transport.records import bytes_of, record_of
 from tg_schema import ServiceSpec, TgError
 from tg_schema.errors import BadRequest, ProtocolError
@@ -74,7 +74,7 @@ class HttpTransport:
             with reading(self._base):
                 received = await clock.soon(response.content.readany())
             if not received:
-                raise broken_off(self._base)
+                raise make_incomplete(self._base)
             for data in events.feed(received):
                 record = record_of(spec.response, data)
                 yield record
@@ -92,7 +92,7 @@ class HttpTransport:
         with reading(self._base):
             record = record_of(spec.response, await clock.within(_body(response)))
         if not record.last:
-            raise broken_off(self._base)
+            raise make_incomplete(self._base)
         return record
 
 

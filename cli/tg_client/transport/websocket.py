@@ -11,7 +11,7 @@ import msgspec
 
 from tg_client.transport.address import Address
 from tg_client.transport.deadline import Deadline
-from tg_client.transport.errors import broken_off, connecting, refusal
+from tg_client.transport.errors import connecting, make_incomplete, refusal
 from tg_client.transport.records import bytes_of
 from tg_client.transport.websocket_stream import WebSocketStream
 from tg_schema import Error, ServiceSpec, TgError, decode
@@ -63,7 +63,7 @@ class WebSocketTransport:
         self._socket = socket
         self._streams: dict[str, WebSocketStream[Any]] = {}
         self._ids = count(1)
-        self._lost: TgError = broken_off(address.base)
+        self._lost: TgError = make_incomplete(address.base)
         self._closed = False
 
     @asynccontextmanager
@@ -124,7 +124,7 @@ class WebSocketTransport:
         elif frame.response:
             stream.put(bytes(frame.response))
         if frame.complete:
-            stream.fail(broken_off(self._base))
+            stream.fail(make_incomplete(self._base))
 
     async def _send(self, frame: msgspec.Struct) -> None:
         data = bytes_of(frame)
@@ -154,7 +154,7 @@ async def open_socket(
     """
     clock = Deadline(GREETING_TIMEOUT_SECONDS, GREETING_TIMEOUT_SECONDS)
     with connecting(address.base):
-        socket = await clock.within(_connected(address, session))
+        socket = await clock.within(_connect(address, session))
     try:
         door = WebSocketTransport(address, socket)
         with connecting(address.base):
@@ -169,7 +169,7 @@ async def open_socket(
         await socket.close()
 
 
-async def _connected(address: Address, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
+async def _connect(address: Address, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
     timeout = aiohttp.ClientWSTimeout(ws_close=1.0)
     try:
         return await session.ws_connect(

@@ -58,7 +58,7 @@ class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
     async def __anext__(self) -> Resp:
         while not self._records:
             if self._frames:
-                self._read()
+                self._join_waiting()
             elif self._read_last:
                 raise StopAsyncIteration
             elif self._error is not None:
@@ -69,7 +69,7 @@ class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
         self._clock.hear()
         return self._records.popleft()
 
-    def _read(self) -> None:
+    def _join_waiting(self) -> None:
         frames, self._frames, self._size = self._frames, deque(), 0
         records: list[Resp] = []
         try:
@@ -78,4 +78,4 @@ class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
         except TgError as error:
             self._error = error
         self._read_last = bool(records) and records[-1].last
-        self._records.extend(self._kind.joined(records))
+        self._records.extend(self._kind.join(records))

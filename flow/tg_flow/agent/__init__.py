@@ -2,7 +2,7 @@
 
 from tg_flow.agent.core import AgentModel, AgentPrompts, ToolContext
 from tg_flow.agent.service import AgentService, Member
-from tg_flow.agent.tools import opened_tools
+from tg_flow.agent.tools import open_tools
 
 __all__ = [
     "AgentModel",
@@ -10,5 +10,5 @@ __all__ = [
     "AgentService",
     "Member",
     "ToolContext",
-    "opened_tools",
+    "open_tools",
 ]

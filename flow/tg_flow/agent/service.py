@@ -96,5 +96,5 @@ async def whole(records: AsyncGenerator[AgentResponse, None]) -> AgentResponse:
     async for record in records:
         answer.take(record)
         if record.last:
-            return msgspec.structs.replace(record, content=answer.ended_by(record))
+            return msgspec.structs.replace(record, content=answer.final_text(record))
     raise RuntimeError("a pattern ended without a last record")

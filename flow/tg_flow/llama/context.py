@@ -3,13 +3,13 @@
 import ctypes
 from typing import Any
 
-from tg_flow.llama.library import held, native
+from tg_flow.llama.library import hold_interpreter_lock, native
 from tg_flow.llama.model import Model
 from tg_schema.errors import Unavailable
 
-_remove = held(native.llama_memory_seq_rm)
-_copy = held(native.llama_memory_seq_cp)
-_logits = held(native.llama_get_logits_ith)
+_remove = hold_interpreter_lock(native.llama_memory_seq_rm)
+_copy = hold_interpreter_lock(native.llama_memory_seq_cp)
+_logits = hold_interpreter_lock(native.llama_get_logits_ith)
 
 _Sequence = ctypes.POINTER(ctypes.c_int32)
 

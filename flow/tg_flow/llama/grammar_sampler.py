@@ -6,15 +6,15 @@ import numpy as np
 from typing_extensions import override
 
 from tg_flow.llama.context import Context
-from tg_flow.llama.library import held, native
+from tg_flow.llama.library import hold_interpreter_lock, native
 from tg_flow.llama.model import Model
 from tg_flow.llama.sampler import Sampler
 from tg_flow.llama.sampler_settings import SamplerSettings
 from tg_flow.llama.utf8_tokens import incomplete
 from tg_schema.errors import BadRequest, ProtocolError
 
-_apply = held(native.llama_sampler_apply)
-_accept = held(native.llama_sampler_accept)
+_apply = hold_interpreter_lock(native.llama_sampler_apply)
+_accept = hold_interpreter_lock(native.llama_sampler_accept)
 
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 
@@ -44,14 +44,14 @@ class GrammarSampler(Sampler):
         logits = np.ctypeslib.as_array(context.logits(row))
         token = self._choose(self._all(logits))
         if not self._allows(token, float(logits[token])):
-            token = self._choose(self._allowed(logits))
+            token = self._choose(self._mask(logits))
         if token not in self._end_tokens:
             _accept(self._grammar, token)
         _accept(self.chain, token)
         self._unfinished = incomplete(self._unfinished + self._pieces[token]) or b""
         return token
 
-    def _allowed(self, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> ctypes.Structure:
+    def _mask(self, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> ctypes.Structure:
         allowed = self._all(logits)
         _apply(self._grammar, ctypes.byref(allowed))
         self._candidates["logit"][~self._utf8.after(self._unfinished)] = -np.inf

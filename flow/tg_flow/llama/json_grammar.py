@@ -96,7 +96,7 @@ class _Grammar:
             raise BadRequest("schema: it is too long for this provider; name fewer properties and values")
         return text
 
-    def _named(self, body: str, *within: _Rule) -> _Rule:
+    def _name_rule(self, body: str, *within: _Rule) -> _Rule:
         name = f"r{len(self._rules)}"
         self._rules[name] = body
         return _Rule(name, max([rule.readings for rule in within], default=1))
@@ -109,14 +109,14 @@ class _Grammar:
             raise BadRequest("schema: every sub-schema must be an object or true")
         if "$ref" in schema:
             self._count(schema, depth)
-            return self._reference(self._resolved(_pointer(schema)), depth)
+            return self._reference(self._resolve(_pointer(schema)), depth)
         alternatives = list(self._alternatives(schema, set(), depth))
         if not alternatives:
             raise BadRequest(LEADS_TO_ITSELF)
         if len(alternatives) == 1:
             return self._single(alternatives[0], depth)
         rules = [self._single(alternative, depth) for alternative in alternatives]
-        union = self._named(" | ".join([rule.text for rule in rules]), *rules)
+        union = self._name_rule(" | ".join([rule.text for rule in rules]), *rules)
         return union._replace(readings=union.readings * self._alike(alternatives))
 
     def _count(self, schema: dict[str, Any], depth: int) -> None:
@@ -141,7 +141,7 @@ class _Grammar:
                 yield from self._alternatives(choice, seen, depth + 1)
         elif "$ref" not in plain:
             yield plain
-        elif (pointer := self._resolved(_pointer(plain))) not in seen:
+        elif (pointer := self._resolve(_pointer(plain))) not in seen:
             seen.add(pointer)
             target = self._target(pointer)
             union = isinstance(target, dict) and _choices(without(target, ANNOTATIONS)) is not None
@@ -167,7 +167,7 @@ class _Grammar:
             raise BadRequest("schema: a $ref points to nothing")
         return target
 
-    def _resolved(self, pointer: str) -> str:
+    def _resolve(self, pointer: str) -> str:
         """Where a chain of references ends."""
         seen: set[str] = set()
         while isinstance(target := self._target(pointer), dict) and "$ref" in target:
@@ -222,7 +222,7 @@ class _Grammar:
         fitting = [value for value in values if kind is None or fits(value, kind)]
         if not fitting:
             raise BadRequest("schema: an enum or const has no value of its type")
-        return self._named(" | ".join([_literal(value) for value in fitting]))
+        return self._name_rule(" | ".join([_literal(value) for value in fitting]))
 
     def _object(self, schema: dict[str, Any], depth: int) -> _Rule:
         properties = schema.get("properties", {})
@@ -241,20 +241,20 @@ class _Grammar:
             return _Rule('"{}"')
         value = self._rule(more, depth + 1)
         pair = f'string ":" ws {value.text}'
-        return self._named(f'"{{" ({pair} ("," ws {pair})*)? "}}"', value)
+        return self._name_rule(f'"{{" ({pair} ("," ws {pair})*)? "}}"', value)
 
     def _properties(self, properties: dict[str, Any], required: set[str], depth: int) -> _Rule:
         """Properties in the schema's order: `first` has nothing before it, `following` needs a comma."""
         values = {name: self._rule(schema, depth + 1) for name, schema in properties.items()}
         first, following = "", ""
         for name, value in reversed(values.items()):
-            pair = self._named(f'{_literal(name)} ":" ws {value.text}').text
+            pair = self._name_rule(f'{_literal(name)} ":" ws {value.text}').text
             here, later = f"{pair} {following}", f'"," ws {pair} {following}'
             if name not in required:
                 here = f"{here} | {first}" if first else f"({here})?"
                 later = f"{later} | {following}" if following else f"({later})?"
-            first, following = self._named(here).text, self._named(later).text
-        return self._named(f'"{{" {first} "}}"', *values.values())
+            first, following = self._name_rule(here).text, self._name_rule(later).text
+        return self._name_rule(f'"{{" {first} "}}"', *values.values())
 
     def _array(self, schema: dict[str, Any], depth: int) -> _Rule:
         least, most = self._bounds(schema, "minItems", "maxItems")
@@ -265,7 +265,7 @@ class _Grammar:
             return _Rule('"[]"')
         many = f"{{{max(least - 1, 0)},{'' if most is None else most - 1}}}"
         items = f'{item.text} ("," ws {item.text}){many}'
-        return self._named(f'"[" {items} "]"' if least else f'"[" ({items})? "]"', item)
+        return self._name_rule(f'"[" {items} "]"' if least else f'"[" ({items})? "]"', item)
 
     def _tuple(self, schema: dict[str, Any], least: int, most: int | None, depth: int) -> _Rule:
         items = schema["prefixItems"]
@@ -274,12 +274,12 @@ class _Grammar:
         if least > len(items) or (most is not None and most < len(items)):
             raise BadRequest("schema: minItems and maxItems must agree with prefixItems")
         rules = [self._rule(item, depth + 1) for item in items]
-        return self._named('"[" ' + ' "," ws '.join([rule.text for rule in rules]) + ' "]"', *rules)
+        return self._name_rule('"[" ' + ' "," ws '.join([rule.text for rule in rules]) + ' "]"', *rules)
 
     def _string(self, schema: dict[str, Any]) -> _Rule:
         least, most = self._bounds(schema, "minLength", "maxLength")
         if least or most is not None:
-            return self._named(rf'"\"" char{{{least},{"" if most is None else most}}} "\""')
+            return self._name_rule(rf'"\"" char{{{least},{"" if most is None else most}}} "\""')
         form = schema.get("format")
         return _Rule(f"format-{form}" if isinstance(form, str) and f"format-{form}" in _BUILT_IN else "string")
 

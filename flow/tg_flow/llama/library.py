@@ -35,7 +35,7 @@ native.llama_log_set(_callback, None)
 native.llama_backend_init()
 
 
-def held(function: Any) -> Callable[..., Any]:
+def hold_interpreter_lock(function: Any) -> Callable[..., Any]:
     """The same native function, called without letting go of the interpreter lock.
 
     A call of a few microseconds must not offer the lock to the event loop's thread: getting it back may take five

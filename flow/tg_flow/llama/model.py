@@ -5,12 +5,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tg_flow.llama.library import held, native
+from tg_flow.llama.library import hold_interpreter_lock, native
 from tg_flow.llama.utf8_tokens import Utf8Tokens
 from tg_schema.errors import BadRequest, Unavailable
 
-_tokenize = held(native.llama_tokenize)
-_piece = held(native.llama_token_to_piece)
+_tokenize = hold_interpreter_lock(native.llama_tokenize)
+_piece = hold_interpreter_lock(native.llama_token_to_piece)
 
 LONG_TEXT_CHARACTERS = 4096
 """Bytes from which cutting a text lets other threads run meanwhile."""
@@ -66,7 +66,7 @@ class Model:
         self.pieces = [self._read_piece(token, buffer) for token in range(self.vocabulary)]
         self.utf8 = Utf8Tokens(self.pieces)
         self.longest_piece = max(map(len, self.pieces))
-        is_end = held(native.llama_vocab_is_eog)
+        is_end = hold_interpreter_lock(native.llama_vocab_is_eog)
         self.end_tokens = frozenset(token for token in range(self.vocabulary) if is_end(self.vocab, token))
         self.divisible: bool = not (
             native.llama_model_n_swa(self.pointer)

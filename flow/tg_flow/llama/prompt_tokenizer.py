@@ -25,7 +25,7 @@ class PromptTokenizer:
         template = ChatTemplate(model.chat_template, model.begin_text, model.end_text)
         self._model = model
         self._template = template
-        self._short = {system: self._compiled(template.conversation(1, system=system)) for system in (False, True)}
+        self._short = {system: self._compile(template.conversation(1, system=system)) for system in (False, True)}
 
     @property
     def knows_history(self) -> bool:
@@ -67,12 +67,12 @@ class PromptTokenizer:
         return tuple(tokens)
 
     def _parts(self, turns: int, *, system: bool) -> tuple[_Part, ...]:
-        return self._short[system] if turns < 2 else self._compiled(self._template.conversation(turns, system=system))
+        return self._short[system] if turns < 2 else self._compile(self._template.conversation(turns, system=system))
 
     def _cut(self, text: str) -> list[int]:
         return self._model.tokenize(text, special=False) if text else []
 
-    def _compiled(self, layout: Layout) -> tuple[_Part, ...]:
+    def _compile(self, layout: Layout) -> tuple[_Part, ...]:
         parts: list[_Part] = []
         for part in layout:
             parts.extend([part] if isinstance(part, Hole) else self._split(part))

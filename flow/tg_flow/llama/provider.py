@@ -103,7 +103,7 @@ class LlamaCpp(LlmService):
     async def open(cls, model: str, options: ProviderOptions) -> Self:
         if not isinstance(options, LlamaCppOptions):
             raise TypeError("llama-cpp is opened with LlamaCppOptions")
-        engine, tokenizer = await asyncio.to_thread(_loaded, options)
+        engine, tokenizer = await asyncio.to_thread(_load, options)
         return cls(model, options, engine, tokenizer)
 
     @classmethod
@@ -111,7 +111,7 @@ class LlamaCpp(LlmService):
     async def rehearse(cls, model: str, options: ProviderOptions) -> None:
         if not isinstance(options, LlamaCppOptions):
             raise TypeError("llama-cpp is opened with LlamaCppOptions")
-        await asyncio.to_thread(_rehearsed, options)
+        await asyncio.to_thread(_rehearse, options)
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
@@ -153,7 +153,7 @@ class LlamaCpp(LlmService):
         await asyncio.to_thread(self.engine.close)
 
 
-def _loaded(options: LlamaCppOptions) -> tuple[EnginePool, PromptTokenizer]:
+def _load(options: LlamaCppOptions) -> tuple[EnginePool, PromptTokenizer]:
     """The engine for `options`; blocks while files are fetched and read."""
     model = _model(options, weights=True)
     if model is None:
@@ -166,7 +166,7 @@ def _loaded(options: LlamaCppOptions) -> tuple[EnginePool, PromptTokenizer]:
         raise
 
 
-def _rehearsed(options: LlamaCppOptions) -> None:
+def _rehearse(options: LlamaCppOptions) -> None:
     model = _model(options, weights=False)
     if model is not None:
         try:
@@ -209,13 +209,13 @@ async def _grammar(request: TextCompletionRequest) -> str | None:
     if request.schema is None:
         return _ANY_STRUCTURE if request.response_format == "json" else None
     try:
-        return await asyncio.to_thread(_cached_grammar, msgspec.json.encode(request.schema))
+        return await asyncio.to_thread(_find_grammar, msgspec.json.encode(request.schema))
     except (RecursionError, UnicodeEncodeError) as error:
         raise BadRequest("schema: it is nested too deep, or has a text that is not Unicode") from error
 
 
 @lru_cache(maxsize=64)
-def _cached_grammar(schema: bytes) -> str:
+def _find_grammar(schema: bytes) -> str:
     return json_grammar(msgspec.json.decode(schema))
 
 

@@ -1,11 +1,11 @@
 """Logits -> token: one chain of llama.cpp's samplers for each stream."""
 
 from tg_flow.llama.context import Context
-from tg_flow.llama.library import held, native
+from tg_flow.llama.library import hold_interpreter_lock, native
 from tg_flow.llama.model import Model
 from tg_flow.llama.sampler_settings import SamplerSettings
 
-_sample = held(native.llama_sampler_sample)
+_sample = hold_interpreter_lock(native.llama_sampler_sample)
 
 
 class Sampler:

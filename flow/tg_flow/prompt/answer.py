@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from tg_base.llm import ObjectSchema, unfenced
+from tg_base.llm import ObjectSchema, strip_fence
 from tg_schema.errors import SchemaViolation
 
 
@@ -15,9 +15,9 @@ def json_object(text: str, schema: ObjectSchema | None, finish_reason: str | Non
         SchemaViolation: the answer is no JSON or breaks the schema.
     """
     what = "the model's answer"
-    value = _parsed(unfenced(text), what, finish_reason)
+    value = _parse(strip_fence(text), what, finish_reason)
     _check(value, schema, what)
-    return _encoded(value)
+    return _encode(value)
 
 
 def json_lines(text: str, schema: ObjectSchema | None, finish_reason: str | None) -> str:
@@ -28,27 +28,27 @@ def json_lines(text: str, schema: ObjectSchema | None, finish_reason: str | None
     Raises:
         SchemaViolation: a line is no JSON object or breaks the schema.
     """
-    text = unfenced(text)
+    text = strip_fence(text)
     if text.startswith("["):
-        values = _parsed(text, "the model's answer", finish_reason)
+        values = _parse(text, "the model's answer", finish_reason)
         names = (f"element {number} of the model's answer" for number in range(1, len(values) + 1))
         found = list(zip(names, values, strict=True))
     else:
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         named = [(f"line {number} of the model's answer", line) for number, line in lines]
-        found = [(what, _parsed(line, what, finish_reason)) for what, line in named]
+        found = [(what, _parse(line, what, finish_reason)) for what, line in named]
     for what, value in found:
         if not isinstance(value, dict):
             raise SchemaViolation(f"{what} is not a JSON object; ask again, or change the template")
         _check(value, schema, what)
-    return _encoded([value for _, value in found])
+    return _encode([value for _, value in found])
 
 
-def _encoded(value: Any) -> str:
+def _encode(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _parsed(text: str, what: str, finish_reason: str | None) -> Any:
+def _parse(text: str, what: str, finish_reason: str | None) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):

@@ -13,7 +13,7 @@ from jinja2 import Undefined
 from jinja2.filters import FILTERS as JINJAS_FILTERS
 from jinja2.tests import TESTS as JINJAS_TESTS
 
-from tg_flow.prompt.meter import NODE_COST, charge, each, made, read
+from tg_flow.prompt.meter import NODE_COST, charge, charge_made, charge_read, each
 
 _Function = Callable[..., Any]
 
@@ -34,8 +34,8 @@ def text_of(value: Any) -> str:
         return value
     if isinstance(value, Undefined):
         return str(value)
-    read(value)
-    return str(made(_encode(value).decode()))
+    charge_read(value)
+    return str(charge_made(_encode(value).decode()))
 
 
 def _join(values: Iterable[Any], separator: str = "", attribute: str | None = None) -> str:
@@ -87,54 +87,54 @@ def _round(value: Any, precision: int = 0) -> float:
 def _tojson(value: Any, indent: int | None = None) -> str:
     if isinstance(value, Undefined):
         return str(value)
-    read(value)
+    charge_read(value)
     text = _encode(value)
     if indent is not None:
         if not 0 < indent <= MAX_INDENT:
             raise ValueError
         charge(len(text) * (2 + indent))
         text = msgspec.json.format(text, indent=indent)
-    return str(made(text.decode()))
+    return str(charge_made(text.decode()))
 
 
 def _items(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
     return list(each(value.items()))
 
 
-def _listed(values: Iterable[Any]) -> list[Any]:
+def _list(values: Iterable[Any]) -> list[Any]:
     return list(each(values))
 
 
 def _title(value: Any) -> str:
     words = text_of(value).split(" ")
-    return str(made(" ".join(word[:1].upper() + word[1:].lower() for word in each(words))))
+    return str(charge_made(" ".join(word[:1].upper() + word[1:].lower() for word in each(words))))
 
 
 def _wordcount(value: Any) -> int:
-    return len(made(text_of(read(value)).split()))
+    return len(charge_made(text_of(charge_read(value)).split()))
 
 
-def _weighed(function: Any) -> _Function:
+def _charge(function: Any) -> _Function:
     """Charge for what goes in and what comes out; `wraps` keeps Jinja's mark for those that want the environment."""
 
     @wraps(function)
-    def weighed(*args: Any, **kwargs: Any) -> Any:
+    def charged(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
-            read(value)
-        return made(function(*args, **kwargs))
+            charge_read(value)
+        return charge_made(function(*args, **kwargs))
 
-    return weighed
+    return charged
 
 
 def _sorting(function: Any) -> _Function:
-    """As `_weighed`, and for the comparisons, which nothing can interrupt."""
-    weighed = _weighed(function)
+    """As `_charge`, and for the comparisons, which nothing can interrupt."""
+    charged = _charge(function)
 
     @wraps(function)
     def sorting(environment: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
-        values = _listed(values)
+        values = _list(values)
         _charge_sorting(values)
-        return weighed(environment, values, *args, **kwargs)
+        return charged(environment, values, *args, **kwargs)
 
     return sorting
 
@@ -154,7 +154,7 @@ _OWN: dict[str, _Function] = {
     "indent": _indent,
     "items": _items,
     "join": _join,
-    "list": _listed,
+    "list": _list,
     "replace": _replace,
     "round": _round,
     "sort": _sorting(JINJAS_FILTERS["sort"]),
@@ -225,5 +225,5 @@ _TESTS = [
     "<=",
 ]
 
-FILTERS: dict[str, _Function] = {name: _weighed(JINJAS_FILTERS[name]) for name in _FILTERS} | _OWN
-TESTS: dict[str, _Function] = {name: _weighed(JINJAS_TESTS[name]) for name in _TESTS}
+FILTERS: dict[str, _Function] = {name: _charge(JINJAS_FILTERS[name]) for name in _FILTERS} | _OWN
+TESTS: dict[str, _Function] = {name: _charge(JINJAS_TESTS[name]) for name in _TESTS}

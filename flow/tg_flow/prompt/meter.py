@@ -50,7 +50,7 @@ def charge(amount: int) -> None:
     METER.get().charge(amount)
 
 
-def read(value: Any) -> Any:
+def charge_read(value: Any) -> Any:
     """Charge for looking at all of a value, and give it back. A part that occurs twice counts twice."""
     meter = METER.get()
     if isinstance(value, str):
@@ -73,7 +73,7 @@ def read(value: Any) -> Any:
     return value
 
 
-def made(value: Any) -> Any:
+def charge_made(value: Any) -> Any:
     """Charge for a value that was made just now, and give it back."""
     charge(
         NODE_COST + (len(value) if isinstance(value, str) else NODE_COST * len(value) if isinstance(value, list) else 0)

@@ -10,7 +10,7 @@ from jinja2.utils import missing
 from typing_extensions import override
 
 from tg_flow.prompt.filters import FILTERS, TESTS, text_of
-from tg_flow.prompt.meter import charge, each, made, read
+from tg_flow.prompt.meter import charge, charge_made, charge_read, each
 from tg_flow.prompt.template_syntax import CUT, EACH, READ, TEXT
 
 MAX_RANGE_LENGTH = 10_000
@@ -73,7 +73,7 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self.filters = FILTERS | {EACH: each, READ: read, TEXT: text_of, CUT: _cut}
+        self.filters = FILTERS | {EACH: each, READ: charge_read, TEXT: text_of, CUT: _slice}
         self.tests = dict(TESTS)
         self.globals = {"range": _range}
 
@@ -95,8 +95,8 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
             str(obj)
         if not self.is_safe_callable(obj):
             raise SecurityError("only range and some methods of values can be called in prompt templates")
-        read(getattr(obj, "__self__", None))
-        return made(context.call(obj, *args, **kwargs))
+        charge_read(getattr(obj, "__self__", None))
+        return charge_made(context.call(obj, *args, **kwargs))
 
     @override
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -125,10 +125,10 @@ def _range(*args: int) -> range:
     return numbers
 
 
-def _cut(value: Any, start: int | None, stop: int | None, step: int | None) -> Any:
+def _slice(value: Any, start: int | None, stop: int | None, step: int | None) -> Any:
     if isinstance(value, Undefined):
         str(value)
-    return made(value[start:stop:step])
+    return charge_made(value[start:stop:step])
 
 
 def _is_number(value: Any) -> bool:

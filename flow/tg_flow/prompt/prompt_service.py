@@ -87,7 +87,7 @@ def _text(answer: TextCompletionResponse) -> PromptResponse:
 
 def _object(template: PromptTemplate, answer: TextCompletionResponse, read: _Read) -> PromptResponse:
     return PromptResponse(
-        object=read(answer.response or "", template.checked, answer.finish_reason),
+        object=read(answer.response or "", template.check_answer, answer.finish_reason),
         end_of_stream=True,
         in_token=answer.in_token,
         out_token=answer.out_token,

@@ -39,7 +39,7 @@ class PromptTemplate:
         self.schema = table.schema
         self._prompt = _prompt(config, name)
         self._system = _system(config, name)
-        self.checked = _schema(config, name)
+        self.check_answer = _schema(config, name)
         self.variables = self._prompt.variables | self._system.variables
 
     def render(self, variables: Mapping[str, Any], meter: Meter) -> Rendered:
@@ -50,7 +50,7 @@ class PromptTemplate:
             TooMuchWork: the budget is used up.
         """
         for name in variables.keys() - self.variables:
-            known = listed(self.variables) or "none"
+            known = list_names(self.variables) or "none"
             raise BadRequest(f'template "{self.name}" has no variable "{name[:100]}"; it has {known}')
         rendered = Rendered(self._system.render(variables, meter), self._prompt.render(variables, meter))
         if not rendered.prompt.strip():
@@ -65,7 +65,7 @@ def check_template(config: Config, name: str, findings: Findings) -> None:
             part(config, name)
 
 
-def listed(names: frozenset[str]) -> str:
+def list_names(names: frozenset[str]) -> str:
     """Names for an error, sorted and not too many."""
     some = ", ".join(sorted(names)[:MAX_SHOWN_NAMES])
     return some if len(names) <= MAX_SHOWN_NAMES else f"{some} and {len(names) - MAX_SHOWN_NAMES} more"

@@ -113,19 +113,19 @@ class _Rewriter(NodeTransformer):
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - Jinja finds its visitors by these names
         self.generic_visit(node)
-        node.iter = _filtered(node.iter, EACH)
+        node.iter = _make_filter(node.iter, EACH)
         return node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        node.expr = _filtered(node.expr, READ)
+        node.expr = _make_filter(node.expr, READ)
         for operand in node.ops:
-            operand.expr = _filtered(operand.expr, READ)
+            operand.expr = _make_filter(operand.expr, READ)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        return _filtered(nodes.List([_filtered(part, TEXT) for part in node.nodes]), "join", node.lineno)
+        return _make_filter(nodes.List([_make_filter(part, TEXT) for part in node.nodes]), "join", node.lineno)
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
@@ -135,11 +135,11 @@ class _Rewriter(NodeTransformer):
         return nodes.Filter(node.node, CUT, ends, [], None, None, lineno=node.lineno)
 
 
-def metered(template: nodes.Template) -> nodes.Template:
+def add_metering(template: nodes.Template) -> nodes.Template:
     """The same template, with every operation charged. Changes what it is given."""
     _Rewriter().visit(template)
     return template
 
 
-def _filtered(node: nodes.Node, name: str, line: int | None = None) -> nodes.Filter:
+def _make_filter(node: nodes.Node, name: str, line: int | None = None) -> nodes.Filter:
     return nodes.Filter(node, name, [], [], None, None, lineno=line or node.lineno)

@@ -9,7 +9,7 @@ from jinja2.exceptions import SecurityError
 
 from tg_flow.prompt.meter import METER, Meter
 from tg_flow.prompt.prompt_environment import PromptEnvironment
-from tg_flow.prompt.template_syntax import Refused, check_syntax, metered
+from tg_flow.prompt.template_syntax import Refused, add_metering, check_syntax
 from tg_schema.errors import BadRequest
 
 MAX_SOURCE_CHARACTERS = 100_000
@@ -58,7 +58,7 @@ class TemplateText:
             tree = _ENVIRONMENT.parse(source)
             check_syntax(tree)
             self.variables = _variables(tree)
-            code = _ENVIRONMENT.compile(metered(tree), filename=name)
+            code = _ENVIRONMENT.compile(add_metering(tree), filename=name)
             self._template = Template.from_code(_ENVIRONMENT, code, _ENVIRONMENT.globals)
         except TemplateSyntaxError as error:
             raise Refused(error.message or "not a template", error.lineno) from None

@@ -3,7 +3,7 @@
 from typing import Self
 
 from tg_base.config import Config, Findings
-from tg_flow.prompt.prompt_template import PromptTemplate, check_template, listed
+from tg_flow.prompt.prompt_template import PromptTemplate, check_template, list_names
 from tg_schema.errors import BadRequest, NotFound
 
 
@@ -39,6 +39,6 @@ class Templates:
             raise BadRequest("id is missing: name a template")
         template = self._templates.get(name)
         if template is None:
-            known = listed(frozenset(self._templates)) or "none"
+            known = list_names(frozenset(self._templates)) or "none"
             raise NotFound(f'there is no template "{name[:100]}"; known are {known}')
         return template

@@ -28,7 +28,7 @@ async def check_provider(provider: str, model: str | None, options: Mapping[str,
         service = await open_provider(provider, model or provider, {**options, "tries": 1})
         try:
             if model is not None:
-                return f"{provider}: {await _asked(service)}"
+                return f"{provider}: {await _ask(service)}"
             names = [info.id for info in await service.models()]
         finally:
             await service.aclose()
@@ -41,10 +41,10 @@ async def check_provider(provider: str, model: str | None, options: Mapping[str,
     return f"{provider}: answers, and has these models: {listed}{more}; name one with --model, and it is asked"
 
 
-async def _asked(service: LlmService) -> str:
+async def _ask(service: LlmService) -> str:
     began = time.monotonic()
     first: float | None = None
-    records = AnswerCollector(TextCompletionResponse.joined)
+    records = AnswerCollector(TextCompletionResponse.join)
     async with aclosing(service.on_request(_REQUEST)) as stream:
         async for record in stream:
             if first is None:

@@ -112,7 +112,7 @@ async def _ready(
         raise Unavailable(f'provider "{provider}" needs a package that is not installed; {what}') from None
 
 
-def announced(provider: str, table: Mapping[str, Any]) -> frozenset[Feature]:
+def find_features(provider: str, table: Mapping[str, Any]) -> frozenset[Feature]:
     """What the provider can do with these options; it is imported but not opened. Raises as `open_provider`."""
     row = _row(provider)
     service = _load(provider, row)

@@ -3,7 +3,7 @@
 from tg_gateway.access.auth import Authenticator, bearer
 from tg_gateway.access.limits import Limits
 from tg_gateway.access.rate_limits import RateLimits
-from tg_gateway.access.strangers import UnauthenticatedLimit
+from tg_gateway.access.unauthenticated_limit import UnauthenticatedLimit
 from tg_gateway.access.usage import Usage
 
 __all__ = [

@@ -31,7 +31,7 @@ class Authenticator:
     """
 
     def __init__(self, config: GatewayConfig, limits: Limits, time: Callable[[], float]) -> None:
-        self.required = _required(config)
+        self.required = _is_required(config)
         self._hosts = frozenset(host.lower() for host in (config.host, *config.hosts))
         self._names = {_digest_of(key.name, key.sha256): key.name for key in config.keys}
         self._throttle = Throttle(limits.failures, limits.forget, time)
@@ -61,9 +61,9 @@ class Authenticator:
                 name = known_name
         if name is None:
             AUTH_FAILURES.inc()
-            self._throttle.failed(address)
+            self._throttle.note_failure(address)
             raise Unauthorized("the bearer token is not known")
-        self._throttle.succeeded(address, digest)
+        self._throttle.note_success(address, digest)
         return name
 
     def admits(self, origin: str | None, host: str | None) -> bool:
@@ -115,7 +115,7 @@ def _hostname(host: str) -> str:
         return ""
 
 
-def _required(config: GatewayConfig) -> bool:
+def _is_required(config: GatewayConfig) -> bool:
     local = is_loopback(config.host)
     if config.auth == "off" or (config.auth == "auto" and local and not config.keys):
         return False

@@ -58,7 +58,7 @@ class RateLimits:
         self._allowances = {key.name: _Allowance(key, config.reserve_tokens, time) for key in limited}
 
     @contextmanager
-    def admitted(self, key: str | None, service: str, request: object) -> Iterator[Spending]:
+    def admit(self, key: str | None, service: str, request: object) -> Iterator[Spending]:
         """Take what the request may need, and settle on what it has used when it is over, however it ended.
 
         Raises:

@@ -37,14 +37,14 @@ class Throttle:
             return 0.0
         return left if count >= self._limit and (network, digest) not in self._right else 0.0
 
-    def failed(self, address: str) -> None:
+    def note_failure(self, address: str) -> None:
         """A wrong token came."""
         network = network_of(address)
         since, count = self._failures.get(network, (self._time(), 0))
         self._failures[network] = (since, count + 1)
         _trim(self._failures)
 
-    def succeeded(self, address: str, digest: str) -> None:
+    def note_success(self, address: str, digest: str) -> None:
         """A right token came."""
         self._right[network_of(address), digest] = None
         _trim(self._right)

@@ -93,7 +93,7 @@ def check_names(service: str, request: type[msgspec.Struct], body: bytes) -> Non
     Raises:
         BadRequest: a field of another API, or a mistyped one; the message says where it belongs.
     """
-    known = _known(request)
+    known = _list_known(request)
     unknown = [name for name in decode(dict[str, msgspec.Raw], body) if name not in known]
     if not unknown:
         return
@@ -107,5 +107,5 @@ def check_names(service: str, request: type[msgspec.Struct], body: bytes) -> Non
 
 
 @cache
-def _known(request: type[msgspec.Struct]) -> tuple[str, ...]:
+def _list_known(request: type[msgspec.Struct]) -> tuple[str, ...]:
     return tuple(field.encode_name for field in msgspec.structs.fields(request))

@@ -44,18 +44,18 @@ class _Failure(msgspec.Struct, frozen=True):
     end_of_stream: bool = True
 
 
-def _failed(error: TgError) -> _Failed:
+def _make_failed(error: TgError) -> _Failed:
     return _Failed(error.type, error.message, error.retry_after)
 
 
 def refusal(error: TgError) -> bytes:
     """`{"error":{"type","message"}}`, with `retry_after` in seconds where it is known."""
-    return encode(_ErrorBody(_failed(error)))
+    return encode(_ErrorBody(_make_failed(error)))
 
 
 class _Native:
     def failure(self, error: TgError) -> bytes:
-        return encode(_Failure(_failed(error)))
+        return encode(_Failure(_make_failed(error)))
 
     def refusal(self, error: TgError) -> bytes:
         return refusal(error)
@@ -224,7 +224,7 @@ class Agent(_Native, Dialect[AgentRequest, AgentResponse]):
 
     @override
     def failure(self, error: TgError) -> bytes:
-        return encode(_AgentFailure(error.message, _failed(error)))
+        return encode(_AgentFailure(error.message, _make_failed(error)))
 
 
 DIALECTS: Final[Mapping[str, Dialect[Any, Any]]] = {

@@ -38,10 +38,10 @@ class HttpHandlers:
         return await self._ask(request, request.match_info["flow"], request.match_info["service"])
 
     async def _ask(self, request: web.Request, flow: str, service: str) -> web.StreamResponse:
-        endpoint, line = self._directory.find(flow, service), request[ENTRY]
-        line.flow, line.service = flow, service
+        endpoint, entry = self._directory.find(flow, service), request[ENTRY]
+        entry.flow, entry.service = flow, service
         asked = endpoint.dialect.parse(await self._body(request))
-        async with self._relay.ask(endpoint, asked, line) as exchange:
+        async with self._relay.ask(endpoint, asked, entry) as exchange:
             if asked.streaming:
                 return await self._stream(request, exchange)
             body = await exchange.whole()
@@ -50,16 +50,16 @@ class HttpHandlers:
 
     async def _stream(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
         """Relay events; an error before the first byte is the caller's to answer with a real status."""
-        line = request[ENTRY]
-        line.door = "sse"
-        headers = {"X-Request-Id": line.request, "X-Stream-Id": exchange.responses.id}
+        entry = request[ENTRY]
+        entry.door = "sse"
+        headers = {"X-Request-Id": entry.request, "X-Stream-Id": exchange.responses.id}
         with EventStream(request, headers, self._config.keep_alive, self._limits.write) as events:
             try:
                 await exchange.relay(events)
             except TgError as error:
                 if not events.started:
                     raise
-                line.ended(200, error.type)
+                entry.end(200, error.type)
                 events.send(exchange.endpoint.dialect.failure(error), last=True)
         return events
 

@@ -37,50 +37,50 @@ class Middleware:
 
     Args:
         authenticator: the check.
-        strangers: who has not passed it yet.
+        unauthenticated: who has not passed it yet.
         limits: how long a client may take to read its answer.
     """
 
-    def __init__(self, authenticator: Authenticator, strangers: UnauthenticatedLimit, limits: Limits) -> None:
+    def __init__(self, authenticator: Authenticator, unauthenticated: UnauthenticatedLimit, limits: Limits) -> None:
         self._authenticator = authenticator
-        self._strangers = strangers
+        self._unauthenticated = unauthenticated
         self._limits = limits
 
     @web.middleware
     async def admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check, handle, answer, log."""
-        line = request[ENTRY] = AccessLogEntry("http", _request_id(request.headers.get("X-Request-Id")))
-        line.traceparent = request.headers.get("traceparent")
-        trace.enter(trace.Span.at_door(line.request, line.traceparent))
+        entry = request[ENTRY] = AccessLogEntry("http", _request_id(request.headers.get("X-Request-Id")))
+        entry.traceparent = request.headers.get("traceparent")
+        trace.enter(trace.Span.at_door(entry.request, entry.traceparent))
         try:
-            response = await self._answered(request, handler, line)
-            await self._send(request, response, line)
+            response = await self._answer(request, handler, entry)
+            await self._send(request, response, entry)
         finally:
-            line.write()
+            entry.write()
         return response
 
-    async def _answered(self, request: web.Request, handler: Handler, line: AccessLogEntry) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, handler: Handler, entry: AccessLogEntry) -> web.StreamResponse:
         try:
-            self._check(request, line)
+            self._check(request, entry)
             response = await handler(request)
         except TgError as error:
-            response = refused(error)
-            line.ended(error.status, error.type)
+            response = make_error_response(error)
+            entry.end(error.status, error.type)
         except web.HTTPException as error:
             response = _spoken(error, request.method)
-            line.ended(error.status, "http")
+            entry.end(error.status, "http")
         except Exception as unexpected:
-            ending = Cancelled("the client left") if _left(request, unexpected) else Internal(DEFECT_MESSAGE)
+            ending = Cancelled("the client left") if _has_left(request, unexpected) else Internal(DEFECT_MESSAGE)
             if isinstance(ending, Internal):
                 log.exception("gateway.defect")
-            response = refused(ending)
-            line.ended(ending.status, ending.type)
+            response = make_error_response(ending)
+            entry.end(ending.status, ending.type)
         else:
-            if not line.outcome:
-                line.ended(response.status, "ok")
+            if not entry.outcome:
+                entry.end(response.status, "ok")
         return response
 
-    def _check(self, request: web.Request, line: AccessLogEntry) -> None:
+    def _check(self, request: web.Request, entry: AccessLogEntry) -> None:
         if not self._authenticator.admits(request.headers.get("Origin"), request.headers.get("Host")):
             raise web.HTTPForbidden(
                 text="pages of another origin may not use this gateway; "
@@ -88,14 +88,14 @@ class Middleware:
             )
         if request.path not in OPEN_PATHS:
             token = bearer(request.headers.get("Authorization"))
-            line.key = self._authenticator.check(token, request.remote or "")
-            self._strangers.forget(request.transport)
+            entry.key = self._authenticator.check(token, request.remote or "")
+            self._unauthenticated.forget(request.transport)
 
-    async def _send(self, request: web.Request, response: web.StreamResponse, line: AccessLogEntry) -> None:
+    async def _send(self, request: web.Request, response: web.StreamResponse, entry: AccessLogEntry) -> None:
         """Write a plain answer here, so that a client which does not read it is cut off in time."""
         if not isinstance(response, web.Response):
             return
-        response.headers["X-Request-Id"] = line.request
+        response.headers["X-Request-Id"] = entry.request
         try:
             async with asyncio.timeout(self._limits.write):
                 await response.prepare(request)
@@ -105,7 +105,7 @@ class Middleware:
                 request.transport.abort()
 
 
-def refused(error: TgError) -> web.Response:
+def make_error_response(error: TgError) -> web.Response:
     """The answer with the error's own status."""
     headers = {}
     if error.retry_after is not None:
@@ -126,7 +126,7 @@ def _spoken(error: web.HTTPException, method: str) -> web.Response:
     return response
 
 
-def _left(request: web.Request, error: Exception) -> bool:
+def _has_left(request: web.Request, error: Exception) -> bool:
     """Whether it failed because its client has gone, as where a handshake is reset: that is no defect."""
     gone = request.transport is None or request.transport.is_closing()
     return gone and isinstance(error, ConnectionError)

@@ -30,11 +30,11 @@ class Exchange:
     """One running request: its responses, and the clocks on them."""
 
     def __init__(
-        self, endpoint: Endpoint, responses: ResponseStream[Any], line: AccessLogEntry, usage: Usage | None = None
+        self, endpoint: Endpoint, responses: ResponseStream[Any], entry: AccessLogEntry, usage: Usage | None = None
     ) -> None:
         self.endpoint = endpoint
         self.responses = responses
-        self._line = line
+        self._entry = entry
         self._usage = usage
 
     async def relay(self, sink: Sink) -> None:
@@ -43,7 +43,7 @@ class Exchange:
         Raises:
             TgError: the stream failed; what came before has been sent.
         """
-        await _Pump(self.endpoint, self.responses, self._line, sink, self._usage).run()
+        await _Pump(self.endpoint, self.responses, self._entry, sink, self._usage).run()
 
     async def whole(self) -> bytes:
         """The whole answer as one record's JSON.
@@ -52,10 +52,10 @@ class Exchange:
             TooLarge: it is larger than any record may be; the work is stopped.
             TgError: the stream failed.
         """
-        answer = AnswerCollector(self.endpoint.route.spec.response.joined)
+        answer = AnswerCollector(self.endpoint.route.spec.response.join)
         async for record in self.responses:
             answer.add(record)
-            self._line.records += 1
+            self._entry.records += 1
             if self._usage is not None:
                 self._usage.add(record)
         return self.endpoint.dialect.event(answer.records()[-1])
@@ -71,14 +71,14 @@ class _Pump:
         self,
         endpoint: Endpoint,
         responses: ResponseStream[Any],
-        line: AccessLogEntry,
+        entry: AccessLogEntry,
         sink: Sink,
         usage: Usage | None,
     ) -> None:
         self._endpoint = endpoint
         self._event = endpoint.dialect.event
         self._responses = responses
-        self._line = line
+        self._entry = entry
         self._sink = sink
         self._usage = usage
         self._loop = asyncio.get_running_loop()
@@ -120,7 +120,7 @@ class _Pump:
             self._sink.hold(self._responses.waiting)
             return
         try:
-            needed = self._moved()
+            needed = self._move()
         except TgError as error:
             self._error, self._over, needed = error, True, True
         except Exception:
@@ -129,11 +129,11 @@ class _Pump:
         if needed:
             self._needed.set_result(None)
 
-    def _moved(self) -> bool:
+    def _move(self) -> bool:
         """Send what is there; True where the task is needed: the client is slow, or all is sent."""
         while (record := self._responses.poll()) is not None:
             self._sink.send(self._event(record), last=record.last)
-            self._sent()
+            self._note_sent()
             if self._usage is not None:
                 self._usage.add(record)
             if self._sink.full:
@@ -141,15 +141,15 @@ class _Pump:
         self._over = self._responses.complete
         return self._over
 
-    def _sent(self) -> None:
+    def _note_sent(self) -> None:
         now = self._loop.time()
-        if self._line.records:
+        if self._entry.records:
             self._endpoint.gap.observe(now - self._sent_at)
         else:
-            self._line.first = time.monotonic() - self._line.started
-            self._endpoint.first_token.observe(self._line.first)
+            self._entry.first = time.monotonic() - self._entry.started
+            self._endpoint.first_token.observe(self._entry.first)
         self._endpoint.overhead.observe(now - self._responses.came)
-        self._line.records += 1
+        self._entry.records += 1
         self._sent_at = now
 
 
@@ -171,31 +171,29 @@ class Relay:
         self.draining = False
 
     @asynccontextmanager
-    async def ask(self, endpoint: Endpoint, request: Any, line: AccessLogEntry) -> AsyncIterator[Exchange]:
+    async def ask(self, endpoint: Endpoint, request: Any, entry: AccessLogEntry) -> AsyncIterator[Exchange]:
         """Ask, and relay inside `async with`; leaving early stops the work, wherever it is done.
 
         Raises:
             TgError: as `Requestor.stream`, Unavailable where the gateway is about to leave, and RateLimited over a
-                limit of the key that asks (`line.key`).
+                limit of the key that asks (`entry.key`).
         """
         name = endpoint.route.spec.name
         if self.draining:
             REFUSALS.labels(name, "draining").inc()
             raise Unavailable("the gateway is shutting down; ask again", retry_after=1.0)
-        with self._limits.admitted(line.key, name, request) as spending:
-            async with self._asked(endpoint, request, line) as responses:
+        with self._limits.admit(entry.key, name, request) as spending:
+            async with self._ask(endpoint, request, entry) as responses:
                 spending.asked = True
                 if spending.usage is not None:
                     spending.usage.asked = responses.asked
-                yield Exchange(endpoint, responses, line, spending.usage)
+                yield Exchange(endpoint, responses, entry, spending.usage)
 
     @asynccontextmanager
-    async def _asked(
-        self, endpoint: Endpoint, request: Any, line: AccessLogEntry
-    ) -> AsyncIterator[ResponseStream[Any]]:
+    async def _ask(self, endpoint: Endpoint, request: Any, entry: AccessLogEntry) -> AsyncIterator[ResponseStream[Any]]:
         stream = self._requestor.stream(endpoint.route, request, timeout=self._timeout, bounded=True)
         async with stream as responses:
-            line.stream = responses.id
+            entry.stream = responses.id
             structlog.contextvars.bind_contextvars(stream=responses.id)
             self._running.add(responses)
             STREAMING.inc()

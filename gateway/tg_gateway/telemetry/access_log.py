@@ -40,7 +40,7 @@ class AccessLogEntry:
     outcome: str = ""
     started: float = field(default_factory=time.monotonic)
 
-    def ended(self, status: int, outcome: str) -> None:
+    def end(self, status: int, outcome: str) -> None:
         """Say how the request ended."""
         self.status, self.outcome = status, outcome
 

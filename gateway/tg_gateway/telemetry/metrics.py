@@ -6,7 +6,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, generate_late
 REQUESTS = Counter("tg_gateway_requests_total", "Requests ended, by door and outcome", ["door", "service", "outcome"])
 SOCKETS = Gauge("tg_gateway_sockets", "WebSockets open now")
 STREAMING = Gauge("tg_gateway_streams", "Requests relayed now")
-STRANGERS_REFUSED = Counter("tg_gateway_strangers_refused_total", "Connections over their address's limit", [])
+UNAUTHENTICATED_REFUSED = Counter(
+    "tg_gateway_unauthenticated_refused_total", "Connections over their address's limit", []
+)
 MALFORMED = Counter("tg_gateway_malformed_total", "Connections whose bytes were no request, or that broke in one", [])
 AUTH_FAILURES = Counter("tg_gateway_auth_failures_total", "Requests with a wrong token, or none", [])
 

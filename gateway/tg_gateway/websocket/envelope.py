@@ -53,7 +53,7 @@ class _AuthFailed(msgspec.Struct, frozen=True, tag="auth-failed"):
     error: str
 
 
-def parsed(message: bytes) -> Envelope:
+def parse_envelope(message: bytes) -> Envelope:
     """Read a client's message.
 
     Raises:

@@ -34,10 +34,10 @@ class _Socket(web.WebSocketResponse[Literal[False]]):
 class WebSocketHandler:
     """All sockets of the gateway."""
 
-    def __init__(self, backend: Backend, config: GatewayConfig, strangers: UnauthenticatedLimit) -> None:
+    def __init__(self, backend: Backend, config: GatewayConfig, unauthenticated: UnauthenticatedLimit) -> None:
         self._backend = backend
         self._config = config
-        self._strangers = strangers
+        self._unauthenticated = unauthenticated
         self._sockets: set[_Socket] = set()
 
     def routes(self) -> list[web.RouteDef]:
@@ -53,12 +53,12 @@ class WebSocketHandler:
                 task.cancel()
 
     async def _open(self, request: web.Request) -> web.StreamResponse:
-        line, limits = request[ENTRY], self._backend.limits
-        line.service = "socket"
+        entry, limits = request[ENTRY], self._backend.limits
+        entry.service = "socket"
         token = bearer(request.headers.get("Authorization"))
         if token is not None:
-            line.key = self._backend.authenticator.check(token, request.remote or "")
-            self._strangers.forget(request.transport)
+            entry.key = self._backend.authenticator.check(token, request.remote or "")
+            self._unauthenticated.forget(request.transport)
         if self._backend.relay.draining or len(self._sockets) >= limits.sockets:
             raise Unavailable("the gateway takes no more sockets now; try again", retry_after=1.0)
         socket = _Socket(
@@ -68,7 +68,7 @@ class WebSocketHandler:
             max_msg_size=4 * self._config.body_limit,
             decode_text=False,
         )
-        socket.headers["X-Request-Id"] = line.request
+        socket.headers["X-Request-Id"] = entry.request
         try:
             await socket.prepare(request)
         except ValueError:
@@ -77,9 +77,9 @@ class WebSocketHandler:
         self._sockets.add(socket)
         SOCKETS.inc()
         try:
-            async with Session(self._backend, writer, line, request.remote or "") as session:
+            async with Session(self._backend, writer, entry, request.remote or "") as session:
                 socket.session = session
-                await self._serve(socket, session, writer, line, request.transport)
+                await self._serve(socket, session, writer, entry, request.transport)
         finally:
             SOCKETS.dec()
             self._sockets.discard(socket)
@@ -90,7 +90,7 @@ class WebSocketHandler:
         socket: _Socket,
         session: Session,
         writer: SocketWriter,
-        line: AccessLogEntry,
+        entry: AccessLogEntry,
         transport: asyncio.BaseTransport | None,
     ) -> None:
         """Take messages until the socket ends."""
@@ -99,7 +99,7 @@ class WebSocketHandler:
         while True:
             patience = None
             if session.key:
-                self._strangers.forget(transport)
+                self._unauthenticated.forget(transport)
                 until = None
             else:
                 until = until or time() + self._config.auth_timeout
@@ -116,5 +116,5 @@ class WebSocketHandler:
                 try:
                     await writer.drain()
                 except SlowConsumer as slow:
-                    line.ended(slow.status, slow.type)
+                    entry.end(slow.status, slow.type)
                     return

@@ -39,15 +39,15 @@ class Session:
     Args:
         backend: what all sockets share.
         writer: the way to the client.
-        line: the handshake's line in the log.
+        entry: the handshake's line in the log.
         address: where the client is.
     """
 
-    def __init__(self, backend: Backend, writer: SocketWriter, line: AccessLogEntry, address: str) -> None:
-        self.key = line.key if backend.authenticator.required else backend.authenticator.check(None, address)
+    def __init__(self, backend: Backend, writer: SocketWriter, entry: AccessLogEntry, address: str) -> None:
+        self.key = entry.key if backend.authenticator.required else backend.authenticator.check(None, address)
         self._backend = backend
         self._writer = writer
-        self._line = line
+        self._entry = entry
         self._address = address
         self._asked = 0
         self._running: dict[envelope.Id, tuple[asyncio.Task[None], SocketStream]] = {}
@@ -73,7 +73,7 @@ class Session:
     def take(self, message: bytes) -> None:
         """One message came; whatever it is, nobody but its own request is disturbed by it."""
         try:
-            asked = envelope.parsed(message)
+            asked = envelope.parse_envelope(message)
             if asked.type == "auth":
                 self._authenticate(asked.token)
             else:
@@ -124,41 +124,41 @@ class Session:
             raise TooLarge(f"the request may have at most {self._backend.body_limit} bytes")
         stream = SocketStream(self._writer, request)
         self._asked += 1
-        line = AccessLogEntry("socket", f"{self._line.request}.{self._asked}", self._line.traceparent, self.key)
-        line.flow, line.service = endpoint.route.flow, endpoint.route.spec.name
+        entry = AccessLogEntry("socket", f"{self._entry.request}.{self._asked}", self._entry.traceparent, self.key)
+        entry.flow, entry.service = endpoint.route.flow, endpoint.route.spec.name
         context = copy_context()
-        context.run(trace.enter, trace.Span.at_door(line.request, line.traceparent))
-        task = self._group.create_task(self._serve(endpoint, body, stream, line), context=context)
-        stream.stop = lambda: self._stop(task, line)
+        context.run(trace.enter, trace.Span.at_door(entry.request, entry.traceparent))
+        task = self._group.create_task(self._serve(endpoint, body, stream, entry), context=context)
+        stream.stop = lambda: self._stop(task, entry)
         self._running[request] = task, stream
-        task.add_done_callback(lambda _: self._ended(request, stream, line), context=context)
+        task.add_done_callback(lambda _: self._end(request, stream, entry), context=context)
 
-    def _stop(self, task: asyncio.Task[None], line: AccessLogEntry) -> None:
+    def _stop(self, task: asyncio.Task[None], entry: AccessLogEntry) -> None:
         """The client does not read, and this request has to make room."""
-        line.ended(SlowConsumer.status, SlowConsumer.type)
+        entry.end(SlowConsumer.status, SlowConsumer.type)
         task.cancel()
 
-    def _ended(self, request: envelope.Id, stream: SocketStream, line: AccessLogEntry) -> None:
+    def _end(self, request: envelope.Id, stream: SocketStream, entry: AccessLogEntry) -> None:
         """However a request's task ended, even one that was cancelled before it began."""
         del self._running[request]
         stream.fail(Cancelled("the request was cancelled"))
-        line.write()
+        entry.write()
 
-    async def _serve(self, endpoint: Endpoint, body: bytes, stream: SocketStream, line: AccessLogEntry) -> None:
+    async def _serve(self, endpoint: Endpoint, body: bytes, stream: SocketStream, entry: AccessLogEntry) -> None:
         try:
-            await self._relay(endpoint, body, stream, line)
-            line.ended(200, "ok")
+            await self._relay(endpoint, body, stream, entry)
+            entry.end(200, "ok")
         except TgError as error:
-            line.ended(error.status, error.type)
+            entry.end(error.status, error.type)
             stream.fail(error)
         except Exception:
             log.exception("gateway.defect")
-            line.ended(Internal.status, Internal.type)
+            entry.end(Internal.status, Internal.type)
             stream.fail(Internal(DEFECT_MESSAGE))
 
-    async def _relay(self, endpoint: Endpoint, body: bytes, stream: SocketStream, line: AccessLogEntry) -> None:
+    async def _relay(self, endpoint: Endpoint, body: bytes, stream: SocketStream, entry: AccessLogEntry) -> None:
         asked = endpoint.dialect.parse(body)
-        async with self._backend.relay.ask(endpoint, asked, line) as exchange:
+        async with self._backend.relay.ask(endpoint, asked, entry) as exchange:
             if asked.streaming:
                 await exchange.relay(stream)
             else:

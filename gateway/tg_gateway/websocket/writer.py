@@ -65,11 +65,11 @@ class SocketWriter:
         if self._draining is None or self._draining.done():
             # One task for all who wait: the server's own `drain` shares a future, which one waiter's cancellation
             # would cancel for the others too.
-            self._draining = asyncio.create_task(self._drained())
+            self._draining = asyncio.create_task(self._drain())
         if not await asyncio.shield(self._draining):
             raise SlowConsumer("the client read nothing for too long")
 
-    async def _drained(self) -> bool:
+    async def _drain(self) -> bool:
         try:
             async with asyncio.timeout(self._patience):
                 self.flush()

@@ -52,7 +52,7 @@ class Bus(Protocol):
 
     @property
     def max_message(self) -> int:
-        """Bytes of body that this bus carries: `MAX_MESSAGE_BYTES`, or less where it has told a lower limit of its own."""
+        """Bytes of body that this bus carries: `MAX_MESSAGE_BYTES`, or the lower limit that it has reported."""
 
     @property
     def in_process(self) -> bool:

@@ -41,7 +41,7 @@ class ClientLog:
     """
 
     def __init__(self) -> None:
-        self._file, self.path = _opened()
+        self._file, self.path = _open_file()
         self._at = 0
         self._rest = b""
         self._level = "error"
@@ -106,7 +106,7 @@ def _read_quietly(file: ClientLog) -> None:
         file.read()
 
 
-def _opened() -> tuple[int, str]:
+def _open_file() -> tuple[int, str]:
     """A file that only this process has, in memory where the system can."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("bus-client-log")

@@ -47,7 +47,7 @@ class Clients:
         """Whether there is no former one."""
         return not self._former
 
-    def reopened(self, consumers: Iterable[Consumer]) -> dict[Consumer, TgError | None] | None:
+    def reopen_all(self, consumers: Iterable[Consumer]) -> dict[Consumer, TgError | None] | None:
         """Open a new client, and these subscriptions on it, where the broker answers; blocks.
 
         Returns:
@@ -57,14 +57,14 @@ class Clients:
             return None
         silent = [consumer for consumer in consumers if not consumer.connected]
         with ThreadPoolExecutor(MAX_CONCURRENT_CALLS, thread_name_prefix="bus-reopen") as pool:
-            return dict(zip(silent, pool.map(self._reopened, silent), strict=True))
+            return dict(zip(silent, pool.map(self._reopen, silent), strict=True))
 
     def ask_limit(self, topic: str) -> int:
         """As `message_limit.ask_limit`, on a client of its own: what is sent holds up nothing else; blocks."""
         with self._for_a_while(OPERATION_TIMEOUT_SECONDS) as client:
             return ask_limit(client, topic)
 
-    def unused(self, in_use: list[Any]) -> list[Any]:
+    def take_unused(self, in_use: list[Any]) -> list[Any]:
         """Take out the former clients on which nothing is open, or being opened; the caller closes them."""
         until = time.monotonic() - 2 * CALL_TIMEOUT_SECONDS
         used = {id(client) for client in in_use}
@@ -118,7 +118,7 @@ class Clients:
         close_quietly(client)
         return False
 
-    def _reopened(self, consumer: Consumer) -> TgError | None:
+    def _reopen(self, consumer: Consumer) -> TgError | None:
         try:
             consumer.reopen(self.current)
         except TgError as error:

@@ -60,7 +60,7 @@ class Consumer(Source):
         self._last: Any = pulsar.MessageId.latest
         self._closed = False
         self._swapping = threading.Lock()
-        self._handle = self._opened(client)
+        self._handle = self._open(client)
         self.client = client
 
     @property
@@ -74,7 +74,7 @@ class Consumer(Source):
         Raises:
             BusError: as at first; it is left as it was.
         """
-        handle = self._opened(client)
+        handle = self._open(client)
         with self._swapping:
             if not self._closed:
                 handle, self._handle = self._handle, handle
@@ -114,7 +114,7 @@ class Consumer(Source):
         with contextlib.suppress(pulsar.PulsarException):
             self._handle.negative_acknowledge(message)
 
-    def _opened(self, client: Any) -> Any:
+    def _open(self, client: Any) -> Any:
         with our_errors():
             if self._group is None:
                 # A reader's subscription is not durable: a process that dies leaves nothing behind in the broker.

@@ -119,11 +119,11 @@ class PulsarBus(Bus):
             sender, size, sent, result = arrived.popleft()
             sender.window.leave(size)
             if result != pulsar.Result.Ok:
-                self._failed(sender, sent, result.name)
+                self._retry_later(sender, sent, result.name)
             elif not sent.done():
                 sent.set_result(None)
 
-    def _failed(self, sender: Sender, sent: "asyncio.Future[None]", kind: str) -> None:
+    def _retry_later(self, sender: Sender, sent: "asyncio.Future[None]", kind: str) -> None:
         if not sent.done():
             sent.set_exception(error_of(kind))
         if kind == "Timeout":
@@ -197,14 +197,14 @@ class PulsarBus(Bus):
         silent = self._silence.lasting(self._readers, self._senders.values())
         if silent is not None:
             self._silence.mending = True
-            self._off_loop(lambda: self._clients.reopened(silent)).add_done_callback(self._on_reopened)
+            self._off_loop(lambda: self._clients.reopen_all(silent)).add_done_callback(self._on_reopened)
 
     def _on_reopened(self, reopening: "asyncio.Future[dict[Consumer, TgError | None] | None]") -> None:
         self._silence.mending = False
         outcomes = reopening.result()
         if outcomes is None or self._closing is not None:
             return
-        for consumer, error in self._silence.refused(outcomes, self._loop.time()):
+        for consumer, error in self._silence.take_refused(outcomes, self._loop.time()):
             if consumer in self._readers:
                 self._readers[consumer].end(error)
         for topic, sender in tuple(self._senders.items()):
@@ -227,7 +227,7 @@ class PulsarBus(Bus):
         in_use = [consumer.client for consumer in self._readers]
         senders = (*self._senders.values(), *self._retired)
         in_use += [sender.producer.client for sender in senders if sender.producer is not None]
-        for client in self._clients.unused(in_use):
+        for client in self._clients.take_unused(in_use):
             self._pool.submit(close_quietly, client)
 
     @override

@@ -36,7 +36,9 @@ class Silence:
         suspect, self.suspect = self.suspect and any(sender.silent for sender in senders), False
         return lasting if lasting or suspect else None
 
-    def refused(self, outcomes: Mapping[Consumer, TgError | None], now: float) -> Iterator[tuple[Consumer, TgError]]:
+    def take_refused(
+        self, outcomes: Mapping[Consumer, TgError | None], now: float
+    ) -> Iterator[tuple[Consumer, TgError]]:
         """Those that the broker, which answers, has not let us open for too long, each with its error."""
         failed = {consumer: error for consumer, error in outcomes.items() if error is not None}
         self._refused_since = {consumer: self._refused_since.get(consumer, now) for consumer in failed}

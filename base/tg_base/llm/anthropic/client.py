@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tg_base.llm.http import Failures, HttpAnswer
-from tg_base.llm.http.sdk_capture import captured
+from tg_base.llm.http.sdk_capture import capture
 
 
 class Sdk(msgspec.Struct, frozen=True):
@@ -48,12 +48,12 @@ class ClaudeConnection:
             stream=True,
             stream_cls=self._sdk.stream,
         )
-        return captured(asked)
+        return capture(asked)
 
     def models(self) -> Awaitable[HttpAnswer]:
         """Ask for the list of models; any status is an answer."""
         options = {"headers": self._headers, "params": {"limit": 1000}}
-        return captured(partial(self._client.get, "/v1/models", cast_to=self._sdk.response, options=options))
+        return capture(partial(self._client.get, "/v1/models", cast_to=self._sdk.response, options=options))
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -11,7 +11,7 @@ from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ProviderOptions, 
 from tg_base.llm.anthropic.client import ClaudeConnection
 from tg_base.llm.anthropic.request import FEATURES, Defaults, answers_by_tool, to_wire
 from tg_base.llm.anthropic.stream import StreamDecoder, error_detail
-from tg_base.llm.http import event_chunks, opened
+from tg_base.llm.http import event_chunks, open_body
 from tg_schema import TextCompletionRequest
 
 
@@ -54,8 +54,8 @@ class Claude(LlmService):
         body = msgspec.to_builtins(to_wire(request, self._upstream_model, self._defaults))
         answer = StreamDecoder(by_tool=answers_by_tool(request, self._defaults))
         async with (
-            self._connection.lent() as connection,
-            opened(connection.post(body), connection.failures, error_detail) as read,
+            self._connection.lend() as connection,
+            open_body(connection.post(body), connection.failures, error_detail) as read,
             aclosing(event_chunks(read, answer)) as chunks,
         ):
             async for chunk in chunks:

@@ -142,13 +142,13 @@ def _turns(turns: Sequence[Message]) -> tuple[_Turn, ...]:
 
 
 def _blocks(turn: Message) -> tuple[_Block, ...]:
-    shown = tuple(_shown(part) for part in turn.parts)
+    shown = tuple(_convert_part(part) for part in turn.parts)
     if turn.role == "tool":
         return (_ToolResult(turn.tool_call_id or "", shown, is_error=turn.error),)
     return (*shown, *(_ToolUse(call.id, call.name, call_arguments(call.arguments)) for call in turn.tool_calls))
 
 
-def _shown(part: Part) -> _TextBlock | _ImageBlock:
+def _convert_part(part: Part) -> _TextBlock | _ImageBlock:
     if not isinstance(part, ImagePart):
         return _TextBlock(part.text)
     if part.url:

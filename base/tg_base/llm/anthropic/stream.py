@@ -150,7 +150,7 @@ class StreamDecoder:
             case "content_block_start" if self._stop_reason is None:
                 return self._block(event.index, event.content_block or _ContentBlock())
             case "content_block_stop":
-                return self._ended(event.index)
+                return self._end_call(event.index)
             case "error":
                 raise event_error(event.error.type if event.error else None)
             case _:
@@ -169,7 +169,7 @@ class StreamDecoder:
         if call is None:
             return None
         call.written = True
-        return self._called(ToolCallDelta(call.index, arguments=delta.partial_json))
+        return self._convert_call(ToolCallDelta(call.index, arguments=delta.partial_json))
 
     def _block(self, index: int, block: _ContentBlock) -> LlmChunk | None:
         if block.type != "tool_use":
@@ -178,26 +178,26 @@ class StreamDecoder:
             self._answer_block = index
             return None
         call = self._calls[index] = _Call(len(self._calls))
-        return self._called(ToolCallDelta(call.index, block.id, block.name))
+        return self._convert_call(ToolCallDelta(call.index, block.id, block.name))
 
-    def _ended(self, index: int) -> LlmChunk | None:
+    def _end_call(self, index: int) -> LlmChunk | None:
         """A call without arguments has no delta that says so."""
         call = self._calls.get(index)
         if call is None or call.written:
             return None
-        return self._called(ToolCallDelta(call.index, arguments="{}"))
+        return self._convert_call(ToolCallDelta(call.index, arguments="{}"))
 
-    def _called(self, delta: ToolCallDelta) -> LlmChunk:
+    def _convert_call(self, delta: ToolCallDelta) -> LlmChunk:
         return LlmChunk(tool_calls=(delta,), model=self._model)
 
     def _of_message(self, event: Event) -> LlmChunk | None:
         match event.type:
             case "message_start" if event.message is not None:
                 self._model = event.message.model
-                return self._counted(event.message.usage)
+                return self._convert_usage(event.message.usage)
             case "message_delta":
                 self._stop_reason = (event.delta and event.delta.stop_reason) or self._stop_reason
-                return self._counted(event.usage)
+                return self._convert_usage(event.usage)
             case "message_stop":
                 self.done = True
                 return LlmChunk(model=self._model, finish_reason=self._finish())
@@ -210,7 +210,7 @@ class StreamDecoder:
             return "stop"
         return _FINISH.get(self._stop_reason, "stop")
 
-    def _counted(self, usage: _Usage | None) -> LlmChunk | None:
+    def _convert_usage(self, usage: _Usage | None) -> LlmChunk | None:
         """Their `input_tokens` leaves out what was read from the cache or written to it; ours has all."""
         if usage is None:
             return None

@@ -55,11 +55,11 @@ class GeminiConnection:
 
     async def post(self, body: bytes) -> HttpAnswer:
         """Ask for an answer as a stream; any status is an answer."""
-        return await self._sent("POST", self._ask, body)
+        return await self._send("POST", self._ask, body)
 
     async def models(self) -> HttpAnswer:
         """Ask for the list of models; any status is an answer."""
-        return await self._sent("GET", self._list, None)
+        return await self._send("GET", self._list, None)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -72,7 +72,7 @@ class GeminiConnection:
     async def _list(self) -> None:
         await self._client.aio.models.list(config={"page_size": 1000})
 
-    async def _sent(
+    async def _send(
         self, method: Literal["GET", "POST"], call: Callable[[], Awaitable[None]], body: bytes | None
     ) -> HttpAnswer:
         prepared = self._prepared.get(call)

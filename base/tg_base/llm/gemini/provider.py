@@ -12,7 +12,7 @@ from tg_base.llm.gemini.client import GeminiConnection
 from tg_base.llm.gemini.request import FEATURES, Defaults, to_wire
 from tg_base.llm.gemini.stream import StreamDecoder, error_detail, model_list
 from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
-from tg_base.llm.http import event_chunks, opened, whole_body
+from tg_base.llm.http import event_chunks, open_body, read_whole_body
 from tg_schema import ModelInfo, TextCompletionRequest
 
 _encode = msgspec.json.Encoder().encode
@@ -53,8 +53,8 @@ class Gemini(LlmService):
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         body = _encode(to_wire(request, self._defaults, self._signatures))
         async with (
-            self._connection.lent() as connection,
-            opened(connection.post(body), connection.failures, error_detail) as read,
+            self._connection.lend() as connection,
+            open_body(connection.post(body), connection.failures, error_detail) as read,
             aclosing(event_chunks(read, StreamDecoder(self._signatures))) as chunks,
         ):
             async for chunk in chunks:
@@ -62,8 +62,8 @@ class Gemini(LlmService):
 
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
-        async with self._connection.lent() as connection:
-            listed = whole_body(connection.models(), connection.failures, error_detail, self.clocks.first_token)
+        async with self._connection.lend() as connection:
+            listed = read_whole_body(connection.models(), connection.failures, error_detail, self.clocks.first_token)
             return model_list(await listed)
 
     @override

@@ -158,7 +158,7 @@ def _contents(turns: Sequence[Message], signatures: ThoughtSignatures) -> tuple[
 def _spoken(turns: Sequence[Message], signatures: ThoughtSignatures) -> Iterator[tuple[str, tuple[_Part, ...]]]:
     names: dict[str, str] = {}
     for turn in turns:
-        shown = tuple(_shown(part) for part in turn.parts)
+        shown = tuple(_convert_part(part) for part in turn.parts)
         if turn.role == "tool":
             yield "user", (_result(turn, names), *(part for part in shown if part.text is None))
         elif turn.role == "assistant":
@@ -168,7 +168,7 @@ def _spoken(turns: Sequence[Message], signatures: ThoughtSignatures) -> Iterator
             yield "user", shown
 
 
-def _shown(part: Part) -> _Part:
+def _convert_part(part: Part) -> _Part:
     if not isinstance(part, ImagePart):
         return _Part(part.text)
     if part.url:

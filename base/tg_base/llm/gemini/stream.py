@@ -191,12 +191,12 @@ class StreamDecoder:
         if event.prompt_feedback is not None and event.prompt_feedback.block_reason:
             raise event_error("content_filter")
         candidate = next((candidate for candidate in event.candidates if candidate.index == 0), _NOTHING)
-        counts = self._counted(event.usage_metadata)
+        counts = self._convert_usage(event.usage_metadata)
         if candidate is _NOTHING and counts is _UNKNOWN:
             return None
-        return self._said(candidate, counts, event.model_version)
+        return self._convert_candidate(candidate, counts, event.model_version)
 
-    def _said(self, candidate: _Candidate, counts: Counts, model: str | None) -> LlmChunk:
+    def _convert_candidate(self, candidate: _Candidate, counts: Counts, model: str | None) -> LlmChunk:
         parts = candidate.content.parts if candidate.content else ()
         text = reasoning = ""
         calls: tuple[ToolCallDelta, ...] = ()
@@ -239,12 +239,12 @@ class StreamDecoder:
         self.done = told
         return "tool_calls" if finish == "stop" and self._calls else finish
 
-    def _counted(self, usage: _Usage | None) -> Counts:
+    def _convert_usage(self, usage: _Usage | None) -> Counts:
         """Their totals as deltas. They count thinking beside the answer, ours has it within; zeros are left out."""
         if usage is None or usage.prompt_token_count is None:
             return _UNKNOWN
         thoughts = usage.thoughts_token_count
-        return self._counts.added(
+        return self._counts.add_totals(
             usage.prompt_token_count + usage.tool_use_prompt_token_count,
             usage.candidates_token_count + thoughts,
             usage.cached_content_token_count,

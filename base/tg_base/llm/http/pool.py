@@ -87,7 +87,7 @@ class HttpPool:
             asked.popall(name, None)
         asked["Accept-Encoding"] = "identity"
         try:
-            response = await self._opened().request(
+            response = await self._open_session().request(
                 method, url, headers=asked, data=body, allow_redirects=False, proxy=self._proxy(url)
             )
         except _EndlessHeadError:
@@ -107,7 +107,7 @@ class HttpPool:
         if self._session is not None:
             await self._session.close()
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=_Connector(limit=0, ssl=self._tls),

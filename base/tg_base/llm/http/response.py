@@ -80,7 +80,7 @@ def no_detail(body: bytes) -> ErrorDetail:
 
 
 @asynccontextmanager
-async def opened(
+async def open_body(
     call: Awaitable[HttpAnswer],
     failures: Failures = NO_FAILURES,
     error_detail: Callable[[bytes], ErrorDetail] = no_detail,
@@ -95,10 +95,10 @@ async def opened(
     Raises:
         TgError: there is no answer, its status is not 2xx, or it is no stream; in our own words.
     """
-    answer = await _answered(call, failures)
+    answer = await _wait_answer(call, failures)
     try:
         if not answer.good:
-            raise await _refused(answer, error_detail)
+            raise await _make_error(answer, error_detail)
         if answer.content_type in _NO_STREAM:
             raise ProtocolError("the provider's answer is not a stream of events; check that base_url is an API's")
         yield answer.read
@@ -106,7 +106,7 @@ async def opened(
         answer.close()
 
 
-async def whole_body(
+async def read_whole_body(
     call: Awaitable[HttpAnswer],
     failures: Failures,
     error_detail: Callable[[bytes], ErrorDetail],
@@ -117,14 +117,14 @@ async def whole_body(
     Raises:
         Timeout: it has not come within `patience` seconds.
         ProtocolError: it has more than 4 MB.
-        TgError: as of `opened`.
+        TgError: as of `open_body`.
     """
     try:
         async with asyncio.timeout(patience):
-            answer = await _answered(call, failures)
+            answer = await _wait_answer(call, failures)
             try:
                 if not answer.good:
-                    raise await _refused(answer, error_detail)
+                    raise await _make_error(answer, error_detail)
                 body = await _at_most(answer.read, _LONGEST_BODY)
             finally:
                 answer.close()
@@ -135,7 +135,7 @@ async def whole_body(
     return body
 
 
-async def _answered(call: Awaitable[HttpAnswer], failures: Failures) -> HttpAnswer:
+async def _wait_answer(call: Awaitable[HttpAnswer], failures: Failures) -> HttpAnswer:
     """Wait for an answer, exceptions of the SDK as errors of ours."""
     try:
         return await call
@@ -145,7 +145,7 @@ async def _answered(call: Awaitable[HttpAnswer], failures: Failures) -> HttpAnsw
         raise ProviderAuth(_CREDENTIALS) from None
 
 
-async def _refused(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorDetail]) -> TgError:
+async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorDetail]) -> TgError:
     """The error for a status that is not 2xx. Nothing of the body's text is passed on: it may hold anything."""
     said = ErrorDetail()
     if not answer.encoded:

@@ -68,7 +68,7 @@ class CapturingTransport:
         await self.aclose()
 
 
-async def captured(call: Callable[[], Awaitable[object]]) -> HttpAnswer:
+async def capture(call: Callable[[], Awaitable[object]]) -> HttpAnswer:
     """Let the SDK ask, and take the answer.
 
     Raises:

@@ -15,7 +15,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ProviderOptions, RemoteOptions
-from tg_base.llm.http.response import ErrorDetail, Failures, HttpAnswer, no_detail, opened, whole_body
+from tg_base.llm.http.response import ErrorDetail, Failures, HttpAnswer, no_detail, open_body, read_whole_body
 from tg_base.llm.http.stream_reader import EventDecoder, Frames, event_chunks
 from tg_schema import ModelInfo, Sampling, TextCompletionRequest
 from tg_schema.errors import Internal, ProtocolError, Timeout
@@ -117,8 +117,8 @@ class SdkProvider(LlmService, Generic[AnyOptions]):
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         wire = self.wire
         async with (
-            self._connection.lent() as connection,
-            opened(connection.post(self.body(request)), connection.failures, wire.error_detail) as read,
+            self._connection.lend() as connection,
+            open_body(connection.post(self.body(request)), connection.failures, wire.error_detail) as read,
             aclosing(event_chunks(read, wire.decoder(), frames=wire.frames() if wire.frames else None)) as chunks,
         ):
             async for chunk in chunks:
@@ -128,8 +128,8 @@ class SdkProvider(LlmService, Generic[AnyOptions]):
     async def models(self) -> tuple[ModelInfo, ...]:
         wire = self.wire
         try:
-            async with asyncio.timeout(self.clocks.first_token), self._connection.lent() as connection:
-                body = await whole_body(connection.models(), connection.failures, wire.error_detail)
+            async with asyncio.timeout(self.clocks.first_token), self._connection.lend() as connection:
+                body = await read_whole_body(connection.models(), connection.failures, wire.error_detail)
         except TimeoutError:
             raise Timeout("the provider took too long to list its models; ask again") from None
         try:

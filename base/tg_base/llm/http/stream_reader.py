@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Protocol
 
-from tg_base.llm import LlmChunk, joined_chunks
+from tg_base.llm import LlmChunk, join_chunks
 from tg_schema import TgError
 from tg_schema.server_sent_events import ServerSentEvents
 
@@ -100,7 +100,7 @@ class _Stream:
             self.error = error
         if len(chunks) < 2:
             return chunks[0] if chunks else None
-        return joined_chunks(chunks)
+        return join_chunks(chunks)
 
 
 async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None:
@@ -116,7 +116,7 @@ async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None
                         await asyncio.sleep(0)
                     chunk = stream.take(part)
                     if chunk is not None:
-                        usage = joined_chunks((usage, chunk))
+                        usage = join_chunks((usage, chunk))
                 if stream.decoder.done and not drained:
                     drained = True
                     clock.reschedule(loop.time() + DRAIN_TIMEOUT_SECONDS)

@@ -12,7 +12,7 @@ class UsageDeltas:
     def __init__(self) -> None:
         self._in = self._out = self._cached = self._reasoning = 0
 
-    def added(
+    def add_totals(
         self, in_token: int | None, out_token: int | None, cached_token: int | None, reasoning_token: int | None
     ) -> Counts:
         """What these totals add to those told before; a total that falls adds nothing."""
@@ -31,8 +31,8 @@ class UsageDeltas:
         cached_token: int | None = None,
         reasoning_token: int | None = None,
     ) -> LlmChunk:
-        """A chunk with what `added` says, and nothing else."""
-        counts = self.added(in_token, out_token, cached_token, reasoning_token)
+        """A chunk with what `add_totals` says, and nothing else."""
+        counts = self.add_totals(in_token, out_token, cached_token, reasoning_token)
         return LlmChunk(in_token=counts[0], out_token=counts[1], cached_token=counts[2], reasoning_token=counts[3])
 
 

@@ -2,12 +2,12 @@
 
 from tg_flow.agent.core.answer_text import AnswerText
 from tg_flow.agent.core.calling import Goal
-from tg_flow.agent.core.dialog import Dialog, said
+from tg_flow.agent.core.dialog import Dialog, stream_text
 from tg_flow.agent.core.loop import AgentLoop
 from tg_flow.agent.core.model import AgentModel
 from tg_flow.agent.core.prompts import AgentPrompts
-from tg_flow.agent.core.tool import AgentTool, Piece, TokenUsage, ToolContext, ToolOptions, cut_note, declared
-from tg_flow.agent.core.toolbox import Toolbox, compiled
+from tg_flow.agent.core.tool import AgentTool, Piece, TokenUsage, ToolContext, ToolOptions, cut_note, declare
+from tg_flow.agent.core.toolbox import Toolbox, compile_schema
 
 __all__ = [
     "AgentLoop",
@@ -22,8 +22,8 @@ __all__ = [
     "ToolContext",
     "ToolOptions",
     "Toolbox",
-    "compiled",
+    "compile_schema",
     "cut_note",
-    "declared",
-    "said",
+    "declare",
+    "stream_text",
 ]

@@ -32,6 +32,6 @@ class AnswerText:
         if self._size > MAX_ANSWER_BYTES:
             raise TooLarge(f"the agent's answer is larger than {MAX_ANSWER_BYTES} bytes; ask a smaller question")
 
-    def ended_by(self, last: AgentResponse) -> str:
+    def final_text(self, last: AgentResponse) -> str:
         """The text of the message that ends the dialog."""
         return "".join(self._answers.get(last.message_id, ()))

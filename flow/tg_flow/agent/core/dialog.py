@@ -131,7 +131,7 @@ def _size(record: TextCompletionResponse) -> int:
     return len(record.response or "") + calls + PIECE_BYTES
 
 
-async def said(dialog: Dialog, request: TextCompletionRequest) -> AsyncGenerator[str, None]:
+async def stream_text(dialog: Dialog, request: TextCompletionRequest) -> AsyncGenerator[str, None]:
     """The text alone of an answer of the model."""
     async with aclosing(dialog.ask(request)) as records:
         async for record in records:

@@ -7,10 +7,10 @@ import msgspec
 
 from tg_flow.agent.core.calling import Goal
 from tg_flow.agent.core.dialog import Dialog
-from tg_flow.agent.core.observation import Observation, observed
+from tg_flow.agent.core.observation import Observation, make_observation
 from tg_flow.agent.core.open_turn import OpenCall, OpenTurn
 from tg_flow.agent.core.tool import TokenUsage
-from tg_flow.agent.core.tool_calls import PreparedCall, side_by_side
+from tg_flow.agent.core.tool_calls import PreparedCall, run_concurrently
 from tg_flow.agent.core.turn import Turn
 from tg_flow.agent.parsing import Event, InvalidCall, Kind, MessageEnd, ParsedCall, ReasoningDelta, TextDelta, object_of
 from tg_schema import AgentResponse
@@ -63,8 +63,8 @@ class AgentLoop:
                 return
             for record in self._messages.close():
                 yield record
-            async with aclosing(self._observe(turn.calls)) as observed:
-                async for record in observed:
+            async with aclosing(self._observe(turn.calls)) as make_observation:
+                async for record in make_observation:
                     yield record
             self._turns += (turn.turn,)
             self._dialog.keep(turn.turn)
@@ -82,29 +82,29 @@ class AgentLoop:
         async with aclosing(self._dialog.ask(request)) as answers:
             async for answer in answers:
                 for event in reader.feed(answer):
-                    for record in self._told(event, turn):
+                    for record in self._convert(event, turn):
                         yield record
         for event in reader.end():
-            for record in self._told(event, turn):
+            for record in self._convert(event, turn):
                 yield record
         for record in self._messages.end_aside():
             yield record
 
-    def _told(self, event: Event, turn: OpenTurn) -> list[AgentResponse]:
+    def _convert(self, event: Event, turn: OpenTurn) -> list[AgentResponse]:
         match event:
             case TextDelta(kind, text):
-                ended = self._changed(turn, reasoning=False)
+                ended = self._end_message(turn, reasoning=False)
                 turn.say(kind, text)
                 return [*ended, *self._messages.say(self._speaks if kind == "answer" else "thought", text)]
             case ReasoningDelta(text):
-                return [*self._changed(turn, reasoning=True), *self._messages.think(text)]
+                return [*self._end_message(turn, reasoning=True), *self._messages.think(text)]
             case MessageEnd():
                 turn.close()
                 return self._messages.close()
             case ParsedCall() | InvalidCall():
                 return [*self._messages.close(), *self._call(event, turn)]
 
-    def _changed(self, turn: OpenTurn, *, reasoning: bool) -> list[AgentResponse]:
+    def _end_message(self, turn: OpenTurn, *, reasoning: bool) -> list[AgentResponse]:
         """Thinking that the provider tells apart, and thoughts in the text, are messages of their own."""
         if turn.reasoning == reasoning:
             return []
@@ -145,12 +145,12 @@ class AgentLoop:
             if call.fault is not None:
                 call.pieces.append(f"error: {call.fault}")
                 if call.tool:
-                    yield observed(call, self._messages.next_id(), call.pieces[0], end=True)
+                    yield make_observation(call, self._messages.next_id(), call.pieces[0], end=True)
         tools = self._dialog.tools
         good = [call for call in calls if call.fault is None]
         observations = [Observation(call, self._messages.next_id()) for call in good]
         works = [PreparedCall(tools[call.tool], object_of(call.event.arguments) or {}) for call in good]
-        async with aclosing(side_by_side(works, self._dialog.remaining)) as outcomes:
+        async with aclosing(run_concurrently(works, self._dialog.remaining)) as outcomes:
             async for index, outcome in outcomes:
                 if isinstance(outcome, TokenUsage):
                     self._dialog.usage.add(outcome.in_token, outcome.out_token)

@@ -43,18 +43,18 @@ class AgentModel:
 
     async def calling(self) -> Calling:
         """How this model calls tools now."""
-        announced = await self._announced()
+        announced = await self._find_features()
         native = announced >= NATIVE_FEATURES if self._calling == "auto" else self._calling == "native"
         return NativeCalling(self.prompts) if native else TextCalling(self.prompts, can_stop="stop" in announced)
 
-    async def _announced(self) -> frozenset[str]:
+    async def _find_features(self) -> frozenset[str]:
         """What all of the model's processors can do; nothing where none has announced itself."""
         if self.llm.route.plain:
             return frozenset()
         queue = self.llm.route.request
         end = asyncio.get_running_loop().time() + FEATURES_TIMEOUT_SECONDS
         while not (serving := self._requestor.presence.serving(queue)):
-            if self._requestor.presence.deserted(queue) or asyncio.get_running_loop().time() > end:
+            if self._requestor.presence.is_unserved(queue) or asyncio.get_running_loop().time() > end:
                 return frozenset()
             await asyncio.sleep(_LOOK)
         return frozenset.intersection(*(frozenset(presence.features) for presence in serving))

@@ -34,7 +34,7 @@ class Observation:
                     )
                     for one in self._open.values()
                 ]
-                return [*ends, observed(self._call, self._message, "", end=True)]
+                return [*ends, make_observation(self._call, self._message, "", end=True)]
             case CallFailed(reason):
                 self._call.failed = True
                 return [self._piece(f"\nerror: {reason}" if self._call.pieces else f"error: {reason}")]
@@ -43,9 +43,9 @@ class Observation:
 
     def _piece(self, text: str) -> AgentResponse:
         self._call.pieces.append(text)
-        return observed(self._call, self._message, text)
+        return make_observation(self._call, self._message, text)
 
 
-def observed(call: OpenCall, message: str, text: str, *, end: bool = False) -> AgentResponse:
+def make_observation(call: OpenCall, message: str, text: str, *, end: bool = False) -> AgentResponse:
     """One record of an observation."""
     return AgentResponse("observation", text, end_of_message=end, message_id=message, tool=call.tool, call_id=call.id)

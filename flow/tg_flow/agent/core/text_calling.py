@@ -28,7 +28,7 @@ class TextCalling(Calling):
             "agent-react",
             question=goal.question,
             instructions=goal.instructions,
-            tools=[_told(tool) for tool in tools],
+            tools=[_describe(tool) for tool in tools],
             turns=[msgspec.to_builtins(turn) for turn in turns],
         )
         return TextCompletionRequest(rendered.system, rendered.prompt, streaming=True, sampling=self._sampling)
@@ -54,5 +54,5 @@ class TextReader(Reader):
         return self._parser.end()
 
 
-def _told(tool: Tool) -> dict[str, Any]:
+def _describe(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "arguments": tool.parameters}

@@ -44,14 +44,14 @@ class AgentTool(ABC):
 
     @classmethod
     @abstractmethod
-    async def open(cls, name: str, table: ToolConfig, options: Any, reach: "ToolContext") -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: Any, context: "ToolContext") -> tuple[Self, ...]:
         """Make ready what one table of the configuration describes.
 
         Args:
             name: the table's.
             table: what it says.
             options: its options, an `Options` of this kind.
-            reach: what the tool may use.
+            context: what the tool may use.
 
         Raises:
             TgError: it cannot be made ready; the message says what to do.
@@ -92,7 +92,7 @@ class ToolContext:
         raise BadRequest(f'flow "{flow}" has no {service}; add it, or name another flow').at("flow")
 
 
-def declared(name: str, table: ToolConfig, description: str, arguments: dict[str, Any]) -> Tool:
+def declare(name: str, table: ToolConfig, description: str, arguments: dict[str, Any]) -> Tool:
     """What the model is told: what the table says wins over what the tool says of itself."""
     schema = arguments if table.arguments is None else {"type": "object"} | table.arguments
     return Tool(name, table.description or description, schema)

@@ -44,7 +44,7 @@ Outcome = Piece | CallFailed | CallEnded
 _Queue = asyncio.Queue[tuple[int, Outcome]]
 
 
-async def side_by_side(works: Sequence[PreparedCall], seconds: float) -> AsyncGenerator[tuple[int, Outcome], None]:
+async def run_concurrently(works: Sequence[PreparedCall], seconds: float) -> AsyncGenerator[tuple[int, Outcome], None]:
     """Run all, for `seconds` at most, and yield what comes with the index of its call; `CallEnded` comes once for each.
 
     Leaving early cancels them.
@@ -77,7 +77,7 @@ async def _run(index: int, work: PreparedCall, seconds: float, queue: _Queue) ->
     clock = asyncio.timeout(limit)
     failure: str | None = None
     try:
-        async with clock, aclosing(_bounded(work.tool.call(work.arguments))) as pieces:
+        async with clock, aclosing(_limit(work.tool.call(work.arguments))) as pieces:
             async for piece in pieces:
                 await queue.put((index, piece))
     except TgError as error:
@@ -99,7 +99,7 @@ async def _run(index: int, work: PreparedCall, seconds: float, queue: _Queue) ->
     await queue.put((index, CallEnded()))
 
 
-async def _bounded(source: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
+async def _limit(source: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
     length = 0
     async with aclosing(source):
         async for piece in source:

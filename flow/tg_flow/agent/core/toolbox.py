@@ -28,7 +28,7 @@ class Toolbox:
             if name in self._tools:
                 raise BadRequest(f'two tools have the name "{name}"; rename one')
             self._tools[name] = tool
-            self._schemas[name] = compiled(tool)
+            self._schemas[name] = compile_schema(tool)
 
     @property
     def next_states(self) -> dict[str, str | None]:
@@ -51,7 +51,7 @@ def _in_reach(table: ToolConfig, groups: frozenset[str], state: str) -> bool:
     return in_group and (ALL_GROUPS in states or state in states)
 
 
-def compiled(tool: AgentTool) -> ObjectSchema:
+def compile_schema(tool: AgentTool) -> ObjectSchema:
     """The schema of a tool's arguments. Raises BadRequest, with the place in it."""
     try:
         return ObjectSchema(tool.declaration.parameters)

@@ -1,6 +1,6 @@
 """Text completions -> dialog: what they cost together."""
 
-from tg_schema.deltas import added
+from tg_schema.deltas import add_counts
 
 
 class Usage:
@@ -18,6 +18,6 @@ class Usage:
 
     def add(self, in_token: int | None, out_token: int | None, model: str | None = None) -> None:
         """Count one more record's tokens. The model named first is the dialog's."""
-        self.in_token = added((self.in_token, in_token))
-        self.out_token = added((self.out_token, out_token))
+        self.in_token = add_counts((self.in_token, in_token))
+        self.out_token = add_counts((self.out_token, out_token))
         self.model = self.model or model

@@ -41,7 +41,7 @@ class ReactCall:
     def read(self, text: str, start: int, *, final: bool) -> ReadCall | None:
         """The call, once it is complete. The text behind `start`, where the arguments begin, only grows."""
         if self._object is None:
-            found = self._found(text, start, final=final)
+            found = self._find_object(text, start, final=final)
             if not isinstance(found, int):
                 return found
             self._object = found - start
@@ -52,13 +52,13 @@ class ReactCall:
         behind = self._behind_fence(text, end, final=final)
         return None if behind is None else ReadCall(behind, self._event(text[begin:end]))
 
-    def _found(self, text: str, start: int, *, final: bool) -> int | ReadCall | None:
+    def _find_object(self, text: str, start: int, *, final: bool) -> int | ReadCall | None:
         """Where the object begins, or a call without one; None = not known yet."""
         at, labelled = start, False
         while True:
             here = _after_space(text, at)
             if here == len(text):
-                return ReadCall(here, self._called("{}")) if final else None
+                return ReadCall(here, self._make_call("{}")) if final else None
             fence = _behind_fence(text, here, final=final)
             if isinstance(fence, Undecided):
                 return None
@@ -72,7 +72,7 @@ class ReactCall:
                 at, labelled = marker.end, True
                 continue
             bare = labelled and not isinstance(marker, Marker)
-            return self._bare(text, here, final=final) if bare else ReadCall(here, self._called("{}"))
+            return self._bare(text, here, final=final) if bare else ReadCall(here, self._make_call("{}"))
 
     def _bare(self, text: str, start: int, *, final: bool) -> ReadCall | None:
         """Arguments that are no object: the line. A fence around the call, or the next one, is none."""
@@ -80,14 +80,14 @@ class ReactCall:
         if isinstance(fence, Undecided):
             return None
         if fence is not None and (structure := inside(text, fence, final=final)) is not None:
-            return None if isinstance(structure, Undecided) else ReadCall(start, self._called("{}"))
+            return None if isinstance(structure, Undecided) else ReadCall(start, self._make_call("{}"))
         end = text.find("\n", start)
         if end < 0 and not final:
             return None
         end = len(text) if end < 0 else end
         value = text[start:end].strip()
         nothing = value.casefold() in _NOTHING
-        return ReadCall(end, self._called("{}") if nothing else InvalidCall(_NO_OBJECT, self._tool or None, value))
+        return ReadCall(end, self._make_call("{}") if nothing else InvalidCall(_NO_OBJECT, self._tool or None, value))
 
     def _behind_fence(self, text: str, end: int, *, final: bool) -> int | None:
         if not self._fenced:
@@ -97,7 +97,7 @@ class ReactCall:
             return at + len(_MARK)
         return None if not final and _MARK.startswith(text[at : at + 3]) else end
 
-    def _called(self, arguments: str) -> ParsedCall | None:
+    def _make_call(self, arguments: str) -> ParsedCall | None:
         return None if self._tool.casefold() in _NOTHING else ParsedCall(self._tool, arguments)
 
     def _event(self, text: str) -> ParsedCall | InvalidCall | None:
@@ -105,14 +105,14 @@ class ReactCall:
         if value is None:
             return InvalidCall(_NO_OBJECT, self._tool or None, text)
         if self._tool:
-            return self._called(_encoded(value))
+            return self._make_call(_encode(value))
         tool = next((value[key] for key in _TOOLS if isinstance(value.get(key), str) and value[key]), None)
         arguments: Any = next((value[key] for key in _ARGUMENTS if value.get(key) is not None), {})
         if isinstance(arguments, str):
             arguments = object_of(arguments)
         if tool is None or not isinstance(arguments, dict):
             return InvalidCall(_NO_NAME if tool is None else _NO_OBJECT, tool, text)
-        return ParsedCall(tool, _encoded(arguments))
+        return ParsedCall(tool, _encode(arguments))
 
 
 def call_at(text: str, start: int, *, final: bool) -> tuple[ReactCall, int] | Undecided | None:
@@ -146,5 +146,5 @@ def _behind_fence(text: str, start: int, *, final: bool) -> int | Undecided | No
     return UNDECIDED if fence.end() == len(text) and not final else fence.end()
 
 
-def _encoded(value: dict[str, Any]) -> str:
+def _encode(value: dict[str, Any]) -> str:
     return msgspec.json.encode(value).decode()

@@ -63,7 +63,7 @@ class ReactParser:
         """What is certain now."""
         self._text += text
         self._run()
-        return self._taken()
+        return self._take()
 
     def end(self) -> list[Event]:
         """The rest: the text has come to its end. The last message is left open."""
@@ -73,14 +73,14 @@ class ReactParser:
             self._emit("")
         if self._open and self._space and not self._behind_fence:
             self._emit(self._space)
-        return self._taken()
+        return self._take()
 
     def call_follows(self) -> list[Event]:
         """A call is made outside of the text: what was said so far was a thought."""
         self._run(final=True)
         self._switch("thought")
         self._called = True
-        return self._taken()
+        return self._take()
 
     def _run(self, *, final: bool = False) -> None:
         self._final = final
@@ -89,7 +89,7 @@ class ReactParser:
         if self._at:
             self._text, self._at = self._text[self._at :], 0
 
-    def _taken(self) -> list[Event]:
+    def _take(self) -> list[Event]:
         events, self._events = self._events, []
         return events
 
@@ -98,7 +98,7 @@ class ReactParser:
         text, start = self._text, self._at
         if start == len(text):
             return False
-        if self._line_start and (structured := self._structured()) is not None:
+        if self._line_start and (structured := self._step_structure()) is not None:
             return structured
         end = text.find("\n", start) + 1
         self._line_start = end > 0
@@ -106,7 +106,7 @@ class ReactParser:
         self._say(text[start : self._at])
         return True
 
-    def _structured(self) -> bool | None:
+    def _step_structure(self) -> bool | None:
         """Go on behind what gives structure; False = that cannot be told yet, None = here is prose."""
         if self._hears:
             found = marker_at(self._text, self._at)
@@ -117,19 +117,19 @@ class ReactParser:
         if not (self._listening or self._fence):
             return None
         fence = fence_at(self._text, self._at, final=self._final)
-        return self._fenced(fence) if isinstance(fence, Fence) else None if fence is None else False
+        return self._step_fence(fence) if isinstance(fence, Fence) else None if fence is None else False
 
     @property
     def _hears(self) -> bool:
         return self._listening and not (self._code and self._kind == "answer")
 
-    def _fenced(self, fence: Fence) -> bool | None:
-        """As `_structured`, at a fence."""
+    def _step_fence(self, fence: Fence) -> bool | None:
+        """As `_step_structure`, at a fence."""
         if self._code:
             if fence.bare and fence.ticks >= self._code:
                 self._code = 0
             return None
-        return self._closed(fence) if fence.bare and self._may_close(fence) else self._opened(fence)
+        return self._close_fence(fence) if fence.bare and self._may_close(fence) else self._open_fence(fence)
 
     def _may_close(self, fence: Fence) -> bool:
         return self._behind_call or 0 < self._fence <= fence.ticks
@@ -138,7 +138,7 @@ class ReactParser:
     def _behind_call(self) -> bool:
         return self._called and not (self._open or self._unsaid)
 
-    def _closed(self, fence: Fence) -> bool | None:
+    def _close_fence(self, fence: Fence) -> bool | None:
         """The end of the fence around the structure, unless text follows at once: then another one begins in it.
 
         Behind a call it is always an end: what it ends may have begun as a part of the prose.
@@ -148,11 +148,11 @@ class ReactParser:
             if isinstance(following, Undecided):
                 return False
             if following is None:
-                return self._opened(fence)
+                return self._open_fence(fence)
         self._fence, self._at, self._behind_fence = 0, fence.end, True
         return True
 
-    def _opened(self, fence: Fence) -> bool | None:
+    def _open_fence(self, fence: Fence) -> bool | None:
         """The begin of a fence: around what gives structure, or in the prose."""
         found = inside(self._text, fence, final=self._final) if self._hears else None
         if isinstance(found, Undecided):
@@ -171,7 +171,7 @@ class ReactParser:
             case "action" if self._actions:
                 return self._begin_call(marker.end)
             case "answer" | "observation" if self._called:
-                self._state, self._space = self._invented, ""
+                self._state, self._space = self._is_invented, ""
             case "thought" if self._kind != "answer":
                 self._switch("thought")
             case "answer":
@@ -205,7 +205,7 @@ class ReactParser:
         self._state = self._prose
         return True
 
-    def _invented(self) -> bool:
+    def _is_invented(self) -> bool:
         self._at = len(self._text)
         return False
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from tg_flow.agent.core import AgentLoop, Dialog, Goal, said
+from tg_flow.agent.core import AgentLoop, Dialog, Goal, stream_text
 from tg_schema import AgentResponse, TextCompletionRequest
 from tg_schema.errors import ProtocolError
 
@@ -23,7 +23,9 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
     rendered = await prompts.render(
         "agent-plan", question=goal.question, instructions=goal.instructions, tools=tools, most=MAX_STEPS
     )
-    async with aclosing(said(dialog, TextCompletionRequest(rendered.system, rendered.prompt, streaming=True))) as texts:
+    async with aclosing(
+        stream_text(dialog, TextCompletionRequest(rendered.system, rendered.prompt, streaming=True))
+    ) as texts:
         async for text in texts:
             plan.append(text)
             for record in dialog.messages.say("thought", text):
@@ -45,7 +47,9 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
     rendered = await prompts.render(
         "agent-synthesis", question=goal.question, instructions=goal.instructions, done=done
     )
-    async with aclosing(said(dialog, TextCompletionRequest(rendered.system, rendered.prompt, streaming=True))) as texts:
+    async with aclosing(
+        stream_text(dialog, TextCompletionRequest(rendered.system, rendered.prompt, streaming=True))
+    ) as texts:
         async for text in texts:
             answered = True
             for record in dialog.messages.say("answer", text):

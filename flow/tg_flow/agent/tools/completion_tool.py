@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from tg_base.client import Client
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, TokenUsage, ToolContext, ToolOptions, cut_note, declared
+from tg_flow.agent.core import AgentTool, Piece, TokenUsage, ToolContext, ToolOptions, cut_note, declare
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, Tool, encode
 
 PROMPT_SCHEMA = {
@@ -44,10 +44,10 @@ class CompletionTool(AgentTool):
     @classmethod
     @override
     async def open(
-        cls, name: str, table: ToolConfig, options: CompletionOptions, reach: ToolContext
+        cls, name: str, table: ToolConfig, options: CompletionOptions, context: ToolContext
     ) -> tuple[Self, ...]:
-        client = reach.client(TEXT_COMPLETION.name, options.flow)
-        return (cls(declared(name, table, "Asks a language model.", PROMPT_SCHEMA), table, client, options.system),)
+        client = context.client(TEXT_COMPLETION.name, options.flow)
+        return (cls(declare(name, table, "Asks a language model.", PROMPT_SCHEMA), table, client, options.system),)
 
     @override
     async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:

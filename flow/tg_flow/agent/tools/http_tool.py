@@ -14,7 +14,7 @@ from typing_extensions import override
 from yarl import URL
 
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declared
+from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declare
 from tg_flow.agent.tools.address_guard import AddressGuard, PrivateAddress
 from tg_schema import Tool, encode
 from tg_schema.errors import BadRequest, ProtocolError, ProviderAuth, Unavailable
@@ -64,17 +64,17 @@ class HttpTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: HttpOptions, reach: ToolContext) -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: HttpOptions, context: ToolContext) -> tuple[Self, ...]:
         _check_url(options.url)
         names = _ARGUMENT.findall(options.url)
         schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": names}
-        tool = declared(name, table, "", schema)
+        tool = declare(name, table, "", schema)
         closed = msgspec.structs.replace(tool, parameters={"additionalProperties": False} | tool.parameters)
         return (cls(closed, table, options),)
 
     @override
     async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
-        url, rest = _filled(self._options.url, arguments)
+        url, rest = _fill_url(self._options.url, arguments)
         in_query = self._options.method in {"GET", "DELETE"}
         query = [(name, _word(one)) for name, value in rest.items() for one in _each(value)] if in_query else []
         address = URL(url, encoded=True)
@@ -123,11 +123,11 @@ def _check_url(url: str) -> None:
         raise BadRequest(f'"{url}" is no address; write "https://HOST/path/{{argument}}"').at("url")
 
 
-def _filled(url: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _fill_url(url: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The address, and the arguments that are not in it. No argument leads to another resource than its own."""
     path, mark, query = url.partition("?")
     segments = [_segment(segment, arguments) for segment in path.split("/")]
-    query = _ARGUMENT.sub(lambda found: _quoted(found[1], arguments), query)
+    query = _ARGUMENT.sub(lambda found: _quote(found[1], arguments), query)
     in_it = set(_ARGUMENT.findall(url))
     rest = {name: value for name, value in arguments.items() if name not in in_it}
     return "/".join(segments) + mark + query, rest
@@ -136,7 +136,7 @@ def _filled(url: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 def _segment(segment: str, arguments: dict[str, Any]) -> str:
     """One part of the path. An argument that leaves nothing of itself would ask for the collection that it is in."""
     names = _ARGUMENT.findall(segment)
-    words = {name: _quoted(name, arguments) for name in names}
+    words = {name: _quote(name, arguments) for name in names}
     for name, word in words.items():
         if not word:
             raise BadRequest(f'the argument "{name}" cannot be empty')
@@ -146,7 +146,7 @@ def _segment(segment: str, arguments: dict[str, Any]) -> str:
     return filled
 
 
-def _quoted(name: str, arguments: dict[str, Any]) -> str:
+def _quote(name: str, arguments: dict[str, Any]) -> str:
     if (given := arguments.get(name)) is None:
         raise BadRequest(f'the argument "{name}" is missing')
     return quote(_word(given), safe="", errors="replace")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 
 from tg_base.config import Findings, ToolConfig, read_options
-from tg_flow.agent.core import AgentTool, ToolContext, compiled
+from tg_flow.agent.core import AgentTool, ToolContext, compile_schema
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
 
@@ -32,8 +32,8 @@ KINDS: dict[str, ToolKind] = {
 
 
 @asynccontextmanager
-async def opened_tools(
-    reach: ToolContext, names: Iterable[str], findings: Findings
+async def open_tools(
+    context: ToolContext, names: Iterable[str], findings: Findings
 ) -> AsyncIterator[tuple[AgentTool, ...]]:
     """The tools that some tables of the configuration describe, while the block runs.
 
@@ -43,32 +43,32 @@ async def opened_tools(
         tools: list[AgentTool] = []
         for name in names:
             with findings.collect():
-                for tool in await _opened(reach, name):
+                for tool in await _open(context, name):
                     stack.push_async_callback(tool.aclose)
                     tools.append(tool)
         yield tuple(tools)
 
 
-async def _opened(reach: ToolContext, name: str) -> tuple[AgentTool, ...]:
-    table = reach.config.tools[name]
+async def _open(context: ToolContext, name: str) -> tuple[AgentTool, ...]:
+    table = context.config.tools[name]
     tools: tuple[AgentTool, ...] = ()
     try:
-        tools = await _made(reach, name, table)
+        tools = await _make(context, name, table)
         for tool in tools:
-            compiled(tool)
+            compile_schema(tool)
     except TgError as error:
         for tool in tools:
             await tool.aclose()
-        raise reach.config.locate(error, "tools", name) from None
+        raise context.config.locate(error, "tools", name) from None
     return tools
 
 
-async def _made(reach: ToolContext, name: str, table: ToolConfig) -> tuple[AgentTool, ...]:
+async def _make(context: ToolContext, name: str, table: ToolConfig) -> tuple[AgentTool, ...]:
     row, owner = KINDS[table.kind], f'a tool of kind "{table.kind}"'
     try:
         kind: type[AgentTool] = getattr(await asyncio.to_thread(import_module, row.module), row.name)
         options = read_options(table.options, kind.Options, owner)
-        return await kind.open(name, table, options, reach)
+        return await kind.open(name, table, options, context)
     except ModuleNotFoundError as error:
         if not row.extra or (error.name or "").startswith("tg_"):
             raise

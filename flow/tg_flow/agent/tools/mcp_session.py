@@ -86,7 +86,7 @@ class McpSession:
         fault: TgError = Unavailable("the MCP server cannot be started or reached; check its command or url")
         try:
             async with AsyncExitStack() as stack:
-                opened.set_result(await _entered(self._options, stack))
+                opened.set_result(await _enter(self._options, stack))
                 await leave.wait()
         except TgError as error:
             fault = error
@@ -113,7 +113,7 @@ async def _while_alive(work: Coroutine[Any, Any, T], session: asyncio.Task[None]
             await asyncio.wait([working])
 
 
-async def _entered(options: McpOptions, stack: AsyncExitStack) -> Client:
+async def _enter(options: McpOptions, stack: AsyncExitStack) -> Client:
     secrets = {name: _secret(name, variable) for name, variable in options.secrets.items()}
     if options.url is None:
         command, *arguments = options.command

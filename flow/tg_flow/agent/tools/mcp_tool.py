@@ -10,7 +10,7 @@ from mcp import Client, MCPError, types
 from typing_extensions import override
 
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, ToolContext, declared
+from tg_flow.agent.core import AgentTool, Piece, ToolContext, declare
 from tg_flow.agent.tools.mcp_options import McpOptions, check
 from tg_flow.agent.tools.mcp_session import McpSession
 from tg_schema import TgError, Tool, encode
@@ -37,20 +37,20 @@ class McpTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: McpOptions, reach: ToolContext) -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: McpOptions, context: ToolContext) -> tuple[Self, ...]:
         check(options)
         session = McpSession(options)
         if options.tool is not None and table.arguments is not None:
-            return (cls(declared(name, table, "", {}), table, session, options.tool),)
+            return (cls(declare(name, table, "", {}), table, session, options.tool),)
         try:
-            listed = await session.use(_listed)
+            listed = await session.use(_list_tools)
             if options.tool is None:
                 return tuple(
-                    cls(_declared(f"{name}_{tool.name}", table, tool), table, session, tool.name) for tool in listed
+                    cls(_declare(f"{name}_{tool.name}", table, tool), table, session, tool.name) for tool in listed
                 )
             for tool in listed:
                 if tool.name == options.tool:
-                    return (cls(_declared(name, table, tool), table, session, tool.name),)
+                    return (cls(_declare(name, table, tool), table, session, tool.name),)
             known = ", ".join(tool.name for tool in listed) or "none"
             raise NotFound(f'the MCP server has no tool "{options.tool}"; it has {known}').at("tool")
         except MCPError:
@@ -104,7 +104,7 @@ def _server(options: McpOptions) -> str:
     return "command" if options.command else "url"
 
 
-async def _listed(client: Client) -> list[types.Tool]:
+async def _list_tools(client: Client) -> list[types.Tool]:
     tools: list[types.Tool] = []
     cursor: str | None = None
     for _ in range(MAX_PAGES):
@@ -116,8 +116,8 @@ async def _listed(client: Client) -> list[types.Tool]:
     return tools
 
 
-def _declared(name: str, table: ToolConfig, tool: types.Tool) -> Tool:
-    return declared(_STRANGE.sub("_", name)[:64], table, tool.description or tool.title or "", tool.input_schema)
+def _declare(name: str, table: ToolConfig, tool: types.Tool) -> Tool:
+    return declare(_STRANGE.sub("_", name)[:64], table, tool.description or tool.title or "", tool.input_schema)
 
 
 def _progress(progress: float, total: float | None, message: str | None) -> str:

@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from tg_base.client import Client, prompt_request
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, TokenUsage, ToolContext, ToolOptions, cut_note, declared
+from tg_flow.agent.core import AgentTool, Piece, TokenUsage, ToolContext, ToolOptions, cut_note, declare
 from tg_schema import PROMPT, PromptRequest, PromptResponse, Tool
 
 ANY_OBJECT_SCHEMA = {"type": "object"}
@@ -34,9 +34,9 @@ class PromptTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: PromptOptions, reach: ToolContext) -> tuple[Self, ...]:
-        client = reach.client(PROMPT.name, options.flow)
-        return (cls(declared(name, table, "", ANY_OBJECT_SCHEMA), table, client, options.template or name),)
+    async def open(cls, name: str, table: ToolConfig, options: PromptOptions, context: ToolContext) -> tuple[Self, ...]:
+        client = context.client(PROMPT.name, options.flow)
+        return (cls(declare(name, table, "", ANY_OBJECT_SCHEMA), table, client, options.template or name),)
 
     @override
     async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:

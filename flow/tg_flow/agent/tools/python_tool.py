@@ -12,7 +12,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.config import ToolConfig
-from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declared
+from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declare
 from tg_flow.agent.tools.thread_call import ThreadCalls
 from tg_schema import Tool
 from tg_schema.errors import BadRequest, NotFound
@@ -43,10 +43,10 @@ class PythonTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: PythonOptions, reach: ToolContext) -> tuple[Self, ...]:
-        function = await asyncio.to_thread(_loaded, options.function or name)
+    async def open(cls, name: str, table: ToolConfig, options: PythonOptions, context: ToolContext) -> tuple[Self, ...]:
+        function = await asyncio.to_thread(_load, options.function or name)
         schema = _schema_of(_arguments_of(function))
-        return (cls(declared(name, table, inspect.getdoc(function) or "", schema), table, function),)
+        return (cls(declare(name, table, inspect.getdoc(function) or "", schema), table, function),)
 
     @override
     async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
@@ -69,7 +69,7 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
 
 
-def _loaded(function: str) -> Callable[..., Any]:
+def _load(function: str) -> Callable[..., Any]:
     module, colon, name = function.partition(":")
     try:
         if colon:

@@ -8,12 +8,12 @@ from typing_extensions import override
 from tg_base.client import Client
 from tg_base.config import ToolConfig
 from tg_base.protocol import Route
-from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declared
+from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declare
 from tg_schema import Tool, encode
 from tg_schema.errors import BadRequest
 from tg_schema.service_spec import TOOL
 from tg_schema.tool import ToolRequest, ToolResponse
-from tg_schema.topics import resolved
+from tg_schema.topics import resolve_topic
 
 
 class ServiceOptions(ToolOptions, frozen=True):
@@ -43,9 +43,11 @@ class ServiceTool(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: ServiceOptions, reach: ToolContext) -> tuple[Self, ...]:
-        client = Client(reach.requestor, route_of(name, options, reach))
-        return (cls(declared(name, table, "", {"type": "object"}), table, client),)
+    async def open(
+        cls, name: str, table: ToolConfig, options: ServiceOptions, context: ToolContext
+    ) -> tuple[Self, ...]:
+        client = Client(context.requestor, route_of(name, options, context))
+        return (cls(declare(name, table, "", {"type": "object"}), table, client),)
 
     @override
     async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
@@ -55,13 +57,13 @@ class ServiceTool(AgentTool):
                 yield answer.text or answer.object or ""
 
 
-def route_of(name: str, options: ServiceOptions, reach: ToolContext) -> Route[ToolRequest, ToolResponse]:
+def route_of(name: str, options: ServiceOptions, context: ToolContext) -> Route[ToolRequest, ToolResponse]:
     """Where the calls go.
 
     Raises:
         BadRequest: a topic is none.
     """
-    topics, flow, service = reach.config.topics, options.flow or reach.flow, options.service or name
+    topics, flow, service = context.config.topics, options.flow or context.flow, options.service or name
     request = _topic("request", options.request) or topics.request(flow, service)
     response = _topic("response", options.response) or topics.response(flow, service)
     return Route(flow, TOOL, request, response, plain=options.response is not None)
@@ -69,7 +71,7 @@ def route_of(name: str, options: ServiceOptions, reach: ToolContext) -> Route[To
 
 def _topic(option: str, said: str | None) -> str | None:
     try:
-        return resolved(said) if said else None
+        return resolve_topic(said) if said else None
     except ValueError:
         sentence = 'write a topic ("persistent://tenant/namespace/name") or a queue id ("request:tg:name")'
         raise BadRequest(sentence).at(option) from None

@@ -47,7 +47,7 @@ class SubAgent(AgentTool):
 
     @classmethod
     @override
-    async def open(cls, name: str, table: ToolConfig, options: ToolOptions, reach: ToolContext) -> tuple[Self, ...]:
+    async def open(cls, name: str, table: ToolConfig, options: ToolOptions, context: ToolContext) -> tuple[Self, ...]:
         raise BadRequest("an agent is no tool of the configuration; name its flow in agents")
 
     @override
@@ -70,4 +70,4 @@ class SubAgent(AgentTool):
                 )
                 if record.last:
                     yield TokenUsage(record.in_token, record.out_token)
-                    yield answer.ended_by(record) + cut_note(record.finish_reason)
+                    yield answer.final_text(record) + cut_note(record.finish_reason)

@@ -7,9 +7,9 @@ from typing import ClassVar, Self
 
 from typing_extensions import override
 
-from tg_base.llm import KeyedConnection, ProviderOptions, chosen_key
+from tg_base.llm import KeyedConnection, ProviderOptions, choose_key
 from tg_base.llm.anthropic import Claude, ClaudeOptions, error_detail, model_list
-from tg_base.llm.http import whole_body
+from tg_base.llm.http import read_whole_body
 from tg_schema import ModelInfo
 from tg_schema.errors import Internal
 
@@ -41,13 +41,13 @@ class Anthropic(Claude):
     async def open(cls, model: str, options: ProviderOptions) -> Self:
         if not isinstance(options, AnthropicOptions):
             raise Internal("this provider was opened with the options of another one")
-        url, key = options.url(), chosen_key(options.key_file, options.key_variable, options.key_variables)
+        url, key = options.url(), choose_key(options.key_file, options.key_variable, options.key_variables)
         module = await asyncio.to_thread(import_module, "tg_flow.providers.anthropic.client")
         connect = partial(module.connection, url)
         return cls(model, options, await KeyedConnection.open_in_thread(key, connect))
 
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
-        async with self._connection.lent() as connection:
-            listed = whole_body(connection.models(), connection.failures, error_detail, self.clocks.first_token)
+        async with self._connection.lend() as connection:
+            listed = read_whole_body(connection.models(), connection.failures, error_detail, self.clocks.first_token)
             return model_list(await listed)

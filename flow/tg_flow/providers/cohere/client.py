@@ -9,7 +9,7 @@ import httpx
 
 from tg_base.llm.http import Failures, HttpAnswer
 from tg_base.llm.http.pool import HttpPool
-from tg_base.llm.http.sdk_capture import CapturingTransport, captured
+from tg_base.llm.http.sdk_capture import CapturingTransport, capture
 
 
 class CohereConnection:
@@ -23,11 +23,11 @@ class CohereConnection:
 
     def post(self, body: dict[str, Any]) -> Awaitable[HttpAnswer]:
         """Ask for an answer as a stream; any status is an answer."""
-        return captured(partial(anext, self._sdk.chat_stream(**body)))
+        return capture(partial(anext, self._sdk.chat_stream(**body)))
 
     def models(self) -> Awaitable[HttpAnswer]:
         """Ask for the list of models; any status is an answer."""
-        return captured(partial(self._sdk.models.list, endpoint="chat", page_size=1000))
+        return capture(partial(self._sdk.models.list, endpoint="chat", page_size=1000))
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -98,10 +98,10 @@ class StreamDecoder:
         if event.type == "message-end":
             self.done = True
             return _end(delta)
-        return _said(delta.message, event.index) if delta.message is not None else None
+        return _convert_message(delta.message, event.index) if delta.message is not None else None
 
 
-def _said(message: _Message, index: int) -> LlmChunk | None:
+def _convert_message(message: _Message, index: int) -> LlmChunk | None:
     content = message.content
     if isinstance(content, _Content):
         if content.text:

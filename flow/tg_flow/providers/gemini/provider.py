@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from typing_extensions import override
 
-from tg_base.llm import KeyedConnection, ProviderOptions, chosen_key
+from tg_base.llm import KeyedConnection, ProviderOptions, choose_key
 from tg_base.llm.gemini import Gemini, GeminiOptions
 from tg_schema.errors import Internal
 
@@ -39,7 +39,7 @@ class GoogleAiStudio(Gemini):
     async def open(cls, model: str, options: ProviderOptions) -> Self:
         if not isinstance(options, GoogleAiStudioOptions):
             raise Internal("this provider was opened with the options of another one")
-        url, key = options.url(), chosen_key(options.key_file, options.key_variable, options.key_variables)
+        url, key = options.url(), choose_key(options.key_file, options.key_variable, options.key_variables)
         upstream = options.upstream_model or model
         module = await asyncio.to_thread(import_module, "tg_flow.providers.gemini.client")
         connect = partial(module.connection, upstream, url)

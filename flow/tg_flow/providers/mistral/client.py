@@ -9,7 +9,7 @@ from mistralai.client import Mistral
 
 from tg_base.llm.http import Failures, HttpAnswer
 from tg_base.llm.http.pool import HttpPool
-from tg_base.llm.http.sdk_capture import CapturingTransport, captured
+from tg_base.llm.http.sdk_capture import CapturingTransport, capture
 
 
 class MistralConnection:
@@ -23,11 +23,11 @@ class MistralConnection:
 
     def post(self, body: dict[str, Any]) -> Awaitable[HttpAnswer]:
         """Ask for an answer as a stream; any status is an answer."""
-        return captured(partial(self._sdk.chat.stream_async, **body))
+        return capture(partial(self._sdk.chat.stream_async, **body))
 
     def models(self) -> Awaitable[HttpAnswer]:
         """Ask for the list of models; any status is an answer."""
-        return captured(self._sdk.models.list_async)
+        return capture(self._sdk.models.list_async)
 
     async def aclose(self) -> None:
         """Close the connections."""

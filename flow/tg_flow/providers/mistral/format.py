@@ -129,12 +129,12 @@ class StreamDecoder:
         choice = next((choice for choice in event.choices if choice.index == 0), None)
         if choice is None:
             return self._usage(event.usage) if event.usage else None
-        said = self._said(choice.delta, event.model)
+        said = self._convert_delta(choice.delta, event.model)
         if choice.finish_reason is None and event.usage is None:
             return said
         return self._last(said or LlmChunk(model=event.model), choice.finish_reason, event.usage)
 
-    def _said(self, delta: _Delta, model: str | None) -> LlmChunk | None:
+    def _convert_delta(self, delta: _Delta, model: str | None) -> LlmChunk | None:
         calls = tuple(self._call(call) for call in delta.tool_calls or ())
         content = delta.content
         if isinstance(content, tuple):

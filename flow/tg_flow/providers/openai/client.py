@@ -48,13 +48,13 @@ class OpenAiConnection:
 
     async def post(self, body: bytes) -> HttpAnswer:
         """Ask for an answer as a stream; any status is an answer. Raises TgError where there is none."""
-        return await self._answered("POST", "/chat/completions", body)
+        return await self._send("POST", "/chat/completions", body)
 
     async def models(self) -> HttpAnswer:
         """Ask for the list of models; any status is an answer. Raises as `post`."""
-        return await self._answered("GET", "/models", None)
+        return await self._send("GET", "/models", None)
 
-    async def _answered(self, method: Method, path: str, body: bytes | None) -> HttpAnswer:
+    async def _send(self, method: Method, path: str, body: bytes | None) -> HttpAnswer:
         prepared = self._prepared.get(path)
         if prepared is None or prepared.until < time.monotonic():
             prepared = self._prepared[path] = await self._prepare(method, path)

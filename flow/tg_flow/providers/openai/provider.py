@@ -11,7 +11,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ProviderOptions, RemoteOptions
-from tg_base.llm.http import NO_FAILURES, event_chunks, opened, whole_body
+from tg_base.llm.http import NO_FAILURES, event_chunks, open_body, read_whole_body
 from tg_flow.providers.openai.endpoint import Endpoint
 from tg_flow.providers.openai.request import to_wire
 from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list
@@ -100,14 +100,16 @@ class OpenAiCompatible(LlmService):
 
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
-        async with self._connection.lent() as connection:
-            return model_list(await whole_body(connection.models(), NO_FAILURES, error_detail, LIST_TIMEOUT_SECONDS))
+        async with self._connection.lend() as connection:
+            return model_list(
+                await read_whole_body(connection.models(), NO_FAILURES, error_detail, LIST_TIMEOUT_SECONDS)
+            )
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         async with (
-            self._connection.lent() as connection,
-            opened(connection.post(self._body(request)), NO_FAILURES, error_detail) as read,
+            self._connection.lend() as connection,
+            open_body(connection.post(self._body(request)), NO_FAILURES, error_detail) as read,
             aclosing(event_chunks(read, StreamDecoder(), self._options.usage_patience)) as chunks,
         ):
             async for chunk in chunks:

@@ -185,7 +185,7 @@ class StreamDecoder:
             return None
         if delta.content and not delta.reasoning_content and not delta.reasoning and not delta.tool_calls:
             return LlmChunk(delta.content, model=event.model)
-        return self._said(delta, event.model)
+        return self._convert_delta(delta, event.model)
 
     def _uncommon(self, event: ChatEvent) -> LlmChunk | None:
         if event.error is not None:
@@ -194,8 +194,8 @@ class StreamDecoder:
         choice = next((choice for choice in event.choices or () if choice.index == 0), _Choice())
         if choice.finish_reason == "error":
             raise event_error(None, None)
-        said = self._said(choice.delta or _NO_DELTA, event.model) or LlmChunk(model=event.model)
-        in_token, out_token, cached_token, reasoning_token = self._counted(event.usage)
+        said = self._convert_delta(choice.delta or _NO_DELTA, event.model) or LlmChunk(model=event.model)
+        in_token, out_token, cached_token, reasoning_token = self._convert_usage(event.usage)
         chunk = msgspec.structs.replace(
             said,
             in_token=in_token,
@@ -207,7 +207,7 @@ class StreamDecoder:
         )
         return None if chunk == LlmChunk(model=event.model) else chunk
 
-    def _counted(self, usage: _Usage | None) -> tuple[int | None, ...]:
+    def _convert_usage(self, usage: _Usage | None) -> tuple[int | None, ...]:
         """What the usage adds to the counts told before; some servers repeat the running counts in each event."""
         if usage is None:
             return None, None, None, None
@@ -221,7 +221,7 @@ class StreamDecoder:
         ours = _FINISH.get(reason, "stop")
         return "tool_calls" if ours == "stop" and self._calls.count else ours
 
-    def _said(self, delta: _Delta, model: str | None) -> LlmChunk | None:
+    def _convert_delta(self, delta: _Delta, model: str | None) -> LlmChunk | None:
         if delta.refusal:
             raise ContentFilter("the model refused to answer this request")
         reasoning = delta.reasoning_content or delta.reasoning

@@ -38,7 +38,7 @@ class Tgi(OpenAiCompatible):
 
     @override
     def _body(self, request: TextCompletionRequest) -> bytes:
-        messages = tuple(part for turn in request.messages for part in _parted(turn))
+        messages = tuple(part for turn in request.messages for part in _split_turn(turn))
         body = super()._body(msgspec.structs.replace(request, messages=messages, schema=None))
         if request.schema is None:
             return body
@@ -46,7 +46,7 @@ class Tgi(OpenAiCompatible):
         return body[:-1] + b"," + shape[1:]
 
 
-def _parted(turn: Message) -> Iterable[Message]:
+def _split_turn(turn: Message) -> Iterable[Message]:
     """Text and calls as turns of their own: of a message with both, the server leaves out the calls."""
     if not turn.tool_calls or not turn.content:
         return (turn,)

@@ -38,7 +38,7 @@ async def soon(waiting: Awaitable[Delivery]) -> bytes:
 
 
 @asynccontextmanager
-async def heard(readings: Subscriptions) -> AsyncIterator[list[bytes]]:
+async def heard(subscriptions: Subscriptions) -> AsyncIterator[list[bytes]]:
     """What comes on the inbox."""
     bodies: list[bytes] = []
 
@@ -49,25 +49,25 @@ async def heard(readings: Subscriptions) -> AsyncIterator[list[bytes]]:
         if delivery.body == b"defect":
             raise OverflowError("a defect")
 
-    async with readings.each(INBOX, handle):
+    async with subscriptions.each(INBOX, handle):
         yield bodies
 
 
 @pytest.mark.parametrize("error", ENDS)
 async def test_what_ends_by_itself_is_opened_again(bus: EndingBus, error: Exception | None) -> None:
-    async with Subscriptions(bus, give_up=60) as readings, heard(readings) as bodies:
+    async with Subscriptions(bus, give_up=60) as subscriptions, heard(subscriptions) as bodies:
         for number in range(3):
             await bus.publish(INBOX, b"%d" % number, {})
             await until(lambda: len(bodies) == number + 1)  # noqa: B023 - called at once
             bus.end(INBOX, error)
             await until(lambda: len(bus.opened) == number + 2)  # noqa: B023 - called at once
         assert bodies == [b"0", b"1", b"2"]
-        assert readings.deaf == ()
+        assert subscriptions.deaf == ()
 
 
 @pytest.mark.parametrize("error", ENDS)
 async def test_a_queue_that_ends_loses_nothing(bus: EndingBus, error: Exception | None) -> None:
-    async with Subscriptions(bus, give_up=60) as readings, readings.open(QUEUE, "g", prefetch=0) as requests:
+    async with Subscriptions(bus, give_up=60) as subscriptions, subscriptions.open(QUEUE, "g", prefetch=0) as requests:
         waiting = [asyncio.ensure_future(anext(requests)) for _ in range(3)]
         await asyncio.sleep(0)
         bus.end(QUEUE, error)
@@ -81,16 +81,16 @@ async def test_what_is_not_heard_shows_at_once_until_it_is_heard_again(bus: Endi
     changes: list[tuple[str, ...]] = []
 
     def on_change() -> None:
-        changes.append(readings.deaf)
+        changes.append(subscriptions.deaf)
 
-    async with Subscriptions(bus, give_up=60, on_change=on_change) as readings, heard(readings) as bodies:
+    async with Subscriptions(bus, give_up=60, on_change=on_change) as subscriptions, heard(subscriptions) as bodies:
         bus.refusing = True
         await asyncio.sleep(0)
         bus.end(INBOX)
-        await until(lambda: readings.deaf == (INBOX,))
+        await until(lambda: subscriptions.deaf == (INBOX,))
         assert changes == [(INBOX,)]
         bus.refusing = False
-        await until(lambda: readings.deaf == ())
+        await until(lambda: subscriptions.deaf == ())
         assert changes == [(INBOX,), ()]
         await bus.publish(INBOX, b"again", {})
         await until(lambda: bodies == [b"again"])
@@ -98,7 +98,7 @@ async def test_what_is_not_heard_shows_at_once_until_it_is_heard_again(bus: Endi
 
 async def hear_for_ever(bus: EndingBus) -> None:
     """Hear nothing any more, and wait."""
-    async with Subscriptions(bus, give_up=0.3) as readings, heard(readings):
+    async with Subscriptions(bus, give_up=0.3) as subscriptions, heard(subscriptions):
         bus.refusing = True
         bus.end(INBOX)
         await asyncio.Event().wait()
@@ -106,7 +106,7 @@ async def hear_for_ever(bus: EndingBus) -> None:
 
 async def test_without_hope_the_task_that_entered_ends_with_a_sentence(bus: EndingBus) -> None:
     async with asyncio.timeout(20):
-        with pytest.raises(BusError, match=f"has not let us read {INBOX} for 0.3 s: the broker does not let us"):
+        with pytest.raises(BusError, match=f"has refused to let us read {INBOX} for 0.3 s: the broker does not let us"):
             await hear_for_ever(bus)
     task = asyncio.current_task()
     assert task is not None
@@ -114,12 +114,12 @@ async def test_without_hope_the_task_that_entered_ends_with_a_sentence(bus: Endi
 
 
 async def test_while_the_bus_is_away_nobody_gives_up(bus: EndingBus) -> None:
-    async with Subscriptions(bus, give_up=0.01) as readings, heard(readings) as bodies:
+    async with Subscriptions(bus, give_up=0.01) as subscriptions, heard(subscriptions) as bodies:
         bus.away = True
         bus.end(INBOX)
         await asyncio.sleep(1.0)
         bus.away = False
-        await until(lambda: readings.deaf == ())
+        await until(lambda: subscriptions.deaf == ())
         await bus.publish(INBOX, b"again", {})
         await until(lambda: bodies == [b"again"])
 
@@ -127,13 +127,13 @@ async def test_while_the_bus_is_away_nobody_gives_up(bus: EndingBus) -> None:
 async def test_a_subscription_that_cannot_be_opened_at_the_start_is_an_error(bus: EndingBus) -> None:
     bus.refusing = True
     with pytest.raises(BusError):
-        async with Subscriptions(bus, give_up=60) as readings, heard(readings):
+        async with Subscriptions(bus, give_up=60) as subscriptions, heard(subscriptions):
             pass
 
 
 async def test_leaving_ends_a_wait(bus: EndingBus) -> None:
-    async with Subscriptions(bus, give_up=60) as readings:
-        async with readings.open(QUEUE, "g") as requests:
+    async with Subscriptions(bus, give_up=60) as subscriptions:
+        async with subscriptions.open(QUEUE, "g") as requests:
             waiting = asyncio.ensure_future(anext(requests, None))
             await asyncio.sleep(0)
         async with asyncio.timeout(20):
@@ -141,17 +141,17 @@ async def test_leaving_ends_a_wait(bus: EndingBus) -> None:
 
 
 async def test_leaving_while_it_is_not_heard(bus: EndingBus) -> None:
-    async with Subscriptions(bus, give_up=60) as readings:
-        async with heard(readings):
+    async with Subscriptions(bus, give_up=60) as subscriptions:
+        async with heard(subscriptions):
             bus.refusing = True
             bus.end(INBOX)
-            await until(lambda: readings.deaf == (INBOX,))
-        assert readings.deaf == ()
+            await until(lambda: subscriptions.deaf == (INBOX,))
+        assert subscriptions.deaf == ()
 
 
 async def test_no_message_ends_a_reading(bus: EndingBus) -> None:
     before = poison()
-    async with Subscriptions(bus, give_up=60) as readings, heard(readings) as bodies:
+    async with Subscriptions(bus, give_up=60) as subscriptions, heard(subscriptions) as bodies:
         for body in (b"bad", b"defect", b"good"):
             await bus.publish(INBOX, body, {})
         await until(lambda: bodies == [b"bad", b"defect", b"good"])
@@ -163,7 +163,7 @@ async def test_a_message_with_unreadable_properties_is_counted_and_never_handled
     """A memory bus carries none; the real broker's are in tests/connected/test_poisoned_topics.py."""
     before = poison()
     bus = _UnreadableBus()
-    async with Subscriptions(bus, give_up=60) as readings, heard(readings) as bodies:
+    async with Subscriptions(bus, give_up=60) as subscriptions, heard(subscriptions) as bodies:
         await until(lambda: bodies == [b"readable"])
     assert poison() == before + 1
 

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
-from tg_cli.ask import InvokeOptions
-from tg_cli.display import record_line, tell_end
+from tg_cli.invoke_options import InvokeOptions
 from tg_cli.output import Output
+from tg_cli.renderer import record_line, tell_end
 from tg_schema import PromptResponse, TextCompletionResponse
 
 Told = TypeVar("Told", TextCompletionResponse, PromptResponse)

@@ -7,7 +7,7 @@ import structlog
 
 from tg_gateway.access.throttle import network_of
 from tg_gateway.dialects import refusal
-from tg_gateway.telemetry import STRANGERS_REFUSED
+from tg_gateway.telemetry import UNAUTHENTICATED_REFUSED
 from tg_schema.errors import RateLimited
 
 log = structlog.get_logger()
@@ -37,14 +37,14 @@ class UnauthenticatedLimit:
         self._networks: dict[asyncio.BaseTransport, str] = {}
         self._counts: Counter[str] = Counter()
 
-    def arrived(self, transport: asyncio.Transport) -> None:
+    def on_connection(self, transport: asyncio.Transport) -> None:
         """A connection was opened; one too many is answered with 429 and closed, before it has asked for anything."""
         if not self._limit:
             return
         peer = transport.get_extra_info("peername")
         network = network_of(peer[0] if isinstance(peer, tuple) else "")
         if self._counts[network] >= self._limit:
-            STRANGERS_REFUSED.inc()
+            UNAUTHENTICATED_REFUSED.inc()
             log.debug("gateway.stranger", address=network)
             transport.write(_REFUSAL)
             transport.close()

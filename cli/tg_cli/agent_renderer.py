@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 
 from tg_cli.agent_screen import AgentScreen
-from tg_cli.ask import InvokeOptions
-from tg_cli.display import record_line, tell_end
+from tg_cli.invoke_options import InvokeOptions
 from tg_cli.message_order import MessageOrder
 from tg_cli.output import Output
+from tg_cli.renderer import record_line, tell_end
 from tg_client.event_reader import EventReader
 from tg_schema import AgentResponse, TgError
 

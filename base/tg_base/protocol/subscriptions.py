@@ -1,8 +1,8 @@
 """Bus -> handlers: subscriptions that never end in silence.
 
 A subscription may end by itself: the broker closes it, its client fails, its thread dies. Then it is opened again.
-Until that has worked, its topic is listed in `Subscriptions.deaf`, so that readiness and presence can tell. Where the bus
-answers and yet does not let us read, waiting helps nobody: the task that entered the readings ends with a sentence.
+Until that has worked, its topic is listed in `Subscriptions.deaf`, which readiness and presence report. Where the bus
+answers and yet refuses the subscription for too long, the task that entered `Subscriptions` ends with an error.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class Subscriptions:
     @property
     def deaf(self) -> tuple[str, ...]:
         """The topics whose subscription has ended and is not open again yet."""
-        return tuple(reading.topic for reading in self._deaf)
+        return tuple(subscription.topic for subscription in self._deaf)
 
     async def __aenter__(self) -> Self:
         self._task = cast("asyncio.Task[object]", asyncio.current_task())
@@ -76,14 +76,14 @@ class Subscriptions:
             BadRequest: `topic` is not a full name.
             BusError: on entering, the bus did not answer in time or refused.
         """
-        reading = Subscription(self, self._bus, topic, group, prefetch)
+        subscription = Subscription(self, self._bus, topic, group, prefetch)
         try:
-            await reading.subscribe()
-            async with running(reading.keep()):
-                yield reading
+            await subscription.subscribe()
+            async with running(subscription.keep()):
+                yield subscription
         finally:
-            await reading.leave()
-            self._deaf.pop(reading, None)
+            await subscription.leave()
+            self._deaf.pop(subscription, None)
 
     @asynccontextmanager
     async def each(self, topic: str, handle: Callable[[Delivery], None]) -> AsyncIterator[None]:
@@ -94,15 +94,15 @@ class Subscriptions:
         async with self.open(topic, None) as deliveries, running(_each(deliveries, handle)):
             yield
 
-    def ended(self, reading: "Subscription") -> None:
+    def ended(self, subscription: "Subscription") -> None:
         """This one hears nothing from now on."""
         READER_ENDS.inc()
-        self._deaf[reading] = None
+        self._deaf[subscription] = None
         self._changed()
 
-    def opened(self, reading: "Subscription") -> None:
+    def opened(self, subscription: "Subscription") -> None:
         """This one hears again."""
-        self._deaf.pop(reading, None)
+        self._deaf.pop(subscription, None)
         self._changed()
 
     async def answers(self) -> bool:
@@ -119,13 +119,14 @@ class Subscriptions:
         """Seconds that the bus may refuse a subscription while it answers pings."""
         return self._give_up
 
-    def give_up(self, reading: "Subscription", error: TgError) -> None:
+    def give_up(self, subscription: "Subscription", error: TgError) -> None:
         """End the task that entered: there is no hope for this one."""
         if self._lost is None:
             self._lost = BusError(
-                f"the bus answers, but has not let us read {reading.topic} for {self._give_up:g} s: {error.message}"
+                f"the bus answers, but has refused to let us read {subscription.topic} for {self._give_up:g} s: "
+                f"{error.message}"
             )
-            log.critical("reading.given_up", topic=reading.topic, reason=error.message)
+            log.critical("reading.given_up", topic=subscription.topic, reason=error.message)
             self._cancelled = self._task.cancel()
 
     def _changed(self) -> None:
@@ -136,9 +137,9 @@ class Subscriptions:
 class Subscription(AsyncIterator[Delivery]):
     """One of them. Several tasks may wait: each message goes to one of them, and a cancelled wait loses none."""
 
-    def __init__(self, readings: Subscriptions, bus: Bus, topic: str, group: str | None, prefetch: int) -> None:
+    def __init__(self, subscriptions: Subscriptions, bus: Bus, topic: str, group: str | None, prefetch: int) -> None:
         self.topic = topic
-        self._readings = readings
+        self._subscriptions = subscriptions
         self._bus = bus
         self._group = group
         self._prefetch = prefetch
@@ -181,7 +182,7 @@ class Subscription(AsyncIterator[Delivery]):
         log.warning("reading.ended", topic=self.topic, reason=self._why.message, exc_info=unforeseen)
         self._open.clear()
         self._ended.set()
-        self._readings.ended(self)
+        self._subscriptions.ended(self)
 
     async def subscribe(self) -> None:
         """Open it."""
@@ -208,17 +209,17 @@ class Subscription(AsyncIterator[Delivery]):
             if self._time() - self._opened_at > STEADY_SECONDS:
                 pause = 0.0
             refused_since: float | None = None
-            while not await self._opened_after(pause):
+            while not await self._reopen_after(pause):
                 pause = min(max(2 * pause, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
-                if not await self._readings.answers():
+                if not await self._subscriptions.answers():
                     refused_since = None
                 elif refused_since is None:
                     refused_since = self._time()
-                elif self._time() - refused_since > self._readings.patience:
-                    return self._readings.give_up(self, self._why)
+                elif self._time() - refused_since > self._subscriptions.patience:
+                    return self._subscriptions.give_up(self, self._why)
             pause = FIRST_PAUSE_SECONDS
 
-    async def _opened_after(self, pause: float) -> bool:
+    async def _reopen_after(self, pause: float) -> bool:
         await asyncio.sleep(pause)
         try:
             await self.subscribe()
@@ -226,7 +227,7 @@ class Subscription(AsyncIterator[Delivery]):
             self._why = error
             return False
         log.info("reading.opened_again", topic=self.topic)
-        self._readings.opened(self)
+        self._subscriptions.opened(self)
         return True
 
 

@@ -69,14 +69,14 @@ def ask_options(command: F) -> F:
     return command
 
 
-def wanted_url(option: str | None) -> str | None:
+def find_url(option: str | None) -> str | None:
     """The gateway that was asked for, by option or by environment."""
-    from tg_client.transport import named_url
+    from tg_client.transport import find_url
 
-    return option or named_url()
+    return option or find_url()
 
 
-def piped() -> str:
+def read_pipe() -> str:
     """All of stdin as text, without the line end that every pipe has at its end."""
     if sys.stdin is None:
         raise click.UsageError("standard input is closed: give the text as an argument")
