@@ -64,9 +64,9 @@ class NetworkBus(PassingBus):
         self.clock_ahead = 0.0
         self.limit = bus.max_message
         self.sent = asyncio.Event()
-        self.from_peer = asyncio.Event()
+        self.received = asyncio.Event()
         self.sent.set()
-        self.from_peer.set()
+        self.received.set()
 
     @property
     @override
@@ -94,5 +94,5 @@ class NetworkBus(PassingBus):
         async for delivery in deliveries:
             if self.delay:
                 await asyncio.sleep(self.delay)
-            await self.from_peer.wait()
+            await self.received.wait()
             yield _Delivery(delivery, self)

@@ -17,7 +17,7 @@ class SocketWire:
     def __init__(self, frames: Sequence[str | bytes | None], greeting: str | None = GREETED) -> None:
         self.frames = frames
         self.greeting = greeting
-        self.from_peer: list[dict[str, object]] = []
+        self.received: list[dict[str, object]] = []
         self.answered = asyncio.Event()
 
     @asynccontextmanager
@@ -33,12 +33,12 @@ class SocketWire:
         await socket.prepare(request)
         async for message in socket:
             assert message.type is WSMsgType.TEXT
-            self.from_peer.append(msgspec.json.decode(message.data))
-            if self.from_peer[-1].get("type") == "auth":
+            self.received.append(msgspec.json.decode(message.data))
+            if self.received[-1].get("type") == "auth":
                 if self.greeting is None:
                     break
                 await socket.send_str(self.greeting)
-            elif "cancel" not in self.from_peer[-1] and not await self._answer(socket, str(self.from_peer[-1]["id"])):
+            elif "cancel" not in self.received[-1] and not await self._answer(socket, str(self.received[-1]["id"])):
                 break
         return socket
 

@@ -43,7 +43,7 @@ async def test_what_is_sent() -> None:
     async with wire.listening() as url, TgClient(url, token="t-1") as client, client.socket() as socket:
         assert (await socket.flow("f").text_completion("s", "p")).text == "one "
         assert (await socket.flow("f").text_completion("s", "p")).text == "one "
-    greeting, *asked = wire.from_peer
+    greeting, *asked = wire.received
     assert greeting == {"type": "auth", "token": "t-1"}
     assert [frame["id"] for frame in asked] == ["req-1", "req-2"]
     assert (asked[0]["service"], asked[0]["flow"]) == ("text-completion", "f")
@@ -56,7 +56,7 @@ async def test_leaving_sends_one_cancel_and_finishing_none() -> None:
             await anext(chunks)
         wire.frames = [ONE, LAST]
         await socket.flow().text_completion("s", "p")
-        assert [frame["id"] for frame in wire.from_peer if "cancel" in frame] == ["req-1"]
+        assert [frame["id"] for frame in wire.received if "cancel" in frame] == ["req-1"]
 
 
 async def test_frames_of_others_are_passed_over() -> None:

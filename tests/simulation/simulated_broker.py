@@ -144,8 +144,8 @@ class SimulatedBroker:
             topic.alone.remove(seat)
             return
         group.seats.remove(seat)
-        group.waiting.extendleft(reversed(seat.guard.values()))
-        seat.guard.clear()
+        group.waiting.extendleft(reversed(seat.held.values()))
+        seat.held.clear()
         self._hand_out(group)
 
     def permit(self, seat: Seat, permits: int) -> None:
@@ -161,15 +161,15 @@ class SimulatedBroker:
         if group is None or not self.up:
             return
         for other in group.seats:
-            other.guard.pop(message.number, None)
-        seat.guard.pop(message.number, None)
+            other.held.pop(message.number, None)
+        seat.held.pop(message.number, None)
         if message in group.waiting:
             group.waiting.remove(message)
         group.acknowledged.append((self._simulator.now, message))
 
     def give_back(self, seat: Seat, message: Message) -> None:
         """A consumer wants a message to go to somebody else, or to come again."""
-        if seat.guard.pop(message.number, None) is not None:
+        if seat.held.pop(message.number, None) is not None:
             message.redelivered = True
             self._simulator.after(GIVEN_BACK * self._simulator.random.random(), self._again, seat, message)
 
@@ -185,7 +185,7 @@ class SimulatedBroker:
             name
             for name, topic in self._topics.items()
             for group in topic.groups.values()
-            if group.waiting or any(seat.guard for seat in group.seats if seat.consumer.wire.open)
+            if group.waiting or any(seat.held for seat in group.seats if seat.consumer.wire.open)
         ]
 
     def crash(self, forgets: float) -> None:
@@ -198,7 +198,7 @@ class SimulatedBroker:
                 seat.open = False
             topic.alone.clear()
             for group in topic.groups.values():
-                messages = [message for seat in group.seats for message in seat.guard.values()]
+                messages = [message for seat in group.seats for message in seat.held.values()]
                 messages += [message for time, message in group.acknowledged if time >= since]
                 messages += group.waiting
                 for message in messages:
@@ -226,7 +226,7 @@ class SimulatedBroker:
             seat = seats[int(simulator.random.random() * len(seats))] if len(seats) > 1 else seats[0]
             message = group.waiting.popleft()
             seat.permits -= 1
-            seat.guard[message.number] = message
+            seat.held[message.number] = message
             if not seat.consumer.wire.open:
                 self.swallowed(message)
             simulator.note("broker", "hands", seat.consumer.wire.process.name, message.properties)

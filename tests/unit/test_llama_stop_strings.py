@@ -51,7 +51,7 @@ def test_only_what_may_begin_a_stop_string_is_held_back(stops: list[str], text: 
         given_out += more
         if stopped:
             return
-        held = text[len(given_out) : len(given_out) + watch.guard]
+        held = text[len(given_out) : len(given_out) + watch.held]
         assert given_out + held == text[: len(given_out) + len(held)]
         assert not held or any(stop.startswith(held) for stop in stops)
 

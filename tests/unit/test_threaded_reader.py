@@ -34,7 +34,7 @@ class QueueSource(Source):
 
     def __init__(self) -> None:
         self.items: queue.SimpleQueue[Item | Exception | None] = queue.SimpleQueue()
-        self.from_peer = threading.Semaphore(0)
+        self.received = threading.Semaphore(0)
 
     @override
     def receive(self) -> Item:
@@ -43,7 +43,7 @@ class QueueSource(Source):
             raise BusError("closed")
         if isinstance(item, Exception):
             raise item
-        self.from_peer.release()
+        self.received.release()
         return item
 
     @override
@@ -78,10 +78,10 @@ async def test_the_thread_takes_no_more_than_it_may() -> None:
     source.fill(0, 10)
     async with reading(source, 3) as reader:
         for _ in range(3):
-            assert await asyncio.to_thread(source.from_peer.acquire, timeout=5)
+            assert await asyncio.to_thread(source.received.acquire, timeout=5)
         assert source.items.qsize() == 7
         await anext(reader)
-        assert await asyncio.to_thread(source.from_peer.acquire, timeout=5)
+        assert await asyncio.to_thread(source.received.acquire, timeout=5)
         assert source.items.qsize() == 6
 
 

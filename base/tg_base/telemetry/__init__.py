@@ -21,22 +21,7 @@ from tg_base.telemetry.metrics import (
 from tg_base.telemetry.trace import Span
 
 __all__ = [
-    "ACTIVE_STREAMS",
-    "ATTEMPTS",
-    "CHUNK_GAP_SECONDS",
-    "FIRST_TOKEN_SECONDS",
-    "OVERHEAD_SECONDS",
-    "POISON",
-    "QUEUE_WAIT_SECONDS",
-    "READER_ENDS",
-    "REFUSALS",
-    "RESENDS",
-    "STREAMS",
-    "TASKS",
-    "TOKENS",
-    "Cells",
-    "Span",
-    "configure_log",
-    "hide_in_logs",
-    "trace",
+    "ACTIVE_STREAMS", "ATTEMPTS", "CHUNK_GAP_SECONDS", "FIRST_TOKEN_SECONDS", "OVERHEAD_SECONDS", "POISON",
+    "QUEUE_WAIT_SECONDS", "READER_ENDS", "REFUSALS", "RESENDS", "STREAMS", "TASKS", "TOKENS", "Cells", "Span",
+    "configure_log", "hide_in_logs", "trace",
 ]  # fmt: skip
