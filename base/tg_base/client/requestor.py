@@ -221,8 +221,11 @@ class Requestor:
     def _on_inbox(self, delivery: Delivery) -> None:
         if self._inbox_echo.take(delivery):
             return
+        noticed = None
         for processor, link, frame in self._inbox.take(delivery):
-            self.presence.notice(processor)
+            if processor is not noticed:
+                self.presence.notice(processor)
+                noticed = processor
             self._on_frame(processor, link, frame)
 
     def _on_frame(self, processor: str, link: int, frame: Frame) -> None:

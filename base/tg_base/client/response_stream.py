@@ -82,7 +82,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
             return
         self.relayed = True
         now = self._loop.time()
-        self._clock.hear(now)
+        self._clock.heard_at = now
         self._size += len(body)
         if self._size > MAX_BUFFERED_BYTES and len(self._frames) > 1:
             self.fail(SlowConsumer("the reader did not keep up with the stream"))
@@ -94,7 +94,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     def accept(self) -> None:
         """A processor says that it works on this. Nothing else can be heard of a whole answer before it is there."""
         if self._whole:
-            self._clock.hear(self._loop.time())
+            self._clock.heard_at = self._loop.time()
 
     def fail(self, error: TgError) -> None:
         """Nothing more will come; what came before is still read, then the error is raised."""

@@ -15,6 +15,9 @@ class StreamClock:
         timeout: seconds until the first sign, and between two of them.
         total: seconds for the whole answer; None = no bound of this end.
         expire: told once, when the time is over.
+
+    Attributes:
+        heard_at: loop time of the newest sign of the answer, set by who hears it; None = nothing was heard yet.
     """
 
     def __init__(self, timeout: float, total: float | None, expire: Callable[[Timeout], None]) -> None:
@@ -23,8 +26,8 @@ class StreamClock:
         self._timeout = timeout
         self._total = total
         self._end = None if total is None else now + total
-        self._silent_at = now + timeout
-        self._heard = False
+        self._began = now
+        self.heard_at: float | None = None
         self._expire = expire
         self._timer = self._loop.call_at(self._due, self._check)
 
@@ -33,18 +36,14 @@ class StreamClock:
         """Seconds until the time is over, if nothing more is heard."""
         return self._due - self._loop.time()
 
-    def hear(self, now: float) -> None:
-        """A sign of the answer has come, at this loop time."""
-        self._heard = True
-        self._silent_at = now + self._timeout
-
     def close(self) -> None:
         """Stop it."""
         self._timer.cancel()
 
     @property
     def _due(self) -> float:
-        return self._silent_at if self._end is None else min(self._silent_at, self._end)
+        silent_at = (self._began if self.heard_at is None else self.heard_at) + self._timeout
+        return silent_at if self._end is None else min(silent_at, self._end)
 
     def _check(self) -> None:
         if self._loop.time() < self._due:
@@ -55,6 +54,6 @@ class StreamClock:
     def _sentence(self) -> str:
         if self._total is not None and self._due == self._end:
             return f"no complete answer within {self._total:g} s"
-        if self._heard:
+        if self.heard_at is not None:
             return f"nothing more of the answer came within {self._timeout:g} s"
         return f"no answer came within {self._timeout:g} s"

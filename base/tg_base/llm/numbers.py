@@ -21,7 +21,15 @@ def check_numbers(chunk: LlmChunk) -> LlmChunk:
     Raises:
         ProtocolError: a tool call's index is below 0 or above `MAX_CALL_INDEX`, or a token's id is no 64-bit number.
     """
-    if _is_plain(chunk):
+    # What nearly all chunks are: text, and no number.
+    if (
+        chunk.in_token is None
+        and chunk.out_token is None
+        and chunk.cached_token is None
+        and chunk.reasoning_token is None
+        and not chunk.tool_calls
+        and not chunk.tokens
+    ):
         return chunk
     if any(not 0 <= call.index <= MAX_CALL_INDEX for call in chunk.tool_calls):
         raise ProtocolError(f"the provider numbers a tool call outside of 0 to {MAX_CALL_INDEX}")
@@ -32,15 +40,3 @@ def check_numbers(chunk: LlmChunk) -> LlmChunk:
         return chunk
     log.warning("provider.wrong_count", counts=wrong)
     return msgspec.structs.replace(chunk, **dict.fromkeys(wrong))
-
-
-def _is_plain(chunk: LlmChunk) -> bool:
-    """What nearly all chunks are: text, and no number."""
-    return (
-        chunk.in_token is None
-        and chunk.out_token is None
-        and chunk.cached_token is None
-        and chunk.reasoning_token is None
-        and not chunk.tool_calls
-        and not chunk.tokens
-    )

@@ -126,12 +126,13 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
         form = await AnswerForm.of(request)
         totals = _Totals()
         kept = _collector()
+        keeps = form is not None or not request.streaming
         try:
             async with self._start(request) as (first, rest):
                 chunk: LlmChunk | None = first
                 while chunk is not None:
                     totals.add(chunk)
-                    if form is not None or not request.streaming:
+                    if keeps:
                         kept.add(chunk)
                     if request.streaming and chunk.has_content:
                         yield TextCompletionResponse(
@@ -144,7 +145,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
                     chunk = await anext(rest, None)
         finally:
             totals.record(self.model)
-        whole = kept.records()[0]
+        whole = kept.records()[0] if keeps else LlmChunk()
         if form is not None and totals.finish_reason == "stop" and not whole.tool_calls:
             whole = await _in_form(form, whole, told=bool(request.streaming))
         if request.streaming:

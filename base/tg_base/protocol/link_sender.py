@@ -53,8 +53,7 @@ class _Waiting:
     signals: list[tuple[int, Frame]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Message:
+class _Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     """What is sent under one number of one name of the link. Name and number never part, however late it leaves."""
 
     link: str
@@ -214,12 +213,13 @@ class LinkSender:
     def _take(self) -> bytes:
         """What waits, joined, up to `MAX_JOINED_BYTES` bytes, or half of what the bus carries."""
         frames: list[Frame] = []
+        largest = self._largest
         size, limit = 0, min(MAX_JOINED_BYTES, self._bus.max_message // 2)
         while size < limit and (self._frames or self._waiting):
             if not self._frames:
                 key = next(iter(self._waiting))
                 self._frames.extend(self._make_frames(key, self._waiting.pop(key)))
-            if frames and size + len(self._frames[0].record) > self._largest:
+            if frames and size + len(self._frames[0].record) > largest:
                 break
             frames.append(self._frames.popleft())
             size += len(frames[-1].record)
@@ -262,6 +262,8 @@ class LinkSender:
 
     def _make_frames(self, key: StreamKey, waiting: _Waiting) -> list[Frame]:
         """In the order in which it was given: a question must not overtake the answer that makes it needless."""
+        if not waiting.signals:
+            return self._join(key, waiting.records)
         frames: list[Frame] = []
         done = 0
         for position, signal in waiting.signals:
@@ -272,9 +274,11 @@ class LinkSender:
 
     def _join(self, key: StreamKey, records: Sequence[Response]) -> list[Frame]:
         """As few frames as possible, each small enough to travel; a single record that is not ends its stream."""
-        joined = type(records[0]).join(records) if records else ()
+        if not records:
+            return []
+        joined = type(records[0]).join(records)
         bodies = [encode(record) for record in joined]
-        if all(len(body) <= self._largest for body in bodies):
+        if max(map(len, bodies)) <= self._largest:
             pairs = zip(joined, bodies, strict=True)
             return [
                 Frame("end" if record.last else "record", key.stream, key.attempt, msgspec.Raw(body))

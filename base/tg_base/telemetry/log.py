@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
+from functools import lru_cache, partial
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -33,6 +34,11 @@ _SECRET_TEXT = (
     r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
     r"(?<=://)[^\s/@]+:[^\s/@]+(?=@)",
 )
+_PLAIN = (int, float, type(None))
+CACHED_TEXTS = 1024
+"""Texts of log lines whose redacted form is remembered."""
+MAX_CACHED_CHARACTERS = 64
+"""Longer texts are searched anew each time, so that what is remembered stays small."""
 _LEAST_SECRET = 8
 """Characters below which the value of a variable is no secret but a word, which may stand in any log."""
 
@@ -56,29 +62,35 @@ class Redaction:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._known = {value for name, value in environment.items() if _tells_of_secret(name, value)}
         self._newest: str | None = None
-        self._pattern = self._compile()
+        self._learn()
 
-    def _compile(self) -> re.Pattern[str]:
+    def _learn(self) -> None:
         exact = [re.escape(value) for value in sorted({*self._known, *_also_hidden}, key=len, reverse=True)]
-        return re.compile("|".join((*exact, *_SECRET_TEXT)))
+        pattern = re.compile("|".join((*exact, *_SECRET_TEXT)))
+        self._hide = partial(pattern.sub, HIDDEN)
+        # Most texts of a log are the same in every line, and a search for secrets costs 4 us.
+        self._hide_short = lru_cache(CACHED_TEXTS)(self._hide)
 
     def __call__(self, logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Hide in place."""
         if _also_hidden and (newest := next(reversed(_also_hidden))) != self._newest:
-            self._newest, self._pattern = newest, self._compile()
+            self._newest = newest
+            self._learn()
         for name, value in event.items():
-            if not isinstance(value, int | float | bool | None):
-                event[name] = HIDDEN if _SECRET_NAME.search(name) else self._clean(value)
+            if not isinstance(value, _PLAIN):
+                event[name] = HIDDEN if _is_secret_name(name) else self._clean(value)
         return event
 
     def _clean(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._hide_short(value) if len(value) <= MAX_CACHED_CHARACTERS else self._hide(value)
+        if isinstance(value, _PLAIN):
+            return value
         if isinstance(value, Mapping):
             return self({}, "", {str(name): inner for name, inner in value.items()})
         if isinstance(value, list | tuple | set):
             return [self._clean(inner) for inner in value]
-        if isinstance(value, int | float | bool | None):
-            return value
-        return self._pattern.sub(HIDDEN, value if isinstance(value, str) else str(value))
+        return self._clean(str(value))
 
 
 def configure_log(form: Form = "auto", level: Level = "info", stream: TextIO | None = None) -> None:
@@ -110,6 +122,11 @@ def configure_log(form: Form = "auto", level: Level = "info", stream: TextIO | N
     steps = [ProcessorFormatter.remove_processors_meta, renderer]
     handler.setFormatter(ProcessorFormatter(foreign_pre_chain=before, processors=steps))
     logging.basicConfig(handlers=[handler], level=max(logging.getLevelName(level.upper()), logging.WARNING), force=True)
+
+
+@lru_cache(CACHED_TEXTS)
+def _is_secret_name(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
 
 
 def _tells_of_secret(name: str, value: str) -> bool:

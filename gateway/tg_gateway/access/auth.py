@@ -5,6 +5,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from tg_base.config import GatewayConfig
@@ -15,6 +16,8 @@ from tg_schema.errors import BadRequest, RateLimited, Unauthorized
 
 ANYBODY = "anybody"
 """The name in the logs where no token is asked for."""
+CACHED_HOSTS = 256
+"""Host headers and addresses whose meaning is remembered."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -92,6 +95,7 @@ def bearer(authorization: str | None) -> str | None:
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
+@lru_cache(CACHED_HOSTS)
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address."""
     try:
@@ -100,6 +104,7 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+@lru_cache(CACHED_HOSTS)
 def _is_number(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
@@ -108,6 +113,7 @@ def _is_number(host: str) -> bool:
     return True
 
 
+@lru_cache(CACHED_HOSTS)
 def _hostname(host: str) -> str:
     try:
         return urlsplit(f"//{host}").hostname or ""

@@ -173,6 +173,9 @@ class _Handler(ResponseHandler):
 
     @override
     def data_received(self, data: bytes) -> None:
+        if self._head_bytes is None:
+            ResponseHandler.data_received(self, data)
+            return
         while self._head_bytes is not None and data and self.exception() is None:
             part, data = data[:_HEAD_PART], data[_HEAD_PART:]
             self._head_bytes += len(part)
