@@ -9,7 +9,7 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF -DGGML_NATIVE=OFF $(i
 UV := $(or $(shell command -v uv),.cache/uv/bin/uv)
 MEMBERS := schema base flow bedrock vertexai gateway cli serve
 
-.PHONY: help demo agent-demo serve test test-quick test-connected check bench soak lock clean
+.PHONY: help demo agent-demo serve test test-quick test-connected check figures bench soak lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ check: .venv/ready ## Lint, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+figures: .venv/ready ## Print the figures that the code is held to: sizes, circles, comments, types, the files of a request
+	@$(BIN)/python -m scripts.figures
 
 bench: .venv/ready ## Measure the pipeline against the bare broker and a bare proxy, side by side
 	@scripts/require java

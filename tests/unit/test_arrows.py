@@ -168,10 +168,11 @@ def shown(package: str) -> frozenset[str]:
 @cache
 def imports(module: str) -> frozenset[tuple[str, str]]:
     """Every module that a module imports, anywhere in its text, and the name that it takes from it."""
-    return frozenset(_imports(tree_of(module), room_of(module)))
+    return frozenset(imports_in(tree_of(module), room_of(module)))
 
 
-def _imports(tree: ast.AST, room: str) -> Iterator[tuple[str, str]]:
+def imports_in(tree: ast.AST, room: str) -> Iterator[tuple[str, str]]:
+    """The same for any syntax tree of a room's."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)

@@ -1,0 +1,108 @@
+"""Imports -> circles, floors and arrows up, of modules and of packages."""
+
+import ast
+from collections.abc import Mapping
+from functools import cache
+from graphlib import TopologicalSorter
+from typing import TypeAlias
+
+from typing_extensions import override
+
+from tests.unit.test_arrows import (
+    FILES,
+    LAUNCHER,
+    MAY_IMPORT,
+    PACKAGES_MAY_IMPORT,
+    imported,
+    imports_in,
+    package_of,
+    room_of,
+)
+
+Graph: TypeAlias = Mapping[str, set[str]]
+
+
+class _AtRunTime(ast.NodeTransformer):
+    """Leaves what runs when a module is imported: no bodies of functions, nothing for types only, no names in texts."""
+
+    def _drop(self, node: ast.AST) -> None:
+        return None
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = visit_Constant = _drop  # noqa: N815 - ast's names
+
+    @override
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        """Drop what only the type checker sees."""
+        return None if "TYPE_CHECKING" in ast.unparse(node.test) else self.generic_visit(node)
+
+
+@cache
+def all_imports() -> Graph:
+    """Module -> the modules of ours that it imports, anywhere in its text."""
+    return {module: {other for other in imported(module) if other in FILES} - {module} for module in FILES}
+
+
+@cache
+def run_time_imports() -> Graph:
+    """Module -> the modules of ours that are imported with it."""
+    return {module: _run_time(module) & FILES.keys() - {module} for module in FILES}
+
+
+def _run_time(module: str) -> set[str]:
+    tree = _AtRunTime().visit(ast.parse(FILES[module].read_text("utf-8")))
+    return {other for other, _ in imports_in(tree, room_of(module))}
+
+
+def packages_of(graph: Graph) -> Graph:
+    """The same between packages: folder -> the folders that it imports."""
+    packages: dict[str, set[str]] = {}
+    for module, others in graph.items():
+        package = package_of(module)
+        packages.setdefault(package, set()).update({package_of(other) for other in others} - {package})
+    return packages
+
+
+def circles(graph: Graph) -> list[set[str]]:
+    """The largest sets in which each reaches each other one."""
+    reach = {node: _reachable(graph, node) for node in graph}
+    found: list[set[str]] = []
+    for node in graph:
+        circle = {other for other in reach[node] if node in reach[other]}
+        if circle and circle not in found:
+            found.append(circle)
+    return found
+
+
+def _reachable(graph: Graph, start: str) -> set[str]:
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = graph.get(waiting.pop(), set()) - seen
+        seen |= new
+        waiting += new
+    return seen
+
+
+def floors(graph: Graph) -> int:
+    """How many nodes the longest way through a graph without circles has."""
+    height: dict[str, int] = {}
+    for node in TopologicalSorter(graph).static_order():
+        height[node] = 1 + max((height[other] for other in graph.get(node, ())), default=0)
+    return max(height.values())
+
+
+def arrows_up() -> list[tuple[str, str]]:
+    """The imports that the tables of rooms and packages do not allow."""
+    return [
+        (module, other)
+        for module, others in all_imports().items()
+        for other in sorted(others)
+        if not _allowed(module, other)
+    ]
+
+
+def _allowed(module: str, other: str) -> bool:
+    if room_of(module) != room_of(other):
+        return module == LAUNCHER or room_of(other) in MAY_IMPORT[room_of(module)]
+    package, target = package_of(module), package_of(other)
+    return target == package or target in PACKAGES_MAY_IMPORT[package]

@@ -1,0 +1,89 @@
+"""The limits that the figures of `make figures` keep today; a change may lower them, not raise them."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts import figures, graph
+from scripts.source import Source
+from scripts.walk import walk
+
+MAX_FILE_LINES = 400
+MAX_MEDIAN_FILE_LINES = 80
+MAX_BROAD_EXCEPTS = 16
+MAX_REQUEST_FILES = 41
+MAX_CHUNK_FILES = 25
+
+
+def test_files_and_functions_of_shipped_code_are_small() -> None:
+    shipped = figures.parts()[0]
+    lines = sorted(source.lines for source in shipped.sources)
+    assert lines[-1] <= MAX_FILE_LINES
+    assert lines[len(lines) // 2] <= MAX_MEDIAN_FILE_LINES
+    assert max(function.lines for function in shipped.functions) <= figures.MAX_FUNCTION_LINES
+    assert all(function.annotated for function in shipped.functions)
+
+
+def test_no_circle_and_no_arrow_up() -> None:
+    everything, run_time = graph.all_imports(), graph.run_time_imports()
+    assert [graph.circles(each) for each in (everything, run_time, graph.packages_of(everything))] == [[], [], []]
+    assert graph.arrows_up() == []
+
+
+def test_few_places_catch_everything() -> None:
+    assert len(figures.broad_excepts()) <= MAX_BROAD_EXCEPTS, figures.broad_excepts()
+
+
+async def test_a_request_and_a_chunk_pass_few_files() -> None:
+    request, chunk = await walk()
+    assert (request[0], request[-1]) == ("tg_gateway.http.middleware", "tg_base.llm.guard")
+    assert chunk[0] == "tg_base.llm.guard"
+    assert len(request) <= MAX_REQUEST_FILES, request
+    assert len(chunk) <= MAX_CHUNK_FILES, chunk
+
+
+TEXT = '''
+"""A module."""
+
+import os  # noqa: F401 - for a tool
+
+LIMIT = 1
+"""Describes the name above: no code."""
+
+
+class Shown:
+    def method(self, given) -> int:
+        """Say something.
+
+        And more.
+        """
+        # Why.
+        try:
+            return given
+        except (ValueError, Exception):
+            return 0
+
+    def _hidden(self) -> None: ...
+'''
+
+
+def test_what_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "shown.py"
+    path.write_text(TEXT, "utf-8")
+    source = Source(path)
+    assert (source.lines, source.code_lines, source.comments) == (22, 9, 1)
+    assert [(function.lines, function.annotated) for function in source.functions] == [(6, False), (1, True)]
+    assert source.documented == (True, False, True)
+    assert source.broad_excepts == (19,)
+
+
+@pytest.mark.parametrize(
+    ("edges", "found"),
+    [({"a": {"b"}, "b": {"a"}, "c": {"a"}}, [{"a", "b"}]), ({"a": {"b"}, "b": {"c"}, "c": set()}, [])],
+)
+def test_circles(edges: dict[str, set[str]], found: list[set[str]]) -> None:
+    assert graph.circles(edges) == found
+
+
+def test_floors() -> None:
+    assert graph.floors({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == 3
