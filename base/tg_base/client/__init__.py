@@ -1,4 +1,4 @@
-"""Caller -> requestor -> bus: who asks. One `Requestor` a process, one `Client` a service of a flow."""
+"""Caller -> requestor -> bus: the asking side. One `Requestor` for each process, one `Client` for each service."""
 
 from tg_base.client.admission import in_milliseconds
 from tg_base.client.client import Client

@@ -1,8 +1,8 @@
-"""Requestor -> queue, or a refusal: how much is asked already, and whether more would only wait.
+"""Requestor -> queue: admission control. Rejects a request that would only wait.
 
-The rule: of the capacity that live processors announce, what they do for other requestors is theirs; the rest is ours.
-So much may be asked at once, and `queue` requests more, which wait. Beyond it a request is refused, with the time in
-which as many will have been answered as wait. Announcements are up to a beat old; what is asked here is exact.
+Our share is the announced capacity minus what runs for other requestors. We may have that many requests in flight, and
+`queue` more waiting. Any further request is rejected, with the time in which the waiting ones will be answered as
+`retry_after`. Announcements are up to a heartbeat old; our own count is exact.
 """
 
 import math
@@ -16,18 +16,18 @@ from tg_base.telemetry import REFUSALS
 from tg_schema.errors import RateLimited
 
 SLOTS_PER_WAITING_REQUEST = 8
-"""Unless the route says how many may wait: one for so many that are worked on, ..."""
+"""Default queue bound: capacity // SLOTS_PER_WAITING_REQUEST, at least MIN_QUEUE_REQUESTS."""
 MIN_QUEUE_REQUESTS = 8
-"""... and at least so many, so that a few impatient clients of a small model are not turned away."""
+"""Lower limit of the default queue bound, so that a small model does not reject a few concurrent clients."""
 ASSUMED_CAPACITY_REQUESTS = 256
-"""The capacity where none is announced: of plain peers, and in the first seconds."""
+"""The capacity if none is announced: for plain peers, and in the first seconds."""
 DEFAULT_RETRY_AFTER_SECONDS = 1.0
-"""Seconds to come back after, as long as no processor has told how long its requests take."""
+"""`retry_after` until a processor has announced how long its requests take."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The processors of a queue, as last announced: how much they do for us and others, and all queues they read."""
+    """The processors of a queue, as last announced: their queues, capacity, and requests for other requestors."""
 
     queues: tuple[str, ...]
     capacity: int
@@ -36,16 +36,16 @@ class _Pool:
 
 
 def in_milliseconds(seconds: float) -> float:
-    """Seconds with three digits behind the point, never earlier: whoever comes back then is not too early."""
+    """Round seconds up to whole milliseconds, so that a client that retries then is not too early."""
     return math.ceil(seconds * 1000) / 1000
 
 
 class AdmissionControl:
-    """What one requestor has asked and not got, by queue. A check costs a few microseconds.
+    """Counts one requestor's unanswered requests by queue. A check costs a few microseconds.
 
     Args:
-        presence: what processors announce.
-        inbox: the requestor's, by which they tell whom they work for.
+        presence: the announcements of the processors.
+        inbox: the requestor's inbox, by which announcements count its requests.
     """
 
     def __init__(self, presence: Membership, inbox: str) -> None:
@@ -56,13 +56,14 @@ class AdmissionControl:
         self._version = -1
 
     def check(self, route: Route[Any, Any]) -> None:
-        """Refuse what would find the queue full.
+        """Reject a request that would exceed the queue bound.
 
         Raises:
             RateLimited: with `retry_after`.
         """
         pool = self._pool(route.request)
         room = max(pool.capacity - pool.theirs, 0)
+        # Processors of this queue may read others too, and share their slots: our requests in all of them count.
         bound = (
             max(pool.capacity // SLOTS_PER_WAITING_REQUEST, MIN_QUEUE_REQUESTS) if route.queue is None else route.queue
         )

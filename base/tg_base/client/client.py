@@ -1,4 +1,4 @@
-"""Caller -> requestor: one service of one flow, typed."""
+"""Caller -> requestor: typed calls of one service of one flow."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Generic
@@ -10,15 +10,15 @@ from tg_schema.answer_collector import AnswerCollector
 from tg_schema.service_spec import Req, Resp
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
-"""Seconds until the first record, and of silence between two, unless the caller says otherwise."""
+"""Default of the seconds until the first record, and of silence between two."""
 
 
 class Client(Generic[Req, Resp]):
-    """Ask one service of one flow.
+    """Calls one service of one flow.
 
     Args:
-        requestor: this process's end of the bus.
-        route: where to ask.
+        requestor: this process's requestor.
+        route: the service and its flow.
         bounded: as `Requestor.stream`.
     """
 
@@ -30,14 +30,14 @@ class Client(Generic[Req, Resp]):
     def stream(
         self, request: Req, *, timeout: float = DEFAULT_TIMEOUT_SECONDS, total: float | None = None
     ) -> AbstractAsyncContextManager[ResponseStream[Resp]]:
-        """Enter to ask, iterate to read, leave to stop the work. Arguments and errors as `Requestor.stream`."""
+        """Enter to ask, iterate to read, leave to stop the work. Arguments and errors: see `Requestor.stream`."""
         return self._requestor.stream(self.route, request, timeout=timeout, total=total, bounded=self._bounded)
 
     async def call(self, request: Req, *, timeout: float = DEFAULT_TIMEOUT_SECONDS, total: float | None = None) -> Resp:
-        """Ask and wait for the whole answer as one record. Arguments: `Requestor.stream`.
+        """Ask, and return the whole answer as one record. Arguments: see `Requestor.stream`.
 
         Raises:
-            TooLarge: the answer is larger than any record may be; the work is stopped.
+            TooLarge: the answer exceeds the size limit of a record; the work is stopped.
             TgError: the stream failed.
         """
         answer = AnswerCollector(self.route.spec.response.join)

@@ -1,4 +1,4 @@
-"""Requestor -> processors: cancels, beats and resends, sent in the background so that leaving a stream never waits."""
+"""Requestor -> processors: cancels, heartbeats and nacks, sent in the background: leaving a stream never waits."""
 
 import asyncio
 import contextlib
@@ -14,11 +14,11 @@ from tg_schema.topics import Topics
 log = structlog.get_logger()
 
 MAX_OUTBOX_MESSAGES = 10_000
-"""Control messages that may wait; more are dropped, since every beat repeats what matters."""
+"""Control messages that may be buffered; any more are dropped, since every heartbeat repeats what matters."""
 CANCEL_REPEAT_SECONDS = 5.0
-"""Seconds for which every beat repeats a cancel, in case it was lost."""
+"""Seconds for which every heartbeat repeats a cancel, in case it was lost."""
 MAX_PENDING_CANCELS = 1_000
-"""Messages that are being published at once: one that the bus is slow to take holds up no other."""
+"""Messages that are published concurrently, so that one slow publish does not delay the others."""
 
 
 class ControlSender:
@@ -36,31 +36,31 @@ class ControlSender:
         self._put(self._topics.control(processor), control)
 
     def cancel(self, processor: str, key: StreamKey) -> None:
-        """Stop an attempt that this processor works on; repeated for a while."""
+        """Stop an attempt that runs on this processor; repeated for `CANCEL_REPEAT_SECONDS`."""
         if (processor, key) not in self._cancelled:
             self._cancelled[processor, key] = self._time() + CANCEL_REPEAT_SECONDS
         self.say(processor, Cancel((key,), CANCEL_REPEAT_SECONDS))
 
     def cancel_queued(self, queue: str, key: StreamKey, ttl: float) -> None:
-        """Stop an attempt that may lie in a queue or with any processor of it; they remember it for `ttl` seconds."""
+        """Stop an attempt that is queued or on any processor of that queue; they remember it for `ttl` seconds."""
         self._put(self._topics.queue_control(queue), Cancel((key,), ttl))
 
     def recently_cancelled(self, processor: str) -> tuple[StreamKey, ...]:
-        """What a beat to this processor should repeat."""
+        """The cancels that a heartbeat to this processor repeats."""
         return tuple(key for to, key in self._cancelled if to == processor)
 
     def sweep(self) -> None:
-        """Forget the cancels that have been repeated for long enough."""
+        """Forget the cancels that were repeated for `CANCEL_REPEAT_SECONDS`."""
         now = self._time()
         for stale in [entry for entry, until in self._cancelled.items() if until < now]:
             del self._cancelled[stale]
 
     def ask_presence(self, queue: str) -> None:
-        """Let the processors of a queue announce themselves now."""
+        """Ask the processors of a queue to announce themselves now."""
         self._put(self._topics.queue_control(queue), Announce())
 
     async def flush(self, seconds: float) -> None:
-        """Wait until everything is sent, but not longer than this."""
+        """Wait until everything is sent, at most this long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._outbox.join()

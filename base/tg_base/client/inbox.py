@@ -1,4 +1,4 @@
-"""Inbox topic -> frames: all links of one requestor put in order, acknowledged, and their gaps asked for again."""
+"""Inbox topic -> frames: reorders and acknowledges all links of one requestor, and requests what is missing."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from tg_schema import decode
 from tg_schema.errors import BadRequest
 
 MESSAGES_PER_ACK = 64
-"""Messages of a link between two acknowledgements, besides those in every heartbeat."""
+"""Messages of a link between two acknowledgements, in addition to those in every heartbeat."""
 NACK_INTERVAL_SECONDS = 0.1
-"""Seconds between two requests to resend the same gap."""
+"""Seconds between two nacks for the same gap."""
 
 
 @dataclass(slots=True)
@@ -38,8 +38,8 @@ class Inbox:
     """The receiving ends of all links.
 
     Args:
-        topic: the inbox's topic, by which processors know this requestor.
-        controls: how processors are spoken to.
+        topic: the inbox's topic, by which processors identify this requestor.
+        controls: sends acknowledgements and nacks.
         time: a monotonic clock, in seconds.
     """
 
@@ -56,7 +56,7 @@ class Inbox:
         return tuple(self._ends)
 
     def take(self, delivery: Delivery) -> Iterator[tuple[str, int, Frame]]:
-        """The frames that are due with this message, in order, each with its processor and its link's number.
+        """The frames that are due after this message, in order, each with its processor and its link's number.
 
         Raises:
             BadRequest: not a link message.
@@ -70,7 +70,7 @@ class Inbox:
         end = self._end(link, processor)
         if end is None:
             return
-        # Decoded before it is taken: what is no list of frames must not stand for the message of this number.
+        # Decoded before the buffer counts it: a body that is no list of frames must not take this number's place.
         for frames in end.reader.take(number, decode(list[Frame], delivery.body)):
             for frame in frames:
                 yield processor, end.order, frame
@@ -79,7 +79,7 @@ class Inbox:
         self._mind_gap(processor, end)
 
     def on_announced(self, processor: str, state: LinkState | None) -> None:
-        """A processor says how far it has sent here; None = it has no link to this inbox (any more)."""
+        """A processor has announced how far it has sent here; None = it has no link to this inbox."""
         if state is not None and state.sent >= 0:
             end = self._end(state.link, processor)
             if end is not None:
@@ -87,33 +87,35 @@ class Inbox:
                 self._mind_gap(processor, end)
 
     def send_heartbeat(self, processor: str) -> None:
-        """Tell a processor that we live and what we have."""
+        """Send a processor a heartbeat, with the acknowledgement of its link."""
         end = self._ends.get(processor)
         acks = {} if end is None else {end.link: end.ack}
         self._controls.say(processor, Heartbeat(self.topic, acks, self._controls.recently_cancelled(processor)))
 
     def sweep(self, seconds: float) -> None:
-        """Forget links that have been silent for this long."""
+        """Drop the links that have been silent for this long."""
         limit = self._time() - seconds
         for processor in [processor for processor, end in self._ends.items() if end.heard_at < limit]:
             del self._ends[processor]
 
     def lost(self, seconds: float) -> set[str]:
-        """The processors with a gap that has been open for this long."""
+        """The processors whose link has had a gap for this long."""
         limit, ends = self._time() - seconds, self._ends.items()
         return {processor for processor, end in ends if end.gap_since is not None and end.gap_since < limit}
 
     def forget(self, processors: set[str]) -> None:
-        """These are dead."""
+        """Drop the links of dead processors."""
         self._ends = {processor: end for processor, end in self._ends.items() if processor not in processors}
 
     def _end(self, link: str, processor: str) -> _LinkReceiver | None:
-        """None for a link that the processor has replaced: all that mattered of it comes again with the newer one."""
+        """The receiving end; None for a link that was replaced, whose messages come again on the newer one."""
         end = self._ends.get(processor)
         if end is None or end.link != link:
             order = _order(link)
             if end is not None and order < end.order:
                 return None
+            # Also for a link that was dropped and is heard again: its sender learns from the new epoch that everything
+            # unacknowledged must come again.
             end = self._ends[processor] = _LinkReceiver(link, order, next(self._epochs))
         end.heard_at = self._time()
         return end

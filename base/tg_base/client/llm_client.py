@@ -1,4 +1,4 @@
-"""Caller -> text completion, with the seed's calls."""
+"""Caller -> text completion: a typed client."""
 
 from collections.abc import AsyncGenerator
 
@@ -7,12 +7,12 @@ from tg_schema import TextCompletionRequest, TextCompletionResponse
 
 
 class LlmClient(Client[TextCompletionRequest, TextCompletionResponse]):
-    """Text completion over the bus (seed, phase 1: `LlmClient`)."""
+    """Text completion over the bus."""
 
     async def request(
         self, system: str, prompt: str, timeout: float = DEFAULT_TIMEOUT_SECONDS, streaming: bool = False
     ) -> str:
-        """The whole answer's text; with `streaming` the model's chunks travel as they come, and are joined here.
+        """The whole answer's text; with `streaming`, the chunks are sent as they come and joined here.
 
         Raises:
             TgError: no complete answer came within `timeout` seconds, or the provider failed.
@@ -23,7 +23,7 @@ class LlmClient(Client[TextCompletionRequest, TextCompletionResponse]):
     async def request_stream(
         self, system: str, prompt: str, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> AsyncGenerator[str, None]:
-        """Yield the answer's text as it comes. Use `contextlib.aclosing` where the loop may be left early.
+        """Yield the answer's text as it comes. Use `contextlib.aclosing` if the loop may be left early.
 
         Raises:
             TgError: nothing came for `timeout` seconds, or the provider failed; nothing follows it.

@@ -1,4 +1,4 @@
-"""Live processors, the time of their last heartbeat, and what they have been taking from their queues."""
+"""Live processors, the time of their last heartbeat, and the requests that they take from their queues."""
 
 import asyncio
 import math
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from tg_base.protocol import HeartbeatTiming, Presence
 
 UNNOTICED_SECONDS = 60.0
-"""How long a broker may give requests to a processor that is suspended or cut off, before it notices."""
+"""How long a broker may deliver requests to a suspended or partitioned processor before it notices."""
 SUSPICIOUS_HEARTBEATS = 2
-"""How many heartbeats a request waits in that time until it is asked again, although a processor could take it."""
+"""Heartbeat intervals after which a request is published again in that time, if a processor could take it."""
 
 
 @dataclass(slots=True)
 class _Member:
-    """A processor, and what it has been doing."""
+    """A processor: when it was heard, since when it has been idle, and the queue times of what it took lately."""
 
     since: float
     at: float
@@ -30,11 +30,11 @@ class Membership:
     """The processors that a requestor knows.
 
     Args:
-        timing: when silence means death.
+        timing: when a silent processor counts as dead.
         time: a monotonic clock, in seconds.
 
     Attributes:
-        version: another number after every change.
+        version: changes with every update.
     """
 
     def __init__(self, timing: HeartbeatTiming, time: Callable[[], float]) -> None:
@@ -48,11 +48,12 @@ class Membership:
         self._changed = asyncio.Event()
 
     def update(self, presence: Presence) -> bool:
-        """A processor has announced itself; True where it was not known."""
+        """A processor has announced itself; True if it was unknown."""
         self.version += 1
         now, before = self._time(), self._heard.get(presence.processor)
         new = self._heard[presence.processor] = before or _Member(now, now, presence)
         taken = before is not None and presence.taken != new.presence.taken
+        # Idle means free slots and an unchanged count: one that takes requests and ends them quickly always looks free.
         free = presence.in_flight < presence.capacity
         new.idle_since = None if not free else now if taken or new.idle_since is None else new.idle_since
         if taken:
@@ -67,7 +68,7 @@ class Membership:
         return before is None
 
     def notice(self, processor: str) -> None:
-        """A processor was heard that may not have announced itself yet: from now on its silence is noticed."""
+        """A processor has sent a message, perhaps before its first announcement: from now on it can be found dead."""
         if processor not in self._heard:
             now = self._time()
             self._heard[processor] = _Member(now, now, Presence(processor, (), 0, 0))
@@ -80,7 +81,7 @@ class Membership:
 
     @property
     def new(self) -> list[str]:
-        """Processors that came lately. They learn the requestor's clock from its beats, before its first request."""
+        """Processors that came recently. They learn our clock offset from heartbeats before our first request."""
         limit = self._time() - self._timing.dead_after
         return [processor for processor, heard in self._heard.items() if heard.since > limit]
 
@@ -89,23 +90,23 @@ class Membership:
         return [presence for presence in self if _serves(presence, queue)]
 
     def seek(self, queue: str) -> None:
-        """From now on it counts for how long nobody has been known to serve this queue, unless somebody was before."""
+        """Start to count how long this queue has had no processor, unless it was served or sought before."""
         self._sought.setdefault(queue, self._time())
 
     def is_unserved(self, queue: str) -> bool:
-        """Whether nobody serves this queue, and we have listened long enough to know."""
+        """Whether no live processor serves this queue, and we have listened long enough to know."""
         listened = self._time() - self._sought.get(queue, self._since)
         return listened > self._timing.dead_after and not self.serving(queue)
 
     def is_stalled(self, queue: str, asked: float) -> bool:
-        """Whether a request, asked at that time, has waited for long although a processor of its queue could take it.
+        """Whether a request published at that time is still queued although a processor could have taken it.
 
-        Then the bus has given it to one that does not answer, which the bus itself may take a minute to notice. A
-        processor could take it that was free and took nothing, or that took only requests which had waited for less.
-        One that takes others in their turn, however slowly, will come to this one.
+        Then it was probably delivered to a partitioned one, which the broker notices only after a minute. A processor
+        could have taken it if it was idle, or if it took only requests with a shorter queue time. A processor that
+        takes requests in turn, however slowly, will reach it.
         """
         now = self._time()
-        # A processor that died lately may have died to us alone: the broker still gives it requests.
+        # A processor that died lately may be partitioned from us alone: the broker still delivers requests to it.
         bereft = now - self._bereft.get(queue, -math.inf) < UNNOTICED_SECONDS
         long = SUSPICIOUS_HEARTBEATS * self._timing.interval if bereft else self._timing.dead_after
         waited = now - asked
@@ -122,12 +123,12 @@ class Membership:
         return taking and max(wait for _, wait in heard.waits) + long < waited
 
     def silent(self, seconds: float) -> bool:
-        """Whether anybody has not been heard for this long."""
+        """Whether any processor has been silent for this long."""
         limit = self._time() - seconds
         return any(heard.at < limit for heard in self._heard.values())
 
     def expire(self) -> dict[str, Presence]:
-        """Forget, and return, the processors that have fallen silent."""
+        """Remove and return the processors that have been silent for too long."""
         limit = self._time() - self._timing.dead_after
         dead = {processor: heard.presence for processor, heard in self._heard.items() if heard.at < limit}
         self.version += bool(dead)

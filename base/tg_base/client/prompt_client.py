@@ -1,4 +1,4 @@
-"""Caller -> prompt service, with the seed's calls."""
+"""Caller -> prompt service: a typed client."""
 
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
@@ -10,13 +10,13 @@ from tg_schema import PromptRequest, PromptResponse, encode
 
 
 def prompt_request(template: str, variables: Mapping[str, Any], *, streaming: bool) -> PromptRequest:
-    """The record for a template and its variables, each of which travels as JSON text."""
+    """The record for a template and its variables, each encoded as JSON text."""
     terms = {name: encode(value).decode() for name, value in variables.items()}
     return PromptRequest(id=template, terms=terms, streaming=streaming)
 
 
 class PromptClient(Client[PromptRequest, PromptResponse]):
-    """Prompts over the bus (seed, phase 1: `PromptClient`)."""
+    """Prompts over the bus."""
 
     async def request(
         self,

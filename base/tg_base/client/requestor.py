@@ -1,7 +1,7 @@
 """Caller -> bus -> caller: one process's end of all its streams.
 
-The requestor is the only authority over a stream: it names it, binds it to the first processor that accepts it, starts
-another attempt as long as nothing was relayed, and cancels.
+The requestor is the only authority over a stream. It names the stream, binds it to the first processor that accepts it,
+retries it while nothing was relayed, and cancels it.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ from tg_schema.topics import Topics
 log = structlog.get_logger()
 
 MAX_ATTEMPTS = 3
-"""How many processors may die over a request before its stream fails."""
+"""A stream fails when this many processors have died over it."""
 PUBLISH_TIMEOUT_SECONDS = 4.5
-"""Seconds that the bus may take to accept a request."""
+"""Seconds that the bus has to accept a request."""
 
 
 class _Stream(ResponseStream[Any]):
-    """A stream with what it takes to ask for it again."""
+    """A stream, with its request for further attempts."""
 
     def __init__(self, route: Route[Any, Any], request: object, timeout: float, total: float | None) -> None:
         whole = not getattr(request, "streaming", True)
@@ -70,11 +70,12 @@ class Requestor:
     """Enter it to open the inbox; leave it to cancel what still runs.
 
     Args:
-        bus: what carries everything.
+        bus: carries everything.
         topics: the names of our own topics.
-        plain: response topics of peers that know no inbox.
-        queues: request topics whose processors are asked at once who they are; others are when they are first used.
-        timing: how often it beats, and when it takes a silent processor for dead.
+        plain: response topics of plain peers, which know no inbox.
+        queues: request topics whose processors are asked to announce themselves on entering; those of any other queue
+            are asked at its first use.
+        timing: the heartbeat interval, and when a silent processor counts as dead.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Requestor:
 
     @property
     def deaf(self) -> bool:
-        """Whether a subscription has ended, and is not open again yet: answers or presence may not be heard."""
+        """Whether a subscription has failed and is not open again yet, so that answers or presence may be missed."""
         return bool(self._subscriptions.deaf)
 
     async def ping(self) -> None:
@@ -155,19 +156,19 @@ class Requestor:
         total: float | None = None,
         bounded: bool = False,
     ) -> AsyncIterator[ResponseStream[Resp]]:
-        """Ask, and read the answer inside `async with`; leaving early stops the work, wherever it is done.
+        """Ask, and read the answer inside `async with`; leaving early stops the work, down to the provider.
 
         Args:
             route: the service.
-            request: what to ask.
-            timeout: seconds until the first record, and of silence between two. A whole answer has one record: until
-                it has come, a processor of ours says every few seconds that it works on it.
-            total: seconds for the whole answer; None = as long as the model's clocks, or the agent's limits, let it.
-            bounded: refuse it where too many wait (`tg_base.client.admission`); otherwise it waits, whatever its place.
+            request: the request's record.
+            timeout: seconds until the first record, and of silence between two. A non-streaming answer is one record;
+                until it comes, the processor's "accepted" frames count as progress.
+            total: seconds for the whole answer; None = the limits of the model or the agent.
+            bounded: apply admission control (`tg_base.client.admission`); otherwise the request is always queued.
 
         Raises:
-            Unavailable: nobody serves this; `retry_after` is set.
-            RateLimited: too many wait for this; `retry_after` is set.
+            Unavailable: no live processor serves this; `retry_after` is set.
+            RateLimited: too many requests wait for this; `retry_after` is set.
             BusError: the bus did not take the request.
             TooLarge: the request is over the bus's limit.
         """
@@ -189,7 +190,7 @@ class Requestor:
             stream.close()
 
     async def _until_served(self, route: Route[Any, Any]) -> None:
-        """Nobody is supposed to serve a queue before he has said so; in the first seconds he is asked."""
+        """Wait for the first announcement of a processor of this queue, and ask for it, in our first seconds."""
         while not self.presence.serving(route.request):
             self.presence.seek(route.request)
             if self.presence.is_unserved(route.request):
@@ -206,6 +207,7 @@ class Requestor:
             async with asyncio.timeout(PUBLISH_TIMEOUT_SECONDS):
                 await self._bus.publish(stream.route.request, stream.body, call.properties)
         except TimeoutError:
+            # The publish may still succeed later: the stream's cancel is then read by whichever processor takes it.
             raise BusError("the bus did not take the request in time; ask again") from None
 
     def _cancel(self, stream: _Stream) -> None:
@@ -230,6 +232,8 @@ class Requestor:
 
     def _on_frame(self, processor: str, link: int, frame: Frame) -> None:
         stream = self._streams.get(frame.stream)
+        # The first processor whose frame of the current attempt arrives owns the stream. Any other is told to stop, so
+        # that no answer is ever stitched from two; after a last frame there is nothing to stop.
         if stream is None or stream.attempt != frame.attempt or stream.processor not in {None, processor}:
             if not frame.last:
                 self._controls.cancel(processor, StreamKey(frame.stream, frame.attempt))
@@ -248,14 +252,14 @@ class Requestor:
                 self._on_returned(stream)
 
     def _on_confirm(self, stream: _Stream, processor: str, question: int) -> None:
-        """A request that may have been delivered before is worked on again only if nothing of its answer has come."""
+        """Confirm a possible redelivery only if no record of the answer has come."""
         if stream.relayed or stream.failed:
             self._controls.cancel(processor, stream.key)
         else:
             self._controls.say(processor, Confirmed(stream.key, question))
 
     def _on_returned(self, stream: _Stream) -> None:
-        """The processor has not begun, since others have taken its slots meanwhile."""
+        """The processor has not begun, because its slots were taken meanwhile."""
         if not stream.failed:
             self._ask_elsewhere(stream)
 
@@ -287,7 +291,7 @@ class Requestor:
                 self._check(stream, dead, lost, over)
 
     def _find_dead(self) -> tuple[dict[str, Presence], set[str]]:
-        """The processors that are dead, and those whose messages are lost: not before it is sure that we hear."""
+        """The dead processors, and those whose messages are lost. Both are empty until our own echo has come back."""
         doubt, limit = self._timing.doubt_after, self._timing.dead_after
         dead: dict[str, Presence] = {}
         if self._echo.is_settled(doubtful=self.presence.silent(doubt)):
@@ -307,9 +311,9 @@ class Requestor:
                     self._inbox.send_heartbeat(processor)
 
     def _check(self, stream: _Stream, dead: dict[str, Presence], lost: set[str], over: dict[str, int]) -> None:
-        """A dead processor's stream goes elsewhere if nothing was relayed, and ends otherwise.
+        """Retry a dead processor's stream elsewhere if nothing was relayed; fail it otherwise.
 
-        So does a stream of a link that its processor has no more: it took us for dead, and nothing will follow.
+        The same holds for a stream on a link that its processor has closed, because it believed us dead.
         """
         if stream.processor in lost:
             self._abandon(stream, BusError("a part of the answer was lost on the bus; ask again"))
@@ -321,7 +325,7 @@ class Requestor:
             self._check_queued(stream, dead)
 
     def _give_up(self, stream: _Stream, error: TgError) -> None:
-        """Ask somebody else where nothing was relayed; otherwise the stream ends here."""
+        """Ask another processor if nothing was relayed; otherwise fail the stream."""
         stream.deaths += 1
         if stream.relayed or stream.deaths >= MAX_ATTEMPTS:
             stream.fail(error)
@@ -329,7 +333,7 @@ class Requestor:
             self._ask_elsewhere(stream)
 
     def _check_queued(self, stream: _Stream, dead: dict[str, Presence]) -> None:
-        """A processor may have died, or be cut off, between taking a request and saying so: then it is asked again."""
+        """Publish a request again if it was probably taken by a processor that died or is partitioned."""
         queue = stream.route.request
         if self.presence.is_unserved(queue):
             self._abandon(stream, _nobody(stream.route))
@@ -343,6 +347,7 @@ class Requestor:
             return
         log.warning("stream.attempt", **stream.span.fields, attempt=stream.attempt + 1, died=stream.processor)
         ATTEMPTS.labels(stream.route.spec.name).inc()
+        # A new attempt number: late frames of the old attempt no longer match, and cancel their sender.
         stream.attempt += 1
         stream.processor = None
         task = asyncio.create_task(self._ask_again(stream))

@@ -14,28 +14,28 @@ from tg_schema.pieces import MAX_EVENT_BYTES
 from tg_schema.service_spec import Resp
 
 MAX_BUFFERED_BYTES = 1024 * 1024
-"""Bytes of records that may wait for a slow reader; beyond it that stream ends, alone, with SlowConsumer."""
+"""Bytes of records buffered for a slow reader. A stream that exceeds it ends with SlowConsumer; no other does."""
 
 
 class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
-    """Iterate to read, or `listen` and `poll`. What waits is joined: a slow reader gets fewer and larger records.
+    """Iterate to read, or `listen` and `poll`. Buffered records are joined: a slow reader gets fewer and larger ones.
 
-    A record's texts have at most `MAX_EVENT_BYTES`, so that every door can pass it on as one event; only an object (of
+    A record's texts have at most `MAX_EVENT_BYTES`, so that every dialect can send it as one event. Only an object (of
     a JSON template) and a list of models come whole, whatever their size.
 
     Args:
         stream: its id.
-        record: what comes.
+        record: the type of its records.
         timeout: seconds until the first record, and of silence between two of them.
-        total: seconds for the whole answer; None = what the model, or the agent, sets itself.
-        whole: one record is the whole answer; then a processor's word that it works is as good as a record.
+        total: seconds for the whole answer; None = the limit of the model or the agent.
+        whole: whether the answer is a single record; then an "accepted" frame counts as progress, like a record.
 
     Attributes:
         id: the stream's id, everywhere.
         relayed: whether a record has come, so that no other attempt may answer.
         complete: whether the last record has come.
-        asked: bytes of the request, as it travelled.
-        came: loop time at which the oldest of the records that were read last had come.
+        asked: size of the request on the bus, in bytes.
+        came: arrival time (loop time) of the oldest record in the last batch read.
 
     Raises (while iterating):
         TgError: the stream failed. Nothing follows.
@@ -63,27 +63,29 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
 
     @property
     def remaining(self) -> float:
-        """Seconds until this end gives up, if nothing comes."""
+        """Seconds until the stream times out, if nothing comes."""
         return self._clock.remaining
 
     @property
     def waiting(self) -> int:
-        """Bytes that have come and were not read."""
+        """Bytes that are buffered for the reader."""
         return self._size + (self._cut_size if self._records else 0)
 
     @property
     def failed(self) -> bool:
-        """Whether an error of this end (a clock, a full buffer, a dead processor) has ended the stream."""
+        """Whether an error at this end (a timeout, a full buffer, a dead processor) has ended the stream."""
         return self._error is not None
 
     def put(self, body: bytes, *, last: bool) -> None:
         """The next record has come."""
+        # Frames may still be in flight when the stream ends here; the requestor cancels their sender.
         if self.complete or self.failed:
             return
         self.relayed = True
         now = self._loop.time()
         self._clock.heard_at = now
         self._size += len(body)
+        # A single record is accepted at any size: the bus has limited it already.
         if self._size > MAX_BUFFERED_BYTES and len(self._frames) > 1:
             self.fail(SlowConsumer("the reader did not keep up with the stream"))
             return
@@ -92,18 +94,18 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._wake()
 
     def accept(self) -> None:
-        """A processor says that it works on this. Nothing else can be heard of a whole answer before it is there."""
+        """A processor works on the request. For a non-streaming answer this is the only sign of progress."""
         if self._whole:
             self._clock.heard_at = self._loop.time()
 
     def fail(self, error: TgError) -> None:
-        """Nothing more will come; what came before is still read, then the error is raised."""
+        """End the stream: the reader gets the buffered records, then the error."""
         if not self.complete and self._error is None:
             self._error = error
             self._wake()
 
     def close(self) -> None:
-        """Nobody reads any more."""
+        """The reader has left."""
         self._clock.close()
         self.fail(SlowConsumer("the stream was closed by its reader"))
 
@@ -120,7 +122,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         return record
 
     def poll(self) -> Resp | None:
-        """The next record, without waiting; None where none has come, or after the last one (`complete`).
+        """The next record, without waiting; None if none is buffered, or after the last one (`complete`).
 
         Raises:
             TgError: the stream failed. Nothing follows.
@@ -137,14 +139,14 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         return record
 
     def listen(self, listener: Callable[[], None] | None) -> None:
-        """Call `listener`, in place of waking who iterates, whenever something has come or the stream has failed.
+        """Call `listener` when a record arrives or the stream fails, instead of waking the iterating task.
 
-        It is called from where records arrive: it does not raise, and does not wait. A task's turn a record is saved.
+        Called synchronously on arrival; it must not raise or block. Saves one task wake-up per record.
         """
         self._listener = listener
 
     def _join_waiting(self) -> None:
-        """The next records: what waits is joined, and what is too long for one event of a door is cut."""
+        """Join the buffered records, and cut what is too long for one event."""
         self.came = self._frames[0][0]
         bodies: list[bytes] = []
         size = 0

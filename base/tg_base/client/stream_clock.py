@@ -1,4 +1,4 @@
-"""Response stream -> its reader: how long it may be kept waiting."""
+"""Response stream -> its reader: the timeouts of a stream."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,17 +7,17 @@ from tg_schema.errors import Timeout
 
 
 class StreamClock:
-    """Starts when it is made, and starts anew with each sign of the answer. It never cuts an answer that is in flow.
+    """Starts when it is created, and restarts with each sign of progress. A flowing answer never times out.
 
     One timer for the whole stream: it is moved when it fires too early, and not for each record.
 
     Args:
-        timeout: seconds until the first sign, and between two of them.
-        total: seconds for the whole answer; None = no bound of this end.
-        expire: told once, when the time is over.
+        timeout: seconds until the first sign of progress, and between two of them.
+        total: seconds for the whole answer; None = no limit at this end.
+        expire: called once, when the time is over.
 
     Attributes:
-        heard_at: loop time of the newest sign of the answer, set by who hears it; None = nothing was heard yet.
+        heard_at: loop time of the latest sign of progress, set by the stream; None = none has come.
     """
 
     def __init__(self, timeout: float, total: float | None, expire: Callable[[Timeout], None]) -> None:
@@ -33,11 +33,11 @@ class StreamClock:
 
     @property
     def remaining(self) -> float:
-        """Seconds until the time is over, if nothing more is heard."""
+        """Seconds until the timeout, if nothing more comes."""
         return self._due - self._loop.time()
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the timer."""
         self._timer.cancel()
 
     @property

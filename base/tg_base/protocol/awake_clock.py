@@ -5,10 +5,10 @@ import math
 
 
 class AwakeClock:
-    """Monotonic seconds in which this process was awake, for one sleeper.
+    """Monotonic seconds in which this process was awake. One task sleeps on it.
 
-    A stalled event loop or a suspended machine hears nobody, and would take everybody for dead when it wakes; what it
-    overslept does not count.
+    A stalled event loop or a suspended machine receives nothing, and would declare every peer dead when it resumes.
+    The time by which a sleep was late does not count.
     """
 
     def __init__(self) -> None:
@@ -17,14 +17,11 @@ class AwakeClock:
         self._due = math.inf
 
     def __call__(self) -> float:
-        """Now, in seconds since some fixed time.
-
-        What comes between an oversleeping and the sleeper's waking has the time at which he should have woken.
-        """
+        """Now, in seconds since some fixed time. It stands still while the sleep is late."""
         return min(self._time(), self._due) - self._overslept
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, and leave out of the count by how much it became longer."""
+        """Sleep; the time by which it takes longer is not counted."""
         self._due = self._time() + seconds
         await asyncio.sleep(seconds)
         self._overslept += max(self._time() - self._due, 0.0)

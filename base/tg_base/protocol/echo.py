@@ -1,4 +1,4 @@
-"""Process -> bus -> the same process: whether what it hears is up to date, before it takes anybody for dead."""
+"""Process -> bus -> the same process: checks that its own subscription is up to date before it declares a peer dead."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,17 +9,17 @@ from tg_base.runtime import new_id
 from tg_schema import TgError
 
 ECHO_PROPERTY = "echo"
-"""A message with this property is an echo, on any topic; the readers for whom it is not ignore it."""
+"""Marks a message as an echo, on any topic. Readers other than its sender ignore it."""
 
 
 class Echo:
-    """A word that a process says to itself on a topic that it reads: it is heard after all that was said before.
+    """A message from a process to itself on a topic that it reads. It arrives after everything published before it.
 
     Args:
-        bus: what carries it.
+        bus: carries the echo.
         topic: a topic that this process reads.
         time: the clock that silence is measured by, in seconds.
-        patience: seconds after which a bus that has not brought the word is away, and the silence is real.
+        patience: seconds to wait for the echo. After that the bus counts as down, and the silence as real.
     """
 
     def __init__(self, bus: Bus, topic: str, time: Callable[[], float], patience: float) -> None:
@@ -33,7 +33,7 @@ class Echo:
         self._saying: asyncio.Task[None] | None = None
 
     def take(self, delivery: Delivery) -> bool:
-        """Whether this message is an echo, and so nothing for the topic's reader.
+        """Whether this message is an echo, which the topic's reader skips.
 
         Raises:
             BadRequest: the message's properties are unreadable.
@@ -43,10 +43,10 @@ class Echo:
         return word is not None
 
     def is_settled(self, *, doubtful: bool) -> bool:
-        """Whether a silence is real: the word has come back, or the bus is away. Says the word where it must be said.
+        """Whether a silence is real: the echo has come back, or the bus is down. Sends the echo if none is pending.
 
         Args:
-            doubtful: whether anybody is silent; call it again until this is False.
+            doubtful: whether any peer is silent. Call it again until this is False.
         """
         if not doubtful:
             self._word = ""
@@ -61,6 +61,6 @@ class Echo:
             await self._bus.publish(self._topic, b"", {ECHO_PROPERTY: word})
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Send no more echoes."""
         if self._saying is not None:
             self._saying.cancel()

@@ -1,15 +1,15 @@
-"""How often both ends say that they live, and when silence means death."""
+"""Heartbeat intervals of both ends, and how long a silence counts as death."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatTiming:
-    """Seconds. Three missed beats mean dead; the half covers the way.
+    """All in seconds. Three missed heartbeats mean death; the extra half interval covers the transport.
 
     Attributes:
-        interval: seconds between two heartbeats.
-        give_up: how long the bus may refuse a subscription while it answers pings; then its process ends.
+        interval: between two heartbeats.
+        give_up: how long the bus may refuse a subscription while it answers pings; after that the process ends.
     """
 
     interval: float = 1.0
@@ -17,15 +17,15 @@ class HeartbeatTiming:
 
     @property
     def dead_after(self) -> float:
-        """Silence of this many seconds is death."""
+        """A peer that is silent for longer is considered dead."""
         return 3.5 * self.interval
 
     @property
     def doubt_after(self) -> float:
-        """Silence of this many seconds makes a process ask whether it is itself that hears nothing."""
+        """After this silence a process checks whether its own subscription is the cause (`Echo`)."""
         return 2.5 * self.interval
 
     @property
     def tick(self) -> float:
-        """How often silence is looked for; death is noticed so much late at most."""
+        """Interval of the checks for silence; a death is detected at most this much late."""
         return self.interval / 4

@@ -1,7 +1,7 @@
-"""Processor -> one requestor's inbox: numbered messages that are kept until the requestor has them.
+"""Processor -> one requestor's inbox: numbered messages, each kept until the requestor acknowledges it.
 
-A link carries the frames of all streams between the two. While two messages are on their way, whatever comes
-joins the next one: with no load every chunk is a message of its own, under load messages grow instead of queues.
+A link carries the frames of all streams between the two. While two messages are in flight, new frames join the next
+one. Without load every chunk is a message of its own; under load messages grow instead of queues.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from tg_schema.response import Response
 log = structlog.get_logger()
 
 MAX_UNACKED_MESSAGES = 256
-"""Messages that may be unacknowledged; well below the inbox's receiver queue, so that the broker drops none."""
+"""Unacknowledged messages; well below the inbox's receiver queue, so that the broker drops none."""
 MAX_UNACKED_BYTES = 16 * 1024 * 1024
-"""Bytes that may be unacknowledged; one message always fits."""
+"""Unacknowledged bytes; a single message may exceed it."""
 MAX_JOINED_BYTES = 256 * 1024
 """Bytes of records that join one message, unless a single record is larger."""
 FRAMING_BYTES = 16 * 1024
-"""Bytes of a message that are left for what is around its records."""
+"""Bytes of a message reserved for the framing of its records."""
 MAX_WAITING_RECORDS = 256
-"""Records of one stream that may wait for the link; beyond it the provider is slowed down."""
+"""Records of one stream buffered for the link; beyond it `send` waits, which slows the provider down."""
 MAX_IN_FLIGHT_MESSAGES = 2
-"""Messages on their way at once: a chunk need not wait for the broker's answer to the one before it."""
+"""Messages in flight: a chunk need not wait for the broker's answer to the previous one."""
 MAX_CONCURRENT_RESENDS = 16
-"""Messages that are sent again at once; few enough that a broker drops none of them for a slow reader."""
+"""Messages resent concurrently; few enough that a broker drops none of them for a slow reader."""
 RETRY_SECONDS = 0.25
-"""Seconds between tries to publish while the bus is away."""
+"""Seconds between attempts to publish while the bus is down."""
 
 
 _TOO_LARGE = Error(type=TooLarge.type, message="the answer holds a record that is too large to travel")
@@ -47,14 +47,14 @@ Failed = Callable[[Error], Response]
 
 @dataclass(slots=True)
 class _Waiting:
-    """What a stream has to send: records, and the other frames with the number of records before them."""
+    """The buffered output of a stream: records, and signal frames with the number of records before each."""
 
     records: list[Response] = field(default_factory=list)
     signals: list[tuple[int, Frame]] = field(default_factory=list)
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """What is sent under one number of one name of the link. Name and number never part, however late it leaves."""
+    """A message with its link name and number, which are fixed together: a late retry must not mix old and new ones."""
 
     link: str
     seq: int
@@ -65,10 +65,10 @@ class LinkSender:
     """The sending end. `run` must be running as a task for as long as the link is used.
 
     Args:
-        bus: what carries the messages.
+        bus: carries the messages.
         inbox: the requestor's topic.
-        processor: who sends.
-        failed: makes the last record of a stream whose answer cannot travel.
+        processor: the sender's id.
+        failed: makes the last record of a stream whose answer cannot be published.
         time: the clock that silence is measured by, in seconds.
     """
 
@@ -93,7 +93,7 @@ class LinkSender:
 
     @property
     def name(self) -> str:
-        """What it is called now; another name means other numbers."""
+        """Its current name. A new epoch changes the name and restarts the numbers."""
         return f"{self._processor}/{self._number}"
 
     @property
@@ -103,7 +103,7 @@ class LinkSender:
 
     @property
     def idle(self) -> bool:
-        """Whether everything that was given to it has arrived, and no stream uses it."""
+        """Whether no stream uses it, nothing is buffered and everything sent is acknowledged."""
         return not (self.streams or self._due or self._kept)
 
     @property
@@ -115,15 +115,15 @@ class LinkSender:
         return bool(self._waiting or self._frames)
 
     def accept(self, key: StreamKey) -> None:
-        """Say that work on a request has begun."""
+        """Tell the requestor that work on its request has begun."""
         self._say(key, Frame("accepted", key.stream, key.attempt))
 
     def ask(self, key: StreamKey, question: int) -> None:
-        """Ask whether a request is still wanted."""
+        """Ask the requestor to confirm that it still wants the answer."""
         self._say(key, Frame("confirm", key.stream, key.attempt, question=question))
 
     def hand_back(self, key: StreamKey) -> None:
-        """Say that a request was not begun, and that another processor should."""
+        """Return a request that was not begun, for another processor to take."""
         self._say(key, Frame("returned", key.stream, key.attempt))
 
     def _say(self, key: StreamKey, frame: Frame) -> None:
@@ -132,15 +132,16 @@ class LinkSender:
             waiting.signals.append((len(waiting.records), frame))
 
     async def send(self, key: StreamKey, record: Response) -> None:
-        """Queue a record; waits while its stream has `MAX_WAITING_RECORDS` queued, unless it is the last one."""
+        """Buffer a record; waits while its stream has `MAX_WAITING_RECORDS` buffered, unless it is the last one."""
         waiting = self._queue(key)
+        # The last record never waits: a stream that is being stopped has to end even while its requestor is stuck.
         while len(waiting.records) >= MAX_WAITING_RECORDS and not record.last:
             await self._taken.wait()
             waiting = self._queue(key)
         waiting.records.append(record)
 
     def acknowledge(self, ack: Ack) -> None:
-        """The requestor has everything up to there."""
+        """The requestor has every message up to this one; they are no longer kept."""
         if not self._heeds(ack) or ack.seq <= self._acknowledged:
             return
         self._acknowledged = ack.seq
@@ -149,14 +150,15 @@ class LinkSender:
         self._ready.set()
 
     def resend(self, ack: Ack) -> None:
-        """The requestor misses what follows."""
+        """The requestor misses the messages after this one; they are sent again."""
         first = ack.seq + 1
         if self._heeds(ack) and first > self._acknowledged:
             self._resend_from = first if self._resend_from is None else min(first, self._resend_from)
             self._ready.set()
 
     def _heeds(self, ack: Ack) -> bool:
-        """Whether the receiving end that we send to says this; a newer one has nothing of what went before."""
+        """Whether this comes from the receiver's current epoch. A newer epoch renews the link first."""
+        # The first acknowledgement tells which epoch the receiver is in; until then there is nothing to compare with.
         if self._epoch == 0:
             self._epoch = ack.epoch
         if ack.epoch > self._epoch:
@@ -164,7 +166,9 @@ class LinkSender:
         return ack.epoch == self._epoch
 
     def _renew(self) -> None:
-        """The requestor has forgotten this link (it took us for dead): start anew, with what it does not have yet."""
+        """Start a new epoch, with the messages that are not acknowledged yet: the requestor believed us dead."""
+        # A new name, not only new numbers: an old message that is still in flight would otherwise pass for a new one
+        # of the same number.
         self._number = new_number()
         self._epoch = 0
         kept = enumerate(self._kept.values())
@@ -173,12 +177,14 @@ class LinkSender:
         self._ready.set()
 
     async def flush(self) -> None:
-        """Return once nothing waits for the link any more; what is on its way may still be."""
+        """Return once nothing is buffered; messages may still be in flight."""
         while self._due:
             await self._taken.wait()
 
     async def run(self) -> None:
         """Send, in order and at most `MAX_IN_FLIGHT_MESSAGES` messages at a time, until cancelled."""
+        # With one message in flight, every chunk would wait for the broker's answer to the one before it. With many,
+        # load would show as a queue of small messages; two make waiting chunks join into one message.
         room = asyncio.Semaphore(MAX_IN_FLIGHT_MESSAGES)
         async with asyncio.TaskGroup() as sends:
             while True:
@@ -187,11 +193,12 @@ class LinkSender:
                 if self._resend_from is not None:
                     first, self._resend_from = self._resend_from, None
                     again = [message for seq, message in self._kept.items() if seq >= first]
-                    # Side by side: far from the broker, one after the other would take a round trip each.
+                    # Concurrently: far from the broker, one after the other would take a round trip each.
                     for start in range(0, len(again), MAX_CONCURRENT_RESENDS):
                         await asyncio.gather(*map(self._publish, again[start : start + MAX_CONCURRENT_RESENDS]))
                 while self._due and not self._full and self._resend_from is None:
                     await room.acquire()
+                    # Taken only now: what has come while we waited for room is part of this message.
                     message = self._next()
                     sends.create_task(self._publish(message)).add_done_callback(lambda _: room.release())
 
@@ -203,7 +210,7 @@ class LinkSender:
         return waiting
 
     def _next(self) -> _Message:
-        """The next message, kept from now on until the requestor has it."""
+        """The next message, kept from now on until it is acknowledged."""
         body = self._take()
         self._sent += 1
         self._kept_bytes += len(body)
@@ -211,11 +218,12 @@ class LinkSender:
         return message
 
     def _take(self) -> bytes:
-        """What waits, joined, up to `MAX_JOINED_BYTES` bytes, or half of what the bus carries."""
+        """The buffered frames, joined, up to `MAX_JOINED_BYTES` bytes or half of the bus's limit."""
         frames: list[Frame] = []
         largest = self._largest
         size, limit = 0, min(MAX_JOINED_BYTES, self._bus.max_message // 2)
         while size < limit and (self._frames or self._waiting):
+            # One stream after the other, in the order in which they began to wait: none can starve another.
             if not self._frames:
                 key = next(iter(self._waiting))
                 self._frames.extend(self._make_frames(key, self._waiting.pop(key)))
@@ -224,23 +232,25 @@ class LinkSender:
             frames.append(self._frames.popleft())
             size += len(frames[-1].record)
         self.used_at = self._time()
+
         taken, self._taken = self._taken, asyncio.Event()
         taken.set()
         return encode(frames)
 
     @property
     def _largest(self) -> int:
-        """Bytes of one record that the bus carries."""
+        """Bytes of the largest record that the bus carries."""
         return self._bus.max_message - FRAMING_BYTES
 
     async def _publish(self, message: _Message) -> None:
-        """Publish until the bus has it, or it is acknowledged, renamed, or the link is closed."""
+        """Publish until the bus has it, it is acknowledged or renamed, or the link is closed."""
         properties = {"link": message.link, "processor": self._processor, "seq": str(message.seq)}
         while self._kept.get(message.seq) is message:
             try:
                 return await self._bus.publish(self.inbox, message.body, properties)
             except TooLarge:
                 message = self._shrink(message)
+                # `_join` has checked each record, but against the limit known then: the broker's may be lower.
                 await asyncio.sleep(0)
             except TgError as error:
                 log.warning("link.publish_failed", link=message.link, seq=message.seq, error=error.type)
@@ -248,7 +258,7 @@ class LinkSender:
         return None
 
     def _shrink(self, message: _Message) -> _Message:
-        """The same message without its largest record: that stream ends here, the others go on."""
+        """The same message without its largest record. That stream ends with an error, the others go on."""
         frames = decode(list[Frame], message.body)
         index = max(range(len(frames)), key=lambda index: len(frames[index].record))
         frames[index] = self._failure(StreamKey(frames[index].stream, frames[index].attempt))
@@ -261,7 +271,7 @@ class LinkSender:
         return Frame("end", key.stream, key.attempt, msgspec.Raw(encode(self._failed(_TOO_LARGE))))
 
     def _make_frames(self, key: StreamKey, waiting: _Waiting) -> list[Frame]:
-        """In the order in which it was given: a question must not overtake the answer that makes it needless."""
+        """The frames in the order of the calls: a question must not overtake the record that makes it needless."""
         if not waiting.signals:
             return self._join(key, waiting.records)
         frames: list[Frame] = []
@@ -273,7 +283,7 @@ class LinkSender:
         return frames + self._join(key, waiting.records[done:])
 
     def _join(self, key: StreamKey, records: Sequence[Response]) -> list[Frame]:
-        """As few frames as possible, each small enough to travel; a single record that is not ends its stream."""
+        """As few frames as possible, each within the bus's limit; a single record over it ends its stream."""
         if not records:
             return []
         joined = type(records[0]).join(records)

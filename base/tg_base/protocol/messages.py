@@ -1,13 +1,13 @@
-"""What requestors and processors say to each other beside requests; never needed by a plain peer."""
+"""Requestor <-> processor: the messages beside requests. A plain peer needs none of them."""
 
 from typing import Annotated, Literal, cast
 
 import msgspec
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-"""How many of something, or the number of something."""
+"""A count, or a sequence number."""
 Last = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
-"""The number of the last one; -1 = there is none."""
+"""The number of the last message; -1 = there is none."""
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
@@ -19,13 +19,13 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     """One stream's part of a link message.
 
     Attributes:
-        kind: what it says. "record" = a response record, of which more follow. "end" = the last response record.
-            "accepted" = the processor works on the request. "confirm" = it holds the request, which may have been
-            delivered before, and asks for a `Confirmed`. "returned" = it has not begun, and another one should.
+        kind: what the frame is. "record" = a response record that is not the last. "end" = the last response record.
+            "accepted" = the processor works on the request. "confirm" = it holds a request that may be a redelivery,
+            and asks for a `Confirmed`. "returned" = it has not begun the request; another processor should take it.
         stream: the stream's id.
         attempt: which attempt at the stream this answers.
-        record: of "record" and "end": the response record, a JSON object.
-        question: of "confirm": the number that the `Confirmed` has to repeat.
+        record: for "record" and "end", the response record, a JSON object.
+        question: for "confirm", the number that the `Confirmed` must repeat.
     """
 
     kind: FrameKind
@@ -48,7 +48,7 @@ class StreamKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
-    """Requestor -> processor: stop these, now or when you take them from the queue within `ttl` seconds."""
+    """Requestor -> processor: stop these attempts; drop those that are taken from the queue within `ttl` seconds."""
 
     streams: tuple[StreamKey, ...]
     ttl: Seconds
@@ -66,7 +66,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
-    """Requestor -> processor, once a second: what has arrived by link, and which streams were cancelled lately."""
+    """Requestor -> processor, once a second: the acknowledgement of each link, and the recently cancelled streams."""
 
     inbox: str
     acks: dict[str, Ack]
@@ -82,11 +82,11 @@ class Nack(msgspec.Struct, frozen=True, tag="nack"):
 
 
 class Announce(msgspec.Struct, frozen=True, tag="announce"):
-    """New requestor -> the processors of a queue: announce your presence now, not with the next heartbeat."""
+    """Requestor -> the processors of a queue: announce your presence now, not with the next heartbeat."""
 
 
 class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
-    """Requestor -> processor: begin. It answers the "confirm" frame of that number alone, and expires."""
+    """Requestor -> processor: begin. Answers only the "confirm" frame of that number, and only for a limited time."""
 
     key: StreamKey
     question: Count
@@ -102,9 +102,9 @@ class LinkState(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         link: its name, which ends in /NUMBER.
-        sent: how far it has sent; -1 = nothing yet.
-        running: how many requests the processor works on for that inbox.
-        first: its number when it was opened; streams of a link to the same inbox with a lower number are over.
+        sent: the number of the last message sent; -1 = none yet.
+        running: requests in progress for that inbox.
+        first: the link's number when it was opened. Streams of an earlier link to the same inbox are over.
     """
 
     link: str
@@ -119,16 +119,16 @@ class Presence(msgspec.Struct, frozen=True):
     Attributes:
         processor: its id, new at every start.
         queues: the request topics that it reads.
-        models: the models that it answers to.
-        capacity: requests that it works on side by side.
-        in_flight: requests that it works on now.
-        links: by inbox, how far it has sent there: a lost last message is noticed by this.
-        leaving: it takes no more requests.
-        features: what its service can do beyond the least (`tg_schema.features`).
-        seconds: how long a request took lately, on the average; 0 = none has ended yet.
-        newest: the highest number that a link of it has had; -1 = it does not say.
-        taken: how many requests it has taken from its queues; -1 = it does not say.
-        waited: the longest that a request taken since the announcement before had waited, in seconds.
+        models: the models that it serves.
+        capacity: requests that it runs concurrently.
+        in_flight: requests that run now.
+        links: for each inbox, how far its link has sent. The loss of a link's last message is detected by this.
+        leaving: whether it takes no more requests.
+        features: the optional features of its service (`tg_schema.features`).
+        seconds: recent average duration of a request; 0 = none has ended yet.
+        newest: the highest link number it has used; -1 = not stated.
+        taken: requests taken from its queues since it started; -1 = not stated.
+        waited: the longest queue time, in seconds, of a request taken since the previous announcement.
     """
 
     processor: str
@@ -145,6 +145,6 @@ class Presence(msgspec.Struct, frozen=True):
     waited: Seconds = 0.0
 
     def over_below(self, inbox: str) -> int:
-        """Links to this inbox with a lower number are over, and so are their streams, whatever was heard of them."""
+        """The lowest valid link number for this inbox. Links with a lower number are closed, and their streams over."""
         state = self.links.get(inbox)
         return self.newest + 1 if state is None else state.first

@@ -1,25 +1,25 @@
-"""A message's properties -> numbers: within their range, or the message is poison."""
+"""A message's properties -> numbers within their range; any other value makes it a poison message."""
 
 import re
 
 from tg_schema.errors import BadRequest
 
 MAX_NUMBER = 2**53
-"""The largest value of any number in a property: beyond it not every whole number is a float."""
+"""The largest number in a property; above it, not every whole number is a float."""
 _DIGITS = re.compile(r"[0-9]{1,16}")
 
 
 def whole_number(name: str, text: str, *, least: int = 0, most: int = MAX_NUMBER) -> int:
-    """The number that a property holds.
+    """The number in a property.
 
     Args:
         name: the property, for the error.
         text: at most 16 decimal digits, and nothing else: no sign, blank or underscore.
-        least: smallest value that makes sense.
-        most: largest one.
+        least: smallest valid value.
+        most: largest valid value.
 
     Raises:
-        BadRequest: it is no such number.
+        BadRequest: the text is not such a number.
     """
     number = int(text) if _DIGITS.fullmatch(text) else -1
     if not least <= number <= most:

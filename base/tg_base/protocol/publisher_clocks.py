@@ -1,8 +1,7 @@
-"""Ages of messages -> how long each was on its way, although the clocks of two machines differ.
+"""Ages of messages -> how long each was delayed, although the clocks of two machines differ.
 
-A message's age, as a bus tells it, is its time on the way plus what this machine's clock is ahead of the publisher's.
-The least age of what a publisher has sent lately is that difference plus an undisturbed way. What a message is older
-than that, it has waited.
+A message's age, as a bus reports it, is its transit time plus the offset between the two clocks. The lowest recent age
+of a publisher's messages is that offset plus an undisturbed transit. Any age above it is delay.
 """
 
 import math
@@ -10,22 +9,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 WINDOW_SECONDS = 60.0
-"""How long a least age counts; after that, until a newer one is as good. Clocks drift by milliseconds in that time."""
+"""How long a lowest age is valid, and longer if no newer one has enough samples. Clocks drift by milliseconds in it."""
 NEAR_SECONDS = 0.05
-"""How far the ways of two messages may differ that both were undisturbed."""
+"""How far the transit times of two undisturbed messages may differ."""
 MIN_SAMPLES = 3
-"""Messages near the least age that make it credible: one alone may have been held up on its way."""
+"""Messages near the lowest age that make it credible: a single one may have been delayed."""
 JUMP_SECONDS = 30.0
-"""Heartbeats never differ by more than this on their way. If their ages do, a clock was set."""
+"""Transit times of heartbeats never differ by more than this. If their ages do, a clock was set."""
 TRUSTED_SECONDS = 10.0
-"""How long after a heartbeat a message that seems older than `JUMP_SECONDS` is so; later, a clock may have been set."""
+"""How long after a heartbeat a delay above `JUMP_SECONDS` is believed; later, a clock may have been set."""
 MAX_PUBLISHERS = 10_000
-"""Publishers that are remembered; beyond it the one that was heard longest ago is forgotten."""
+"""Publishers that are remembered; beyond it the one heard least recently is forgotten."""
 
 
 @dataclass(slots=True)
 class _Window:
-    """The least age of some time."""
+    """The lowest age within a period."""
 
     since: float
     least: float = math.inf
@@ -46,12 +45,12 @@ class _Publisher:
 
     @property
     def least(self) -> float:
-        """The least age that is credible; infinite where there is none."""
+        """The lowest credible age; infinite if there is none."""
         return min((window.least for window in (self.now, self.before) if window.near >= MIN_SAMPLES), default=math.inf)
 
 
 class PublisherClocks:
-    """What this process knows of the clocks of those that publish to it.
+    """The clock offsets of the processes that publish to this one.
 
     Args:
         time: a monotonic clock, in seconds.
@@ -62,7 +61,7 @@ class PublisherClocks:
         self._publishers: dict[str, _Publisher] = {}
 
     def heartbeat(self, publisher: str, age: float) -> None:
-        """A message has come that no bus keeps: its age, in seconds, is the difference of the clocks and the way."""
+        """A message came on a non-persistent topic: its age, in seconds, holds no queue time."""
         now = self._time()
         known = self._publishers.pop(publisher, None)
         if known is None or abs(age - min(known.now.least, known.before.least)) > JUMP_SECONDS:
@@ -76,7 +75,7 @@ class PublisherClocks:
             del self._publishers[next(iter(self._publishers))]
 
     def delay(self, publisher: str, age: float) -> float | None:
-        """Seconds that a message of this age waited on its way, beyond an undisturbed one; None = not known."""
+        """Seconds by which a message of this age was delayed; None = not known."""
         known = self._publishers.get(publisher)
         if known is None or known.least == math.inf:
             return None

@@ -1,20 +1,20 @@
-"""Inbox -> streams: one link's messages put in order, each once, with every hole noticed."""
+"""Inbox -> streams: puts one link's messages in order, drops repeated ones and detects gaps."""
 
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 MAX_AHEAD_MESSAGES = 1024
-"""How far ahead of the next message one may be kept; a sender's window is smaller."""
+"""How far ahead of the expected message one is buffered; a sender's window is smaller."""
 
 
 T = TypeVar("T")
 
 
 class ReorderBuffer(Generic[T]):
-    """The receiving end of a link, for messages of any kind: pure, no clock and no bus.
+    """The receiving end of a link, for messages of any kind. It has no clock and no bus.
 
     Attributes:
-        expected: the number of the next message; everything below has been handed on.
+        expected: the number of the next message; everything below was delivered.
     """
 
     def __init__(self) -> None:
@@ -24,15 +24,15 @@ class ReorderBuffer(Generic[T]):
 
     @property
     def gap(self) -> bool:
-        """Whether a message is known to exist that has not come."""
+        """Whether a message is missing that is known to have been sent."""
         return self._known >= self.expected
 
     def on_announced(self, sent: int) -> None:
-        """The sender says that it has sent up to this number."""
+        """The sender has announced that it sent everything up to this number."""
         self._known = max(self._known, sent)
 
     def take(self, seq: int, message: T) -> Iterator[T]:
-        """Give a message in, get those that are due, in order; a repeated one gives nothing."""
+        """Add a message; yield those that are due, in order. A repeated message yields nothing."""
         self._known = max(self._known, seq)
         if self.expected <= seq <= self.expected + MAX_AHEAD_MESSAGES:
             self._early[seq] = message

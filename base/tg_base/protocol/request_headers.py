@@ -1,4 +1,4 @@
-"""The properties of a request: written by the requestor, read by the processor, none needed by a plain peer."""
+"""Requestor -> processor: the properties of a request. A plain peer writes only `id`."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -11,27 +11,27 @@ from tg_base.telemetry import Span
 from tg_schema.errors import BadRequest
 
 FRESH_SECONDS = 0.05
-"""Seconds of waiting below which a request is new: no processor takes one, shows a chunk and dies so quickly."""
+"""A younger request cannot be a redelivery: no processor takes one, sends a chunk and dies so quickly."""
 
 MAX_DEADLINE_MILLISECONDS = 10**12
-"""Thirty years: who asks for more waits as good as for ever."""
+"""Thirty years; a longer deadline is the same as none."""
 MAX_ATTEMPT = 1_000_000
-"""The largest number of an attempt; a requestor of ours makes a few."""
+"""The highest valid attempt number; our requestor makes a few."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHeaders:
-    """Who asks, until when, and where the answer goes.
+    """The sender, deadline and reply address of a request.
 
     Attributes:
         key: stream id and attempt.
         reply: the requestor's inbox; None = the flow's response topic.
-        remaining: seconds until the requestor gives up if it hears nothing: then there is no use in beginning.
-            None = it does not say.
-        delay: seconds that the request has waited; None = not known, before its requestor has been heard.
-        fresh: whether it can't have been delivered before; a bus may deliver again what a dead processor, or a dead
-            broker, did not have time to note as taken.
-        span: whose request it is, through all hops; None where it is not known.
+        remaining: seconds until the requestor gives up without a first record, so that beginning later is useless;
+            None = not stated.
+        delay: queue time in seconds; None = not known, because the requestor has sent no heartbeat yet.
+        fresh: whether it cannot be a redelivery. A bus redelivers a request whose acknowledgement was lost with a
+            processor or a broker that died.
+        span: the trace of the request through all hops; None = not known.
     """
 
     key: StreamKey
@@ -43,17 +43,17 @@ class RequestHeaders:
 
     @property
     def doubtful(self) -> bool:
-        """Whether its requestor must be asked before it is begun."""
+        """Whether its requestor must confirm it before it is begun."""
         return self.reply is not None and not self.fresh
 
     @property
     def expired(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the requestor has given up by now."""
         return self.remaining is not None and self.remaining <= 0
 
     @property
     def properties(self) -> dict[str, str]:
-        """As they stand on the message; `deadline` is in milliseconds from the moment of publishing."""
+        """The message's properties; `deadline` is in milliseconds from the moment of publishing."""
         written = {"id": self.key.stream, "attempt": str(self.key.attempt)}
         if self.reply is not None:
             written["reply"] = self.reply
@@ -66,12 +66,12 @@ class RequestHeaders:
 
     @classmethod
     def of(cls, delivery: Delivery, clocks: PublisherClocks) -> Self:
-        """Read them from a message; the time that it has waited is taken off.
+        """Read them from a message; its queue time is subtracted from the deadline.
 
-        A plain peer's request counts as new, since there is nobody to ask.
+        A plain peer's request counts as fresh, since a plain peer cannot confirm it.
 
         Raises:
-            BadRequest: properties that are no text, no `id`, or a number that is none or out of its range.
+            BadRequest: properties that are not text, no `id`, or a number that is malformed or out of range.
         """
         properties = delivery.properties
         stream = properties.get("id")

@@ -1,4 +1,4 @@
-"""One service of one flow, as both ends know it: which topics, which records."""
+"""One service of one flow, as both ends know it: its topics and its records."""
 
 from dataclasses import dataclass
 from typing import Generic
@@ -16,9 +16,9 @@ class Route(Generic[Req, Resp]):
         spec: the service and its records.
         request: full topic name of the work queue.
         response: full topic name on which a request without an inbox of its own is answered.
-        plain: the processors are peers that know nothing of links and presence (the predecessor's), so the
-            requestor reads `response` as well.
-        queue: how many requests of one requestor may wait for it; None = in proportion to the announced capacity.
+        plain: whether the processors are plain peers, without links and presence (TrustGraph's, for example); the
+            requestor then reads `response` as well.
+        queue: how many requests of one requestor may be queued; None = in proportion to the announced capacity.
     """
 
     flow: str

@@ -1,8 +1,8 @@
-"""Bus -> handlers: subscriptions that never end in silence.
+"""Bus -> handlers: subscriptions that never end silently.
 
-A subscription may end by itself: the broker closes it, its client fails, its thread dies. Then it is opened again.
-Until that has worked, its topic is listed in `Subscriptions.deaf`, which readiness and presence report. Where the bus
-answers and yet refuses the subscription for too long, the task that entered `Subscriptions` ends with an error.
+A subscription can fail: the broker closes it, its client fails, its thread dies. Then it is opened again. Until that
+succeeds, its topic is listed in `Subscriptions.deaf`, which readiness and presence report. If the bus answers pings but
+refuses the subscription for too long, the task that entered `Subscriptions` ends with an error.
 """
 
 import asyncio
@@ -23,24 +23,25 @@ from tg_schema.errors import BadRequest, BusError
 log = structlog.get_logger()
 
 FIRST_PAUSE_SECONDS = 0.1
-"""Between the first two tries to open a subscription again; it doubles with each try, ..."""
+"""Pause between the first two attempts to reopen a subscription; it doubles with each attempt."""
 MAX_PAUSE_SECONDS = 2.0
-"""... up to this."""
+"""Longest pause between two attempts to reopen a subscription."""
 STEADY_SECONDS = 10.0
-"""A subscription that has lived for so long was a good one: the next end of it is the first again."""
+"""A subscription that was open for this long counts as stable: after its next failure the pauses start anew."""
 PING_SECONDS = 10.0
+"""Seconds that the bus has to answer a ping."""
 
 
 class Subscriptions:
     """All subscriptions of one end of the bus. Enter it, then open them inside.
 
     Args:
-        bus: what is read.
+        bus: the bus to read.
         give_up: seconds that the bus may refuse a subscription while it answers pings.
         on_change: called whenever `deaf` has changed.
 
     Raises:
-        BusError: on leaving: a subscription could not be opened again. Until then the task that entered is cancelled.
+        BusError: on leaving, a subscription could not be reopened. The task that entered is cancelled to get there.
     """
 
     def __init__(self, bus: Bus, *, give_up: float, on_change: Callable[[], None] | None = None) -> None:
@@ -53,7 +54,7 @@ class Subscriptions:
 
     @property
     def deaf(self) -> tuple[str, ...]:
-        """The topics whose subscription has ended and is not open again yet."""
+        """The topics whose subscription has failed and is not open again yet."""
         return tuple(subscription.topic for subscription in self._deaf)
 
     async def __aenter__(self) -> Self:
@@ -64,13 +65,14 @@ class Subscriptions:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         if self._lost is not None:
+            # Our own cancellation becomes the error that caused it; one that came from elsewhere stays counted.
             if self._cancelled and kind is asyncio.CancelledError:
                 self._task.uncancel()
             raise self._lost from error
 
     @asynccontextmanager
     async def open(self, topic: str, group: str | None, *, prefetch: int = 1000) -> AsyncIterator["Subscription"]:
-        """Subscribe as `Bus.subscribe` does; what this iterates over ends only by leaving.
+        """Subscribe as `Bus.subscribe` does. The iteration ends only when the block is left.
 
         Raises:
             BadRequest: `topic` is not a full name.
@@ -87,21 +89,21 @@ class Subscriptions:
 
     @asynccontextmanager
     async def each(self, topic: str, handle: Callable[[Delivery], None]) -> AsyncIterator[None]:
-        """Hand every message of a topic to `handle`, until the block is left. No message ends it.
+        """Call `handle` with every message of a topic, until the block is left. No message ends it.
 
-        One that `handle` refuses with BadRequest, or whose properties are unreadable, is counted and dropped.
+        A message with unreadable properties, or one that `handle` rejects with BadRequest, is counted and dropped.
         """
         async with self.open(topic, None) as deliveries, running(_each(deliveries, handle)):
             yield
 
     def ended(self, subscription: "Subscription") -> None:
-        """This one hears nothing from now on."""
+        """This subscription has failed."""
         READER_ENDS.inc()
         self._deaf[subscription] = None
         self._changed()
 
     def opened(self, subscription: "Subscription") -> None:
-        """This one hears again."""
+        """This subscription is open again."""
         self._deaf.pop(subscription, None)
         self._changed()
 
@@ -120,7 +122,7 @@ class Subscriptions:
         return self._give_up
 
     def give_up(self, subscription: "Subscription", error: TgError) -> None:
-        """End the task that entered: there is no hope for this one."""
+        """End the task that entered, because this subscription cannot be reopened."""
         if self._lost is None:
             self._lost = BusError(
                 f"the bus answers, but has refused to let us read {subscription.topic} for {self._give_up:g} s: "
@@ -135,7 +137,7 @@ class Subscriptions:
 
 
 class Subscription(AsyncIterator[Delivery]):
-    """One of them. Several tasks may wait: each message goes to one of them, and a cancelled wait loses none."""
+    """One subscription. Several tasks may wait; each message goes to one of them, and a cancelled wait loses none."""
 
     def __init__(self, subscriptions: Subscriptions, bus: Bus, topic: str, group: str | None, prefetch: int) -> None:
         self.topic = topic
@@ -173,6 +175,8 @@ class Subscription(AsyncIterator[Delivery]):
                 self._end(deliveries, error)
 
     def _end(self, deliveries: AsyncIterator[Delivery], error: Exception | None) -> None:
+        # Every task that waits sees the end of the same iterator; only the first of them reports it. One that comes
+        # late must not close what has been opened again since.
         if self._left or deliveries is not self._deliveries:
             return
         self._deliveries = None
@@ -185,7 +189,7 @@ class Subscription(AsyncIterator[Delivery]):
         self._subscriptions.ended(self)
 
     async def subscribe(self) -> None:
-        """Open it."""
+        """Subscribe."""
         async with AsyncExitStack() as stack:
             subscription = self._bus.subscribe(self.topic, self._group, prefetch=self._prefetch)
             self._deliveries = await stack.enter_async_context(subscription)
@@ -195,13 +199,14 @@ class Subscription(AsyncIterator[Delivery]):
         self._open.set()
 
     async def leave(self) -> None:
-        """Unsubscribe, and end all waiting."""
+        """Unsubscribe, and wake every task that waits."""
         self._left = True
         self._open.set()
         await self._stack.aclose()
 
     async def keep(self) -> None:
-        """Open it again whenever it has ended, until cancelled, or until there is no hope."""
+        """Reopen it whenever it has failed, until cancelled or given up."""
+        # The first attempt comes at once: mostly the broker has only moved the topic.
         pause = 0.0
         while True:
             await self._ended.wait()
@@ -211,6 +216,8 @@ class Subscription(AsyncIterator[Delivery]):
             refused_since: float | None = None
             while not await self._reopen_after(pause):
                 pause = min(max(2 * pause, FIRST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
+                # A bus that is down is waited for, as long as it takes. Only one that answers pings and refuses this
+                # topic is hopeless: then an operator must act, and a process that ends with a sentence tells them.
                 if not await self._subscriptions.answers():
                     refused_since = None
                 elif refused_since is None:
@@ -234,6 +241,7 @@ class Subscription(AsyncIterator[Delivery]):
 async def _each(deliveries: Subscription, handle: Callable[[Delivery], None]) -> None:
     async for delivery in deliveries:
         try:
+            # Decoded lazily: read here, so that a foreign message with unreadable ones is dropped and ends nothing.
             _ = delivery.properties
             handle(delivery)
         except BadRequest as error:

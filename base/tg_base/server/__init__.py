@@ -1,4 +1,4 @@
-"""Bus -> service -> bus: who answers. A `Processor` runs one `Service`, a process ends by signal."""
+"""Bus -> service -> bus: a `Processor` runs one `Service`; `serve_process` ends a process by signal."""
 
 from tg_base.server.process import serve_process
 from tg_base.server.processor import Processor

@@ -1,4 +1,4 @@
-"""All links of one processor, one for each requestor that it answers."""
+"""Processor -> links: one link for each requestor, opened, kept alive and closed."""
 
 import asyncio
 import math
@@ -11,21 +11,21 @@ from tg_base.protocol import Failed, Heartbeat, HeartbeatTiming, LinkSender, Lin
 from tg_base.runtime import running
 
 IDLE_LINK_SECONDS = 30.0
-"""Seconds after which a link that nobody uses is closed."""
+"""Seconds after which an unused link is closed."""
 RETURN_HEARTBEATS = 2
-"""How many beats a requestor has to say that it is back, which was silent for so long that its streams were ended."""
+"""Heartbeat intervals that a requestor believed dead has to prove that it is back."""
 MAX_GONE_REQUESTORS = 10_000
-"""Requestors that are known to be gone; beyond it the first of them is forgotten."""
+"""Dead requestors that are remembered; beyond it the oldest is forgotten."""
 
 
 class LinkPool:
-    """Opens a link with the first request of a requestor, closes it when that is idle or dead.
+    """Opens a link with a requestor's first request, and closes it when it is idle or the requestor is dead.
 
     Args:
-        bus: what carries everything.
-        processor: whose links these are.
-        failed: makes the last record of a stream whose answer cannot travel.
-        timing: how long silence is borne.
+        bus: carries the links.
+        processor: the processor's id.
+        failed: makes the last record of a stream whose answer cannot be published.
+        timing: when a silent requestor counts as dead.
         time: the clock that silence is measured by, in seconds.
     """
 
@@ -45,27 +45,29 @@ class LinkPool:
 
         Args:
             inbox: the requestor.
-            delay: seconds since it asked, which is a sign of its life; None = not known.
+            delay: seconds since it sent the request, which proves that it was alive then; None = not known.
         """
         if inbox not in self._links:
             link, stack = LinkSender(self._bus, inbox, self._processor, self._failed, self._time), AsyncExitStack()
             self._links[inbox] = link, stack
             if inbox in self._gone:
+                # A new link counts as heard now. One to a requestor believed dead must not: its queue would revive it.
                 link.heard_at = -math.inf
             await stack.enter_async_context(running(link.run(), context=Context()))
         link = self._links[inbox][0]
-        # One that was silent may be back, but what it left in a queue is not asked about for the whole time each.
+        # A request of unknown age may be an old one from a dead requestor's queue. It gets a short grace period: with
+        # the whole one, a long queue of such requests would keep confirmations pending for minutes.
         doubtful = self._timing.dead_after - RETURN_HEARTBEATS * self._timing.interval
         link.heard_at = max(link.heard_at, self._time() - (doubtful if delay is None else delay))
         return link
 
     @property
     def states(self) -> dict[str, LinkState]:
-        """By inbox, how far each link has sent."""
+        """For each inbox, how far its link has sent."""
         return {inbox: link.state for inbox, (link, _) in self._links.items()}
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        """A requestor lives and says what it has."""
+        """A requestor is alive, and acknowledges what it has received."""
         self.note_alive(heartbeat.inbox)
         if heartbeat.inbox in self._links:
             link = self._links[heartbeat.inbox][0]
@@ -73,31 +75,31 @@ class LinkPool:
                 link.acknowledge(heartbeat.acks[link.name])
 
     def note_alive(self, inbox: str | None) -> None:
-        """A requestor lives."""
+        """A requestor is alive."""
         if inbox is not None:
             self._gone.pop(inbox, None)
             if inbox in self._links:
                 self._links[inbox][0].heard_at = self._time()
 
     def on_nack(self, nack: Nack) -> None:
-        """A requestor misses something."""
+        """A requestor misses messages."""
         if nack.inbox in self._links and self._links[nack.inbox][0].name == nack.link:
             link = self._links[nack.inbox][0]
             self.note_alive(nack.inbox)
             link.resend(nack.ack)
 
     def quiet(self, seconds: float) -> bool:
-        """Whether any requestor has not been heard for this long."""
+        """Whether any requestor has been silent for this long."""
         limit = self._time() - seconds
         return any(link.heard_at < limit for link, _ in self._links.values())
 
     def silent(self, seconds: float) -> list[StreamKey]:
-        """The streams of requestors that have not been heard for so long."""
+        """The streams of requestors that have been silent for this long."""
         limit = self._time() - seconds
         return [key for link, _ in self._links.values() if link.heard_at < limit for key in link.streams]
 
     async def sweep(self, seconds: float) -> None:
-        """Close the links of requestors that have been silent for so long, and those that are idle."""
+        """Close the links of requestors that have been silent for this long, and idle links."""
         now = self._time()
         for inbox, (link, stack) in list(self._links.items()):
             dead = link.heard_at < now - seconds and not link.streams
@@ -110,7 +112,7 @@ class LinkPool:
                     del self._gone[next(iter(self._gone))]
 
     async def aclose(self, seconds: float) -> None:
-        """Give every link so long to send what waits, then close it."""
+        """Give every link this long to send its buffer, then close it."""
         flushes = [asyncio.create_task(link.flush()) for link, _ in self._links.values()]
         if flushes:
             _, late = await asyncio.wait(flushes, timeout=seconds)

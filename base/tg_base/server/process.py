@@ -1,4 +1,4 @@
-"""Signals -> work: what makes a service a well-behaved process."""
+"""Signals -> process: runs a service until SIGTERM or SIGINT, then drains it."""
 
 import asyncio
 import gc
@@ -12,14 +12,14 @@ from tg_base.telemetry import TASKS
 
 T = TypeVar("T")
 GC_THRESHOLD_OBJECTS = 20_000
-"""Objects between two collections: Python's 700 cost a busy processor a tenth of its time, for few cycles."""
+"""Threshold of generation 0; Python's default of 700 cost a busy processor 10 % of its CPU time."""
 
 
 def serve_process(serving: AbstractAsyncContextManager[T], ready: Callable[[T], None]) -> None:
-    """Enter `serving`, tell `ready` what it gives, and leave it on SIGTERM or SIGINT; it may take its time to drain.
+    """Enter `serving`, call `ready` with its value, and leave it on SIGTERM or SIGINT, which drains it.
 
-    A signal that comes while it is still being entered cancels that. The second signal ends the process at once. Runs
-    on uvloop where that is installed. Raises what `serving` and `ready` raise.
+    A signal during entering cancels that. A second signal ends the process at once. Uses uvloop if it is installed.
+    Raises what `serving` and `ready` raise.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_until_stopped(serving, ready))
@@ -54,7 +54,7 @@ async def _until_stopped(serving: AbstractAsyncContextManager[T], ready: Callabl
 
 
 def _collect_less() -> None:
-    """What is there now stays until the end; only what comes later is looked at, and less often."""
+    """Exclude the objects that exist now from garbage collection, and collect new ones less often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD_OBJECTS, 10, 10)

@@ -1,7 +1,7 @@
-"""Work queue -> service -> reply: runs one service for as long as it is entered.
+"""Work queue -> service -> responder: runs one service for as long as it is entered.
 
-Takes a request only when a slot is free, says so, acknowledges it, works on it as a task of its own, and makes sure
-that every stream has exactly one end.
+Takes a request when a slot is free, acknowledges it, runs it as a task of its own, and makes sure that every stream
+has exactly one end.
 """
 
 import asyncio
@@ -46,28 +46,28 @@ from tg_schema.topics import Topics
 log = structlog.get_logger()
 
 SLOTS_PER_PREFETCH = 16
-"""One request may wait in this process for so many that it works on side by side: enough to take a burst at the speed
-of the bus, too few to keep much from others when all slots are taken. Below that capacity none waits."""
+"""Prefetch one request per 16 slots: enough for a burst, too few to starve other processors. Below that capacity there
+is no prefetch."""
 DEAD_LETTER_PAUSE_SECONDS = 1.0
-"""Before a message that could not be put among the dead letters is given back, to be tried again."""
+"""Pause before a message that could not be published as a dead letter is returned to the queue."""
 RECENT_REQUESTS = 16
-"""Requests over which the average of their times is taken, the newest counting most."""
+"""Weight of the moving average of request durations: a new one counts for one part in so many."""
 MAX_UNCONFIRMED_REQUESTS = 256
-"""Requests that wait without a slot until their requestors have answered; more of them take slots."""
+"""Requests that may await confirmation without a slot; any more take slots."""
 UNKNOWN_WAIT_SECONDS = 1e6
-"""What is announced where it is not known how long a request has waited: longer than any."""
+"""Announced as the queue time of a request if it is not known: longer than any real one."""
 
 
 class Processor:
-    """Enter it to serve; leave it to drain: what runs may finish within `grace` seconds, then ends with an error.
+    """Enter it to serve; leave it to drain: running requests may finish within `grace` seconds, then they fail.
 
     Args:
-        bus: what carries everything.
+        bus: carries everything.
         topics: the names of our own topics.
-        service: what answers. It is closed on leaving.
-        routes: the queues to read; all of the service's kind.
+        service: answers the requests. It is closed on leaving.
+        routes: the queues to read, all of the service's kind.
         models: the models that it announces.
-        timing: how often it beats, and when it takes a silent requestor for dead.
+        timing: the heartbeat interval, and when a silent requestor counts as dead.
         grace: seconds that running requests get on leaving.
     """
 
@@ -124,7 +124,7 @@ class Processor:
                 queue = self._subscriptions.open(route.request, group, prefetch=prefetch)
                 requests = await pumps.enter_async_context(queue)
                 await pumps.enter_async_context(running(self._pump(route, requests)))
-            # Not before: who hears of a queue asks at once, and a queue without a group keeps nothing.
+            # Only now: a requestor that hears of a queue asks at once, and without a subscription nothing is kept.
             await self._announce()
             await stack.enter_async_context(running(self._send_heartbeats()))
             self._pumps, self._rest = pumps.pop_all(), stack.pop_all()
@@ -135,6 +135,7 @@ class Processor:
     ) -> None:
         self._leaving = True
         await self._pumps.aclose()
+        # Announced before draining, so that requestors stop counting on us, and again below, with nothing running.
         await self._announce()
         await self._drain()
         await self._links.aclose(1.0)
@@ -153,6 +154,8 @@ class Processor:
                 await asyncio.wait(late)
 
     async def _pump(self, route: Route[Any, Any], requests: AsyncIterator[Delivery]) -> None:
+        # Wait for a free slot before asking the bus, so that an idle processor gets what we could not begin. Take the
+        # slot only with a request in hand: one that is held for an empty queue would starve this processor's others.
         while True:
             await self._slots.wait(route)
             delivery = await anext(requests)
@@ -161,6 +164,7 @@ class Processor:
                 task = asyncio.create_task(self._take(route, delivery, call, slot), name="request")
                 task.add_done_callback(report)
             else:
+                # Another queue of ours took the last slot meanwhile. The bus redelivers, here or to an idle processor.
                 delivery.nack()
 
     def _call_of(self, delivery: Delivery) -> RequestHeaders | BadRequest:
@@ -170,15 +174,16 @@ class Processor:
             return error
 
     def _needs_no_slot(self, call: RequestHeaders | BadRequest) -> bool:
-        """Whether nothing can be begun yet. A dead requestor's backlog, all of it asked about, must hold up nobody."""
+        """Whether the request cannot be begun yet, because its requestor must confirm it, or at all."""
         if isinstance(call, BadRequest):
             return True
+        # A dead requestor's backlog, which nobody will confirm, must not occupy the slots of those that are alive.
         return call.doubtful and len(self._running) - self._slots.taken < MAX_UNCONFIRMED_REQUESTS
 
     async def _take(
         self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | BadRequest, slot: Slot
     ) -> None:
-        """One message of the queue: worked on, dropped because nobody waits for it, or refused."""
+        """Run one message of the queue, drop it because nobody waits for it, or reject it."""
         with slot:
             try:
                 if isinstance(call, BadRequest):
@@ -203,6 +208,8 @@ class Processor:
         work = self._running[call.key] = RequestTask(self._service, route, call, slot, self._timing.doubt_after)
         self._active.inc()
         try:
+            # Acknowledged at the start, not at the end: redelivered after a crash, it would run and be billed again.
+            # The requestor notices our death by the missing heartbeats, and knows whether a retry is safe.
             delivery.ack()
             self._queue_wait.observe(call.delay or 0.0)
             with closing(await self._open_responder(route, call)) as responder:
@@ -214,7 +221,7 @@ class Processor:
             del self._running[call.key]
 
     def _is_unwanted(self, call: RequestHeaders) -> bool:
-        """Whether nobody waits for the answer any more, or it is being made already."""
+        """Whether nobody waits for the answer any more, or the request is already running."""
         return call.expired or call.key in self._running or self._cancelled.take(call.key)
 
     def _count(self, call: RequestHeaders) -> None:
@@ -243,7 +250,7 @@ class Processor:
                 await responder.send(route.spec.response.from_error(error.record))
 
     async def _bury(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
-        """Keep for a person what nobody can read; of a body that is too large for that, only the reason."""
+        """Publish an unreadable message as a dead letter; if its body is too large, only the reason."""
         dead_letters = self._topics.dead_letter(route.request)
         try:
             await self._bus.publish(dead_letters, body, {"reason": reason})
@@ -292,7 +299,7 @@ class Processor:
             await self._links.sweep(silence)
 
     def _death_silence_seconds(self) -> float:
-        """Seconds of a requestor's silence that are its death: none where that can't be, or where we may be deaf."""
+        """After how many seconds of silence a requestor is dead; infinite in one process, or while we may be deaf."""
         if self._bus.in_process:
             return math.inf
         doubtful = self._links.quiet(self._timing.doubt_after)
@@ -332,7 +339,7 @@ class Processor:
 
 
 def _caller(delivery: Delivery) -> RequestHeaders | None:
-    """Who asked, where at least that is readable in a message that is not."""
+    """The requestor of an unreadable message, if at least its `id` can be read."""
     with suppress(BadRequest):
         stream = delivery.properties.get("id")
         if stream:

@@ -1,4 +1,4 @@
-"""One accepted request: from its first record to its one end."""
+"""Processor -> service -> responder: one request, from its confirmation to its single terminal record."""
 
 import asyncio
 from contextlib import aclosing, suppress
@@ -18,20 +18,20 @@ from tg_schema.errors import Cancelled, Internal, Timeout
 log = structlog.get_logger()
 
 DEFAULT_DEADLINE_SECONDS = 1800.0
-"""Seconds for a request whose requestor has no inbox, so that it cannot stop it, and names no deadline."""
+"""Seconds for a plain peer's request without a deadline: a plain peer cannot cancel it."""
 CONFIRM_INTERVAL_SECONDS = 1.0
-"""Seconds between two questions whether a request is still wanted."""
+"""Seconds between two requests for confirmation."""
 
 
 class RequestTask:
-    """Belongs to the task that makes it; `stop` may come from anywhere else on the loop.
+    """Belongs to the task that creates it; any other task of the loop may call `stop`.
 
     Args:
-        service: what answers.
-        route: what was asked.
-        call: by whom, and until when.
-        slot: what it works in; taken once it is certain that the answer is wanted, if not before.
-        patience: seconds after which the requestor may have given the request to another processor, unheard.
+        service: answers the request.
+        route: the service and flow that were asked.
+        call: the request's headers.
+        slot: taken once the answer is known to be wanted, if it was not taken before.
+        patience: seconds for which a confirmation is valid. After that the requestor may have asked another processor.
     """
 
     def __init__(
@@ -51,22 +51,22 @@ class RequestTask:
 
     @property
     def inbox(self) -> str | None:
-        """Who asks; None = a peer without an inbox."""
+        """The requestor's inbox; None = a plain peer."""
         return self._call.reply
 
     def confirm(self, question: int) -> None:
-        """The requestor still waited for this when it read that question; a late answer proves nothing."""
+        """The requestor has confirmed that question. A late confirmation proves nothing and is ignored."""
         asked_at = self._questions.get(question)
         if asked_at is not None and asyncio.get_running_loop().time() - asked_at < self._patience:
             self._wanted.set()
 
     def stop(self, ending: TgError | None = None) -> None:
-        """Close the service's stream now; whoever still reads is told why."""
+        """Close the service's stream now; its last record is `ending`."""
         self._ending = ending or self._ending
         self.task.cancel()
 
     async def run(self, request: Any, responder: Responder) -> None:
-        """Pass on what the service answers. Whatever happens, the last record is the only one that ends the stream."""
+        """Forward the responses. Exactly one terminal record is sent, whatever happens."""
         clock = asyncio.get_running_loop().time
         started = clock()
         outcome = "ok"
@@ -89,9 +89,9 @@ class RequestTask:
             log.info("request.done", service=service, flow=flow, outcome=outcome, seconds=seconds)
 
     async def _pass_on(self, request: Any, responder: Responder) -> None:
-        """The deadline is for beginning. A requestor of ours stops what it no longer waits for; others cannot.
+        """Confirm, take a slot and forward the responses.
 
-        A request that had to be asked about has no slot meanwhile. Where none is free afterwards, it goes back.
+        A request holds no slot while its confirmation is pending. If none is free afterwards, it is returned.
         """
         limit = asyncio.timeout(DEFAULT_DEADLINE_SECONDS if self._call.remaining is None else self._call.remaining)
         try:
@@ -101,6 +101,7 @@ class RequestTask:
                     responder.hand_back()
                     return
                 responder.accept()
+                # The deadline is for beginning. Our requestors cancel what they no longer want; plain peers cannot.
                 if self._call.reply is not None:
                     limit.reschedule(None)
                 async with aclosing(self._service.on_request(request)) as records:
@@ -115,8 +116,9 @@ class RequestTask:
         raise Internal("the service ended without a last response")
 
     async def _until_wanted(self, responder: Responder) -> None:
-        """What may have been delivered before is not begun, and paid, a second time unless the requestor says so."""
+        """Ask the requestor to confirm a possible redelivery, so that no request is run (and billed) twice."""
         clock = asyncio.get_running_loop().time
+        # A new number for each question: the reply to an earlier one may be older than the requestor's next attempt.
         while not self._wanted.is_set():
             question = new_number()
             self._questions = {n: at for n, at in self._questions.items() if clock() - at < self._patience}

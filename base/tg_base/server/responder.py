@@ -1,4 +1,4 @@
-"""Processor -> whoever asked: over a link to its inbox, or plainly on the flow's response topic."""
+"""Processor -> requestor: over a link to its inbox, or to a plain peer on the flow's response topic."""
 
 import asyncio
 from typing import Protocol
@@ -13,33 +13,33 @@ from tg_schema.response import Response
 ACCEPTED_AFTER_SECONDS = 0.1
 """Seconds without a record after which the requestor is told that work has begun."""
 ACCEPTED_EVERY_HEARTBEATS = 5
-"""Beats without a record after which it is told again: nothing else can be heard of a whole answer in the making."""
+"""Heartbeats without a record after which it is told again: a non-streaming answer gives no other sign of progress."""
 
 
 class Responder(Protocol):
-    """Where the responses to one request go."""
+    """Sends the responses to one request."""
 
     def open(self) -> None:
-        """The requestor is somebody whose silence would matter from now on."""
+        """Register the stream: from now on it ends if its requestor dies."""
 
     def accept(self) -> None:
-        """Say that work has begun, or is about to."""
+        """Tell the requestor that work has begun or is about to."""
 
     def ask(self, question: int) -> None:
-        """Ask whether the answer is still wanted; the word comes by control message, with the question's number."""
+        """Ask whether the answer is still wanted. The reply is a `Confirmed` with the question's number."""
 
     def hand_back(self) -> None:
-        """Say that the request was not begun, and that another processor should."""
+        """Return the request, which was not begun, for another processor to take."""
 
     async def send(self, record: Response) -> None:
-        """Pass one response on; waits where the way is full."""
+        """Send one response; waits while the link's buffer for this stream is full."""
 
     def close(self) -> None:
-        """Nothing more will be sent."""
+        """Send nothing more."""
 
 
 class LinkResponder(Responder):
-    """For a requestor of ours. Work that has begun shows by its first record, or is told where that takes a while."""
+    """For our own requestors. The first record shows that work has begun; while there is none, "accepted" frames do."""
 
     def __init__(self, link: LinkSender, key: StreamKey, timing: HeartbeatTiming) -> None:
         self._link = link
@@ -82,7 +82,7 @@ class LinkResponder(Responder):
 
 
 class PlainResponder(Responder):
-    """For a peer that knows the property `id` and nothing else: a message a record, each sent before the next."""
+    """For a plain peer, which knows only the property `id`: one message for each record, sent one after the other."""
 
     def __init__(self, bus: Bus, topic: str, stream: str) -> None:
         self._bus = bus
@@ -104,7 +104,7 @@ class PlainResponder(Responder):
 
     @override
     def hand_back(self) -> None:
-        """Nothing: a plain peer is never asked, so that its request has a slot from the beginning."""
+        """Do nothing: a plain peer's request needs no confirmation, so it has a slot from the start."""
 
     @override
     async def send(self, record: Response) -> None:

@@ -1,4 +1,4 @@
-"""A service is an async generator of responses; everything about the bus is somebody else's business."""
+"""A service is an async generator of responses. It never touches the bus."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
@@ -10,25 +10,26 @@ from tg_schema.service_spec import Req, Resp
 
 
 class Service(ABC, Generic[Req, Resp]):
-    """Answers requests of one kind. `Processor` runs it: one call of `on_request` for each request, side by side.
+    """Answers requests of one kind. `Processor` runs it: one concurrent call of `on_request` for each request.
 
-    Leaving the generator early (the requestor left, the process drains) raises `CancelledError` or `GeneratorExit`
-    inside it; a service enters what it uses with `async with` and needs no other code for cancellation.
+    A stream that is stopped early (the requestor disconnected, the process drains) raises `CancelledError` or
+    `GeneratorExit` inside the generator. A service enters its resources with `async with` and needs no other code for
+    cancellation.
     """
 
     spec: ClassVar[ServiceSpec]  # type: ignore[type-arg]
     capacity: int = 256
-    """How many requests are worked on side by side; more wait in the bus, for whoever is idle."""
+    """Requests that run concurrently; more stay in the queue, for any processor that is idle."""
     features: frozenset[Feature] = frozenset()
-    """What it can do beyond the least; announced with its presence."""
+    """Optional features; announced with its presence."""
 
     @abstractmethod
     def on_request(self, request: Req) -> AsyncGenerator[Resp, None]:
         """Yield the responses; the last one has `last` set.
 
         Raises:
-            TgError: becomes the stream's last record.
+            TgError: sent as the stream's last record.
         """
 
     async def aclose(self) -> None:
-        """Let go of what the service holds (clients, models). Called once, after its last request."""
+        """Close the service's clients and models. Called once, after its last request."""

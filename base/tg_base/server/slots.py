@@ -1,21 +1,21 @@
-"""Work queues -> slots: how many requests a processor works on at once, shared by its queues in turn."""
+"""Work queues -> slots: bounds the requests that a processor runs concurrently; its queues take turns."""
 
 import asyncio
 
 TURN_SECONDS = 0.05
-"""How long a free slot waits for a queue whose request had to be given back, before another queue gets it."""
+"""How long a free slot is reserved for a queue whose request was returned, before another queue may use it."""
 HOLD_SECONDS = 0.1
-"""How long a request that finds the last slot just taken waits for one; then another processor may have it."""
+"""How long a request waits if the last slot was just taken; after that it is returned for another processor."""
 
 
 class Slots:
-    """A slot is taken for a request, never for a queue that has none.
+    """The slots of one processor. A slot is taken for a request, never for a queue that has none.
 
     Args:
-        capacity: how many there are.
+        capacity: the number of slots.
 
     Attributes:
-        taken: how many are taken now.
+        taken: the number of slots in use.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -25,9 +25,11 @@ class Slots:
         self._paid = asyncio.Event()
 
     async def wait(self, queue: object) -> None:
-        """Return when a slot is free, and it is this queue's turn to ask for a request. Nothing is taken."""
+        """Return when a slot is free and it is this queue's turn to ask for a request. Takes no slot."""
+        # Freed again at once: a slot held here, while the queue may stay empty for hours, would be lost to the others.
         async with self._free:
             pass
+        # A queue whose request was just returned goes first; otherwise a busier queue could always be quicker.
         if self._owed and queue not in self._owed:
             self._paid.clear()
             try:
@@ -37,13 +39,13 @@ class Slots:
                 self._owed.clear()
 
     def slot(self, queue: object) -> "Slot":
-        """One for a request of this queue, not taken yet."""
+        """A slot for a request of this queue, not taken yet."""
         return Slot(self, queue)
 
     async def take(self, queue: object, seconds: float) -> bool:
-        """Take a slot for a request of this queue; False where none comes free in that time.
+        """Take a slot for a request of this queue; False if none becomes free within `seconds`.
 
-        The queue is then the next to be served.
+        After a False, the queue is the next to be served.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -57,13 +59,13 @@ class Slots:
         return True
 
     def release(self) -> None:
-        """Give a slot back."""
+        """Free a slot."""
         self.taken -= 1
         self._free.release()
 
 
 class Slot:
-    """What one request works in. Enter it, take it when it is needed; leaving gives it back."""
+    """The slot of one request. Enter it, take it when it is needed; leaving frees it."""
 
     def __init__(self, slots: Slots, queue: object) -> None:
         self._slots = slots
@@ -71,7 +73,7 @@ class Slot:
         self._taken = False
 
     async def take(self) -> bool:
-        """Take it, unless that was done; False where none comes free within `HOLD_SECONDS`."""
+        """Take the slot, unless it is taken already; False if none becomes free within `HOLD_SECONDS`."""
         self._taken = self._taken or await self._slots.take(self._queue, HOLD_SECONDS)
         return self._taken
 

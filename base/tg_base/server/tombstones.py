@@ -1,11 +1,11 @@
-"""Requests that were cancelled before anybody took them: remembered until their deadline, and no longer."""
+"""Control messages -> processor: requests that were cancelled while still queued, remembered until their deadline."""
 
 from collections.abc import Callable
 
 from tg_base.protocol import StreamKey
 
 MAX_TOMBSTONES = 100_000
-"""Cancels that are remembered; beyond it the oldest are forgotten, and their requests run until their frames tell."""
+"""Cancels that are remembered. A request whose cancel was forgotten runs until its requestor rejects a frame of it."""
 
 
 class Tombstones:
@@ -20,13 +20,13 @@ class Tombstones:
         self._until: dict[StreamKey, float] = {}
 
     def add(self, key: StreamKey, ttl: float) -> None:
-        """Remember this one for `ttl` seconds."""
+        """Remember this attempt for `ttl` seconds."""
         now = self._clock()
         while self._until and (len(self._until) >= MAX_TOMBSTONES or next(iter(self._until.values())) < now):
             del self._until[next(iter(self._until))]
         self._until[key] = now + ttl
 
     def take(self, key: StreamKey) -> bool:
-        """Whether this one was cancelled; it is forgotten by asking."""
+        """Whether this attempt was cancelled. Its entry is removed."""
         until = self._until.pop(key, None)
         return until is not None and until >= self._clock()
