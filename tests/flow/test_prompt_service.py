@@ -336,7 +336,7 @@ async def test_a_running_stream_outlives_an_edit(bus: Bus, file: Path) -> None:
             async with it.client.stream(prompt_request("count", {"n": 3}, streaming=True)) as responses:
                 await anext(responses)
                 edit(file, "templates.count", "templates.renamed")
-                await until(lambda: reasons(logs, "config.changed"))
+                await until(lambda: reasons(logs, "config.in_force"))
                 for _ in range(3):
                     llm.step.release()
                 assert "".join([response.text or "" async for response in responses]) == "1 2 "

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
@@ -22,6 +22,7 @@ from tg_base.config import (
     ToolConfig,
     read_config,
 )
+from tg_base.config.changes import is_followed
 from tg_base.config.model import BusConfig, ModelConfig, PromptsConfig, TemplateConfig
 from tg_base.config.reader import DEFAULT_FILE, MAX_FILE_BYTES, parse_config
 from tg_base.config.toml_positions import Position, places_of
@@ -36,6 +37,7 @@ from tg_flow.agent.tools.service_tool import ServiceOptions
 from tg_flow.llama.provider import LlamaCppOptions
 from tg_schema.errors import BadRequest
 
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 FILE = Path("tg.toml")
 GOOD = '[models.m]\nprovider = "openai"\n[flows.f]\ntext-completion = { model = "m" }\n'
 
@@ -208,12 +210,12 @@ class Heard:
 
 
 async def seen(logs: list[MutableMapping[str, Any]], event: str) -> MutableMapping[str, Any]:
-    """The first log line of that event, as soon as it is written; it is taken away."""
+    """The first log line of that event, as soon as it is written; it is taken away, with all before it."""
     async with asyncio.timeout(5):
         while True:
-            for entry in list(logs):
+            for number, entry in enumerate(logs):
                 if entry["event"] == event:
-                    logs.clear()
+                    del logs[: number + 1]
                     return entry
             await asyncio.sleep(0.005)
 
@@ -227,12 +229,12 @@ def replace(file: Path, text: str) -> None:
 
 async def test_an_edit_is_in_force_within_half_a_second(tmp_path: Path) -> None:
     file, heard = tmp_path / "tg.toml", Heard()
-    file.write_text("[gateway]\nport = 1\n")
+    file.write_text("[gateway]\nreserve_tokens = 1\n")
     async with ConfigWatcher(file) as config_file:
         with config_file.follow(heard.prepare):
-            replace(file, "[gateway]\nport = 2\n")
+            replace(file, "[gateway]\nreserve_tokens = 2\n")
             await asyncio.wait_for(heard.told.wait(), 1)
-            assert heard.configs[0].gateway.port == config_file.config.gateway.port == 2
+            assert heard.configs[0].gateway.reserve_tokens == config_file.config.gateway.reserve_tokens == 2
 
 
 async def test_a_broken_edit_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
@@ -251,10 +253,10 @@ async def test_a_broken_edit_is_refused_and_the_old_one_stays(tmp_path: Path) ->
                 assert "is not there" in str((await seen(logs, "config.refused"))["reason"])
                 assert config_file.config is before
                 assert heard.configs == []
-                replace(file, '[bus]\nurl = "memory://"\nnamespace = "a/b"\n')
-                recovered = await seen(logs, "config.recovered")
-                assert recovered["sections"] == ["bus"]
-                assert heard.configs[0].bus.namespace == "a/b"
+                replace(file, '[bus]\nurl = "memory://"\n[prompts]\nsystem = "x"\n')
+                await seen(logs, "config.recovered")
+                assert (await seen(logs, "config.in_force"))["keys"] == ["prompts.system"]
+                assert heard.configs[0].prompts.system == "x"
 
 
 async def test_a_follower_can_refuse_for_all(tmp_path: Path) -> None:
@@ -264,27 +266,71 @@ async def test_a_follower_can_refuse_for_all(tmp_path: Path) -> None:
         async with ConfigWatcher(file, poll=0.01) as config_file:
             with config_file.follow(first.prepare), config_file.follow(second.prepare):
                 second.refuse = True
-                file.write_text('[bus]\nurl = "x://"\n')
+                file.write_text('[bus]\nurl = "memory://"\n[prompts]\nsystem = "x"\n')
                 assert (await seen(logs, "config.refused"))["reason"] == f"{file}, line 2: not today"
                 assert first.configs == []
                 second.refuse = False
-                file.write_text('[bus]\nurl = "y://"\n')
+                file.write_text('[bus]\nurl = "memory://"\n[prompts]\nsystem = "y"\n')
                 await seen(logs, "config.recovered")
-                assert [config.bus.url for config in first.configs] == ["y://"]
+                assert [config.prompts.system for config in first.configs] == ["y"]
 
 
 async def test_an_edit_of_the_same_size_and_time_is_noticed_by_its_new_file(tmp_path: Path) -> None:
     file, heard = tmp_path / "tg.toml", Heard()
-    file.write_text("gateway.port = 1\n")
+    file.write_text("gateway.reserve_tokens = 1\n")
     times = (file.stat().st_atime_ns, file.stat().st_mtime_ns)
     async with ConfigWatcher(file, poll=0.01) as config_file:
         with config_file.follow(heard.prepare):
             new = tmp_path / "new"
-            new.write_text("gateway.port = 2\n")
+            new.write_text("gateway.reserve_tokens = 2\n")
             os.utime(new, ns=times)
             new.replace(file)
             await asyncio.wait_for(heard.told.wait(), 5)
-            assert config_file.config.gateway.port == 2
+            assert config_file.config.gateway.reserve_tokens == 2
+
+
+async def test_what_needs_a_restart_says_so_until_it_is_taken_back(tmp_path: Path) -> None:
+    file, heard = tmp_path / "tg.toml", Heard()
+    file.write_text("[gateway]\nport = 1\n" + GOOD)
+    with structlog.testing.capture_logs() as logs:
+        async with ConfigWatcher(file, poll=0.01) as config_file:
+            with config_file.follow(heard.prepare):
+                replace(file, "[gateway]\nport = 2\nhosts = ['h']\n" + GOOD + "[flows.g]\n")
+                in_force = await seen(logs, "config.in_force")
+                assert in_force == {
+                    "event": "config.in_force",
+                    "log_level": "info",
+                    "file": str(file),
+                    "keys": ["gateway.hosts"],
+                }
+                waiting = await seen(logs, "config.needs_restart")
+                assert (waiting["keys"], waiting["log_level"]) == (["gateway.port", "flows.g"], "warning")
+                assert waiting["reason"] == "this is read when a process starts; it needs a restart"
+                assert (config_file.config.gateway.port, config_file.config.gateway.hosts) == (1, ("h",))
+                assert list(config_file.config.flows) == ["f"]
+                replace(file, "[gateway]\nport = 2\nhosts = ['i']\n" + GOOD)
+                assert (await seen(logs, "config.needs_restart"))["keys"] == ["gateway.port"]
+                replace(file, "[gateway]\nport = 1\nhosts = ['i']\n" + GOOD)
+                await seen(logs, "config.unchanged")
+                assert logs == []
+                assert [config.gateway.hosts for config in heard.configs] == [("h",), ("i",), ("i",)]
+
+
+def followed_fields(table: type[msgspec.Struct], keys: tuple[str, ...] = ()) -> set[str]:
+    """The keys of all that is `Followed`."""
+    found = set()
+    for name, kind in get_type_hints(table, include_extras=True).items():
+        if is_followed(kind):
+            found.add(".".join((*keys, name)))
+        elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            found |= followed_fields(kind, (*keys, name))
+    return found
+
+
+def test_the_documentation_lists_what_is_followed() -> None:
+    listed = re.search(r"\| followed \| .*?\n\n", DOCUMENT, re.DOTALL)
+    assert listed is not None
+    assert set(re.findall(r"^\| `([a-z_.]+)`", listed[0], re.MULTILINE)) == followed_fields(Config)
 
 
 async def test_nobody_is_told_after_leaving(tmp_path: Path) -> None:
@@ -299,7 +345,6 @@ async def test_nobody_is_told_after_leaving(tmp_path: Path) -> None:
     assert left.configs == []
 
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 TABLES = [
     BusConfig,
     BusOptions,

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from tg_base.bus import MAX_MESSAGE_BYTES, BusOptions
+from tg_base.config.changes import Followed
 from tg_base.config.toml_positions import Keys, Position
 from tg_base.protocol import Route
 from tg_schema import AGENT, PROMPT, TEXT_COMPLETION, ServiceSpec, TgError
@@ -59,14 +60,14 @@ class GatewayConfig(_Section, frozen=True):
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8888
     auth: Literal["auto", "on", "off"] = "auto"
     """auto: off on a loopback address without keys, on otherwise. off on another address must be said here."""
-    keys: tuple[ApiKey, ...] = ()
-    hosts: tuple[str, ...] = ()
+    keys: Followed[tuple[ApiKey, ...]] = ()
+    hosts: Followed[tuple[str, ...]] = ()
     """Further names by which a gateway that asks for no token may be called: a browser's page may know others."""
     auth_timeout: Seconds = 10.0
     """Seconds in which a WebSocket must have shown a right token, where one is asked for."""
     max_unauthenticated: Annotated[int, msgspec.Meta(ge=0)] = 128
     """Connections of one address that may not have shown a right token yet, where one is asked for; 0 = any number."""
-    reserve_tokens: Annotated[int, msgspec.Meta(gt=0)] = 1024
+    reserve_tokens: Followed[Annotated[int, msgspec.Meta(gt=0)]] = 1024
     """What a request without `max_tokens` is taken to need of `tokens_per_minute`, until its usage is known."""
     body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_MESSAGE_BYTES)] = 1024 * 1024
     """Bytes of a request; what the bus can carry is the highest."""
@@ -177,13 +178,13 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Config(_Section, frozen=True):
-    """The whole file."""
+    """The whole file. What is `Followed` may change while a process runs; the rest is read when it starts."""
 
     bus: BusConfig = BusConfig()
     gateway: GatewayConfig = GatewayConfig()
     models: dict[str, ModelConfig] = {}
     flows: dict[str, dict[str, ServiceConfig]] = {}
-    prompts: PromptsConfig = PromptsConfig()
+    prompts: Followed[PromptsConfig] = PromptsConfig()
     tools: dict[str, ToolConfig] = {}
     source: Source | None = None
     """The file it was read from; set by the reader, never in the file. None = the built-in default."""

@@ -10,6 +10,7 @@ from typing import Self
 import msgspec
 import structlog
 
+from tg_base.config.changes import Changes
 from tg_base.config.model import Config
 from tg_base.config.reader import DEFAULT_FILE, read_config
 from tg_base.runtime import running
@@ -23,6 +24,8 @@ POLL_SECONDS = 0.2
 Prepare = Callable[[Config], Callable[[], None]]
 """Makes ready what an edited configuration needs, and returns what puts it in place.
 
+It gets the configuration as it will be in force: what is `Followed` as the file says now, the rest as at the start.
+
 The first part runs on another thread and may raise a TgError, which refuses the whole edit; the second runs on the
 loop, must not fail, and only after everybody's first part went well.
 """
@@ -33,14 +36,16 @@ _Signature = tuple[int, int, int] | None
 class ConfigWatcher:
     """The configuration in force. Enter it to follow edits; nothing is followed for the built-in default.
 
-    A broken edit is refused: the log says why, with file and line, and what was in force stays.
+    The log says which keys of an edit are in force (`config.in_force`), and which need a restart
+    (`config.needs_restart`). A broken edit is refused: the log says why, with file and line, and what was in force
+    stays.
 
     Args:
         file: what is read; None = the built-in default.
         poll: seconds between looks; an edit is in force after about twice that.
 
     Attributes:
-        config: what holds now.
+        config: what holds now: what is followed as the file says, the rest as it was at the start.
 
     Raises:
         BadRequest: the file cannot be read or is wrong; the message has file and line.
@@ -85,18 +90,30 @@ class ConfigWatcher:
 
     async def _reload(self, file: Path) -> None:
         try:
-            config = await asyncio.to_thread(read_config, file)
-            commits = [await asyncio.to_thread(prepare, config) for prepare in self._followers]
+            edited = await asyncio.to_thread(read_config, file)
+            changes = Changes(msgspec.structs.replace(self.config, source=edited.source), edited)
+            commits = [await asyncio.to_thread(prepare, changes.in_force) for prepare in tuple(self._followers)]
         except TgError as error:
             self._refused = True
             log.error("config.refused", reason=error.message)
             return
         for commit in commits:
             commit()
-        sections = _list_changes(self.config, config)
-        self.config = config
-        log.info("config.recovered" if self._refused else "config.changed", file=str(file), sections=sections)
+        self.config = changes.in_force
+        self._report(file, changes)
+
+    def _report(self, file: Path, changes: Changes[Config]) -> None:
+        """What waits for a restart is told at every edit, until it was restarted or taken back."""
+        if self._refused:
+            log.info("config.recovered", file=str(file))
+        elif not (changes.followed or changes.at_start):
+            log.info("config.unchanged", file=str(file))
         self._refused = False
+        if changes.followed:
+            log.info("config.in_force", file=str(file), keys=changes.followed)
+        if changes.at_start:
+            reason = "this is read when a process starts; it needs a restart"
+            log.warning("config.needs_restart", file=str(file), keys=changes.at_start, reason=reason)
 
 
 def _signature(file: Path) -> _Signature:
@@ -105,8 +122,3 @@ def _signature(file: Path) -> _Signature:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _list_changes(old: Config, new: Config) -> list[str]:
-    sections = (name for name in Config.__struct_fields__ if name != "source")
-    return [name for name in sections if getattr(old, name) != getattr(new, name)]
