@@ -10,7 +10,7 @@ DEADLINE = 20.0
 
 async def take(deliveries: AsyncIterator[Delivery], count: int) -> list[bytes]:
     """The bodies of the next messages, acknowledged."""
-    bodies = []
+    bodies: list[bytes] = []
     async with asyncio.timeout(DEADLINE):
         while len(bodies) < count:
             delivery = await anext(deliveries)

@@ -79,7 +79,7 @@ def stock_kind(generation: str, kind: type[Any]) -> type[Any]:
 def as_stock(generation: str, record: Any) -> Any:
     """A record of ours, as a stock peer that only knows its own fields would write it."""
     kind = stock_kind(generation, type(record))
-    known = {name: getattr(record, name, None) for name in kind._fields}
+    known: dict[str, Any] = {name: getattr(record, name, None) for name in kind._fields}
     if known.get("error") is not None:
         known["error"] = as_stock(generation, known["error"])
     if known.get("history") is not None:

@@ -42,107 +42,107 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A shape of the reference; a field that it does not have is refused."""
 
 
-class Source(Strict):
+class Source(Strict, frozen=True):
     bytes: str
 
 
-class Image(Strict):
+class Image(Strict, frozen=True):
     format: Literal["png", "jpeg", "gif", "webp"]
     source: Source
 
 
-class ToolUse(Strict):
+class ToolUse(Strict, frozen=True):
     toolUseId: Annotated[str, Meta(pattern="^[a-zA-Z0-9_.:-]{1,64}$")]  # noqa: N815
     name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
     input: dict[str, Any]
 
 
-class ResultBlock(Strict):
+class ResultBlock(Strict, frozen=True):
     text: str | None = None
     image: Image | None = None
 
 
-class ToolResult(Strict):
+class ToolResult(Strict, frozen=True):
     toolUseId: str  # noqa: N815
     content: tuple[ResultBlock, ...]
     status: Literal["success", "error"] | None = None
 
 
-class Block(Strict):
+class Block(Strict, frozen=True):
     text: Annotated[str, Meta(min_length=1)] | None = None
     image: Image | None = None
     toolUse: ToolUse | None = None  # noqa: N815
     toolResult: ToolResult | None = None  # noqa: N815
 
 
-class Turn(Strict):
+class Turn(Strict, frozen=True):
     role: Literal["user", "assistant"]
     content: Annotated[tuple[Block, ...], Meta(min_length=1)]
 
 
-class SystemBlock(Strict):
+class SystemBlock(Strict, frozen=True):
     text: Annotated[str, Meta(min_length=1)]
 
 
-class Inference(Strict):
+class Inference(Strict, frozen=True):
     maxTokens: Annotated[int, Meta(ge=1)] | None = None  # noqa: N815
     temperature: Annotated[float, Meta(ge=0, le=1)] | None = None
     topP: Annotated[float, Meta(ge=0, le=1)] | None = None  # noqa: N815
     stopSequences: tuple[str, ...] | None = None  # noqa: N815
 
 
-class InputSchema(Strict):
+class InputSchema(Strict, frozen=True):
     json: dict[str, Any]
 
 
-class ToolSpec(Strict):
+class ToolSpec(Strict, frozen=True):
     name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
     inputSchema: InputSchema  # noqa: N815
     description: Annotated[str, Meta(min_length=1)] | None = None
 
 
-class ToolEntry(Strict):
+class ToolEntry(Strict, frozen=True):
     toolSpec: ToolSpec  # noqa: N815
 
 
-class Empty(Strict):
+class Empty(Strict, frozen=True):
     pass
 
 
-class NamedTool(Strict):
+class NamedTool(Strict, frozen=True):
     name: str
 
 
-class ToolChoice(Strict):
+class ToolChoice(Strict, frozen=True):
     auto: Empty | None = None
     any: Empty | None = None
     tool: NamedTool | None = None
 
 
-class ToolConfig(Strict):
+class ToolConfig(Strict, frozen=True):
     tools: Annotated[tuple[ToolEntry, ...], Meta(min_length=1)]
     toolChoice: ToolChoice | None = None  # noqa: N815
 
 
-class JsonSchema(Strict):
+class JsonSchema(Strict, frozen=True):
     schema: str
     name: str
 
 
-class Structure(Strict):
+class Structure(Strict, frozen=True):
     jsonSchema: JsonSchema  # noqa: N815
 
 
-class TextFormat(Strict):
+class TextFormat(Strict, frozen=True):
     type: Literal["json_schema"]
     structure: Structure
 
 
-class OutputConfig(Strict):
+class OutputConfig(Strict, frozen=True):
     textFormat: TextFormat  # noqa: N815
 
 
-class Converse(Strict):
+class Converse(Strict, frozen=True):
     """The body of ConverseStream."""
 
     messages: Annotated[tuple[Turn, ...], Meta(min_length=1)]

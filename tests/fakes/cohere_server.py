@@ -28,70 +28,70 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A shape of the reference; a field that it does not have is refused."""
 
 
-class Url(Strict):
+class Url(Strict, frozen=True):
     url: str
 
 
-class TextBlock(Strict, tag_field="type", tag="text"):
+class TextBlock(Strict, frozen=True, tag_field="type", tag="text"):
     text: str
 
 
-class ImageBlock(Strict, tag_field="type", tag="image_url"):
+class ImageBlock(Strict, frozen=True, tag_field="type", tag="image_url"):
     image_url: Url
 
 
-class CalledFunction(Strict):
+class CalledFunction(Strict, frozen=True):
     name: str
     arguments: str
 
 
-class Call(Strict):
+class Call(Strict, frozen=True):
     id: str
     type: Literal["function"]
     function: CalledFunction
 
 
-class System(Strict, tag_field="role", tag="system"):
+class System(Strict, frozen=True, tag_field="role", tag="system"):
     content: str
 
 
-class User(Strict, tag_field="role", tag="user"):
+class User(Strict, frozen=True, tag_field="role", tag="user"):
     content: str | tuple[TextBlock | ImageBlock, ...]
 
 
-class Assistant(Strict, tag_field="role", tag="assistant"):
+class Assistant(Strict, frozen=True, tag_field="role", tag="assistant"):
     content: str | None = None
     tool_plan: str | None = None
     tool_calls: tuple[Call, ...] = ()
 
 
-class Result(Strict, tag_field="role", tag="tool"):
+class Result(Strict, frozen=True, tag_field="role", tag="tool"):
     tool_call_id: str
     content: str
 
 
-class Function(Strict):
+class Function(Strict, frozen=True):
     name: str
     parameters: dict[str, Any]
     description: str = ""
 
 
-class ToolEntry(Strict):
+class ToolEntry(Strict, frozen=True):
     type: Literal["function"]
     function: Function
 
 
-class ResponseFormat(Strict):
+class ResponseFormat(Strict, frozen=True):
     type: Literal["text", "json_object"]
     json_schema: dict[str, Any] | None = None
 
 
-class Thinking(Strict):
+class Thinking(Strict, frozen=True):
     type: Literal["enabled", "disabled"]
     token_budget: int | None = None
 
 
-class Chat(Strict):
+class Chat(Strict, frozen=True):
     """The body of `POST /v2/chat`."""
 
     model: str

@@ -98,7 +98,9 @@ class LiveOpenAi:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = msgspec.json.decode(await request.read(), type=ChatBody)
-        generation = Generation(len(self.generations), body.messages[-1].content)
+        prompt = body.messages[-1].content
+        assert isinstance(prompt, str)
+        generation = Generation(len(self.generations), prompt)
         self.generations.append(generation)
         try:
             await self._tell()

@@ -28,39 +28,39 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A shape of the reference; a field that it does not have is refused."""
 
 
-class CalledFunction(Strict):
+class CalledFunction(Strict, frozen=True):
     name: str
     arguments: str
 
 
-class Call(Strict):
+class Call(Strict, frozen=True):
     id: Annotated[str, Meta(min_length=1)]
     function: CalledFunction
     type: Literal["function"] = "function"
     index: int = 0
 
 
-class System(Strict, tag_field="role", tag="system"):
+class System(Strict, frozen=True, tag_field="role", tag="system"):
     content: str
 
 
-class User(Strict, tag_field="role", tag="user"):
+class User(Strict, frozen=True, tag_field="role", tag="user"):
     content: str | tuple[Text | Image, ...]
 
 
-class Assistant(Strict, tag_field="role", tag="assistant"):
+class Assistant(Strict, frozen=True, tag_field="role", tag="assistant"):
     content: str | None = None
     tool_calls: tuple[Call, ...] | None = None
     prefix: bool = False
 
 
-class Result(Strict, tag_field="role", tag="tool"):
+class Result(Strict, frozen=True, tag_field="role", tag="tool"):
     content: str
     tool_call_id: str
     name: str | None = None
 
 
-class Chat(Strict):
+class Chat(Strict, frozen=True):
     """The body of `POST /v1/chat/completions`."""
 
     model: str

@@ -28,16 +28,16 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A shape of the reference; a field that it does not have is refused."""
 
 
-class CalledFunction(Strict):
+class CalledFunction(Strict, frozen=True):
     name: str
     arguments: dict[str, Any]
 
 
-class Call(Strict):
+class Call(Strict, frozen=True):
     function: CalledFunction
 
 
-class Turn(Strict):
+class Turn(Strict, frozen=True):
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     images: tuple[str, ...] = ()
@@ -45,18 +45,18 @@ class Turn(Strict):
     tool_name: str | None = None
 
 
-class Function(Strict):
+class Function(Strict, frozen=True):
     name: str
     description: str
     parameters: dict[str, Any]
 
 
-class ToolEntry(Strict):
+class ToolEntry(Strict, frozen=True):
     type: Literal["function"]
     function: Function
 
 
-class Options(Strict):
+class Options(Strict, frozen=True):
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -68,7 +68,7 @@ class Options(Strict):
     num_ctx: int | None = None
 
 
-class Chat(Strict):
+class Chat(Strict, frozen=True):
     """The body of `POST /api/chat`."""
 
     model: str
@@ -188,6 +188,7 @@ def _asked(chat: Chat) -> Asked:
 
 def _turn(turn: Turn) -> Message:
     images = tuple(ImagePart(data=image) for image in turn.images)
+    content: str | tuple[TextPart | ImagePart, ...]
     content = (TextPart(turn.content), *images) if images else turn.content
     calls = tuple(ToolCall("", call.function.name, json.dumps(call.function.arguments)) for call in turn.tool_calls)
     return Message(turn.role, content, tool_calls=calls, name=turn.tool_name)

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tests.fakes.plan import Exchange, Plan
+
 
 class SilentServer:
     """On a free port of the loopback interface.
@@ -19,6 +21,7 @@ class SilentServer:
         self.url = ""
         self.asked = asyncio.Event()
         self.left = asyncio.Event()
+        self.exchanges: list[Exchange] = []
 
     @classmethod
     @asynccontextmanager
@@ -29,6 +32,17 @@ class SilentServer:
         async with server:
             silent.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             yield silent
+
+    def play(self, *plans: Plan) -> None:
+        """Change nothing: whatever the plan, it stays silent."""
+
+    async def exchange(self, number: int) -> Exchange:
+        """None comes.
+
+        Raises:
+            IndexError: always.
+        """
+        return self.exchanges[number]
 
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -69,7 +69,9 @@ class SwallowingProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._target)
         self._writers |= {writer, back}
-        for way, source, target in (("out", reader, back), ("in", there, writer)):
+        both: tuple[tuple[Way, asyncio.StreamReader, asyncio.StreamWriter], ...]
+        both = ("out", reader, back), ("in", there, writer)
+        for way, source, target in both:
             task = asyncio.create_task(self._pass_on(source, target, self._passing[way]))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

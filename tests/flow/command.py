@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,26 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 @asynccontextmanager
 async def started(
-    program: str, *arguments: str, stdin: int = PIPE, stdout: int = PIPE, stderr: int = PIPE, **extra: str
+    program: str,
+    *arguments: str,
+    stdin: int = PIPE,
+    stdout: int = PIPE,
+    stderr: int = PIPE,
+    env: Mapping[str, str] = NOTHING,
+    **more: str,
 ) -> AsyncIterator[Process]:
-    """Start a command of ours, or another program; `extra` goes to its environment. It is killed here at the latest."""
+    """Start a command of ours, or another program, which is killed here at the latest.
+
+    `env` and `more` go to its environment.
+    """
     own = SCRIPTS / program
     process = await asyncio.create_subprocess_exec(
-        own if own.exists() else program, *arguments, stdin=stdin, stdout=stdout, stderr=stderr, env=environment(extra)
+        own if own.exists() else program,
+        *arguments,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=environment({**env, **more}),
     )
     try:
         yield process
@@ -52,7 +68,7 @@ async def ended(process: Process, stdin: bytes = b"", within: float = 30.0) -> E
     return Ended(process.returncode, (out or b"").decode(), (err or b"").decode())
 
 
-async def ran(program: str, *arguments: str, data: bytes = b"", **extra: str) -> Ended:
+async def ran(program: str, *arguments: str, data: bytes = b"", env: Mapping[str, str] = NOTHING, **more: str) -> Ended:
     """Run a command to its end, with `data` on its standard input."""
-    async with started(program, *arguments, **extra) as process:
+    async with started(program, *arguments, env={**env, **more}) as process:
         return await ended(process, data)

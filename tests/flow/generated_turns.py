@@ -80,7 +80,7 @@ def calling(chance: random.Random) -> tuple[str, list[Message]]:
             messages.append(("thought", thought))
         for _ in range(chance.randrange(1, 3)):
             keys = chance.sample(VALUES[7:], chance.randrange(3))
-            arguments = {key: chance.choice([*VALUES, 1, None, [{}]]) for key in keys}
+            arguments: dict[str, object] = {key: chance.choice([*VALUES, 1, None, [{}]]) for key in keys}
             tool = chance.choice(["see", "add_2"])
             written = call(chance, tool, arguments)
             text += fenced(chance, written).rstrip() + "\n" if chance.random() < 0.3 else written

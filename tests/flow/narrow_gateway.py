@@ -92,7 +92,7 @@ class Narrow:
                     assert said["complete"] is True
                     error = TgError.of(decode(Error, encode(said["error"])))
                     return Refused(error.status, error.type, error.retry_after or 0)
-                text += said["response"]["response"]
+                text += str(said["response"]["response"])
                 if said["complete"]:
                     return text
 

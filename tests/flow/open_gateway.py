@@ -12,6 +12,7 @@ from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import Config, GatewayConfig, ServiceConfig
+from tg_base.llm import LlmService
 from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_gateway.access import Limits
@@ -46,14 +47,18 @@ async def open_gateway(
     *,
     limits: Limits | None = None,
     llm: CountingLlm | None = None,
+    instead: LlmService | None = None,
     timing: HeartbeatTiming | None = None,
     bus: Bus | None = None,
 ) -> AsyncIterator[Opened]:
-    """Everything in one process; the client's base URL is the gateway's. The bus is closed with it."""
+    """Everything in one process; the client's base URL is the gateway's. The bus is closed with it.
+
+    `instead` answers in place of `llm`, which then is never asked.
+    """
     llm = llm or CountingLlm()
     bus = bus or MemoryBus()
     async with (
-        Processor(bus, CONFIG.topics, llm, TEXTS, timing=timing, grace=0.05),
+        Processor(bus, CONFIG.topics, instead or llm, TEXTS, timing=timing, grace=0.05),
         Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, timing=timing, grace=0.05),
         Requestor(bus, CONFIG.topics, timing=timing) as requestor,
         Gateway(config, requestor, TEXTS + PROMPTS, limits=limits) as gateway,

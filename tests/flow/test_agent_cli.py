@@ -213,7 +213,7 @@ async def on_a_terminal(it: OpenedAgent, *arguments: str, **extra: str) -> str:
     ours, theirs = os.openpty()
     try:
         async with started(
-            AGENT, *arguments, "-u", it.gateway.url, stdin=theirs, stdout=theirs, stderr=theirs, **extra
+            AGENT, *arguments, "-u", it.gateway.url, stdin=theirs, stdout=theirs, stderr=theirs, env=extra
         ) as process:
             assert await asyncio.wait_for(process.wait(), 20) == 0
         return os.read(ours, 65536).decode().replace("\r\n", "\n")

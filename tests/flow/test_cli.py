@@ -160,8 +160,8 @@ async def test_the_token_comes_from_the_environment() -> None:
 async def test_trustgraphs_variables_and_workspace_are_taken() -> None:
     async with open_gateway(LOCKED) as opened:
         theirs = {"TRUSTGRAPH_URL": opened.gateway.url, "TRUSTGRAPH_TOKEN": TOKEN}
-        assert (await ran(LLM, "", "1", "-w", "default", **theirs)).out == "0 \n"
-        assert (await ran(LLM, "", "1", "--workspace=mine", **theirs)).out == "0 \n"
+        assert (await ran(LLM, "", "1", "-w", "default", env=theirs)).out == "0 \n"
+        assert (await ran(LLM, "", "1", "--workspace=mine", env=theirs)).out == "0 \n"
 
 
 @pytest.mark.parametrize("command", [LLM, "tg-invoke-prompt", "tg-invoke-agent"])
@@ -183,7 +183,7 @@ async def test_a_timeout_is_a_finite_number_of_seconds(opened: Opened) -> None:
 
 
 async def test_an_answer_that_is_cut_says_so() -> None:
-    async with open_gateway(llm=ScriptedLlm("a", finish_reason="length")) as opened:
+    async with open_gateway(instead=ScriptedLlm("a", finish_reason="length")) as opened:
         done = await ran(LLM, "", "x", "-u", opened.gateway.url)
         assert (done.code, done.out) == (0, "a\n")
         assert "the answer is cut" in done.err
@@ -271,7 +271,7 @@ async def test_streams_that_are_closed_or_full(opened: Opened, redirection: str,
 async def test_an_interrupt_while_nobody_reads_the_output() -> None:
     ours, theirs = os.pipe()
     async with (
-        open_gateway(llm=ScriptedLlm(*["x" * 10_000] * 100)) as opened,
+        open_gateway(instead=ScriptedLlm(*["x" * 10_000] * 100)) as opened,
         started(LLM, "", "go", "-u", opened.gateway.url, stdout=theirs) as process,
     ):
         os.close(theirs)
@@ -284,7 +284,7 @@ async def test_an_interrupt_while_nobody_reads_the_output() -> None:
 async def test_a_terminal_gets_no_control_characters() -> None:
     ours, theirs = os.openpty()
     async with (
-        open_gateway(llm=ScriptedLlm("a\x1b[2J", "\x07\x9bb", "\tc\n", "d")) as opened,
+        open_gateway(instead=ScriptedLlm("a\x1b[2J", "\x07\x9bb", "\tc\n", "d")) as opened,
         started(LLM, "", "go", "-u", opened.gateway.url, stdin=theirs, stdout=theirs) as process,
     ):
         assert (await ended(process)).code == 0

@@ -37,17 +37,17 @@ def is_an_answer(done: Ended) -> None:
 
 
 async def test_the_demo() -> None:
-    is_an_answer(await ran(LLM, "be brief", "What is Apache Pulsar?", **PERMITTED))
+    is_an_answer(await ran(LLM, "be brief", "What is Apache Pulsar?", env=PERMITTED))
 
 
 async def test_prompts_of_the_built_in_configuration() -> None:
-    is_an_answer(await ran("tg-invoke-prompt", "question", "question=What is Apache Pulsar?", **PERMITTED))
-    done = await ran("tg-invoke-prompt", "extract", "text=Ann lives in Paris.", **PERMITTED)
+    is_an_answer(await ran("tg-invoke-prompt", "question", "question=What is Apache Pulsar?", env=PERMITTED))
+    done = await ran("tg-invoke-prompt", "extract", "text=Ann lives in Paris.", env=PERMITTED)
     assert {"name", "city"} <= set(json.loads(done.out))
 
 
 async def test_an_error_says_what_there_is() -> None:
-    done = await ran("tg-invoke-prompt", "nope", **PERMITTED)
+    done = await ran("tg-invoke-prompt", "nope", env=PERMITTED)
     assert done.code == 1
     assert done.err.startswith(NOTICE + "tg-invoke-prompt: ")
     assert "question" in done.err
@@ -55,7 +55,7 @@ async def test_an_error_says_what_there_is() -> None:
 
 
 async def test_an_interrupt() -> None:
-    async with started(LLM, "", "Tell me a story.", "--json", **PERMITTED) as process:
+    async with started(LLM, "", "Tell me a story.", "--json", env=PERMITTED) as process:
         assert process.stdout is not None
         json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
         process.send_signal(signal.SIGINT)
@@ -78,7 +78,7 @@ asyncio.run(main())
 
 
 async def test_the_same_sdk_talks_to_it() -> None:
-    done = await ran(sys.executable, "-c", PROGRAM, **PERMITTED)
+    done = await ran(sys.executable, "-c", PROGRAM, env=PERMITTED)
     assert (done.out, done.err) == ("tinydemo\n", NOTICE.replace("localhost:8888", "127.0.0.1:9"))
 
 

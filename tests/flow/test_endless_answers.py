@@ -5,6 +5,7 @@ import tracemalloc
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession
@@ -69,7 +70,8 @@ async def test_a_caller_that_joins_a_stream_is_bounded() -> None:
 async def test_a_prompt_is_bounded(tmp_path: Path, template: str) -> None:
     file, bus, llm = tmp_path / "tg.toml", MemoryBus(), EndlessLlm()
     file.write_text(CONFIG)
-    variables = {"person": {"who": "she"}, "count": {"n": 1}}.get(template, {})
+    known: dict[str, dict[str, Any]] = {"person": {"who": "she"}, "count": {"n": 1}}
+    variables = known.get(template, {})
     async with pipeline(bus, file, llm) as it:
         with pytest.raises(TooLarge):
             await it.client.request(template, variables)

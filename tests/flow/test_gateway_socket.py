@@ -232,7 +232,7 @@ async def test_two_hundred_streams_on_one_socket_keep_their_words(socket: Client
     for name in range(200):
         await socket.send_str(json.dumps(ask(name, 50, streaming=True)))
     texts: defaultdict[int, str] = defaultdict(str)
-    complete = set()
+    complete: set[int] = set()
     while len(complete) < 200:
         one = await frame(socket)
         assert one["id"] not in complete

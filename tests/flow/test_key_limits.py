@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
@@ -11,7 +12,7 @@ from tg_base.config import ApiKey, GatewayConfig
 from tg_schema.errors import RateLimited
 
 
-def keys(*, reserve_tokens: int = 1024, **limits: int) -> GatewayConfig:
+def keys(*, reserve_tokens: int = 1024, **limits: Any) -> GatewayConfig:
     """One key with limits and one without."""
     limited = ApiKey(name="limited", sha256=digest_of("limited"), **limits)
     free = ApiKey(name="free", sha256=digest_of("free"))
@@ -51,7 +52,7 @@ async def test_streams_side_by_side(door: str) -> None:
         await it.until_asked(2)
         for _ in range(2):
             it.llm.step.release()
-        assert await asyncio.gather(running, beside) == ["0 ", "0 "]
+        assert list(await asyncio.gather(running, beside)) == ["0 ", "0 "]
         it.llm.step = None
         assert await it.ask(door, key="limited") == "0 "
 

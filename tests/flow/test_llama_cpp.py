@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ async def test_any_whole_number_is_a_seed(service: LlamaCpp, seed: int) -> None:
 
 
 @pytest.mark.parametrize("narrow", [{"temperature": 0}, {"top_k": 1}, {"top_p": 0}])
-async def test_every_way_to_say_the_likeliest_token_says_the_same(service: LlamaCpp, narrow: dict[str, float]) -> None:
+async def test_every_way_to_say_the_likeliest_token_says_the_same(service: LlamaCpp, narrow: dict[str, Any]) -> None:
     greedy = await text_of(service, asked(STORY, temperature=0))
     assert await text_of(service, asked(STORY, **narrow)) == greedy
 
@@ -175,7 +176,7 @@ async def test_token_data_stops_where_the_text_stops(service: LlamaCpp) -> None:
         ({"stop": tuple("abcdefghijklmnopq")}, "stop"),
     ],
 )
-async def test_what_is_out_of_range_is_named(service: LlamaCpp, sampling: dict[str, float], word: str) -> None:
+async def test_what_is_out_of_range_is_named(service: LlamaCpp, sampling: dict[str, Any], word: str) -> None:
     with pytest.raises(BadRequest, match=word):
         await records_of(service, asked(STORY, **sampling))
 

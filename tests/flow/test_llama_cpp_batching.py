@@ -219,7 +219,7 @@ def test_streams_of_several_loops_share_the_engine(service: LlamaCpp) -> None:
         return await asyncio.gather(*(text_of(service, asked("Count to 3.", temperature=0)) for _ in range(2)))
 
     async def both() -> list[list[str]]:
-        return await asyncio.gather(asyncio.to_thread(asyncio.run, two()), asyncio.to_thread(asyncio.run, two()))
+        return list(await asyncio.gather(*(asyncio.to_thread(asyncio.run, two()) for _ in range(2))))
 
     assert asyncio.run(both()) == [["1, 2, 3"] * 2] * 2
 

@@ -4,6 +4,7 @@ from contextlib import aclosing
 
 import pytest
 from prometheus_client import REGISTRY
+from typing_extensions import override
 
 from tests.flow.test_llm_service import Scripted
 from tg_base.llm import LlmChunk
@@ -112,6 +113,7 @@ async def test_an_answer_that_is_not_finished_says_so_itself(reason: str, *, str
 
 async def test_a_list_with_a_time_that_is_none_is_one_typed_error() -> None:
     class Lists(Scripted):
+        @override
         async def models(self) -> tuple[ModelInfo, ...]:
             return (ModelInfo("a", created=HUGE),)
 

@@ -76,7 +76,7 @@ KEYED = {provider: variable for provider, variable, _ in KEYS}
 @pytest.fixture(autouse=True)
 def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An environment that knows no provider."""
-    named = {row[1] for row in (*URLS, *KEYS)} | {"AZURE_ENDPOINT", "GOOGLE_AI_STUDIO_KEY", *OLDER}
+    named = {row[1] for row in URLS} | {row[1] for row in KEYS} | {"AZURE_ENDPOINT", "GOOGLE_AI_STUDIO_KEY", *OLDER}
     for name in (
         *named,
         *(f"{name}_FILE" for name in named),

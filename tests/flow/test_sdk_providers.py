@@ -50,7 +50,8 @@ SERVERS: dict[str, type[LoopbackServer]] = {
 
 def saying(server: type[LoopbackServer], raw: bytes) -> Callable[[], AbstractAsyncContextManager[LoopbackServer]]:
     """That server, with `raw` in place of an error in its stream."""
-    return type("Saying", (server,), {"error": lambda self, plan: raw}).running
+    saying: type[LoopbackServer] = type("Saying", (server,), {"error": lambda self, plan: raw})
+    return saying.running
 
 
 def changed(provider: str, raw: bytes) -> Case:
@@ -118,7 +119,7 @@ STATUSES: list[tuple[web.Response, type[TgError]]] = [
 async def test_what_is_no_answer_of_the_provider_is_one_typed_error(provider: str, number: int) -> None:
     answer, kind = STATUSES[number]
     case = CASES.get(provider, bedrock.CASES[0])
-    server = type("Foreign", (SERVERS[provider],), {"refusal": lambda self, plan: copy(answer)})
+    server: type[LoopbackServer] = type("Foreign", (SERVERS[provider],), {"refusal": lambda self, plan: copy(answer)})
     async with staged(replace(case, wire=server.running)) as stage, stage.opened() as service:
         stage.wire.play(Plan(fault=Fault.REFUSE))
         with pytest.raises(TgError) as caught:

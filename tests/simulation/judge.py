@@ -4,6 +4,7 @@ import asyncio
 
 from tests.simulation.ledger import Stream
 from tests.simulation.scripted_model import Generation
+from tests.simulation.simulated_loop import SimulatedTask
 from tests.simulation.simulated_process import SimulatedProcess
 from tests.simulation.world import World
 
@@ -123,7 +124,8 @@ class Judge:
             self._ledger.broken("needless-error", f"{script.name} ended as {stream.ended}: {stream.message}")
 
     def _check_rest(self, process: SimulatedProcess) -> None:
-        world, left = self._world, []
+        world = self._world
+        left: list[object] = []
         requestor, processor = world.requestors.get(process), world.processors.get(process)
         if requestor is not None:
             left += [*requestor._streams, *requestor._asking]
@@ -138,8 +140,14 @@ class Judge:
         if left:
             self._ledger.broken("rest", f"{process.name} still keeps {left}")
         before = process.loop.time() - PUBLISHED
-        tasks = [task for task in asyncio.all_tasks(process.loop) if not task.done() and task.born < before]
+        tasks = [task for task in asyncio.all_tasks(process.loop) if not task.done() and _born(task) < before]
         # A link has a task of its own and one that sends; idle ones go after a while.
         if len(tasks) > world.tasks[process] + links or (self.rest == CLOSED and links):
             names = sorted(getattr(task.get_coro(), "__qualname__", "?") for task in tasks)
             self._ledger.broken("rest", f"{process.name} still has {links} links and the tasks {names}")
+
+
+def _born(task: asyncio.Task[object]) -> float:
+    """When a process began the task, by its own clock."""
+    assert isinstance(task, SimulatedTask)
+    return task.born

@@ -4,14 +4,20 @@ import asyncio
 import heapq
 import sys
 from asyncio import events
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Executor
+from contextvars import Context
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 from typing_extensions import override
 
 RESOLUTION = 1e-9
 """Seconds by which a timer may be early: sums of times are not exact."""
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class SimulatedTask(asyncio.Task[Any]):
@@ -37,6 +43,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         start: what this process's monotonic clock shows at the simulator's second 0.
     """
 
+    # Of asyncio's own loop, and known to nobody else: what it runs next, and what it does with generators.
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _asyncgen_firstiter_hook: Callable[[AsyncGenerator[Any, Any]], None]
+    _asyncgen_finalizer_hook: Callable[[AsyncGenerator[Any, Any]], None]
+
     def __init__(self, now: Callable[[], float], start: float) -> None:
         super().__init__()
         self._now = now
@@ -56,20 +68,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             return 0.0
         scheduled = self._scheduled
         if scheduled and not scheduled[0]._cancelled:
-            return scheduled[0]._when - self._start
+            return scheduled[0].when() - self._start
         while scheduled and scheduled[0]._cancelled:
-            heapq.heappop(scheduled)._scheduled = False
-        return scheduled[0]._when - self._start if scheduled else float("inf")
+            _take_first(scheduled)
+        return scheduled[0].when() - self._start if scheduled else float("inf")
 
     def step(self) -> int:
         """Run what is ready and what is due, as one iteration of a loop does; return how many callbacks that were."""
         ready, scheduled = self._ready, self._scheduled
         end = self.time() + RESOLUTION
-        while scheduled and (scheduled[0]._when < end or scheduled[0]._cancelled):
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False
-            if not handle._cancelled:
-                ready.append(handle)
+        while scheduled and (scheduled[0].when() < end or scheduled[0]._cancelled):
+            timer = _take_first(scheduled)
+            if not timer._cancelled:
+                ready.append(timer)
         ran = len(ready)
         sys.set_asyncgen_hooks(self._asyncgen_firstiter_hook, self._asyncgen_finalizer_hook)
         events._set_running_loop(self)
@@ -85,7 +96,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return ran
 
     @override
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
 
     @override
@@ -93,9 +106,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return events._get_running_loop() is self
 
     @override
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """At once: a thread would bring its own time."""
-        future = self.create_future()
+        future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
         except Exception as error:  # noqa: BLE001 - it is the caller's
@@ -109,3 +122,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._ready.clear()
         self._scheduled.clear()
         self._closed = True
+
+
+def _take_first(scheduled: list[asyncio.TimerHandle]) -> asyncio.TimerHandle:
+    """Take out the next timer, and let it know: one that is cancelled later does not count as waiting any more."""
+    timer = heapq.heappop(scheduled)
+    timer._scheduled = False  # type: ignore[attr-defined]  # asyncio's own, which typeshed leaves out
+    return timer

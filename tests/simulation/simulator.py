@@ -39,18 +39,18 @@ class Simulator:
         self.trace = trace
         self.steps = 0
         self.over = False
-        self._events: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._events: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._numbers = count()
 
     def clock(self) -> float:
         """Now."""
         return self.now
 
-    def at(self, time: float, call: Callable[..., None], *args: Any) -> None:
+    def at(self, time: float, call: Callable[..., object], *args: Any) -> None:
         """Call it then."""
         heapq.heappush(self._events, (time, next(self._numbers), call, args))
 
-    def after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
+    def after(self, seconds: float, call: Callable[..., object], *args: Any) -> None:
         """Call it in so many seconds."""
         heapq.heappush(self._events, (self.now + seconds, next(self._numbers), call, args))
 

@@ -26,7 +26,7 @@ def route(queue: str = "q", bound: int | None = None) -> Route[Any, Any]:
 
 def presence(capacity: int, *, ours: int = 0, others: int = 0, name: str = "p", **more: Any) -> Presence:
     links = {INBOX: LinkState("link", 7, ours), "another": LinkState("other", 7, others)}
-    said = {"queues": ("q",), "capacity": capacity, "in_flight": ours + others, "links": links}
+    said: dict[str, Any] = {"queues": ("q",), "capacity": capacity, "in_flight": ours + others, "links": links}
     return Presence(name, **(said | more))
 
 

@@ -50,9 +50,11 @@ def event(piece: Piece) -> bytes:
 
 
 @pytest.mark.parametrize("pieces", ALTERNATING.values(), ids=ALTERNATING)
-@pytest.mark.parametrize("wire", [openai_wire, mistral_wire], ids=["openai", "mistral"])
-def test_pieces_that_alternate_come_together(wire: type[openai_wire], pieces: list[Piece]) -> None:
-    answer = wire.StreamDecoder()
+@pytest.mark.parametrize("wire", [openai_wire.StreamDecoder, mistral_wire.StreamDecoder], ids=["openai", "mistral"])
+def test_pieces_that_alternate_come_together(
+    wire: type[openai_wire.StreamDecoder | mistral_wire.StreamDecoder], pieces: list[Piece]
+) -> None:
+    answer = wire()
     chunks = [answer.chunk(event(piece)) for piece in pieces]
     assert whole_calls(call for chunk in chunks if chunk for call in chunk.tool_calls) == (PARIS, OSLO)
 

@@ -65,7 +65,7 @@ def test_a_mistyped_name_is_no_unknown_one(service: str, wrong: str, right: str)
 
 
 def test_what_clients_of_trustgraph_send_is_taken() -> None:
-    theirs = {
+    theirs: dict[str, dict[str, Any]] = {
         "text-completion": {"workspace": "default"},
         "prompt": {"workspace": "default"},
         "agent": {"user": "u", "workspace": "w", "collection": "c", "session_id": "s", "conversation_id": "c"}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def running() -> Iterator[ExitStack]:
         yield stack
 
 
-def limits(clock: Clock, **said: int) -> RateLimits:
+def limits(clock: Clock, **said: Any) -> RateLimits:
     reserve = said.pop("reserve_tokens", 1024)
     key = ApiKey(name="k", sha256="0" * 64, **said)
     return RateLimits(GatewayConfig(keys=(key,), reserve_tokens=reserve), clock)

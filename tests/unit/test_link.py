@@ -102,7 +102,7 @@ async def test_what_the_broker_does_not_take_ends_its_own_stream_alone() -> None
         await link.send(StreamKey("neighbour", 1), TextCompletionResponse(response="fits "))
         await link.send(KEY, TextCompletionResponse(response="x" * 2000))
         await link.send(KEY, TextCompletionResponse(response="y"))
-        frames = []
+        frames: list[Frame] = []
         while len(frames) < 2:
             frames += decode(list[Frame], (await anext(deliveries)).body)
         answers = {frame.stream: decode(TextCompletionResponse, bytes(frame.record)) for frame in frames}

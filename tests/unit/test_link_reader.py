@@ -9,7 +9,7 @@ from tg_base.protocol.reorder_buffer import MAX_AHEAD_MESSAGES
 
 @given(st.lists(st.integers(0, 30), max_size=120))
 def test_each_message_once_and_in_order(order: list[int]) -> None:
-    reader = ReorderBuffer()
+    reader = ReorderBuffer[bytes]()
     arrivals = [*order, *range(31)]
     bodies = [body for seq in arrivals for body in reader.take(seq, b"%d" % seq)]
     assert bodies == [b"%d" % seq for seq in range(31)]
@@ -17,7 +17,7 @@ def test_each_message_once_and_in_order(order: list[int]) -> None:
 
 
 def test_a_hole_is_known_at_once_and_by_announcement() -> None:
-    reader = ReorderBuffer()
+    reader = ReorderBuffer[bytes]()
     assert list(reader.take(0, b"a")) == [b"a"]
     assert not reader.gap
     assert list(reader.take(2, b"c")) == []
@@ -30,7 +30,7 @@ def test_a_hole_is_known_at_once_and_by_announcement() -> None:
 
 
 def test_a_number_out_of_all_reason_is_not_kept() -> None:
-    reader = ReorderBuffer()
+    reader = ReorderBuffer[bytes]()
     assert list(reader.take(MAX_AHEAD_MESSAGES + 1, b"x")) == []
     assert list(reader.take(-1, b"x")) == []
     assert [body for seq in range(MAX_AHEAD_MESSAGES + 1) for body in reader.take(seq, b"m")] == [b"m"] * (

@@ -231,7 +231,7 @@ def test_every_split_gives_the_same_events(words: list[str], cuts: list[int], ac
 
 def said(events: list[Event]) -> list[tuple[str, str]]:
     """As messages of a dialog."""
-    messages = []
+    messages: list[tuple[str, str]] = []
     for event in events:
         if isinstance(event, TextDelta):
             messages.append((event.kind, event.text))

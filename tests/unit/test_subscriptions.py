@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from prometheus_client import REGISTRY
+from typing_extensions import override
 
 from tests.fakes.ending_bus import EndingBus
 from tests.fakes.given_delivery import GivenDelivery
@@ -174,6 +175,7 @@ class _UnreadableBus(EndingBus):
     def __init__(self) -> None:
         super().__init__(MemoryBus())
 
+    @override
     @asynccontextmanager
     async def subscribe(
         self, topic: str, group: str | None, *, prefetch: int = 1000

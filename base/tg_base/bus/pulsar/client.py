@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import pulsar
@@ -52,7 +52,7 @@ class Broker:
         self._options = options
         self._token = _TokenFile(options) if named else None
 
-    def client(self, timeout: int = OPERATION_TIMEOUT_SECONDS) -> Any:
+    def client(self, timeout: int = OPERATION_TIMEOUT_SECONDS) -> pulsar.Client:
         """A client that connects when it is first used; each of its operations has `timeout` seconds."""
         certificates = self._options.trust_certs
         return pulsar.Client(
@@ -78,7 +78,7 @@ class Broker:
         return True
 
 
-def look_up(client: Any) -> None:
+def look_up(client: pulsar.Client) -> None:
     """Return once the broker has answered.
 
     Raises:
@@ -126,8 +126,15 @@ def _retrieve(future: "asyncio.Future[T]") -> None:
         future.exception()
 
 
-def close_quietly(handle: Any) -> None:
-    """Close a producer, consumer, reader or client; what is closed or unreachable already is as good as closed."""
+class Closable(Protocol):
+    """A producer, consumer, reader or client."""
+
+    def close(self) -> None:
+        """Close it; blocks."""
+
+
+def close_quietly(handle: Closable) -> None:
+    """Close it; what is closed or unreachable already is as good as closed."""
     with contextlib.suppress(pulsar.PulsarException):
         handle.close()
 

@@ -5,7 +5,8 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+
+import pulsar
 
 from tg_base.bus.pulsar.client import (
     CALL_TIMEOUT_SECONDS,
@@ -37,7 +38,7 @@ class Clients:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._former: list[tuple[float, Any]] = []
+        self._former: list[tuple[float, pulsar.Client]] = []
         self._changing = threading.Lock()
         self._closed = False
         self.current = broker.client()
@@ -64,7 +65,7 @@ class Clients:
         with self._for_a_while(OPERATION_TIMEOUT_SECONDS) as client:
             return ask_limit(client, topic)
 
-    def take_unused(self, in_use: list[Any]) -> list[Any]:
+    def take_unused(self, in_use: list[pulsar.Client]) -> list[pulsar.Client]:
         """Take out the former clients on which nothing is open, or being opened; the caller closes them."""
         until = time.monotonic() - 2 * CALL_TIMEOUT_SECONDS
         used = {id(client) for client in in_use}
@@ -97,7 +98,7 @@ class Clients:
         return True
 
     @contextmanager
-    def _for_a_while(self, timeout: int) -> Iterator[Any]:
+    def _for_a_while(self, timeout: int) -> Iterator[pulsar.Client]:
         """A client of its own."""
         with self._changing:
             if self._closed:

@@ -4,7 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 from uuid import uuid4
 
 import pulsar
@@ -13,6 +13,9 @@ from typing_extensions import override
 from tg_base.bus.core import Delivery, Source, is_persistent
 from tg_base.bus.pulsar.client import close_quietly, error_of, our_errors
 from tg_schema.errors import BadRequest
+
+if TYPE_CHECKING:
+    from _pulsar import MessageId
 
 RECEIVE_TIMEOUT_MILLISECONDS = 60_000
 """Milliseconds that a receiving thread waits at a time; closing ends its wait at once."""
@@ -52,12 +55,12 @@ class Consumer(Source):
         BusError: the broker did not answer in time, or refused.
     """
 
-    def __init__(self, client: Any, topic: str, group: str | None, queue: int) -> None:
+    def __init__(self, client: pulsar.Client, topic: str, group: str | None, queue: int) -> None:
         self._topic = topic
         self._group = group
         self._queue = queue
         self._persistent = is_persistent(topic)
-        self._last: Any = pulsar.MessageId.latest
+        self._last = pulsar.MessageId.latest
         self._closed = False
         self._swapping = threading.Lock()
         self._handle = self._open(client)
@@ -66,9 +69,9 @@ class Consumer(Source):
     @property
     def connected(self) -> bool:
         """Whether the client holds it to be subscribed now."""
-        return bool(self._handle.is_connected())
+        return self._handle.is_connected()
 
-    def reopen(self, client: Any) -> None:
+    def reopen(self, client: pulsar.Client) -> None:
         """Open it on another client, and close it where it was. What is not acknowledged comes again.
 
         Raises:
@@ -86,7 +89,7 @@ class Consumer(Source):
         while True:
             handle = self._handle
             try:
-                message = self._receive(handle)
+                message = _receive(handle, self._queue)
             except pulsar.Timeout:
                 continue
             except pulsar.PulsarException as failure:
@@ -104,17 +107,21 @@ class Consumer(Source):
             self._closed = True
         close_quietly(self._handle)
 
-    def acknowledge(self, message: Any) -> None:
+    def acknowledge(self, message: "MessageId") -> None:
         """The client only notes it, and sends it with others; one that is closed has given the message back."""
-        with contextlib.suppress(pulsar.PulsarException):
-            self._handle.acknowledge(message)
+        handle = self._handle
+        if isinstance(handle, pulsar.Consumer):
+            with contextlib.suppress(pulsar.PulsarException):
+                handle.acknowledge(message)
 
-    def negative_acknowledge(self, message: Any) -> None:
+    def negative_acknowledge(self, message: "MessageId") -> None:
         """The client only notes it, and tells the broker a little later."""
-        with contextlib.suppress(pulsar.PulsarException):
-            self._handle.negative_acknowledge(message)
+        handle = self._handle
+        if isinstance(handle, pulsar.Consumer):
+            with contextlib.suppress(pulsar.PulsarException):
+                handle.negative_acknowledge(message)
 
-    def _open(self, client: Any) -> Any:
+    def _open(self, client: pulsar.Client) -> pulsar.Consumer | pulsar.Reader:
         with our_errors():
             if self._group is None:
                 # A reader's subscription is not durable: a process that dies leaves nothing behind in the broker.
@@ -129,25 +136,25 @@ class Consumer(Source):
                 initial_position=pulsar.InitialPosition.Earliest,
             )
 
-    def _receive(self, handle: Any) -> Any:
-        if self._group is None:
-            return handle.read_next(RECEIVE_TIMEOUT_MILLISECONDS)
-        # Without a timeout the client looks for signals ten times a second; without a queue there is no other way.
-        return handle.receive(RECEIVE_TIMEOUT_MILLISECONDS) if self._queue else handle.receive()
+
+def _receive(handle: pulsar.Consumer | pulsar.Reader, queue: int) -> pulsar.Message:
+    if isinstance(handle, pulsar.Reader):
+        return handle.read_next(RECEIVE_TIMEOUT_MILLISECONDS)
+    # Without a timeout the client looks for signals ten times a second; without a queue there is no other way.
+    return handle.receive(RECEIVE_TIMEOUT_MILLISECONDS) if queue else handle.receive()
 
 
 class _Delivery:
     """One message as it came."""
 
-    __slots__ = ("_consumer", "_id", "_properties", "_published", "body", "redelivered")
+    __slots__ = ("_held", "_properties", "_published", "body", "redelivered")
 
-    def __init__(self, message: Any, consumer: Consumer | None) -> None:
-        self.body: bytes = message.data()
-        self.redelivered: bool = message.redelivery_count() > 0
+    def __init__(self, message: pulsar.Message, consumer: Consumer | None) -> None:
+        self.body = message.data()
+        self.redelivered = message.redelivery_count() > 0
         self._properties = _properties_of(message)
-        self._published: int = message.publish_timestamp()
-        self._id = None if consumer is None else message.message_id()
-        self._consumer = consumer
+        self._published = message.publish_timestamp()
+        self._held = None if consumer is None else (consumer, message.message_id())
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -160,20 +167,19 @@ class _Delivery:
         return time.time() - self._published / 1000
 
     def ack(self) -> None:
-        if self._consumer is not None:
-            consumer, self._consumer = self._consumer, None
-            consumer.acknowledge(self._id)
+        if self._held is not None:
+            (consumer, message), self._held = self._held, None
+            consumer.acknowledge(message)
 
     def nack(self) -> None:
-        if self._consumer is not None:
-            consumer, self._consumer = self._consumer, None
-            consumer.negative_acknowledge(self._id)
+        if self._held is not None:
+            (consumer, message), self._held = self._held, None
+            consumer.negative_acknowledge(message)
 
 
-def _properties_of(message: Any) -> Mapping[str, str] | None:
+def _properties_of(message: pulsar.Message) -> Mapping[str, str] | None:
     """None where they are not UTF-8: producers in other languages may write any bytes."""
     try:
-        properties: Mapping[str, str] = message.properties()
+        return message.properties()
     except UnicodeDecodeError:
         return None
-    return properties

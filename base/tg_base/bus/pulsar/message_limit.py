@@ -1,7 +1,6 @@
 """Broker -> how large a message may be: asked for by sending, since the client keeps to itself what the broker says."""
 
 from collections.abc import Callable
-from typing import Any
 from uuid import uuid4
 
 import pulsar
@@ -16,7 +15,7 @@ ROUNDING_BYTES = 1024
 """How exactly a limit below the usual one is found."""
 
 
-def ask_limit(client: Any, topic: str) -> int:
+def ask_limit(client: pulsar.Client, topic: str) -> int:
     """Bytes of body that the client's broker takes; blocks.
 
     Sends to a topic in the namespace of `topic` that does not persist and that nobody reads. What is above the limit

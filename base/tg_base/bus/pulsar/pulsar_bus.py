@@ -85,7 +85,7 @@ class PulsarBus(Bus):
         sender.used = self._loop.time()
         sent: asyncio.Future[None] = self._loop.create_future()
 
-        def taken(result: object, _: object) -> None:
+        def taken(result: pulsar.Result, _: object) -> None:
             self._sent.put(Sent(sender, len(body), sent, result))
 
         try:

@@ -1,7 +1,9 @@
 """Publisher -> one topic's producer: from its first publish until nobody has used it for a while."""
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import pulsar
 
 from tg_base.bus.core import SendWindow
 from tg_base.bus.pulsar.client import (
@@ -19,16 +21,16 @@ MAX_IN_FLIGHT_BYTES = 32 * 1024 * 1024
 class Producer(NamedTuple):
     """A producer of the client, and the client that it belongs to."""
 
-    client: Any
-    handle: Any
+    client: pulsar.Client
+    handle: pulsar.Producer
 
     @property
     def connected(self) -> bool:
         """Whether the client holds it to be connected now."""
-        return bool(self.handle.is_connected())
+        return self.handle.is_connected()
 
     @classmethod
-    def on(cls, client: Any, topic: str) -> "Producer":
+    def on(cls, client: pulsar.Client, topic: str) -> "Producer":
         """Open one; blocks.
 
         Raises:
@@ -95,4 +97,4 @@ class Sent(NamedTuple):
     sender: Sender
     size: int
     sent: "asyncio.Future[None]"
-    result: Any
+    result: pulsar.Result
