@@ -19,7 +19,7 @@ _EMBEDDED = "tokengrid.embedded"
 class _Embedded(Protocol):
     """What such an entry point names."""
 
-    DEMO_MODEL: str
+    DEMO_MODEL_NOTICE: str
 
     def embedded_gateway(self) -> AbstractAsyncContextManager[str]:
         """The URL of a gateway that lives as long as the block."""
@@ -43,7 +43,7 @@ async def open_gateway(url: str | None, default: str = DEFAULT_URL) -> AsyncIter
     embedded = _find_embedded()
     if embedded is None:
         raise Unavailable(f"no gateway at {default}: start one with tg-serve, or name one with -u")
-    say(f"no gateway at {default}; running {embedded.DEMO_MODEL} in this process (see tg-serve for others)")
+    say(f"no gateway at {default}; running {embedded.DEMO_MODEL_NOTICE} in this process (see tg-serve for others)")
     async with embedded.embedded_gateway() as running:
         yield running
 

@@ -65,11 +65,11 @@ async def test_an_interrupt() -> None:
 
 PROGRAM = """
 import asyncio
-from tg_cli.gateway_choice import chosen_gateway
+from tg_cli.gateway_choice import open_gateway
 from tg_client import TgClient
 
 async def main():
-    async with chosen_gateway(None, default="http://127.0.0.1:9/") as url, TgClient(url) as client:
+    async with open_gateway(None, default="http://127.0.0.1:9/") as url, TgClient(url) as client:
         async with client.socket() as socket:
             print((await socket.flow().text_completion("", "What is Apache Pulsar?")).model)
 
@@ -91,12 +91,12 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
-from tg_cli.gateway_choice import chosen_gateway
+from tg_cli.gateway_choice import open_gateway
 from tg_schema import TgError
 
 async def main():
     try:
-        async with chosen_gateway(None, default="http://127.0.0.1:9/"):
+        async with open_gateway(None, default="http://127.0.0.1:9/"):
             print("there is one")
     except TgError as error:
         print(error.message)
