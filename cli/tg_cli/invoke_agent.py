@@ -1,11 +1,14 @@
 """`tg-invoke-agent`: a question to an agent; its steps and its answer as they come."""
 
+from typing import get_args
+
 import click
 
 from tg_cli.entry import run
 from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, is_piped, read_pipe
+from tg_schema.agent import Pattern
 
-_PATTERNS = ("react", "plan-then-execute", "supervisor")
+_PATTERNS = click.Choice(get_args(Pattern))
 
 
 @click.command("tg-invoke-agent", context_settings={"help_option_names": ["-h", "--help"]})
@@ -13,7 +16,7 @@ _PATTERNS = ("react", "plan-then-execute", "supervisor")
 @click.option("-q", "--question", "asked", help="The question, in place of QUESTION.")
 @click.option("-g", "--group", multiple=True, help="Tools of this group may be used; may be repeated.")
 @click.option("-s", "--state", help="The state that the dialog begins in.")
-@click.option("-p", "--pattern", type=click.Choice(_PATTERNS), help="How to reason. [default: as the flow says]")
+@click.option("-p", "--pattern", type=_PATTERNS, help="How to reason. [default: as the flow says]")
 @click.option("-v", "--verbose", is_flag=True, help="Show every step whole, even where stderr is no terminal.")
 @click.option("-C", "--collection", expose_value=False, help="Taken from TrustGraph's command; has no effect.")
 @click.option("-l", "--plan", expose_value=False, help="The same.")

@@ -10,6 +10,8 @@ from tg_schema.errors import Error
 from tg_schema.pieces import cut_text, in_parts
 
 ChunkType = Literal["thought", "action", "observation", "answer", "error"]
+Pattern = Literal["react", "plan-then-execute", "supervisor"]
+"""The ways in which an agent can reason."""
 
 
 class AgentStep(msgspec.Struct, frozen=True):
@@ -35,7 +37,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
     user: str | None = None
     streaming: bool | None = False
     pattern: str | None = None
-    """"react", "plan-then-execute" or "supervisor"; None = the flow's own."""
+    """A `Pattern`; None = the flow's own."""
 
 
 class AgentResponse(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import click
 
 from tg_cli import EXIT_FAILED, Failure, run, say
-from tg_serve.options import PARTS, LogForm, LogLevel, Part, ServeOptions
+from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
 
 
 @click.command("tg-serve", context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,7 +32,7 @@ from tg_serve.options import PARTS, LogForm, LogLevel, Part, ServeOptions
 def serve(
     *,
     config: Path | None,
-    only: tuple[Part, ...],
+    only: tuple[str, ...],
     bus: str | None,
     host: str | None,
     port: int | None,

@@ -2,26 +2,29 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tg_base.bus import Bus, open_bus
 from tg_base.client import Requestor
 from tg_base.config import (
     OVERRIDDEN_FLOW,
-    SPECS,
+    SERVICES,
     CliOverrides,
     Config,
     ConfigWatcher,
     Findings,
+    ServiceConfig,
+    TextCompletionConfig,
     inspect_config,
     sound_part,
 )
-from tg_base.server import serve_process
+from tg_base.server import ServeContext, ServiceKind, serve_process
 from tg_base.telemetry import configure_log
-from tg_schema import AGENT, PROMPT, TEXT_COMPLETION, TgError
+from tg_schema import TgError
 from tg_schema.errors import BadRequest, Timeout, Unavailable
-from tg_serve.options import PARTS, Part, ServeOptions
+from tg_serve.options import GATEWAY, ServeOptions
 
 if TYPE_CHECKING:
     from tg_gateway.app import Gateway
@@ -71,22 +74,14 @@ async def launch(order: ServeOptions) -> AsyncIterator[tuple[Config, str | None]
         TgError: a part cannot run; the message says what to do.
     """
     async with AsyncExitStack() as stack:
-        config_file = await stack.enter_async_context(ConfigWatcher(order.file))
+        config_file = await stack.enter_async_context(ConfigWatcher(order.file, services=_list_tables(order)))
         config = _configure(order, config_file.config)
         bus = await _open_bus(order, config, stack)
-        if "text-completion" in order.parts:
-            from tg_flow.services import text_completion
-
-            await stack.enter_async_context(text_completion(config, bus))
-        if "prompt" in order.parts:
-            from tg_flow.services import prompt
-
-            await stack.enter_async_context(prompt(config_file, bus))
-        if "agent" in order.parts and config.routes(AGENT.name):
-            from tg_flow.services import agent
-
-            await stack.enter_async_context(agent(config_file, bus))
-        yield config, await _gateway(config, bus, stack) if "gateway" in order.parts else None
+        for kind in _load_kinds(order).values():
+            # The file as it is now: it may have been edited while the service before was made ready.
+            context = ServeContext(config, config_file.config, bus, config_file.follow)
+            await stack.enter_async_context(kind.serve(context))
+        yield config, await _gateway(order, config, bus, stack) if GATEWAY in order.parts else None
 
 
 @asynccontextmanager
@@ -97,7 +92,24 @@ async def _announce(order: ServeOptions) -> AsyncIterator[str]:
 
             await stack.enter_async_context(metrics_page(order.host or "127.0.0.1", order.metrics_port))
         config, url = await stack.enter_async_context(launch(order))
-        yield _ready_line(config, order.parts, url)
+        yield _ready_line(order, config, url)
+
+
+def _load_kinds(order: ServeOptions) -> dict[str, ServiceKind]:
+    """The kinds of service that this process runs, by name."""
+    return {name: _load_kind(place) for name, place in order.services.items() if name in order.parts}
+
+
+def _load_kind(place: str) -> ServiceKind:
+    module, _, name = place.partition(":")
+    kind: type[ServiceKind] = getattr(import_module(module), name)
+    return kind()
+
+
+def _list_tables(order: ServeOptions) -> tuple[type[ServiceConfig], ...]:
+    """What flows may bind. Ours are known without an import of what runs them: a gateway needs no model."""
+    ours = {table.spec.name: table for table in SERVICES if table.spec is not None}
+    return tuple(ours.get(name) or _load_kind(place).table for name, place in order.services.items())
 
 
 async def _open_bus(order: ServeOptions, config: Config, stack: AsyncExitStack) -> Bus:
@@ -113,10 +125,10 @@ def _of_bus(order: ServeOptions, config: Config, error: TgError) -> TgError:
     return error if named else config.locate(error, "bus", otherwise=("url",))
 
 
-def _make_gateway(config: Config, bus: Bus) -> tuple[Requestor, "Gateway"]:
+def _make_gateway(order: ServeOptions, config: Config, bus: Bus) -> tuple[Requestor, "Gateway"]:
     from tg_gateway.app import Gateway
 
-    routes = tuple(route for service in SPECS for route in config.routes(service))
+    routes = tuple(route for service in order.services for route in config.routes(service))
     plain = tuple(route.response for route in routes if route.plain)
     queues = tuple(route.request for route in routes if not route.plain)
     requestor = Requestor(bus, config.topics, plain=plain, queues=queues)
@@ -126,8 +138,8 @@ def _make_gateway(config: Config, bus: Bus) -> tuple[Requestor, "Gateway"]:
         raise config.locate(error, "gateway", otherwise=("host",)) from None
 
 
-async def _gateway(config: Config, bus: Bus, stack: AsyncExitStack) -> str:
-    requestor, gateway = _make_gateway(config, bus)
+async def _gateway(order: ServeOptions, config: Config, bus: Bus, stack: AsyncExitStack) -> str:
+    requestor, gateway = _make_gateway(order, config, bus)
     await stack.enter_async_context(requestor)
     try:
         await stack.enter_async_context(gateway)
@@ -139,7 +151,9 @@ async def _gateway(config: Config, bus: Bus, stack: AsyncExitStack) -> str:
 
 async def _check(order: ServeOptions, findings: Findings) -> str:
     with findings.collect():
-        read = ConfigWatcher().config if order.file is None else inspect_config(order.file, findings)
+        tables = _list_tables(order)
+        default = ConfigWatcher(services=tables).config
+        read = default if order.file is None else inspect_config(order.file, findings, tables)
         if read is not None:
             config = _configure(order, read)
             await _rehearse(order, read, config, findings)
@@ -150,23 +164,18 @@ async def _check(order: ServeOptions, findings: Findings) -> str:
 
 
 async def _rehearse(order: ServeOptions, read: Config, config: Config, findings: Findings) -> None:
-    """As `launch`: models and gateway by the configuration with the order in it, the rest by the file."""
-    from tg_flow.rehearsal import rehearse_agents, rehearse_models, rehearse_prompts
-
+    """As `launch`, short of what costs."""
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(open_bus("memory://"))
         with findings.collect():
             bus = await _open_bus(order, config, stack)
             await _ping(order, config, bus)
-        if "text-completion" in order.parts:
-            await rehearse_models(config, findings)
-        if "prompt" in order.parts:
-            await rehearse_prompts(read, findings)
-        if "agent" in order.parts:
-            await rehearse_agents(sound_part(read), bus, findings)
-        if "gateway" in order.parts:
+        context = ServeContext(config, read, bus, lambda _: nullcontext())
+        for kind in _load_kinds(order).values():
+            await kind.rehearse(context, findings)
+        if GATEWAY in order.parts:
             with findings.collect():
-                _make_gateway(sound_part(config), bus)
+                _make_gateway(order, sound_part(config), bus)
 
 
 async def _ping(order: ServeOptions, config: Config, bus: Bus) -> None:
@@ -186,27 +195,28 @@ async def _ask_model(order: ServeOptions, config: Config) -> tuple[str]:
 
     if order.model is None:
         return (await check_provider(order.provider or "", None, order.options),)
-    bound = config.flows[OVERRIDDEN_FLOW][TEXT_COMPLETION.name].model or order.model
+    bound = config.bound(TextCompletionConfig)[OVERRIDDEN_FLOW].model or order.model
     return (await check_provider(config.models[bound].provider, bound, config.models[bound].options),)
 
 
 def _configure(order: ServeOptions, config: Config) -> Config:
     overrides = CliOverrides(order.bus, order.host, order.port, order.drain, order.model, order.provider, order.options)
     config = overrides.apply(config)
-    if config.bus.url == "memory://" and set(order.parts) != set(PARTS):
+    if config.bus.url == "memory://" and set(order.parts) != {*order.services, GATEWAY}:
         raise BadRequest("memory:// reaches no other process: with --only, give --bus pulsar://HOST:6650 as well")
     return config
 
 
 def _would_run(order: ServeOptions, config: Config) -> str:
     source = "the built-in configuration" if config.source is None else str(config.source.file)
-    parts = ", ".join(f"{part} ({_what(config, part)})" for part in order.parts)
-    return f"ok: {source} would serve {parts}, on {config.bus.url}, which answers"
+    gateway = f"http://{config.gateway.host}:{config.gateway.port}/, auth {config.gateway.auth}"
+    parts = [*_summarize(order, config), *([f"{GATEWAY} ({gateway})"] if GATEWAY in order.parts else [])]
+    return f"ok: {source} would serve {', '.join(parts)}, on {config.bus.url}, which answers"
 
 
-def _ready_line(config: Config, parts: tuple[Part, ...], url: str | None) -> str:
+def _ready_line(order: ServeOptions, config: Config, url: str | None) -> str:
     """What is served, where, and how to try it."""
-    served = ", ".join(f"{part} ({_what(config, part)})" for part in parts if part != "gateway")
+    served = ", ".join(_summarize(order, config))
     if url is None:
         return f"ready: {served}, on {config.bus.url}; add a gateway: tg-serve --bus {config.bus.url} --only gateway"
     served = served or "what is on the bus"
@@ -214,18 +224,5 @@ def _ready_line(config: Config, parts: tuple[Part, ...], url: str | None) -> str
     return f'ready: {url} serves {served}; try: tg-invoke-llm{where} "be brief" "What is Apache Pulsar?"'
 
 
-def _what(config: Config, part: Part) -> str:
-    match part:
-        case "text-completion":
-            bound = [
-                (route.flow, config.flows[route.flow][part].model) for route in config.routes(TEXT_COMPLETION.name)
-            ]
-            models = [f"{model} of {config.models[model].provider}" for flow, model in bound if model is not None]
-            return ", ".join(dict.fromkeys(models)) or "no flow has a model"
-        case "prompt":
-            return f"{len(config.prompts.templates)} templates" if config.routes(PROMPT.name) else "no flow has prompts"
-        case "agent":
-            agents = [f"{route.flow} ({config.flows[route.flow][part].pattern})" for route in config.routes(AGENT.name)]
-            return ", ".join(agents) or "no flow has an agent"
-        case "gateway":
-            return f"http://{config.gateway.host}:{config.gateway.port}/, auth {config.gateway.auth}"
+def _summarize(order: ServeOptions, config: Config) -> list[str]:
+    return [f"{name} ({kind.summarize(config)})" for name, kind in _load_kinds(order).items()]

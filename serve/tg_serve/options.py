@@ -5,8 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-Part = Literal["text-completion", "prompt", "agent", "gateway"]
-PARTS: tuple[Part, ...] = ("text-completion", "prompt", "agent", "gateway")
+SERVICES: Mapping[str, str] = {
+    "text-completion": "tg_flow.providers:TextCompletionKind",
+    "prompt": "tg_flow.prompt:PromptKind",
+    "agent": "tg_flow.agent:AgentKind",
+}
+"""By name, where the kind of a service is, "module:Class"; it is imported by a process that runs it."""
+GATEWAY = "gateway"
+PARTS = (*SERVICES, GATEWAY)
 LogForm = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -18,6 +24,7 @@ class ServeOptions:
     Attributes:
         file: the configuration; None = the built-in one.
         parts: what of it this process runs.
+        services: those that a flow may bind; as `SERVICES`.
         options: the provider's, for `model`.
         host: what the gateway listens on, and the metrics.
         drain: seconds that running streams get on leaving.
@@ -25,7 +32,8 @@ class ServeOptions:
     """
 
     file: Path | None = None
-    parts: tuple[Part, ...] = PARTS
+    parts: tuple[str, ...] = PARTS
+    services: Mapping[str, str] = field(default_factory=lambda: SERVICES)
     bus: str | None = None
     host: str | None = None
     port: int | None = None

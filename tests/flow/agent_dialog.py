@@ -13,8 +13,9 @@ from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
 from tg_base.llm import LlmService
 from tg_base.protocol import HeartbeatTiming
-from tg_base.server import Processor
-from tg_flow.services import agent, prompt
+from tg_base.server import Processor, ServeContext
+from tg_flow.agent import AgentKind
+from tg_flow.prompt import PromptKind
 from tg_schema import AgentRequest, AgentResponse, TgError
 from tg_schema.topics import Topics
 
@@ -127,8 +128,9 @@ async def pipeline(
         config_file = await stack.enter_async_context(ConfigWatcher(file, poll=0.01))
         topics = config_file.config.topics
         requestor = await stack.enter_async_context(Requestor(bus, topics))
-        await stack.enter_async_context(prompt(config_file, bus))
-        await stack.enter_async_context(agent(config_file, bus))
+        context = ServeContext.of(config_file, bus)
+        await stack.enter_async_context(PromptKind().serve(context))
+        await stack.enter_async_context(AgentKind().serve(context))
         for route in config_file.config.routes("text-completion"):  # last, so that the agents hear of them at once
             model = (models or {}).get(route.flow, llm)
             await stack.enter_async_context(Processor(bus, topics, model, (route,), grace=0.1))

@@ -11,14 +11,14 @@ from tests.fakes.echo_prompt import EchoPrompt
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
-from tg_base.config import Config, GatewayConfig, ServiceConfig
+from tg_base.config import Config, GatewayConfig, PromptConfig, TextCompletionConfig
 from tg_base.llm import LlmService
 from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
 
-FLOWS = {"default": {"text-completion": ServiceConfig(), "prompt": ServiceConfig()}}
+FLOWS = {"default": {"text-completion": TextCompletionConfig(), "prompt": PromptConfig()}}
 CONFIG = Config(flows=FLOWS)
 TEXTS = CONFIG.routes("text-completion")
 PROMPTS = CONFIG.routes("prompt")

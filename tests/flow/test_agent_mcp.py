@@ -15,7 +15,8 @@ from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, pipeline, until
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import ConfigWatcher
-from tg_flow.services import agent
+from tg_base.server import ServeContext
+from tg_flow.agent import AgentKind
 from tg_schema import TgError
 from tg_schema.errors import NotFound, Unavailable
 
@@ -119,7 +120,7 @@ async def refused(folder: Path, config: str) -> TgError:
     file.write_text(BASE + config)
     bus = MemoryBus()
     with pytest.raises(TgError) as error:
-        await agent(ConfigWatcher(file), bus).__aenter__()
+        await AgentKind().serve(ServeContext.of(ConfigWatcher(file), bus)).__aenter__()
     await bus.aclose()
     return error.value
 

@@ -14,8 +14,8 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config import ConfigWatcher
 from tg_base.protocol import Route
 from tg_base.runtime import running
-from tg_base.server import Processor, Service
-from tg_flow.services import agent
+from tg_base.server import Processor, ServeContext, Service
+from tg_flow.agent import AgentKind
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, NotFound
 from tg_schema.service_spec import TOOL
@@ -46,7 +46,7 @@ async def refusal(folder: Path, config: str) -> TgError:
     file.write_text(BASE + config)
     bus = MemoryBus()
     with pytest.raises(TgError) as error:
-        await agent(ConfigWatcher(file), bus).__aenter__()
+        await AgentKind().serve(ServeContext.of(ConfigWatcher(file), bus)).__aenter__()
     await bus.aclose()
     return error.value
 

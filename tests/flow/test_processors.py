@@ -10,7 +10,9 @@ from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import ConfigWatcher
-from tg_flow.services import prompt, text_completion
+from tg_base.server import ServeContext
+from tg_flow.prompt import PromptKind
+from tg_flow.providers import TextCompletionKind
 from tg_schema.errors import NotFound
 from tg_schema.topics import Topics
 
@@ -58,9 +60,10 @@ one.prompt = {}
 theirs.prompt = {}
 """,
     )
-    async with Requestor(bus, Topics()) as requestor, text_completion(config_file.config, bus) as models:
+    context = ServeContext.of(config_file, bus)
+    async with Requestor(bus, Topics()) as requestor, TextCompletionKind().serve(context) as models:
         assert len(models) == 2
-        async with prompt(config_file, bus) as prompts:
+        async with PromptKind().serve(context) as prompts:
             assert len(prompts) == 2
             await until(lambda: len(list(requestor.presence)) == 4)
             served = {presence.models: len(presence.queues) for presence in requestor.presence}
@@ -70,4 +73,4 @@ theirs.prompt = {}
 async def test_a_model_that_cannot_be_opened_is_named_with_its_line(bus: Bus, tmp_path: Path) -> None:
     config_file = written(tmp_path, '\n[models.a]\nprovider = "nope"\n[flows.f]\ntext-completion.model = "a"\n')
     with pytest.raises(NotFound, match=r'tg\.toml, line 3: there is no provider "nope"'):
-        await text_completion(config_file.config, bus).__aenter__()
+        await TextCompletionKind().serve(ServeContext.of(config_file, bus)).__aenter__()

@@ -18,8 +18,8 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.client import PromptClient, Requestor, prompt_request
 from tg_base.config import ConfigWatcher
 from tg_base.llm import LlmService
-from tg_base.server import Processor
-from tg_flow.services import prompt
+from tg_base.server import Processor, ServeContext
+from tg_flow.prompt import PromptKind
 from tg_schema import PromptRequest, PromptResponse, TgError
 from tg_schema.errors import BadRequest, NotFound, SchemaViolation
 from tg_schema.topics import Topics
@@ -90,7 +90,7 @@ async def pipeline(bus: Bus, file: Path, llm: LlmService, *, poll: float = 0.01)
         config_file = await stack.enter_async_context(ConfigWatcher(file, poll=poll))
         routes = config_file.config.routes("text-completion")
         await stack.enter_async_context(Processor(bus, TOPICS, llm, routes, grace=0.1))
-        await stack.enter_async_context(prompt(config_file, bus))
+        await stack.enter_async_context(PromptKind().serve(ServeContext.of(config_file, bus)))
         requestor = await stack.enter_async_context(Requestor(bus, TOPICS))
         yield Pipeline(bus, file, PromptClient(requestor, config_file.config.routes("prompt")[0]))
 
@@ -377,6 +377,6 @@ async def test_a_reference_to_another_document_is_never_followed(file: Path, bus
 async def enter(file: Path) -> None:
     """Start and stop the prompt service, on a loop of its own."""
     bus = MemoryBus()
-    async with prompt(ConfigWatcher(file), bus):
+    async with PromptKind().serve(ServeContext.of(ConfigWatcher(file), bus)):
         pass
     await bus.aclose()

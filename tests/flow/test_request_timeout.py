@@ -17,7 +17,7 @@ from tests.flow.agent_dialog import BASE, pipeline
 from tests.flow.open_gateway import open_gateway
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
-from tg_base.config import Config, GatewayConfig, ServiceConfig
+from tg_base.config import Config, GatewayConfig, TextCompletionConfig
 from tg_base.llm import LlmChunk
 from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
@@ -105,7 +105,7 @@ async def test_a_whole_answer_in_the_making_proves_nothing_of_a_stream() -> None
 
 async def test_a_request_that_nobody_waits_for_is_not_begun() -> None:
     """Its turn in the queue comes after its requestor has given up."""
-    config = Config(flows={"default": {"text-completion": ServiceConfig()}})
+    config = Config(flows={"default": {"text-completion": TextCompletionConfig()}})
     (route,) = config.routes("text-completion")
     bus, llm = MemoryBus(), CountingLlm()
     llm.capacity, llm.step = 1, asyncio.Semaphore(0)
@@ -129,7 +129,7 @@ async def test_a_request_that_nobody_waits_for_is_not_begun() -> None:
 
 async def test_a_callers_own_total() -> None:
     """Who asks for an answer within so many seconds gets it, or hears that it did not come."""
-    config = Config(flows={"default": {"text-completion": ServiceConfig()}})
+    config = Config(flows={"default": {"text-completion": TextCompletionConfig()}})
     (route,) = config.routes("text-completion")
     bus = MemoryBus()
     async with (

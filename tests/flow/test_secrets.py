@@ -19,7 +19,7 @@ from tests.fakes.recording_bus import RecordingBus
 from tests.flow.command import ended, started
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
-from tg_base.config import ApiKey, Config, GatewayConfig, ServiceConfig
+from tg_base.config import ApiKey, Config, GatewayConfig, TextCompletionConfig
 from tg_base.server import Processor
 from tg_flow.providers.openai import OpenAiCompatible
 from tg_flow.providers.openai.provider import OpenAiOptions
@@ -128,7 +128,7 @@ async def pipeline(url: str, bus: RecordingBus) -> AsyncIterator[Gateway]:
     """A gateway and the provider on one bus."""
     config = Config(
         gateway=GatewayConfig(port=0, auth="on", keys=(ApiKey(name="tester", sha256=DIGEST),), drain=0.05),
-        flows={"default": {"text-completion": ServiceConfig(model=MODEL)}},
+        flows={"default": {"text-completion": TextCompletionConfig(model=MODEL)}},
     )
     routes = config.routes("text-completion")
     llm = await OpenAiCompatible.open(MODEL, OpenAiOptions(base_url=url, key_variable="SECRET_KEY", tries=1))

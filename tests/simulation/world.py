@@ -14,7 +14,7 @@ from tests.simulation.simulated_bus import SimulatedBus
 from tests.simulation.simulated_process import SimulatedProcess
 from tests.simulation.simulator import Simulator
 from tg_base.client import Client, Requestor
-from tg_base.config import Config, ServiceConfig
+from tg_base.config import AgentConfig, Config, PromptConfig, TextCompletionConfig
 from tg_base.config.model import PromptsConfig, TemplateConfig
 from tg_base.server import Processor, Service
 from tg_flow.agent import AgentModel, AgentPrompts, AgentService
@@ -39,9 +39,9 @@ SWALLOWED = 3.0
 CONFIG = Config(
     flows={
         flow: {
-            "text-completion": ServiceConfig(model="scripted"),
-            "prompt": ServiceConfig(),
-            "agent": ServiceConfig(calling="text"),
+            "text-completion": TextCompletionConfig(model="scripted"),
+            "prompt": PromptConfig(),
+            "agent": AgentConfig(calling="text"),
         }
         for flow in ("a", "b")
     },
@@ -160,7 +160,7 @@ class World:
             requestor = self.requestors[process] = Requestor(bus, TOPICS)
             await stack.enter_async_context(requestor)
             llm = Client(requestor, ROUTES["a", TEXT_COMPLETION.name])
-            profile = CONFIG.flows["a"]["agent"]
+            profile = CONFIG.bound(AgentConfig)["a"]
             service = AgentService(profile, AgentModel(requestor, llm, profile.calling, PROMPTS), (EchoTool(),), {})
             await self._process_requests(process, stack, bus, service, (ROUTES["a", AGENT.name],))
 

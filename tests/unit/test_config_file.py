@@ -13,12 +13,14 @@ import structlog
 
 from tg_base.bus import BusOptions
 from tg_base.config import (
+    AgentConfig,
     AgentLimits,
     ApiKey,
     Config,
     ConfigWatcher,
     GatewayConfig,
-    ServiceConfig,
+    PromptConfig,
+    TextCompletionConfig,
     ToolConfig,
     read_config,
 )
@@ -351,7 +353,9 @@ TABLES = [
     GatewayConfig,
     ApiKey,
     ModelConfig,
-    ServiceConfig,
+    AgentConfig,
+    PromptConfig,
+    TextCompletionConfig,
     PromptsConfig,
     TemplateConfig,
     AgentLimits,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tg_base.config import CliOverrides, Config
+from tg_base.config import CliOverrides, Config, TextCompletionConfig
 from tg_base.config.reader import parse_config
 from tg_schema.errors import BadRequest
 
@@ -29,7 +29,7 @@ CONFIG = parse_config(
 
 
 def bound(config: Config, flow: str = "default") -> tuple[str, str, dict[str, object]]:
-    name = config.flows[flow]["text-completion"].model
+    name = config.bound(TextCompletionConfig)[flow].model
     assert name is not None
     return name, config.models[name].provider, config.models[name].options
 

@@ -1,16 +1,21 @@
 """Configuration file -> frozen values: reading, checking, following edits, and what options override."""
 
+from tg_base.config.agent_config import AgentConfig, AgentLimits
 from tg_base.config.findings import Findings, FirstFinding
-from tg_base.config.model import SPECS, AgentLimits, ApiKey, Config, GatewayConfig, ServiceConfig, ToolConfig
+from tg_base.config.model import ApiKey, Config, GatewayConfig, ServiceConfig, ToolConfig, ToolKindName
 from tg_base.config.option_reader import read_options
 from tg_base.config.overrides import OVERRIDDEN_FLOW, CliOverrides
+from tg_base.config.prompt_config import PromptConfig
 from tg_base.config.reader import inspect_config, read_config
 from tg_base.config.rules import sound_part
-from tg_base.config.watcher import ConfigWatcher
+from tg_base.config.services import SERVICES
+from tg_base.config.text_completion_config import TextCompletionConfig
+from tg_base.config.watcher import ConfigWatcher, Prepare
 
 __all__ = [
     "OVERRIDDEN_FLOW",
-    "SPECS",
+    "SERVICES",
+    "AgentConfig",
     "AgentLimits",
     "ApiKey",
     "CliOverrides",
@@ -19,8 +24,12 @@ __all__ = [
     "Findings",
     "FirstFinding",
     "GatewayConfig",
+    "Prepare",
+    "PromptConfig",
     "ServiceConfig",
+    "TextCompletionConfig",
     "ToolConfig",
+    "ToolKindName",
     "inspect_config",
     "read_config",
     "read_options",

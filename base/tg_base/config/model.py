@@ -3,8 +3,9 @@
 One TOML file holds it all. Secrets are never in it: it names environment variables and files.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
@@ -12,24 +13,22 @@ from tg_base.bus import MAX_MESSAGE_BYTES, BusOptions
 from tg_base.config.changes import Followed
 from tg_base.config.toml_positions import Keys, Position
 from tg_base.protocol import Route
-from tg_schema import AGENT, PROMPT, TEXT_COMPLETION, ServiceSpec, TgError
+from tg_schema import ServiceSpec, TgError
+from tg_schema.errors import BadRequest
 from tg_schema.topics import Topics, resolve_topic
 
-SPECS: dict[str, ServiceSpec[Any, Any]] = {spec.name: spec for spec in (TEXT_COMPLETION, PROMPT, AGENT)}
-"""The services that a flow can bind."""
-
 E = TypeVar("E", bound=TgError)
-
+Table = TypeVar("Table", bound="ServiceConfig")
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A table of the file; a name that is not known is an error, not a silent nothing."""
 
 
-class BusConfig(_Section, frozen=True):
+class BusConfig(Section, frozen=True):
     """Which bus, and where on it our topics are."""
 
     url: str = "memory://"
@@ -37,7 +36,7 @@ class BusConfig(_Section, frozen=True):
     options: BusOptions = BusOptions()
 
 
-class ApiKey(_Section, frozen=True):
+class ApiKey(Section, frozen=True):
     """Who may come in, and how much: limits are for each gateway process, 0 = none."""
 
     name: str
@@ -53,7 +52,7 @@ class ApiKey(_Section, frozen=True):
     """The groups of tools that its requests to agents may name; None = all. One that names none asks for "default"."""
 
 
-class GatewayConfig(_Section, frozen=True):
+class GatewayConfig(Section, frozen=True):
     """The door."""
 
     host: str = "127.0.0.1"
@@ -79,7 +78,7 @@ class GatewayConfig(_Section, frozen=True):
     """Seconds that running streams get when the process is told to stop."""
 
 
-class ModelConfig(_Section, frozen=True):
+class ModelConfig(Section, frozen=True):
     """One model: who provides it, and what that provider wants to know."""
 
     provider: str
@@ -89,42 +88,29 @@ class ModelConfig(_Section, frozen=True):
     """How many requests of one gateway may wait for it; None = a share of the capacity, `tg_base.client.admission`."""
 
 
-class AgentLimits(_Section, frozen=True):
-    """What one dialog may cost before it ends with an error."""
+class ServiceConfig(Section, frozen=True):
+    """One service of a flow. What all services have stands here; each has a table, and rules, of its own (`services`).
 
-    iterations: Annotated[int, msgspec.Meta(gt=0)] = 10
-    """How often the model is asked in a loop: for the whole question, or for one step of a plan."""
-    tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
-    """Tokens of all prompts and answers together, where the provider counts them."""
-    seconds: Seconds = 600.0
+    The two topics are the flow's own unless said otherwise (full names or queue ids).
+    """
 
-
-class ServiceConfig(_Section, frozen=True):
-    """One service of a flow. The two topics are the flow's own unless said otherwise (full names or queue ids)."""
-
-    model: str | None = None
-    """For text-completion: which model answers. For agent: whose text-completion thinks; None = the flow's own."""
-    description: str = ""
-    """For agent: what it is good at, for the supervisors that may ask it."""
-    pattern: Literal["react", "plan-then-execute", "supervisor"] = "react"
-    """For agent: how it reasons, unless the request says so."""
-    tools: tuple[str, ...] | None = None
-    """For agent: which tools it has; None = all."""
-    agents: tuple[str, ...] = ()
-    """For agent: the flows whose agents a supervisor may ask."""
-    calling: Literal["auto", "native", "text"] = "auto"
-    """For agent: how the model calls tools; auto = natively where its provider announces that it can."""
-    instructions: str = ""
-    """For agent: what the model is told besides the pattern's own prompt."""
-    limits: AgentLimits = AgentLimits()
-    """For agent."""
+    spec: ClassVar[ServiceSpec[Any, Any] | None] = None
+    """Whose table it is; None = a service that nobody knows."""
     request: str | None = None
     response: str | None = None
     plain: bool = False
     """The processors are the predecessor's: no inbox, no presence."""
 
+    def faults(self, config: "Config", flow: str) -> Iterator[BadRequest]:
+        """All that keeps this service of a flow from running, beyond what a single field can tell."""
+        yield from ()
 
-class TemplateConfig(_Section, frozen=True):
+    def find_queue(self, config: "Config") -> int | None:
+        """How many requests of one requestor may wait for it; None = in proportion to the announced capacity."""
+        return None
+
+
+class TemplateConfig(Section, frozen=True):
     """One prompt template."""
 
     prompt: str
@@ -135,17 +121,21 @@ class TemplateConfig(_Section, frozen=True):
     """JSON schema of the object (json) or of each line's object (jsonl)."""
 
 
-class PromptsConfig(_Section, frozen=True):
+class PromptsConfig(Section, frozen=True):
     """All templates, by id."""
 
     system: str = ""
     templates: dict[str, TemplateConfig] = {}
 
 
-class ToolConfig(_Section, frozen=True):
+ToolKindName = Literal["prompt", "text-completion", "python", "http", "mcp", "service"]
+"""The kinds of tools; `tg_flow.agent.tools` says where each is."""
+
+
+class ToolConfig(Section, frozen=True):
     """One tool that agents may call."""
 
-    kind: Literal["prompt", "text-completion", "python", "http", "mcp", "service"]
+    kind: ToolKindName
     description: str = ""
     """What it does, for the model."""
     arguments: dict[str, Any] | None = None
@@ -166,6 +156,8 @@ class Source(msgspec.Struct, frozen=True):
 
     file: Path
     places: dict[Keys, Position] = {}
+    services: tuple[type[ServiceConfig], ...] = ()
+    """Those that a flow of it may bind."""
 
     def where(self, *keys: str, line: int = 0) -> str:
         """`FILE, line N` of a value, or of one line (from 1) of a text of several lines."""
@@ -177,7 +169,7 @@ class Source(msgspec.Struct, frozen=True):
         return f"{self.file}, line {place.text + line - 1 if line and place.text else place.line}"
 
 
-class Config(_Section, frozen=True):
+class Config(Section, frozen=True):
     """The whole file. What is `Followed` may change while a process runs; the rest is read when it starts."""
 
     bus: BusConfig = BusConfig()
@@ -192,6 +184,10 @@ class Config(_Section, frozen=True):
     def where(self, *keys: str, line: int = 0) -> str:
         """How an error names the place of a value: `FILE, line N`, or its keys where there is no file."""
         return ".".join(keys) if self.source is None else self.source.where(*keys, line=line)
+
+    def fault(self, sentence: str, *keys: str) -> BadRequest:
+        """What is wrong with a value, with its place before it."""
+        return BadRequest(f"{self.where(*keys)}: {sentence}").at(*keys)
 
     def locate(self, error: E, *table: str, otherwise: tuple[str, ...] = ()) -> E:
         """The same error with its place in the file before it.
@@ -211,22 +207,30 @@ class Config(_Section, frozen=True):
         """The names of our own topics."""
         return Topics(self.bus.namespace)
 
+    def bound(self, table: type[Table]) -> dict[str, Table]:
+        """By flow, what the flows say that bind one kind of service."""
+        name = table.spec.name if table.spec is not None else ""
+        found = {flow: services.get(name) for flow, services in self.flows.items()}
+        return {flow: said for flow, said in found.items() if isinstance(said, table)}
+
     def routes(self, service: str) -> tuple[Route[Any, Any], ...]:
         """Every flow's route to one service."""
-        flows = self.flows.items()
-        return tuple(self._route(flow, service, services[service]) for flow, services in flows if service in services)
+        bound = ((flow, services[service]) for flow, services in self.flows.items() if service in services)
+        return tuple(self._route(flow, said.spec, said) for flow, said in bound if said.spec is not None)
 
-    def _route(self, flow: str, service: str, config: ServiceConfig) -> Route[Any, Any]:
+    @property
+    def all_routes(self) -> tuple[Route[Any, Any], ...]:
+        """Every flow's route to each of its services."""
+        names = dict.fromkeys(service for services in self.flows.values() for service in services)
+        return tuple(route for name in names for route in self.routes(name))
+
+    def _route(self, flow: str, spec: ServiceSpec[Any, Any], said: ServiceConfig) -> Route[Any, Any]:
         topics = self.topics
         return Route(
             flow,
-            SPECS[service],
-            resolve_topic(config.request) if config.request else topics.request(flow, service),
-            resolve_topic(config.response) if config.response else topics.response(flow, service),
-            config.plain,
-            self._queue(service, config.model),
+            spec,
+            resolve_topic(said.request) if said.request else topics.request(flow, spec.name),
+            resolve_topic(said.response) if said.response else topics.response(flow, spec.name),
+            said.plain,
+            said.find_queue(self),
         )
-
-    def _queue(self, service: str, model: str | None) -> int | None:
-        bound = self.models.get(model or "")
-        return bound.queue if bound is not None and service == TEXT_COMPLETION.name else None

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from tg_base.config.model import Config, ModelConfig, ServiceConfig
+from tg_base.config.model import Config, ModelConfig
+from tg_base.config.text_completion_config import TextCompletionConfig
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import BadRequest
 
@@ -56,6 +57,6 @@ class CliOverrides:
                 "or give its --provider"
             )
         services = dict(config.flows.get(OVERRIDDEN_FLOW, {}))
-        bound = services.get(TEXT_COMPLETION.name, ServiceConfig())
+        bound = config.bound(TextCompletionConfig).get(OVERRIDDEN_FLOW, TextCompletionConfig())
         services[TEXT_COMPLETION.name] = msgspec.structs.replace(bound, model=name)
         return msgspec.structs.replace(config, models=models, flows={**config.flows, OVERRIDDEN_FLOW: services})

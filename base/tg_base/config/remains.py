@@ -6,21 +6,27 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from tg_base.config.model import Config
 from tg_base.config.toml_positions import Keys
 
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 
 class ConfigRemains:
-    """What is left of a file's data. Keys are always those of the file, whatever was cut out before.
+    """What is left of a table of a file. Keys are always those of the file, whatever was cut out before.
+
+    Args:
+        table: the keys of the table; () = the whole file.
+        data: what it says.
+        kind: what that shall become.
 
     Attributes:
         data: the rest, to be converted.
     """
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, table: Keys, data: Any, kind: Any) -> None:
         self.data = data
+        self._table = table
+        self._kind = kind
         self._cut: list[Keys] = []
 
     @property
@@ -30,7 +36,7 @@ class ConfigRemains:
 
     def lacks(self, table: Keys) -> bool:
         """Whether something was cut out of a table, which may now lack a field that it needs."""
-        return any(keys[:-1] == table for keys in self._cut)
+        return any((*self._table, *keys[:-1]) == table for keys in self._cut)
 
     def follow(self, path: str) -> tuple[Keys, Any]:
         """The keys of the value at one of msgspec's paths, and its type.
@@ -39,16 +45,16 @@ class ConfigRemains:
         """
         keys: Keys = ()
         data: Any = self.data
-        kind: Any = Config
+        kind: Any = self._kind
         for name, index in _STEP.findall(path):
             kind = _member(kind, name)
             key = name or (_first_wrong(data, kind) if index == "..." else index)
             keys, data = self._step(keys, data, key)
-        return keys, _bare(kind)
+        return (*self._table, *keys), _bare(kind)
 
     def cut(self, keys: Keys) -> None:
         """Take out a value."""
-        data: Any = self.data
+        keys, data = keys[len(self._table) :], self.data
         for length, key in enumerate(keys[:-1]):
             data = data[self._index(keys[:length], key) if isinstance(data, list) else key]
         del data[self._index(keys[:-1], keys[-1]) if isinstance(data, list) else keys[-1]]

@@ -11,8 +11,9 @@ import msgspec
 import structlog
 
 from tg_base.config.changes import Changes
-from tg_base.config.model import Config
+from tg_base.config.model import Config, ServiceConfig
 from tg_base.config.reader import DEFAULT_FILE, read_config
+from tg_base.config.services import SERVICES
 from tg_base.runtime import running
 from tg_schema import TgError
 
@@ -43,6 +44,7 @@ class ConfigWatcher:
     Args:
         file: what is read; None = the built-in default.
         poll: seconds between looks; an edit is in force after about twice that.
+        services: those that a flow may bind.
 
     Attributes:
         config: what holds now: what is followed as the file says, the rest as it was at the start.
@@ -51,11 +53,19 @@ class ConfigWatcher:
         BadRequest: the file cannot be read or is wrong; the message has file and line.
     """
 
-    def __init__(self, file: Path | None = None, *, poll: float = POLL_SECONDS) -> None:
+    def __init__(
+        self,
+        file: Path | None = None,
+        *,
+        poll: float = POLL_SECONDS,
+        services: tuple[type[ServiceConfig], ...] = SERVICES,
+    ) -> None:
         self._file = file
+        self._services = services
         self._poll = poll
         self._signature = _signature(file) if file else None
-        self.config = read_config(file) if file else msgspec.structs.replace(read_config(DEFAULT_FILE), source=None)
+        read = read_config(file or DEFAULT_FILE, services)
+        self.config = read if file else msgspec.structs.replace(read, source=None)
         self._followers: list[Prepare] = []
         self._refused = False
         self._exit = AsyncExitStack()
@@ -90,7 +100,7 @@ class ConfigWatcher:
 
     async def _reload(self, file: Path) -> None:
         try:
-            edited = await asyncio.to_thread(read_config, file)
+            edited = await asyncio.to_thread(read_config, file, self._services)
             changes = Changes(msgspec.structs.replace(self.config, source=edited.source), edited)
             commits = [await asyncio.to_thread(prepare, changes.in_force) for prepare in tuple(self._followers)]
         except TgError as error:

@@ -1,11 +1,19 @@
-"""Bus -> service -> bus: a `Processor` runs one `Service`; `serve_process` ends a process by signal."""
+"""Bus -> service -> bus: a `Processor` runs one `Service`; `serve_process` ends a process by signal.
+
+A `ServiceKind` is what a service says of itself, so that a configured process can run it.
+"""
 
 from tg_base.server.process import serve_process
 from tg_base.server.processor import Processor
+from tg_base.server.serve_context import ServeContext
 from tg_base.server.service import Service
+from tg_base.server.service_kind import Opened, ServiceKind
 
 __all__ = [
+    "Opened",
     "Processor",
+    "ServeContext",
     "Service",
+    "ServiceKind",
     "serve_process",
 ]

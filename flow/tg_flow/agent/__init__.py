@@ -1,10 +1,12 @@
 """AgentRequest -> AgentResponses: the agent service, and what it is made of. The rest is inside."""
 
+from tg_flow.agent.agent_kind import AgentKind
 from tg_flow.agent.core import AgentModel, AgentPrompts, ToolContext
 from tg_flow.agent.service import AgentService, Member
 from tg_flow.agent.tools import open_tools
 
 __all__ = [
+    "AgentKind",
     "AgentModel",
     "AgentPrompts",
     "AgentService",

@@ -7,18 +7,19 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.client import Client
-from tg_base.config import ServiceConfig
+from tg_base.config import AgentConfig
 from tg_base.server import Service
 from tg_flow.agent.core import AgentModel, AgentTool, AnswerText, Dialog, Goal, Toolbox
 from tg_flow.agent.patterns import plan_then_execute, react, supervisor
 from tg_flow.agent.tools import SubAgent
 from tg_schema import AGENT, AgentRequest, AgentResponse
+from tg_schema.agent import Pattern
 from tg_schema.errors import BadRequest
 
-Pattern = Callable[[Dialog], AsyncGenerator[AgentResponse, None]]
-"""A way of reasoning: yields a dialog's records, the last of which ends it."""
+Reasoning = Callable[[Dialog], AsyncGenerator[AgentResponse, None]]
+"""What a pattern does: yields a dialog's records, the last of which ends it."""
 
-PATTERNS: dict[str, Pattern] = {"react": react, "plan-then-execute": plan_then_execute, "supervisor": supervisor}
+PATTERNS: dict[Pattern, Reasoning] = {"react": react, "plan-then-execute": plan_then_execute, "supervisor": supervisor}
 
 
 class Member:
@@ -47,7 +48,7 @@ class AgentService(Service[AgentRequest, AgentResponse]):
     spec = AGENT
 
     def __init__(
-        self, profile: ServiceConfig, thinker: AgentModel, tools: tuple[AgentTool, ...], team: Mapping[str, Member]
+        self, profile: AgentConfig, thinker: AgentModel, tools: tuple[AgentTool, ...], team: Mapping[str, Member]
     ) -> None:
         self.thinker = thinker
         self._profile = profile
@@ -70,13 +71,14 @@ class AgentService(Service[AgentRequest, AgentResponse]):
             async for record in records:
                 yield record
 
-    def _pattern(self, request: AgentRequest) -> Pattern:
+    def _pattern(self, request: AgentRequest) -> Reasoning:
         name = request.pattern or self._profile.pattern
-        if name not in PATTERNS:
+        pattern = next((reason for known, reason in PATTERNS.items() if known == name), None)
+        if pattern is None:
             raise BadRequest(f'there is no pattern "{name[:100]}"; known are {", ".join(PATTERNS)}')
-        if name == "supervisor" and not self._team:
+        if pattern is supervisor and not self._team:
             raise BadRequest("this flow's agent has no other agents to ask; leave the pattern out, or ask another flow")
-        return PATTERNS[name]
+        return pattern
 
     def _with_team(self, request: AgentRequest) -> Toolbox:
         seconds = self._profile.limits.seconds

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
 
-from tg_base.config import Findings, ToolConfig, read_options
+from tg_base.config import Findings, ToolConfig, ToolKindName, read_options
 from tg_flow.agent.core import AgentTool, ToolContext, compile_schema
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
@@ -21,7 +21,7 @@ class ToolKind:
     extra: str = ""
 
 
-KINDS: dict[str, ToolKind] = {
+KINDS: dict[ToolKindName, ToolKind] = {
     "prompt": ToolKind("tg_flow.agent.tools.prompt_tool", "PromptTool"),
     "text-completion": ToolKind("tg_flow.agent.tools.completion_tool", "CompletionTool"),
     "python": ToolKind("tg_flow.agent.tools.python_tool", "PythonTool"),

@@ -1,0 +1,89 @@
+"""[flows.NAME.agent] -> how an agent reasons, with what, and how far it may go."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.config.model import Config, Seconds, Section, ServiceConfig
+from tg_base.config.text_completion_config import TextCompletionConfig
+from tg_schema import AGENT, TEXT_COMPLETION
+from tg_schema.agent import Pattern
+from tg_schema.errors import BadRequest
+
+
+class AgentLimits(Section, frozen=True):
+    """What one dialog may cost before it ends with an error."""
+
+    iterations: Annotated[int, msgspec.Meta(gt=0)] = 10
+    """How often the model is asked in a loop: for the whole question, or for one step of a plan."""
+    tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    """Tokens of all prompts and answers together, where the provider counts them."""
+    seconds: Seconds = 600.0
+
+
+class AgentConfig(ServiceConfig, frozen=True):
+    """The agent of a flow."""
+
+    spec = AGENT
+    model: str | None = None
+    """Whose text-completion thinks; None = the flow's own."""
+    description: str = ""
+    """What it is good at, for the supervisors that may ask it."""
+    pattern: Pattern = "react"
+    """How it reasons, unless the request says so."""
+    tools: tuple[str, ...] | None = None
+    """Which tools it has; None = all."""
+    agents: tuple[str, ...] = ()
+    """The flows whose agents a supervisor may ask."""
+    calling: Literal["auto", "native", "text"] = "auto"
+    """How the model calls tools; auto = natively where its provider announces that it can."""
+    instructions: str = ""
+    """What the model is told besides the pattern's own prompt."""
+    limits: AgentLimits = AgentLimits()
+
+    @override
+    def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
+        if not self.plain:
+            yield from self._faults_of_model(config, flow)
+            yield from self._faults_of_tools(config, flow)
+            yield from self._faults_of_agents(config, flow)
+
+    def _faults_of_model(self, config: Config, flow: str) -> Iterator[BadRequest]:
+        keys, thinks = ("flows", flow, AGENT.name), TEXT_COMPLETION.name
+        if self.model is None and thinks not in config.flows[flow]:
+            yield config.fault(f'flow "{flow}" has an agent but no {thinks} to think with; add it', *keys)
+        if self.model is not None and self.model not in {
+            bound.model for bound in config.bound(TextCompletionConfig).values()
+        }:
+            sentence = f'no flow\'s {thinks} has the model "{self.model}"; bind it, or leave the model out'
+            yield config.fault(sentence, *keys, "model")
+
+    def _faults_of_tools(self, config: Config, flow: str) -> Iterator[BadRequest]:
+        for index, tool in enumerate(self.tools or ()):
+            if tool not in config.tools:
+                sentence = f'there is no tool "{tool}"; known are {", ".join(sorted(config.tools)) or "none"}'
+                yield config.fault(sentence, "flows", flow, AGENT.name, "tools", str(index))
+
+    def _faults_of_agents(self, config: Config, flow: str) -> Iterator[BadRequest]:
+        keys, team = ("flows", flow, AGENT.name), config.bound(AgentConfig)
+        if self.pattern == "supervisor" and not self.agents:
+            yield config.fault('a supervisor needs agents = ["FLOW", ...] that it may ask; add them', *keys)
+        for index, agent in enumerate(self.agents):
+            if agent not in team:
+                sentence = f'flow "{agent}" has no agent; add one, or leave it out'
+                yield config.fault(sentence, *keys, "agents", str(index))
+            elif flow in _find_asked(team, agent):
+                sentence = f'the agents of "{flow}" and "{agent}" ask each other in a circle'
+                yield config.fault(sentence, *keys, "agents", str(index))
+
+
+def _find_asked(team: dict[str, AgentConfig], flow: str) -> set[str]:
+    """The flow, and all flows whose agents its agent asks, however indirectly."""
+    found, pending = set[str](), [flow]
+    while pending:
+        if (name := pending.pop()) not in found:
+            found.add(name)
+            pending.extend(team[name].agents if name in team else ())
+    return found

@@ -1,0 +1,21 @@
+"""[flows.NAME.prompt] -> that a flow answers prompts; their templates are for all flows."""
+
+from collections.abc import Iterator
+
+from typing_extensions import override
+
+from tg_base.config.model import Config, ServiceConfig
+from tg_schema import PROMPT, TEXT_COMPLETION
+from tg_schema.errors import BadRequest
+
+
+class PromptConfig(ServiceConfig, frozen=True):
+    """The prompts of a flow."""
+
+    spec = PROMPT
+
+    @override
+    def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
+        if not self.plain and TEXT_COMPLETION.name not in config.flows[flow]:
+            sentence = f'flow "{flow}" has prompts but no {TEXT_COMPLETION.name} to answer them; add it'
+            yield config.fault(sentence, "flows", flow, PROMPT.name)

@@ -1,0 +1,34 @@
+"""[flows.NAME.text-completion] -> which model answers."""
+
+from collections.abc import Iterator
+
+from typing_extensions import override
+
+from tg_base.config.model import Config, ServiceConfig
+from tg_schema import TEXT_COMPLETION
+from tg_schema.errors import BadRequest
+
+
+class TextCompletionConfig(ServiceConfig, frozen=True):
+    """The text completion of a flow."""
+
+    spec = TEXT_COMPLETION
+    model: str | None = None
+    """Of the tables of models; needed unless the processors are the predecessor's."""
+
+    @override
+    def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
+        keys = ("flows", flow, TEXT_COMPLETION.name)
+        if self.plain:
+            return
+        if self.model is None:
+            yield config.fault(f'{TEXT_COMPLETION.name} needs a model: model = "NAME" of a table [models.NAME]', *keys)
+        elif self.model not in config.models:
+            known = ", ".join(sorted(config.models)) or "none"
+            sentence = f'there is no model "{self.model}"; known are {known}. Add a table [models.{self.model}]'
+            yield config.fault(sentence, *keys, "model")
+
+    @override
+    def find_queue(self, config: Config) -> int | None:
+        model = config.models.get(self.model or "")
+        return None if model is None else model.queue

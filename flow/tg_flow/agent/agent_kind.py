@@ -1,0 +1,97 @@
+"""[flows.NAME.agent] -> running processors: one for each flow that has an agent, with its model, tools and team."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, suppress
+
+from typing_extensions import override
+
+from tg_base.client import Requestor
+from tg_base.config import AgentConfig, Config, Findings, FirstFinding, TextCompletionConfig, sound_part
+from tg_base.server import Opened, ServeContext, ServiceKind
+from tg_flow.agent.core import AgentModel, AgentPrompts, ToolContext
+from tg_flow.agent.service import AgentService, Member
+from tg_flow.agent.tools import open_tools
+from tg_schema import AGENT, TEXT_COMPLETION
+from tg_schema.errors import BadRequest
+from tg_schema.topics import resolve_topic
+
+
+class AgentKind(ServiceKind):
+    """Agents. Edits of their prompts are followed."""
+
+    table = AgentConfig
+
+    @override
+    async def open(self, context: ServeContext, stack: AsyncExitStack) -> AsyncGenerator[Opened, None]:
+        config = context.written
+        if not config.bound(AgentConfig):
+            return
+        prompts = AgentPrompts.of(config)
+        plain = _list_plain_responses(config)
+        requestor = Requestor(context.bus, config.topics, plain=plain, timing=context.timing)
+        await stack.enter_async_context(requestor)
+        services = {
+            route: await open_agent(ToolContext(config, route.flow, requestor), prompts, stack, FirstFinding())
+            for route in self.routes(config)
+        }
+
+        def use(edited: AgentPrompts) -> None:
+            for service in services.values():
+                service.thinker.prompts = edited
+
+        stack.enter_context(context.follow_part(AgentPrompts.of, use))
+        for route, service in services.items():
+            yield Opened(service, (route,))
+
+    @override
+    async def rehearse(self, context: ServeContext, findings: Findings) -> None:
+        """Open every agent's tools, and close them."""
+        config, prompts = sound_part(context.written), AgentPrompts.of(Config())
+        with findings.collect():
+            prompts = AgentPrompts.of(config)
+        requestor = Requestor(context.bus, config.topics)
+        for route in self.routes(config):
+            async with AsyncExitStack() as stack:
+                with findings.collect():
+                    await open_agent(ToolContext(config, route.flow, requestor), prompts, stack, findings)
+
+    @override
+    def summarize(self, config: Config) -> str:
+        agents = (f"{flow} ({said.pattern})" for flow, said in config.bound(AgentConfig).items())
+        return ", ".join(agents) or "no flow has an agent"
+
+
+async def open_agent(
+    context: ToolContext, prompts: AgentPrompts, stack: AsyncExitStack, findings: Findings
+) -> AgentService:
+    """The agent of one flow, with its tools, until the stack is left; a tool that cannot be made ready is a finding.
+
+    Raises:
+        BadRequest: two tools have one name; the message has its place in the file.
+    """
+    config, agents = context.config, context.config.bound(AgentConfig)
+    profile = agents[context.flow]
+    thinks = context.flow if profile.model is None else _find_flow(config, context.flow, profile.model)
+    thinker = AgentModel(context.requestor, context.client(TEXT_COMPLETION.name, thinks), profile.calling, prompts)
+    names = config.tools if profile.tools is None else profile.tools
+    tools = await stack.enter_async_context(open_tools(context, names, findings))
+    team = {flow: Member(agents[flow].description, context.client(AGENT.name, flow)) for flow in profile.agents}
+    try:
+        return AgentService(profile, thinker, tools, team)
+    except BadRequest as error:
+        raise config.locate(error, "flows", context.flow, AGENT.name, otherwise=("tools",)) from None
+
+
+def _find_flow(config: Config, flow: str, model: str) -> str:
+    """The flow whose text completion has this model: the agent's own if possible."""
+    bound = config.bound(TextCompletionConfig)
+    return next((name for name in (flow, *bound) if name in bound and bound[name].model == model), flow)
+
+
+def _list_plain_responses(config: Config) -> tuple[str, ...]:
+    """Where peers answer that know no inbox: those of flows, and those that are tools."""
+    topics = [route.response for route in config.all_routes if route.plain]
+    for tool in config.tools.values():
+        with suppress(ValueError):  # the tool itself says what is wrong with it, and where
+            topics += [resolve_topic(str(tool.options["response"]))] if "response" in tool.options else []
+    return tuple(dict.fromkeys(topics))

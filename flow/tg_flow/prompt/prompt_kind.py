@@ -1,0 +1,50 @@
+"""[flows.NAME.prompt] -> running processors: one for each flow that has prompts."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+
+from typing_extensions import override
+
+from tg_base.client import Client, Requestor
+from tg_base.config import Config, Findings, PromptConfig
+from tg_base.server import Opened, ServeContext, ServiceKind
+from tg_flow.prompt.prompt_service import PromptService
+from tg_flow.prompt.templates import Templates
+from tg_schema import TEXT_COMPLETION
+
+
+class PromptKind(ServiceKind):
+    """Prompts. Edits of the templates are followed."""
+
+    table = PromptConfig
+
+    @override
+    async def open(self, context: ServeContext, stack: AsyncExitStack) -> AsyncGenerator[Opened, None]:
+        config = context.written
+        templates = Templates.of(config)
+        completions = {route.flow: route for route in config.routes(TEXT_COMPLETION.name)}
+        plain = tuple({route.response for route in completions.values() if route.plain})
+        queues = tuple({route.request for route in completions.values() if not route.plain})
+        requestor = Requestor(context.bus, config.topics, plain=plain, queues=queues, timing=context.timing)
+        services = {
+            route: PromptService(Client(requestor, completions[route.flow], bounded=True), templates)
+            for route in self.routes(config)
+        }
+
+        def use(edited: Templates) -> None:
+            for service in services.values():
+                service.templates = edited
+
+        stack.enter_context(context.follow_part(Templates.of, use))
+        await stack.enter_async_context(requestor)
+        for route, service in services.items():
+            yield Opened(service, (route,))
+
+    @override
+    async def rehearse(self, context: ServeContext, findings: Findings) -> None:
+        """Compile every template."""
+        Templates.check(context.written, findings)
+
+    @override
+    def summarize(self, config: Config) -> str:
+        return f"{len(config.prompts.templates)} templates" if config.bound(PromptConfig) else "no flow has prompts"

@@ -1,0 +1,21 @@
+"""Lists of names: each is one type, and the table that says what is behind the names has all of them."""
+
+from typing import get_args
+
+from tg_base.config import SERVICES, ToolKindName
+from tg_flow.agent.service import PATTERNS
+from tg_flow.agent.tools.kinds import KINDS
+from tg_schema.agent import Pattern
+from tg_serve import options
+
+
+def test_each_pattern_is_there() -> None:
+    assert tuple(PATTERNS) == get_args(Pattern)
+
+
+def test_each_kind_of_tool_is_there() -> None:
+    assert tuple(KINDS) == get_args(ToolKindName)
+
+
+def test_each_service_that_a_flow_can_bind_can_be_run() -> None:
+    assert tuple(options.SERVICES) == tuple(table.spec.name for table in SERVICES if table.spec is not None)
