@@ -13,14 +13,12 @@ import structlog
 
 from tg_base.bus import BusOptions
 from tg_base.config import (
-    AgentConfig,
+    SERVICES,
     AgentLimits,
     ApiKey,
     Config,
     ConfigWatcher,
     GatewayConfig,
-    PromptConfig,
-    TextCompletionConfig,
     ToolConfig,
     read_config,
 )
@@ -353,9 +351,7 @@ TABLES = [
     GatewayConfig,
     ApiKey,
     ModelConfig,
-    AgentConfig,
-    PromptConfig,
-    TextCompletionConfig,
+    *SERVICES,
     PromptsConfig,
     TemplateConfig,
     AgentLimits,

@@ -17,6 +17,7 @@ from tg_schema import (
     ModelInfo,
     PromptRequest,
     PromptResponse,
+    ServiceSpec,
     TextCompletionRequest,
     TextCompletionResponse,
     TgError,
@@ -227,9 +228,33 @@ class Agent(_Native, Dialect[AgentRequest, AgentResponse]):
         return encode(_AgentFailure(error.message, _make_failed(error)))
 
 
+class AnyService(_Native, Dialect[Any, Any]):
+    """A service without a row: the fields of its records, null ones left out, and `end_of_stream`."""
+
+    def __init__(self, spec: ServiceSpec[Any, Any]) -> None:
+        self._spec = spec
+        self._fields = tuple(name for name in spec.response.__struct_fields__ if name not in {"error", "end_of_stream"})
+
+    @override
+    def parse(self, body: bytes) -> Any:
+        request = decode(self._spec.request, body)
+        check_names(self._spec.name, self._spec.request, body)
+        return request
+
+    @override
+    def event(self, record: Any) -> bytes:
+        said = {name: value for name in self._fields if (value := getattr(record, name)) is not None}
+        return encode(said | {"end_of_stream": record.last})
+
+
 DIALECTS: Final[Mapping[str, Dialect[Any, Any]]] = {
     "text-completion": TextCompletion(),
     "prompt": Prompt(),
     "agent": Agent(),
 }
 """By service."""
+
+
+def find_dialect(spec: ServiceSpec[Any, Any]) -> Dialect[Any, Any]:
+    """How a service is asked and answered."""
+    return DIALECTS.get(spec.name) or AnyService(spec)

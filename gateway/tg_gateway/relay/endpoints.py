@@ -5,7 +5,7 @@ from typing import Any
 
 from tg_base.protocol import Route
 from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, Cells
-from tg_gateway.dialects import DIALECTS, Dialect
+from tg_gateway.dialects import Dialect, find_dialect
 from tg_schema.errors import NotFound
 
 DEFAULT_FLOW = "default"
@@ -27,14 +27,12 @@ class Endpoints:
     """All that can be asked for.
 
     Args:
-        routes: every service of every flow; unknown services (another door's) are left out.
+        routes: every service of every flow.
     """
 
     def __init__(self, routes: tuple[Route[Any, Any], ...]) -> None:
         self.routes = routes
-        self._endpoints = {
-            (route.flow, route.spec.name): _endpoint(route) for route in routes if route.spec.name in DIALECTS
-        }
+        self._endpoints = {(route.flow, route.spec.name): _endpoint(route) for route in routes}
 
     @property
     def flows(self) -> tuple[str, ...]:
@@ -60,7 +58,7 @@ def _endpoint(route: Route[Any, Any]) -> Endpoint:
     name = route.spec.name
     return Endpoint(
         route,
-        DIALECTS[name],
+        find_dialect(route.spec),
         FIRST_TOKEN_SECONDS.labels(name),
         CHUNK_GAP_SECONDS.labels(name),
         OVERHEAD_SECONDS.labels(name),

@@ -1,0 +1,140 @@
+"""A service of one's own: one file and a row, through configuration, check, start, bus, and the gateway's doors."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.fakes.echo_service import ECHO, EchoConfig, EchoKind, EchoRequest
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import Client, Requestor
+from tg_base.config import ConfigWatcher
+from tg_base.server import ServeContext
+from tg_client import TgClient
+from tg_schema import TgError, decode
+from tg_schema.errors import BadRequest
+from tg_serve.launcher import inspect, launch
+from tg_serve.options import GATEWAY, SERVICES, ServeOptions
+
+PAGE = Path(__file__).parents[2] / "docs" / "adding-a-service.md"
+CODE = Path(__file__).parents[1] / "fakes" / "echo_service.py"
+WITH_ECHO = {**SERVICES, "echo": "tests.fakes.echo_service:EchoKind"}
+FILE = """[gateway]
+port = 0
+[flows.default]
+echo = { times = 2 }
+[flows.polite]
+echo = { greeting = "Hello!" }
+"""
+
+
+def order(folder: Path, text: str = FILE) -> ServeOptions:
+    file = folder / "tg.toml"
+    file.write_text(text)
+    return ServeOptions(file=file, services=WITH_ECHO, parts=(*WITH_ECHO, GATEWAY))
+
+
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[str]:
+    """The gateway's URL."""
+    async with launch(order(folder)) as (_, url):
+        assert url is not None
+        yield url
+
+
+async def test_it_answers_on_the_bus(tmp_path: Path) -> None:
+    """As any process asks any other, without a gateway."""
+    file = tmp_path / "tg.toml"
+    file.write_text(FILE)
+    watcher, bus = ConfigWatcher(file, services=(EchoConfig,)), MemoryBus()
+    async with (
+        EchoKind().serve(ServeContext.of(watcher, bus)) as processors,
+        Requestor(bus, watcher.config.topics) as requestor,
+    ):
+        assert len(processors) == 2
+        client = Client(requestor, watcher.config.routes("echo")[0])
+        async with client.stream(EchoRequest("a b", streaming=True)) as records:
+            assert "".join([record.text or "" async for record in records]) == "a a b b "
+        with pytest.raises(BadRequest, match="text is missing"):
+            await client.call(EchoRequest())
+    await bus.aclose()
+
+
+async def test_it_answers_whole_and_streamed_over_http(tmp_path: Path) -> None:
+    async with served(tmp_path) as url, aiohttp.ClientSession(url) as http:
+        path = "api/v1/flow/default/service/echo"
+        async with http.post(path, json={"text": "a b"}) as answer:
+            assert (answer.status, await answer.json()) == (200, {"text": "a a b b ", "end_of_stream": True})
+        async with http.post(path, json={"text": "a b", "streaming": True}) as answer:
+            assert answer.content_type == "text/event-stream"
+            events = [decode(dict[str, Any], line[6:]) async for line in answer.content if line.startswith(b"data: ")]
+        assert "".join(event.get("text", "") for event in events) == "a a b b "
+        assert [event["end_of_stream"] for event in events] == [False] * (len(events) - 1) + [True]
+        async with http.post(path, json={}) as answer:
+            assert (answer.status, (await answer.json())["error"]["type"]) == (400, "bad-request")
+        async with http.post(path, json={"texts": "a"}) as answer:
+            assert (await answer.json())["error"]["message"].endswith("did you mean `text`?")
+
+
+async def test_it_answers_over_a_websocket(tmp_path: Path) -> None:
+    async with served(tmp_path) as url, aiohttp.ClientSession(url) as http, http.ws_connect("api/v1/socket") as socket:
+        asked = {"id": "1", "service": "echo", "flow": "polite", "request": {"text": "you", "streaming": True}}
+        await socket.send_json(asked)
+        text, complete = "", False
+        while not complete:
+            message = await socket.receive_json()
+            text += message["response"].get("text", "")
+            complete = message["complete"]
+        assert text == "Hello! you "
+
+
+@pytest.mark.parametrize("transport", ["http", "socket"])
+async def test_it_answers_the_sdk(tmp_path: Path, transport: str) -> None:
+    async with served(tmp_path) as url, TgClient(url) as client, client.socket() as socket:
+        asker = client if transport == "http" else socket
+        async with asker.flow("polite").records(ECHO, EchoRequest("you", streaming=True)) as records:
+            assert "".join([record.text or "" async for record in records]) == "Hello! you "
+
+
+async def test_the_check_says_what_would_run(tmp_path: Path) -> None:
+    said, findings = await inspect(order(tmp_path))
+    assert findings == []
+    assert "echo (default, polite)" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("times", "tmies", 4, 'unknown field "tmies" in flows.default.echo; did you mean "times"?'),
+        ("times = 2", "times = 20", 4, "flows.default.echo.times must be a whole number <= 10"),
+        ('"Hello!"', '"Hello\\nyou"', 6, "a greeting has one line"),
+        ("echo = {", "eccho = {", 4, 'there is no service "eccho"; known are agent, echo, prompt, text-completion'),
+        ("echo = {", "prompt = {", 4, "only echo has times; remove it here"),
+        ("times = 2", 'model = "m"', 4, "only text-completion and agent have a model; remove it"),
+    ],
+)
+async def test_a_mistake_is_named_by_a_check_and_by_a_start(
+    tmp_path: Path, old: str, new: str, line: int, words: str
+) -> None:
+    asked = order(tmp_path, FILE.replace(old, new, 1))
+    _, findings = await inspect(asked)
+    assert findings[0].startswith(f"{asked.file}, line {line}: ")
+    assert words in findings[0]
+    with pytest.raises(TgError) as refused:
+        async with launch(asked):
+            pass
+    assert refused.value.message == findings[0]
+
+
+def test_a_service_that_nobody_listed_is_unknown(tmp_path: Path) -> None:
+    file = tmp_path / "tg.toml"
+    file.write_text(FILE)
+    with pytest.raises(BadRequest, match='there is no service "echo"; known are agent, prompt, text-completion'):
+        ConfigWatcher(file)
+
+
+def test_the_page_shows_this_code() -> None:
+    assert f"```python\n{CODE.read_text('utf-8')}```\n" in PAGE.read_text("utf-8")
