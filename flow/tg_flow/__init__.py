@@ -1,1 +1,1 @@
-"""Who answers: providers, the prompt service, agents. `tg_flow.services` makes them run."""
+"""Who answers: providers, the prompt service, agents. Each declares a `ServiceKind`, by which a process runs it."""

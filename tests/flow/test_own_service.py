@@ -1,5 +1,8 @@
 """A service of one's own: one file and a row, through configuration, check, start, bus, and the gateway's doors."""
 
+import re
+import sys
+from asyncio.subprocess import PIPE, create_subprocess_exec
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -137,4 +140,29 @@ def test_a_service_that_nobody_listed_is_unknown(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_this_code() -> None:
-    assert f"```python\n{CODE.read_text('utf-8')}```\n" in PAGE.read_text("utf-8")
+    assert block("echo_service.py") == CODE.read_text("utf-8")
+
+
+async def test_the_page_does_what_it_says(tmp_path: Path) -> None:
+    for name in ("echo_service.py", "echo.toml", "ask_echo.py"):
+        (tmp_path / name).write_text(block(name), "utf-8")
+    command, said = re.findall(r"```console\n\$ (.*)\n(.*)\n```", PAGE.read_text("utf-8"))[0]
+    program = await create_subprocess_exec(sys.executable, command.split()[1], cwd=tmp_path, stdout=PIPE, stderr=PIPE)
+    shown, failed = await program.communicate()
+    assert (program.returncode, failed.decode()) == (0, "")
+    assert shown.decode().strip() == said
+
+
+def test_the_tables_that_the_page_names_are_there() -> None:
+    rows = re.findall(r"^\| `(\w+)` in `([\w/.]+)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert len(rows) == 4
+    for table, file in rows:
+        assert re.search(rf"^{table}\b", (PAGE.parents[1] / file).read_text("utf-8"), re.MULTILINE), file
+
+
+def block(name: str) -> str:
+    """What the page tells to put into a file."""
+    opened = rf"into `{re.escape(name)}`:\n(?:\n<!--[^\n]*-->)?\n```\w+\n"
+    found = re.search(rf"{opened}(.*?)```\n", PAGE.read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    return found[1]
