@@ -38,11 +38,19 @@ from botocore.tokens import ScopedEnvTokenProvider
 from botocore.utils import get_environ_proxies
 from urllib3.exceptions import HTTPError
 
-from tg_base.llm import LlmChunk, event_error, retry_after, status_error
-from tg_base.llm.http import MAX_EVENT_BYTES
+from tg_base.llm import (
+    BROKEN,
+    CONNECT_TIMEOUT_SECONDS,
+    MAX_EVENT_BYTES,
+    SLOW,
+    LlmChunk,
+    event_error,
+    retry_after,
+    status_error,
+)
 from tg_bedrock.abortable_session import AbortableSession
 from tg_bedrock.bounded_response import EndlessError, bound_body
-from tg_bedrock.format import StreamDecoder
+from tg_bedrock.stream import StreamDecoder
 from tg_schema import ModelInfo, TgError
 from tg_schema.errors import BadRequest, IncompleteStream, ProtocolError, ProviderAuth, Timeout, Unavailable
 
@@ -56,9 +64,6 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
 """Where AWS's tools look for a key of Bedrock's own."""
 
-CONNECT_TIMEOUT_SECONDS = 10.0
-"""Seconds to a connection; everything after it is timed by the stream's guard."""
-
 _NO_CREDENTIALS = (
     "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK, "
     "or name a profile of ~/.aws/credentials in AWS_PROFILE or in the provider's option `profile`"
@@ -67,8 +72,6 @@ _NO_REGION = "there is no AWS region: set AWS_REGION, or the provider's option `
 _NO_PROFILE = "there is no AWS profile of that name: check AWS_PROFILE and the provider's option `profile`"
 _NO_ACCESS = "the AWS credentials could not be fetched or renewed; the processor's operator must check them"
 _UNREACHABLE = "the provider cannot be reached; check its region and endpoint_url, and the network"
-_BROKEN = "the connection to the provider broke before the answer was complete; ask again"
-_SLOW = f"the provider did not take a connection within {CONNECT_TIMEOUT_SECONDS:g} s"
 _NONSENSE = "the provider sent bytes that are not an answer of its API; check endpoint_url"
 _BAD_ENDPOINT = (
     "endpoint_url and region must be valid, and a key in AWS_BEARER_TOKEN_BEDROCK goes to an https:// URL only"
@@ -130,7 +133,7 @@ class BedrockClient:
         answer = StreamDecoder()
         with _translate_errors():
             response = self._runtime.converse_stream(**request)
-        with _translate_errors(_BROKEN), closing(response["stream"]) as events:
+        with _translate_errors(BROKEN), closing(response["stream"]) as events:
             for event in events:
                 chunk = answer.chunk(event)
                 if chunk is None:
@@ -175,7 +178,7 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], type[TgError], str], ...] = (
     ((InvalidEndpointConfigurationError, InvalidRegionError), BadRequest, _BAD_ENDPOINT),
     ((ProfileNotFound,), ProviderAuth, _NO_PROFILE),
     ((ParamValidationError,), BadRequest, _REFUSED),
-    ((ConnectTimeoutError,), Timeout, _SLOW),
+    ((ConnectTimeoutError,), Timeout, SLOW),
     (
         (ParserError, ResponseParserError, ValueError, KeyError, TypeError, AttributeError, RecursionError),
         ProtocolError,

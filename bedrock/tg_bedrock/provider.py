@@ -5,16 +5,16 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ProviderOptions, find_key, join_chunks
-from tg_bedrock.format import to_wire
+from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ModelOptions, find_key, join_chunks
+from tg_bedrock.request import to_wire
 from tg_bedrock.threaded_stream import ThreadedStream
-from tg_schema import ModelInfo, Sampling, TextCompletionRequest, TgError
-from tg_schema.errors import Internal, Timeout
+from tg_schema import ModelInfo, TextCompletionRequest, TgError
+from tg_schema.errors import Timeout
 from tg_schema.features import Feature
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tg_bedrock.client import BedrockClient
 
 
-class BedrockOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class BedrockOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the configuration may say of models on Bedrock. Credentials come from where AWS tools look for them.
 
     Attributes:
@@ -33,40 +33,30 @@ class BedrockOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, k
         endpoint_url: of Bedrock where it is not AWS's own, for instance a private link; where absent, what
             `AWS_ENDPOINT_URL_BEDROCK_RUNTIME` (for lists of models `AWS_ENDPOINT_URL_BEDROCK`), `AWS_ENDPOINT_URL` or
             the profile says.
-        temperature: for requests that do not say.
-        max_tokens: the bound on an answer's tokens, for requests that do not say.
         model_fields: what only this model knows, passed on as it is (`additionalModelRequestFields`).
         usage_patience: seconds that a finished answer waits for its usage; without usage it is whole all the same.
     """
 
-    upstream_model: str | None = None
     region: str | None = None
     profile: str | None = None
     endpoint_url: str | None = None
-    temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     model_fields: dict[str, Any] = msgspec.field(default_factory=dict)
     usage_patience: Annotated[float, msgspec.Meta(ge=0.0)] = 5.0
 
 
-class Bedrock(LlmService):
+class Bedrock(LlmService[BedrockOptions]):
     """A model on Bedrock. Each stream has a thread of its own, because boto3 knows no other way to wait."""
 
-    Options: ClassVar[type[ProviderOptions]] = BedrockOptions
     features: frozenset[Feature] = frozenset({"history", "images", "tools", "schema", "stop", "top_p"})
 
     def __init__(self, model: str, options: BedrockOptions, client: "KeyedConnection[BedrockClient]") -> None:
         super().__init__(model, options)
-        self._options = options
-        self._defaults = Sampling(temperature=options.temperature, max_tokens=options.max_tokens)
         self._client = client
         self._threads = ThreadPoolExecutor(self.capacity, thread_name_prefix="bedrock")
 
     @classmethod
     @override
-    async def open(cls, model: str, options: ProviderOptions) -> Self:
-        if not isinstance(options, BedrockOptions):
-            raise Internal("this provider was opened with the options of another one")
+    async def open(cls, model: str, options: BedrockOptions) -> Self:
         module = await asyncio.to_thread(import_module, "tg_bedrock.client")
         place = (options.region, options.profile, options.endpoint_url, cls.capacity)
         key = find_key((module.KEY_VARIABLE,), needed=False)
@@ -84,7 +74,7 @@ class Bedrock(LlmService):
                 chunk = batch[0] if len(batch) == 1 else join_chunks(batch)
                 finished = chunk.finish_reason is not None
                 yield chunk
-            if finished and (rest := await _rest(stream, self._options.usage_patience)):
+            if finished and (rest := await _rest(stream, self.options.usage_patience)):
                 yield join_chunks(rest)
 
     @override
@@ -108,12 +98,8 @@ class Bedrock(LlmService):
         await self._client.aclose()
 
     def _wire(self, request: TextCompletionRequest) -> "ConverseStreamRequestTypeDef":
-        return to_wire(
-            request,
-            self._options.upstream_model or self.model,
-            defaults=self._defaults,
-            model_fields=self._options.model_fields,
-        )
+        options = self.options
+        return to_wire(request, self.upstream_model, options.sampling(request), options.model_fields)
 
 
 async def _rest(stream: "ThreadedStream[LlmChunk]", patience: float) -> list[LlmChunk]:

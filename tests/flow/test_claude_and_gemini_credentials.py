@@ -149,8 +149,8 @@ def loaded(code: str) -> set[str]:
     ("module", "connection", "own"),
     [
         ("tg_flow.providers.anthropic.provider", "tg_flow.providers.anthropic.client", {"anthropic", "httpx2"}),
-        ("tg_vertexai.claude", "tg_vertexai.claude_connection", {"anthropic", "httpx2", "google.auth"}),
-        ("tg_vertexai.gemini", "tg_vertexai.gemini_connection", {"google.genai", "google.auth", "httpx"}),
+        ("tg_vertexai.provider", "tg_vertexai.claude_client", {"anthropic", "httpx2", "google.auth"}),
+        ("tg_vertexai.provider", "tg_vertexai.gemini_client", {"google.genai", "google.auth", "httpx"}),
     ],
 )
 def test_only_the_connection_imports_an_sdk_and_only_its_own(module: str, connection: str, own: set[str]) -> None:

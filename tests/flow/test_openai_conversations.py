@@ -13,6 +13,7 @@ from tests.flow.openai_asking import MODEL, Open, chunks
 from tests.provider_matrix.asking import PNG, WEATHER, responses
 from tg_base.llm import join_chunks
 from tg_base.llm.base_url import base_url_from
+from tg_base.llm.http import UNREADABLE
 from tg_flow.providers import open_provider
 from tg_flow.providers.openai import model_list
 from tg_schema import ImagePart, Message, ModelInfo, TextCompletionRequest, ToolCallDelta
@@ -167,7 +168,7 @@ def test_a_list_of_models() -> None:
     "body", [b"", b"{}", b"[]", b'{"data":{}}', b'{"data":[{"name":"a"}]}', b"<html>", b"[" * 100_000]
 )
 def test_what_is_no_list_of_models(body: bytes) -> None:
-    with pytest.raises(ProtocolError):
+    with pytest.raises(UNREADABLE):
         model_list(body)
 
 

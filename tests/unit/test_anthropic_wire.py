@@ -11,7 +11,7 @@ from tg_base.llm import LlmChunk, join_chunks
 from tg_base.llm.anthropic import error_detail, model_list
 from tg_base.llm.anthropic.request import Defaults, answers_by_tool, to_wire
 from tg_base.llm.anthropic.stream import StreamDecoder
-from tg_base.llm.http import ErrorDetail
+from tg_base.llm.http import UNREADABLE, ErrorDetail
 from tg_schema import (
     ImagePart,
     Message,
@@ -24,7 +24,7 @@ from tg_schema import (
     ToolCall,
     ToolCallDelta,
 )
-from tg_schema.errors import BadRequest, ProtocolError, RateLimited, TooLarge, Unavailable
+from tg_schema.errors import BadRequest, RateLimited, TooLarge, Unavailable
 
 DEFAULTS = Defaults(max_tokens=100)
 WEATHER = Tool("weather", "in a city", {"type": "object"})
@@ -270,8 +270,8 @@ def test_what_we_do_not_know_is_passed_over() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[]", b'{"index":1}', b'{"type":"ping","index":"x"}', b"\xff", b"[" * 100_000]
 )
-def test_garbage_is_a_protocol_error(data: bytes) -> None:
-    with pytest.raises(ProtocolError):
+def test_garbage_is_unreadable(data: bytes) -> None:
+    with pytest.raises(UNREADABLE):
         StreamDecoder().chunk(data)
 
 
@@ -295,13 +295,19 @@ def test_errors_in_a_stream(kind: str, error: type[TgError]) -> None:
     assert error_detail(data) == ErrorDetail(kind)
 
 
-@pytest.mark.parametrize("data", [b"<html>", b"{}", b'{"type":"error"}', b'{"type":"error","error":{}}'])
+@pytest.mark.parametrize("data", [b'{"type":"error"}', b'{"type":"error","error":{}}'])
 def test_a_refusal_without_a_word(data: bytes) -> None:
     assert error_detail(data) == ErrorDetail()
+
+
+@pytest.mark.parametrize("data", [b"<html>", b"{}", b"[" * 100_000, b"\xff"])
+def test_a_refusal_by_somebody_else(data: bytes) -> None:
+    with pytest.raises(UNREADABLE):
+        error_detail(data)
 
 
 def test_the_list_of_models() -> None:
     data = b'{"data":[{"id":"a","created_at":"1970-01-01T00:01:00Z"},{"id":"b","created_at":"soon"}],"has_more":false}'
     assert model_list(data) == (ModelInfo("a", "anthropic", 60), ModelInfo("b", "anthropic"))
-    with pytest.raises(ProtocolError):
+    with pytest.raises(UNREADABLE):
         model_list(b"<html>")

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tg_base.llm.anthropic.stream import StreamDecoder as AnthropicAnswer
-from tg_bedrock.format import StreamDecoder as BedrockAnswer
-from tg_flow.providers.mistral import format as mistral_wire
+from tg_bedrock.stream import StreamDecoder as BedrockAnswer
+from tg_flow.providers.mistral import stream as mistral_wire
 from tg_flow.providers.openai import stream as openai_wire
 from tg_schema import ToolCallDelta
 from tg_schema.conversation import whole_calls

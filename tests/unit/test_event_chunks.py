@@ -24,10 +24,7 @@ class Decoder:
         if data == b"[DONE]":
             self.done = True
             return None
-        try:
-            return _read_chunk(data)
-        except msgspec.DecodeError:
-            raise ProtocolError("no chunk") from None
+        return _read_chunk(data)
 
 
 def event(chunk: LlmChunk) -> bytes:
@@ -106,3 +103,13 @@ async def test_text_for_ever_after_the_end_is_left_by_the_patience_for_usage() -
         return next(parts)
 
     assert [chunk.text async for chunk in event_chunks(read, Decoder(), usage_patience=0.2)] == ["!"]
+
+
+@pytest.mark.parametrize("data", [b"{nonsense", b'{"text":5}', b'{"text":"\xff"}', b"[" * 100_000])
+async def test_what_is_no_event_is_a_protocol_error_after_the_chunks_before_it(data: bytes) -> None:
+    body = Body([event(LlmChunk("a")) + b"data: " + data + b"\n\n"])
+    chunks = event_chunks(body.read, Decoder())
+    assert await anext(chunks) == LlmChunk("a")
+    with pytest.raises(ProtocolError, match="base_url") as caught:
+        await anext(chunks)
+    assert caught.value.__cause__ is None

@@ -11,7 +11,7 @@ from tg_base.llm import LlmChunk
 from tg_base.llm.gemini.request import Defaults, to_wire
 from tg_base.llm.gemini.stream import StreamDecoder, error_detail, model_list
 from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
-from tg_base.llm.http import ErrorDetail
+from tg_base.llm.http import UNREADABLE, ErrorDetail
 from tg_schema import (
     ImagePart,
     Message,
@@ -250,8 +250,8 @@ def test_logprobs_become_tokens() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"candidates":5}', b"\xff", b"[" * 100_000])
-def test_garbage_is_a_protocol_error(data: bytes) -> None:
-    with pytest.raises(ProtocolError):
+def test_garbage_is_unreadable(data: bytes) -> None:
+    with pytest.raises(UNREADABLE):
         StreamDecoder(ThoughtSignatures()).chunk(data)
 
 
@@ -272,7 +272,6 @@ def test_errors_in_a_stream_tell_nothing_of_their_text() -> None:
         (error_body(400, "INVALID_ARGUMENT", {"reason": "API_KEY_INVALID"}), ErrorDetail("API_KEY_INVALID")),
         (error_body(429, "X", {"@type": "RetryInfo", "retryDelay": "1.5s"}), ErrorDetail("X", 1.5)),
         (error_body(429, "X", {"retryDelay": "soon"}), ErrorDetail("X")),
-        ("<html>", ErrorDetail()),
         ({}, ErrorDetail()),
     ],
 )
@@ -280,8 +279,14 @@ def test_refusals(said: object, expected: ErrorDetail) -> None:
     assert error_detail(json.dumps(said).encode()) == expected
 
 
+@pytest.mark.parametrize("data", [b"<html>", b'"<html>"', b"[" * 100_000, b"\xff"])
+def test_a_refusal_by_somebody_else(data: bytes) -> None:
+    with pytest.raises(UNREADABLE):
+        error_detail(data)
+
+
 def test_the_list_of_models() -> None:
     assert model_list(b'{"models":[{"name":"models/a"}],"nextPageToken":""}') == (ModelInfo("a", "google"),)
     assert model_list(b'{"publisherModels":[{"name":"publishers/google/models/b"}]}') == (ModelInfo("b", "google"),)
-    with pytest.raises(ProtocolError):
+    with pytest.raises(UNREADABLE):
         model_list(b"<html>")

@@ -63,7 +63,7 @@ def run(request: pytest.FixtureRequest) -> Runner:
 async def body_of(url: URL) -> tuple[int, bytes]:
     pool, body = HttpPool(), b""
     try:
-        answer = await pool.ask("POST", url, (("X-Key", "k"),), b"{}")
+        answer = await pool.ask("POST", str(url), (("X-Key", "k"),), b"{}")
         try:
             while part := await answer.read():
                 body += part
@@ -141,7 +141,7 @@ def test_a_connection_is_used_again_after_a_whole_answer_and_bounds_the_next_hea
     async def ask_twice(url: URL) -> None:
         pool = HttpPool()
         for _ in range(2):
-            answer = await pool.ask("GET", url, (), None)
+            answer = await pool.ask("GET", str(url), (), None)
             connection = answer._response.connection
             ports.append(connection and connection.transport and connection.transport.get_extra_info("sockname"))
             protocol = connection and connection.protocol

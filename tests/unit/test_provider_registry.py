@@ -4,15 +4,17 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import pytest
+from typing_extensions import TypeVar, override
 
-from tg_base.llm import LlmService
+from tg_base.llm import LlmChunk, LlmService, ProviderOptions
 from tg_base.llm.guard import Clocks
 from tg_flow.providers import open_provider
 from tg_flow.providers.openai import OpenAiCompatible
 from tg_flow.providers.registry import PROVIDERS, ProviderEntry
+from tg_schema import TextCompletionRequest
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
 
 
@@ -126,3 +128,38 @@ def test_importing_the_providers_imports_no_sdk() -> None:
     code = f"import sys, {', '.join(places)}; print(*sorted(set(sys.modules) & {SDKS!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+class OwnOptions(ProviderOptions, frozen=True, kw_only=True):
+    heat: int = 3
+
+
+class Own(LlmService[OwnOptions]):
+    @override
+    async def generate_content(self, request: TextCompletionRequest) -> LlmChunk:
+        return LlmChunk(str(self.options.heat), finish_reason="stop")
+
+
+AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=ProviderOptions)
+
+
+class Family(LlmService[AnyOptions], Generic[AnyOptions]):
+    """Has no options of its own: they are its members'."""
+
+
+class Member(Family[OwnOptions]):
+    """One of a family."""
+
+
+class Heir(Own):
+    """Has the options of its parent."""
+
+
+def test_a_providers_options_are_the_argument_of_its_class() -> None:
+    assert [kind.Options for kind in (Own, Member, Heir)] == [OwnOptions] * 3
+    assert Family.Options is LlmService.Options is ProviderOptions
+
+
+def test_a_provider_without_options_has_the_defaults_of_its_own() -> None:
+    assert Own("m").options.heat == 3
+    assert Own("m", OwnOptions(heat=4)).options.heat == 4

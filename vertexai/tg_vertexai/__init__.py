@@ -1,7 +1,6 @@
 """Models on Google's Vertex AI: Gemini and Claude. The SDKs are imported when a provider is opened."""
 
-from tg_vertexai.claude import VertexClaude
-from tg_vertexai.gemini import VertexGemini
+from tg_vertexai.provider import VertexClaude, VertexGemini
 
 __all__ = [
     "VertexClaude",

@@ -9,13 +9,12 @@ from google.auth.credentials import Credentials
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.oauth2.service_account import Credentials as ServiceAccount
 
+from tg_base.llm import Failures
 from tg_schema.errors import ProviderAuth
+from tg_vertexai.endpoint import VertexEndpoint
 
-AUTH_ERRORS = (GoogleAuthError,)
-"""How Google's library says that credentials give no token."""
-
-TRANSPORT_ERRORS = (TransportError,)
-"""How it says that nobody was there to ask for one."""
+FAILURES = Failures(unreachable=(TransportError,), credentials=(GoogleAuthError,))
+"""How Google's library says that nobody was there to ask for a token, and that credentials give none."""
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _FILE = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -31,23 +30,21 @@ class Account(NamedTuple):
     location: str
 
 
-def account(project: str | None, location: str | None, credentials_file: str | None) -> Account:
+def find_account(endpoint: VertexEndpoint) -> Account:
     """Find the credentials: a key file, or else what Google's library finds on this machine. Blocks; use a thread.
 
-    Args:
-        project: its id; where absent, `GOOGLE_CLOUD_PROJECT`, or else the project of the credentials.
-        location: a region or "global"; where absent, `GOOGLE_CLOUD_LOCATION`.
-        credentials_file: a service account's key file; where absent, the credentials that
-            `GOOGLE_APPLICATION_CREDENTIALS` names, or else the default ones of this machine.
+    Where the endpoint says nothing, the project is `GOOGLE_CLOUD_PROJECT`, or else the one of the credentials, the
+    location is `GOOGLE_CLOUD_LOCATION`, and the credentials are those that `GOOGLE_APPLICATION_CREDENTIALS` names, or
+    else the default ones of this machine.
 
     Raises:
         ProviderAuth: something is missing or makes no sense; the message names the variable, and no content of a file.
     """
-    credentials, own_project = _of_key_file(credentials_file) if credentials_file else _default()
-    project = project or os.environ.get(_PROJECT) or own_project
+    credentials, own_project = _of_key_file(endpoint.credentials_file) if endpoint.credentials_file else _default()
+    project = endpoint.project or os.environ.get(_PROJECT) or own_project
     if not project:
         raise ProviderAuth(f"no Google Cloud project is named: set {_PROJECT}, or the option project")
-    location = location or os.environ.get(_LOCATION)
+    location = endpoint.location or os.environ.get(_LOCATION)
     if not location:
         raise ProviderAuth(f'no location is named: set {_LOCATION}, or the option location, for instance to "global"')
     return Account(credentials, project, location)

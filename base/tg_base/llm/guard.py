@@ -12,7 +12,7 @@ from typing import Annotated, Self
 
 import msgspec
 
-from tg_base.llm.chunk import LlmChunk
+from tg_base.llm.core import LlmChunk
 from tg_base.llm.numbers import check_numbers
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, Timeout

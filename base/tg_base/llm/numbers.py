@@ -3,7 +3,7 @@
 import msgspec
 import structlog
 
-from tg_base.llm.chunk import LlmChunk
+from tg_base.llm.core import LlmChunk
 from tg_schema.conversation import MAX_CALL_INDEX
 from tg_schema.deltas import MAX_COUNT
 from tg_schema.errors import ProtocolError

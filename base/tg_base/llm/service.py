@@ -4,54 +4,43 @@ Chunk loop, final record, clocks, retries before the first chunk, usage and canc
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar, Generic, Self, cast, get_args
 
 import msgspec
 import stamina
-from typing_extensions import override
+from typing_extensions import TypeVar, get_original_bases, override
 
 from tg_base.llm.answer_form import AnswerForm
-from tg_base.llm.chunk import LlmChunk
-from tg_base.llm.guard import Clocks, guard_stream
+from tg_base.llm.core import LlmChunk, join_chunks
+from tg_base.llm.guard import guard_stream
+from tg_base.llm.options import ProviderOptions
 from tg_base.llm.validation import check_completion
 from tg_base.server import Service
 from tg_base.telemetry import TOKENS
 from tg_schema import TEXT_COMPLETION, ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.answer_collector import AnswerCollector
-from tg_schema.conversation import whole_calls
-from tg_schema.deltas import MAX_COUNT, add_counts, join_text
+from tg_schema.deltas import MAX_COUNT
 from tg_schema.errors import BadRequest, NotFound, ProtocolError, SchemaViolation, Timeout
-from tg_schema.features import Feature
 
 MAX_RETRY_AFTER_SECONDS = 30.0
 """Seconds; a provider that asks for more gets its error passed on, with its `retry_after`, in place of a retry."""
 
-
-class ProviderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of any provider; a provider's own `Options` derive from it.
-
-    Attributes:
-        clocks: how long the provider may take.
-        tries: how often a request is tried as long as not a single chunk of it has been sent.
-        capacity: requests that the provider is asked side by side; more wait in the bus. None = the provider's own.
-        without: what this server or model cannot do although its provider can; requests for it are refused.
-    """
-
-    clocks: Clocks = Clocks()
-    tries: int = 3
-    capacity: Annotated[int, msgspec.Meta(gt=0)] | None = None
-    without: frozenset[Feature] = frozenset()
+AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=ProviderOptions)
 
 
-class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
+class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic[AnyOptions]):
     """A provider. Override exactly one of `generate_content` and `generate_content_stream`.
 
+    `class Parrot(LlmService[ParrotOptions])` says what the configuration may say of it; without an argument that is
+    `ProviderOptions`.
+
     Attributes:
+        Options: the class of its options, from the argument of the class.
+        options: what the configuration says.
         model: the name that this service answers to, and that a request without `model` gets.
-        upstream_model: the same model's name in the provider's list.
-        Options: what the configuration may say of this provider.
+        upstream_model: the same model's name at the provider.
         clocks: how long the provider may take.
         tries: how often a request is tried as long as not a single chunk of it has been sent.
         features: what the provider can do; a request that asks for more is refused before the provider is called.
@@ -61,19 +50,28 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
 
     Options: ClassVar[type[ProviderOptions]] = ProviderOptions
 
-    def __init__(self, model: str, options: ProviderOptions | None = None) -> None:
+    @override
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for base in get_original_bases(cls):
+            for argument in get_args(base):
+                if isinstance(argument, type) and issubclass(argument, ProviderOptions):
+                    cls.Options = argument
+
+    def __init__(self, model: str, options: AnyOptions | None = None) -> None:
         if type(self).generate_content is LlmService.generate_content and not self.supports_streaming():
             raise TypeError(f"{type(self).__name__} must override generate_content or generate_content_stream")
-        options = options or ProviderOptions()
+        options = cast(AnyOptions, self.Options()) if options is None else options
+        self.options: AnyOptions = options
         self.model = model
-        self.upstream_model = model
+        self.upstream_model = options.upstream_name(model)
         self.clocks = options.clocks
         self.tries = options.tries
         self.capacity = options.capacity or type(self).capacity
         self.features = type(self).features - options.without
 
     @classmethod
-    async def open(cls, model: str, options: ProviderOptions) -> Self:
+    async def open(cls, model: str, options: AnyOptions) -> Self:
         """Make the provider ready to serve `model`; override where that takes time (an import, a model to load).
 
         Raises:
@@ -82,7 +80,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse]):
         return cls(model, options)
 
     @classmethod
-    async def rehearse(cls, model: str, options: ProviderOptions) -> None:
+    async def rehearse(cls, model: str, options: AnyOptions) -> None:
         """Refuse what `open` would refuse, and leave nothing behind; override where `open` loads much.
 
         Raises:
@@ -243,28 +241,6 @@ async def _in_form(form: AnswerForm, whole: LlmChunk, *, told: bool) -> LlmChunk
 
 def _collector() -> AnswerCollector[LlmChunk]:
     return AnswerCollector(lambda chunks: (join_chunks(chunks),))
-
-
-def join_chunks(chunks: Sequence[LlmChunk]) -> LlmChunk:
-    """One chunk with the text of all, counts added, and the first `finish_reason` among them.
-
-    Of chunks after that one, only the counts are taken: an answer has no text after its end.
-    """
-    usage = chunks
-    end = next((number for number, chunk in enumerate(chunks, 1) if chunk.finish_reason), len(chunks))
-    chunks = chunks[:end]
-    return LlmChunk(
-        text="".join(chunk.text for chunk in chunks),
-        in_token=add_counts(chunk.in_token for chunk in usage),
-        out_token=add_counts(chunk.out_token for chunk in usage),
-        model=next((chunk.model for chunk in reversed(chunks) if chunk.model), None),
-        finish_reason=chunks[-1].finish_reason if chunks else None,
-        reasoning=join_text(chunk.reasoning for chunk in chunks),
-        tokens=tuple(token for chunk in chunks for token in chunk.tokens),
-        tool_calls=whole_calls(call for chunk in chunks for call in chunk.tool_calls),
-        cached_token=add_counts(chunk.cached_token for chunk in usage),
-        reasoning_token=add_counts(chunk.reasoning_token for chunk in usage),
-    )
 
 
 def _retry(error: Exception) -> bool | float:

@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncGenerator
 from functools import lru_cache
 from itertools import groupby
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 import msgspec
 from typing_extensions import override
@@ -79,14 +79,13 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
         )
 
 
-class LlamaCpp(LlmService):
+class LlamaCpp(LlmService[LlamaCppOptions]):
     """The `llama-cpp` provider. Made by `open`, because a model must be loaded.
 
     Attributes:
         engine: what evaluates the model; its `stats()` tell what it is doing.
     """
 
-    Options: ClassVar[type[ProviderOptions]] = LlamaCppOptions
     features = FEATURES - {"images", "tools"}
 
     def __init__(self, model: str, options: LlamaCppOptions, engine: EnginePool, tokenizer: PromptTokenizer) -> None:
@@ -95,22 +94,17 @@ class LlamaCpp(LlmService):
         self.engine = engine
         if not tokenizer.knows_history:
             self.features -= {"history"}
-        self._options = options
         self._tokenizer = tokenizer
 
     @classmethod
     @override
-    async def open(cls, model: str, options: ProviderOptions) -> Self:
-        if not isinstance(options, LlamaCppOptions):
-            raise TypeError("llama-cpp is opened with LlamaCppOptions")
+    async def open(cls, model: str, options: LlamaCppOptions) -> Self:
         engine, tokenizer = await asyncio.to_thread(_load, options)
         return cls(model, options, engine, tokenizer)
 
     @classmethod
     @override
-    async def rehearse(cls, model: str, options: ProviderOptions) -> None:
-        if not isinstance(options, LlamaCppOptions):
-            raise TypeError("llama-cpp is opened with LlamaCppOptions")
+    async def rehearse(cls, model: str, options: LlamaCppOptions) -> None:
         await asyncio.to_thread(_rehearse, options)
 
     @override
@@ -130,7 +124,7 @@ class LlamaCpp(LlmService):
         sampling = request.sampling or Sampling()
         _check(sampling)
         settings = SamplerSettings.of(
-            sampling, temperature=self._options.temperature, top_k=self._options.top_k, top_p=self._options.top_p
+            sampling, temperature=self.options.temperature, top_k=self.options.top_k, top_p=self.options.top_p
         )
         return Job(
             prompt=await self._prompt(request),

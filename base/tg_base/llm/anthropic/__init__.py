@@ -1,14 +1,13 @@
 """Anthropic's Messages, on any host of Claude: the host's package makes the client, the rest is here."""
 
-from tg_base.llm.anthropic.client import ClaudeConnection, Sdk
+from tg_base.llm.anthropic.client import connect_client
 from tg_base.llm.anthropic.provider import Claude, ClaudeOptions
 from tg_base.llm.anthropic.stream import error_detail, model_list
 
 __all__ = [
     "Claude",
-    "ClaudeConnection",
     "ClaudeOptions",
-    "Sdk",
+    "connect_client",
     "error_detail",
     "model_list",
 ]

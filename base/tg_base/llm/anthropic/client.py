@@ -1,60 +1,31 @@
-"""Claude -> Anthropic's SDK -> socket: how its clients are called. The rooms make the clients, and import the SDK."""
+"""Claude -> Anthropic's SDK -> socket: how its clients are called. The packages that host Claude make them."""
 
-from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
-import msgspec
-
-from tg_base.llm.http import Failures, HttpAnswer
-from tg_base.llm.http.sdk_capture import capture
+from tg_base.llm import NO_FAILURES, CapturedConnection, Failures
 
 
-class Sdk(msgspec.Struct, frozen=True):
-    """What we need of the SDK besides a client.
-
-    Attributes:
-        response: the class of its HTTP responses.
-        stream: the class of its streams.
-        failures: its exceptions where it has no credentials.
-    """
-
-    response: type
-    stream: object
-    failures: Failures = Failures()
-
-
-class ClaudeConnection:
+def connect_client(
+    client: Any, response: type, stream: object, headers: dict[str, Any], failures: Failures = NO_FAILURES
+) -> CapturedConnection:
     """A client of the SDK (for Anthropic's own API, or for another host of Claude), asked for bytes.
 
-    Its HTTP client has a `CapturingTransport`. The SDK knows the way and the credentials; the events are read by us,
-    because its own reading takes an end of the stream without its terminal marker for a success.
+    The SDK knows the way and the credentials; the events are read by us, because its own reading takes an end of the
+    stream without its terminal marker for a success.
+
+    Args:
+        client: its HTTP client has a `CapturingTransport`.
+        response: the class of the SDK's HTTP responses.
+        stream: the class of its streams.
+        headers: of every request.
+        failures: the SDK's exceptions where it has no credentials.
     """
 
-    def __init__(self, client: Any, sdk: Sdk, headers: dict[str, Any] | None = None) -> None:
-        self._client = client
-        self._sdk = sdk
-        self._headers = headers or {}
-        self.failures = sdk.failures
+    def post(body: dict[str, Any]) -> Any:
+        options = {"headers": headers}
+        return client.post("/v1/messages", body=body, cast_to=response, options=options, stream=True, stream_cls=stream)
 
-    def post(self, body: dict[str, Any]) -> Awaitable[HttpAnswer]:
-        """Ask for a message as a stream; any status is an answer."""
-        asked = partial(
-            self._client.post,
-            "/v1/messages",
-            body=body,
-            cast_to=self._sdk.response,
-            options={"headers": self._headers},
-            stream=True,
-            stream_cls=self._sdk.stream,
-        )
-        return capture(asked)
-
-    def models(self) -> Awaitable[HttpAnswer]:
-        """Ask for the list of models; any status is an answer."""
-        options = {"headers": self._headers, "params": {"limit": 1000}}
-        return capture(partial(self._client.get, "/v1/models", cast_to=self._sdk.response, options=options))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.close()
+    listing = {"headers": headers, "params": {"limit": 1000}}
+    models = partial(client.get, "/v1/models", cast_to=response, options=listing)
+    return CapturedConnection(post, models, client.close, failures)

@@ -1,17 +1,13 @@
 """TextCompletionRequest -> Anthropic's Messages -> LlmChunks: what Claude's providers share, whoever hosts it."""
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, Generic, Literal
 
 import msgspec
-from typing_extensions import override
+from typing_extensions import TypeVar, override
 
-from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ProviderOptions, UrlOptions
-from tg_base.llm.anthropic.client import ClaudeConnection
+from tg_base.llm import EventDecoder, KeyedConnection, SdkConnection, SdkProvider, UrlOptions
 from tg_base.llm.anthropic.request import FEATURES, Defaults, answers_by_tool, to_wire
-from tg_base.llm.anthropic.stream import StreamDecoder, error_detail
-from tg_base.llm.http import event_chunks, open_body
+from tg_base.llm.anthropic.stream import StreamDecoder
 from tg_schema import TextCompletionRequest
 
 
@@ -19,7 +15,6 @@ class ClaudeOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only
     """What the configuration may say of a provider of Claude.
 
     Attributes:
-        upstream_model: the model's name at the provider; ours where absent.
         temperature: for requests that do not say; newer models refuse it.
         max_tokens: the bound on an answer's tokens, for requests that do not say.
         thinking: how many tokens the model may think before it answers, or "adaptive"; it does not where absent.
@@ -28,39 +23,30 @@ class ClaudeOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only
             for models and places without structured outputs. JSON without a schema is always asked for by a tool.
     """
 
-    upstream_model: str | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] = 8192
     thinking: Annotated[int, msgspec.Meta(ge=1024)] | Literal["adaptive"] | None = None
     schema_by: Literal["format", "tool"] = "format"
 
 
-class Claude(LlmService):
-    """A provider of Claude; a subclass opens its connection."""
+AnyOptions = TypeVar("AnyOptions", bound=ClaudeOptions, default=ClaudeOptions)
 
-    Options: ClassVar[type[ProviderOptions]] = ClaudeOptions
+
+class Claude(SdkProvider[AnyOptions], Generic[AnyOptions]):
+    """A provider of Claude; a subclass says how its client is made, as `wire`."""
+
     features = FEATURES
 
-    def __init__(self, model: str, options: ClaudeOptions, connection: KeyedConnection[ClaudeConnection]) -> None:
-        super().__init__(model, options)
-        self._upstream_model = options.upstream_model or model
-        self._connection = connection
+    def __init__(self, model: str, options: AnyOptions, connection: KeyedConnection[SdkConnection]) -> None:
+        super().__init__(model, options, connection)
         self._defaults = Defaults(
             options.max_tokens, options.temperature, options.thinking, schema_by_tool=options.schema_by == "tool"
         )
 
     @override
-    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        body = msgspec.to_builtins(to_wire(request, self._upstream_model, self._defaults))
-        answer = StreamDecoder(by_tool=answers_by_tool(request, self._defaults))
-        async with (
-            self._connection.lend() as connection,
-            open_body(connection.post(body), connection.failures, error_detail) as read,
-            aclosing(event_chunks(read, answer)) as chunks,
-        ):
-            async for chunk in chunks:
-                yield chunk
+    def body(self, request: TextCompletionRequest) -> Any:
+        return msgspec.to_builtins(to_wire(request, self.upstream_model, self._defaults))
 
     @override
-    async def aclose(self) -> None:
-        await self._connection.aclose()
+    def decoder(self, request: TextCompletionRequest) -> EventDecoder:
+        return StreamDecoder(by_tool=answers_by_tool(request, self._defaults))

@@ -7,11 +7,9 @@ from datetime import datetime
 
 import msgspec
 
-from tg_base.llm import LlmChunk, event_error
+from tg_base.llm import ErrorDetail, LlmChunk, UsageDeltas, event_error
 from tg_base.llm.anthropic.request import ANSWER_TOOL
-from tg_base.llm.http import ErrorDetail, UsageDeltas
 from tg_schema import ModelInfo, ToolCallDelta
-from tg_schema.errors import ProtocolError
 
 _FINISH = {
     "end_turn": "stop",
@@ -83,30 +81,17 @@ class _Models(msgspec.Struct, frozen=True):
 
 _decode = msgspec.json.Decoder(Event).decode
 _decode_models = msgspec.json.Decoder(_Models).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def error_detail(body: bytes) -> ErrorDetail:
     """The word that an error's body has for its kind; "" where it has none."""
-    try:
-        fault = _decode(body).error
-    except _UNREADABLE:
-        return ErrorDetail()
+    fault = _decode(body).error
     return ErrorDetail(fault.type or "" if fault else "")
 
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
-    """The models of `GET /v1/models`.
-
-    Raises:
-        ProtocolError: it is not such a list.
-    """
-    try:
-        return tuple(
-            ModelInfo(model.id, "anthropic", _seconds(model.created_at)) for model in _decode_models(body).data
-        )
-    except _UNREADABLE:
-        raise ProtocolError("the provider's list of models makes no sense; check base_url") from None
+    """The models of `GET /v1/models`."""
+    return tuple(ModelInfo(model.id, "anthropic", _seconds(model.created_at)) for model in _decode_models(body).data)
 
 
 def _seconds(date: str) -> int:
@@ -137,13 +122,10 @@ class StreamDecoder:
         """The chunk for an event's data; None where the event has nothing to say, for instance a ping.
 
         Raises:
-            ProtocolError: the data is not an event of a message.
             TgError: the provider reports an error in its stream.
+            Exception: as of `EventDecoder`.
         """
-        try:
-            event = _decode(data)
-        except _UNREADABLE:
-            raise ProtocolError("the provider sent an event that is not of a message") from None
+        event = _decode(data)
         match event.type:
             case "content_block_delta" if self._stop_reason is None:
                 return self._delta(event.index, event.delta or _NO_DELTA)

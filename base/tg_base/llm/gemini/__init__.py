@@ -1,11 +1,13 @@
 """Gemini's `generateContent`, wherever it is served: the host makes the client, the rest is here."""
 
-from tg_base.llm.gemini.client import GeminiConnection, PreparedRequest
+from tg_base.llm.gemini.client import connect_client
 from tg_base.llm.gemini.provider import Gemini, GeminiOptions
+from tg_base.llm.gemini.stream import error_detail, model_list
 
 __all__ = [
     "Gemini",
-    "GeminiConnection",
     "GeminiOptions",
-    "PreparedRequest",
+    "connect_client",
+    "error_detail",
+    "model_list",
 ]

@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from tg_base.llm import LlmChunk, event_error
+from tg_base.llm import Counts, ErrorDetail, LlmChunk, UsageDeltas, event_error
 from tg_base.llm.gemini.request import OWN_CALL_PREFIX
 from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
-from tg_base.llm.http import Counts, ErrorDetail, UsageDeltas
 from tg_schema import ModelInfo, Token, ToolCallDelta
 from tg_schema.errors import IncompleteStream, ProtocolError
 
@@ -120,15 +119,11 @@ _decode = msgspec.json.Decoder(Event).decode
 _decode_error = msgspec.json.Decoder(Event | tuple[Event, ...]).decode
 _decode_models = msgspec.json.Decoder(_Models).decode
 _encode = msgspec.json.Encoder().encode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def error_detail(body: bytes) -> ErrorDetail:
     """The word that an error's body has for its kind (its reason, or else its status), and its `retryDelay`."""
-    try:
-        read = _decode_error(body)
-    except _UNREADABLE:
-        return ErrorDetail()
+    read = _decode_error(body)
     fault = next((event.error for event in (read if isinstance(read, tuple) else (read,)) if event.error), _Fault())
     return ErrorDetail(
         _word(fault), next((_seconds(detail.retry_delay) for detail in fault.details if detail.retry_delay), None)
@@ -148,15 +143,8 @@ def _seconds(delay: str) -> float | None:
 
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
-    """The models of a list, without the path before their names.
-
-    Raises:
-        ProtocolError: it is not such a list.
-    """
-    try:
-        read = _decode_models(body)
-    except _UNREADABLE:
-        raise ProtocolError("the provider's list of models makes no sense; check base_url") from None
+    """The models of a list, without the path before their names."""
+    read = _decode_models(body)
     return tuple(ModelInfo(model.name.rpartition("/")[2], "google") for model in (*read.models, *read.publisher_models))
 
 
@@ -178,14 +166,12 @@ class StreamDecoder:
         """The chunk for a response; None where it has nothing to say.
 
         Raises:
-            ProtocolError: the data is not a response, or the model wrote a call that makes no sense.
+            ProtocolError: the model wrote a call that makes no sense.
             ContentFilter: the prompt was blocked.
             TgError: the provider reports an error in its stream.
+            Exception: as of `EventDecoder`.
         """
-        try:
-            event = _decode(data)
-        except _UNREADABLE:
-            raise ProtocolError("the provider sent an event that is not of an answer") from None
+        event = _decode(data)
         if event.error is not None:
             raise event_error(event.error.code, _word(event.error))
         if event.prompt_feedback is not None and event.prompt_feedback.block_reason:

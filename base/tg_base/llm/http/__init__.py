@@ -1,25 +1,23 @@
-"""Provider's HTTP answer -> chunks: reading, limits, failures. What needs aiohttp is not on this face."""
+"""Provider's HTTP answer -> chunks: connections, reading, limits, failures. aiohttp is imported by `open_pool` only."""
 
+# A face is read at a glance: several names stand on one line.
+# fmt: off
+# isort: off
+from tg_base.llm.http.captured_connection import CapturedConnection, CapturingTransport
+from tg_base.llm.http.failures import BROKEN, CONNECT_TIMEOUT_SECONDS, NO_FAILURES, SLOW, Failures
 from tg_base.llm.http.json_lines import JsonLines
-from tg_base.llm.http.response import NO_FAILURES, ErrorDetail, Failures, HttpAnswer, open_body, read_whole_body
-from tg_base.llm.http.sdk_provider import UNREADABLE, SdkOptions, SdkProvider, SdkWire
-from tg_base.llm.http.stream_reader import MAX_EVENT_BYTES, event_chunks
+from tg_base.llm.http.open_pool import open_pool
+from tg_base.llm.http.prepared_connection import PreparedConnection, SdkRequest
+from tg_base.llm.http.response import ErrorDetail, HttpAnswer, Method, no_detail, open_body, read_whole_body
+from tg_base.llm.http.stream_reader import (
+    MAX_EVENT_BYTES, UNREADABLE, USAGE_TIMEOUT_SECONDS, EventDecoder, Frames, event_chunks,
+)
 from tg_base.llm.http.usage_deltas import Counts, UsageDeltas
 
 __all__ = [
-    "MAX_EVENT_BYTES",
-    "NO_FAILURES",
-    "UNREADABLE",
-    "Counts",
-    "ErrorDetail",
-    "Failures",
-    "HttpAnswer",
-    "JsonLines",
-    "SdkOptions",
-    "SdkProvider",
-    "SdkWire",
-    "UsageDeltas",
-    "event_chunks",
-    "open_body",
-    "read_whole_body",
+    "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW", "UNREADABLE",
+    "USAGE_TIMEOUT_SECONDS",
+    "CapturedConnection", "CapturingTransport", "Counts", "ErrorDetail", "EventDecoder", "Failures", "Frames",
+    "HttpAnswer", "JsonLines", "Method", "PreparedConnection", "SdkRequest", "UsageDeltas",
+    "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body",
 ]

@@ -16,11 +16,9 @@ from multidict import CIMultiDict
 from typing_extensions import override
 from yarl import URL
 
-from tg_base.llm.http.response import UNREACHABLE
+from tg_base.llm.http.failures import BROKEN, CONNECT_TIMEOUT_SECONDS, SLOW, UNREACHABLE
+from tg_base.llm.http.response import Method
 from tg_schema.errors import IncompleteStream, ProtocolError, Timeout, Unavailable
-
-CONNECT_TIMEOUT_SECONDS = 10.0
-"""Seconds to a connection, TLS included; everything after it is timed by the stream's guard."""
 
 MAX_HEAD_BYTES = 64 * 1024
 """Bytes up to the end of an answer's headers, those of all interim responses (1xx) included."""
@@ -30,12 +28,9 @@ READ_BYTES = 16 * 1024
 
 _HEAD_PART = 4 * 1024
 
-_BROKEN = "the connection to the provider broke before the answer was complete; ask again"
-_SLOW = f"the provider did not take a connection within {CONNECT_TIMEOUT_SECONDS:g} s"
 _ENDLESS = f"the provider sent {MAX_HEAD_BYTES} bytes of headers or interim responses, and no answer; check base_url"
 _ENCODED = "the provider compresses its answers although nobody asked for that; switch it off there, or in its proxy"
 
-Method = Literal["GET", "POST"]
 _OURS = ("accept-encoding", "connection", "content-length", "host", "transfer-encoding")
 
 
@@ -55,7 +50,7 @@ class PoolAnswer:
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError):
-            raise IncompleteStream(_BROKEN) from None
+            raise IncompleteStream(BROKEN) from None
 
     def close(self) -> None:
         """See `HttpAnswer`."""
@@ -74,26 +69,33 @@ class HttpPool:
         self._session: aiohttp.ClientSession | None = None
         self._proxies: dict[tuple[str, str], str | None] = {}
 
-    async def ask(self, method: Method, url: URL, headers: Iterable[tuple[str, str]], body: bytes | None) -> PoolAnswer:
-        """Send a request; any status is an answer. `url` and `headers` are a provider's SDK's.
+    async def ask(self, method: Method, url: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> PoolAnswer:
+        """Send a request; any status is an answer.
+
+        Args:
+            method: of HTTP.
+            url: as it is sent: an SDK has encoded it.
+            headers: without those that are ours to say (see `_OURS`).
+            body: None = there is none.
 
         Raises:
             Timeout: no connection within `CONNECT_TIMEOUT_SECONDS`.
             Unavailable: nobody listens, or the connection broke.
             ProtocolError: the head does not end, or a good answer is compressed.
         """
+        target = URL(url, encoded=True)
         asked = CIMultiDict(headers)
         for name in _OURS:
             asked.popall(name, None)
         asked["Accept-Encoding"] = "identity"
         try:
             response = await self._open_session().request(
-                method, url, headers=asked, data=body, allow_redirects=False, proxy=self._proxy(url)
+                method, target, headers=asked, data=body, allow_redirects=False, proxy=self._proxy(target)
             )
         except _EndlessHeadError:
             raise ProtocolError(_ENDLESS) from None
         except (aiohttp.ServerTimeoutError, TimeoutError):
-            raise Timeout(_SLOW) from None
+            raise Timeout(SLOW) from None
         except (aiohttp.ClientError, OSError):
             raise Unavailable(UNREACHABLE) from None
         answer = PoolAnswer(response)

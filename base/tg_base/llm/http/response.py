@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
-from tg_base.llm import retry_after, status_error
-from tg_base.llm.http.stream_reader import Read
+from tg_base.llm.core import retry_after, status_error
+from tg_base.llm.http.stream_reader import UNREADABLE, Read
 from tg_schema import TgError
-from tg_schema.errors import IncompleteStream, ProtocolError, ProviderAuth, Timeout, Unavailable
+from tg_schema.errors import IncompleteStream, ProtocolError, Timeout
 
 MAX_ERROR_BODY_BYTES = 64 * 1024
 """Bytes looked at of the body of an error, for its code."""
@@ -20,10 +20,11 @@ ERROR_BODY_TIMEOUT_SECONDS = 2.0
 
 _LONGEST_BODY = 4 * 1024 * 1024
 _NO_STREAM = {"application/json", "text/html"}
-UNREACHABLE = "the provider cannot be reached; check its base_url, the network and whether it runs"
 _LATE = "the provider did not answer in time; ask again"
 _LONG = "the provider's list is too long to be one; check base_url"
-_CREDENTIALS = "the processor's credentials gave no access token; its operator must check them and what they may do"
+
+
+Method = Literal["GET", "POST"]
 
 
 class HttpAnswer(Protocol):
@@ -56,17 +57,6 @@ class HttpAnswer(Protocol):
         """Let go of the answer; before the body's end that closes the socket."""
 
 
-class Failures(msgspec.Struct, frozen=True):
-    """The exceptions by which an SDK says that it has no credentials for a request."""
-
-    unreachable: tuple[type[Exception], ...] = ()
-    credentials: tuple[type[Exception], ...] = ()
-
-
-NO_FAILURES = Failures()
-"""Of an SDK whose credentials are a key."""
-
-
 class ErrorDetail(msgspec.Struct, frozen=True):
     """What the body of an error says: the provider's word for it, and the seconds that it asks to wait."""
 
@@ -81,21 +71,18 @@ def no_detail(body: bytes) -> ErrorDetail:
 
 @asynccontextmanager
 async def open_body(
-    call: Awaitable[HttpAnswer],
-    failures: Failures = NO_FAILURES,
-    error_detail: Callable[[bytes], ErrorDetail] = no_detail,
+    call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail] = no_detail
 ) -> AsyncIterator[Read]:
     """Enter the body of an answer. Leaving before its end closes the socket.
 
     Args:
         call: what asks for it.
-        failures: exceptions of `call` for credentials that are not to be had.
-        error_detail: what the body of an error says besides its status.
+        error_detail: what the body of an error says besides its status; raises `UNREADABLE` where it says nothing.
 
     Raises:
-        TgError: there is no answer, its status is not 2xx, or it is no stream; in our own words.
+        TgError: of `call`; its status is not 2xx, or it is no stream; in our own words.
     """
-    answer = await _wait_answer(call, failures)
+    answer = await call
     try:
         if not answer.good:
             raise await _make_error(answer, error_detail)
@@ -107,10 +94,7 @@ async def open_body(
 
 
 async def read_whole_body(
-    call: Awaitable[HttpAnswer],
-    failures: Failures,
-    error_detail: Callable[[bytes], ErrorDetail],
-    patience: float = 60.0,
+    call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail], patience: float = 60.0
 ) -> bytes:
     """The whole body of an answer that is no stream.
 
@@ -121,7 +105,7 @@ async def read_whole_body(
     """
     try:
         async with asyncio.timeout(patience):
-            answer = await _wait_answer(call, failures)
+            answer = await call
             try:
                 if not answer.good:
                     raise await _make_error(answer, error_detail)
@@ -135,16 +119,6 @@ async def read_whole_body(
     return body
 
 
-async def _wait_answer(call: Awaitable[HttpAnswer], failures: Failures) -> HttpAnswer:
-    """Wait for an answer, exceptions of the SDK as errors of ours."""
-    try:
-        return await call
-    except failures.unreachable:
-        raise Unavailable(UNREACHABLE) from None
-    except failures.credentials:
-        raise ProviderAuth(_CREDENTIALS) from None
-
-
 async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorDetail]) -> TgError:
     """The error for a status that is not 2xx. Nothing of the body's text is passed on: it may hold anything."""
     said = ErrorDetail()
@@ -152,7 +126,7 @@ async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorD
         try:
             async with asyncio.timeout(ERROR_BODY_TIMEOUT_SECONDS):
                 said = error_detail(await _at_most(answer.read, MAX_ERROR_BODY_BYTES))
-        except (IncompleteStream, TimeoutError):
+        except (IncompleteStream, TimeoutError, *UNREADABLE):
             pass
     wait = retry_after(answer.headers)
     return status_error(answer.status, said.word, said.wait if wait is None else wait)

@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Protocol
 
-from tg_base.llm import LlmChunk, join_chunks
+import msgspec
+
+from tg_base.llm.core import LlmChunk, join_chunks
 from tg_schema import TgError
+from tg_schema.errors import ProtocolError
 from tg_schema.server_sent_events import ServerSentEvents
 
 DRAIN_TIMEOUT_SECONDS = 0.1
@@ -17,8 +20,13 @@ USAGE_TIMEOUT_SECONDS = 5.0
 MAX_EVENT_BYTES = 1024 * 1024
 """Bytes of one event of a provider."""
 
+_NO_EVENT = "the provider sent an event that is not of an answer; check that base_url is its API's"
+
 MAX_TURN_BYTES = 16 * 1024
 """Bytes that are read apart in one turn of the loop; a body of comments and empty events costs neighbours no more."""
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the decoding of foreign JSON raises."""
 
 Read = Callable[[], Awaitable[bytes]]
 """What has arrived, at least one byte; nothing at the body's end."""
@@ -41,7 +49,12 @@ class EventDecoder(Protocol):
     done: bool
 
     def chunk(self, data: bytes) -> LlmChunk | None:
-        """The chunk for an event's data; None where the event has nothing to say. Raises TgError."""
+        """The chunk for an event's data; None where the event has nothing to say.
+
+        Raises:
+            TgError: the provider reports an error, or says what makes no sense.
+            Exception: one of `UNREADABLE`: it is no event of this provider. The reader makes a ProtocolError of it.
+        """
 
 
 async def event_chunks(
@@ -95,9 +108,11 @@ class _Stream:
                 if self.decoder.done:
                     break
         except TgError as error:
-            if not chunks:
-                raise
             self.error = error
+        except UNREADABLE:
+            self.error = ProtocolError(_NO_EVENT)
+        if self.error is not None and not chunks:
+            raise self.error from None
         if len(chunks) < 2:
             return chunks[0] if chunks else None
         return join_chunks(chunks)

@@ -1,6 +1,6 @@
 """Provider's running totals -> our deltas: usage that is exact however often a provider repeats it."""
 
-from tg_base.llm import LlmChunk
+from tg_base.llm.core import LlmChunk
 
 Counts = tuple[int | None, int | None, int | None, int | None]
 """Tokens in, out, those of in that came from the cache, those of out that were thinking; None = not told."""

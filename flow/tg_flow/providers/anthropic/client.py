@@ -5,21 +5,18 @@ from typing import cast
 import anthropic
 import httpx2
 
-from tg_base.llm.anthropic import ClaudeConnection, Sdk
-from tg_base.llm.http.pool import HttpPool
-from tg_base.llm.http.sdk_capture import CapturingTransport
-
-_SDK = Sdk(response=httpx2.Response, stream=anthropic.AsyncStream[object])
+from tg_base.llm import CapturedConnection, CapturingTransport, Endpoint
+from tg_base.llm.anthropic import connect_client
 
 
-def connection(base_url: str, key: str | None) -> ClaudeConnection:
+def connect(endpoint: Endpoint) -> CapturedConnection:
     """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request."""
-    transport = cast(httpx2.AsyncBaseTransport, CapturingTransport(HttpPool(httpx2.create_ssl_context())))
+    transport = cast(httpx2.AsyncBaseTransport, CapturingTransport(httpx2.create_ssl_context()))
     client = anthropic.AsyncAnthropic(
-        base_url=base_url,
-        api_key=key or "none",
+        base_url=endpoint.base_url,
+        api_key=endpoint.key or "none",
         max_retries=0,
         http_client=httpx2.AsyncClient(transport=transport, timeout=None),
     )
     keyless = {"Authorization": anthropic.Omit(), "X-Api-Key": anthropic.Omit()}
-    return ClaudeConnection(client, _SDK, None if key else keyless)
+    return connect_client(client, httpx2.Response, anthropic.AsyncStream[object], {} if endpoint.key else keyless)

@@ -1,17 +1,9 @@
 """TextCompletionRequest -> Anthropic's own API -> LlmChunks."""
 
-import asyncio
-from functools import partial
-from importlib import import_module
-from typing import ClassVar, Self
-
 from typing_extensions import override
 
-from tg_base.llm import KeyedConnection, ProviderOptions, choose_key
+from tg_base.llm import Key, SdkWire, choose_key
 from tg_base.llm.anthropic import Claude, ClaudeOptions, error_detail, model_list
-from tg_base.llm.http import read_whole_body
-from tg_schema import ModelInfo
-from tg_schema.errors import Internal
 
 
 class AnthropicOptions(ClaudeOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -30,24 +22,12 @@ class AnthropicOptions(ClaudeOptions, frozen=True, forbid_unknown_fields=True, k
     key_variable: str | None = None
     key_variables: tuple[str, ...] = ("ANTHROPIC_API_KEY", "CLAUDE_KEY")
 
+    @override
+    def key(self) -> Key:
+        return choose_key(self.key_file, self.key_variable, self.key_variables)
 
-class Anthropic(Claude):
+
+class Anthropic(Claude[AnthropicOptions]):
     """Anthropic's Messages API, through its asynchronous SDK."""
 
-    Options: ClassVar[type[ProviderOptions]] = AnthropicOptions
-
-    @classmethod
-    @override
-    async def open(cls, model: str, options: ProviderOptions) -> Self:
-        if not isinstance(options, AnthropicOptions):
-            raise Internal("this provider was opened with the options of another one")
-        url, key = options.url(), choose_key(options.key_file, options.key_variable, options.key_variables)
-        module = await asyncio.to_thread(import_module, "tg_flow.providers.anthropic.client")
-        connect = partial(module.connection, url)
-        return cls(model, options, await KeyedConnection.open_in_thread(key, connect))
-
-    @override
-    async def models(self) -> tuple[ModelInfo, ...]:
-        async with self._connection.lend() as connection:
-            listed = read_whole_body(connection.models(), connection.failures, error_detail, self.clocks.first_token)
-            return model_list(await listed)
+    wire = SdkWire(client="tg_flow.providers.anthropic.client", listed=model_list, error_detail=error_detail)

@@ -1,41 +1,21 @@
 """Cohere -> SDK -> socket: the one file that imports Cohere's SDK and its HTTP stack."""
 
-from collections.abc import Awaitable
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import cohere
 import httpx
 
-from tg_base.llm.http import Failures, HttpAnswer
-from tg_base.llm.http.pool import HttpPool
-from tg_base.llm.http.sdk_capture import CapturingTransport, capture
+from tg_base.llm import CapturedConnection, CapturingTransport, Endpoint
 
 
-class CohereConnection:
-    """The SDK's client, asked for bytes: its own reading leaves out events that it cannot read, and errors."""
+def connect(endpoint: Endpoint) -> CapturedConnection:
+    """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request.
 
-    failures = Failures()
-
-    def __init__(self, http: httpx.AsyncClient, base_url: str | None, key: str | None) -> None:
-        self._http = http
-        self._sdk = cohere.AsyncClientV2(key or "none", base_url=base_url, httpx_client=http, max_retries=0)
-
-    def post(self, body: dict[str, Any]) -> Awaitable[HttpAnswer]:
-        """Ask for an answer as a stream; any status is an answer."""
-        return capture(partial(anext, self._sdk.chat_stream(**body)))
-
-    def models(self) -> Awaitable[HttpAnswer]:
-        """Ask for the list of models; any status is an answer."""
-        return capture(partial(self._sdk.models.list, endpoint="chat", page_size=1000))
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
-
-
-def connection(base_url: str | None, key: str | None) -> CohereConnection:
-    """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request."""
-    pool = HttpPool(httpx.create_ssl_context())
-    transport = cast(httpx.AsyncBaseTransport, CapturingTransport(pool, keyless=key is None))
-    return CohereConnection(httpx.AsyncClient(transport=transport), base_url, key)
+    Its own reading leaves out events that it cannot read, and errors.
+    """
+    transport = CapturingTransport(httpx.create_ssl_context(), keyless=endpoint.key is None)
+    http = httpx.AsyncClient(transport=cast(httpx.AsyncBaseTransport, transport))
+    sdk = cohere.AsyncClientV2(endpoint.key or "none", base_url=endpoint.base_url, httpx_client=http, max_retries=0)
+    models = partial(sdk.models.list, endpoint="chat", page_size=1000)
+    return CapturedConnection(lambda body: anext(sdk.chat_stream(**body)), models, http.aclose)

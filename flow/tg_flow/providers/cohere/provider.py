@@ -1,18 +1,17 @@
 """TextCompletionRequest -> Cohere's own API (Chat, version 2), by its SDK -> LlmChunks."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from typing_extensions import override
 
-from tg_base.llm import ProviderOptions
-from tg_base.llm.http import SdkOptions, SdkProvider, SdkWire
+from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire
 from tg_flow.providers.cohere.request import to_wire
 from tg_flow.providers.cohere.stream import StreamDecoder, model_list
 from tg_schema import FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
 
-class CohereOptions(SdkOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class CohereOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the configuration may say of Cohere.
 
     Attributes:
@@ -30,14 +29,14 @@ class CohereOptions(SdkOptions, frozen=True, forbid_unknown_fields=True, kw_only
 class Cohere(SdkProvider[CohereOptions]):
     """Cohere's chat."""
 
-    Options: ClassVar[type[ProviderOptions]] = CohereOptions
     features: frozenset[Feature] = FEATURES - {"logprobs"}
-    wire = SdkWire(
-        connection="tg_flow.providers.cohere.client",
-        decoder=StreamDecoder,
-        listed=model_list,
-    )
+    wire = SdkWire(client="tg_flow.providers.cohere.client", listed=model_list)
 
     @override
     def body(self, request: TextCompletionRequest) -> dict[str, Any]:
-        return to_wire(request, self.upstream_model, self.sampling(request), thinking=self.options.thinking)
+        options = self.options
+        return to_wire(request, self.upstream_model, options.sampling(request), thinking=options.thinking)
+
+    @override
+    def decoder(self, request: TextCompletionRequest) -> EventDecoder:
+        return StreamDecoder()

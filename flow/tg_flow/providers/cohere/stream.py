@@ -3,9 +3,7 @@
 import msgspec
 
 from tg_base.llm import LlmChunk, event_error
-from tg_base.llm.http import UNREADABLE
 from tg_schema import ModelInfo, ToolCallDelta
-from tg_schema.errors import ProtocolError
 
 _FINISH = {"MAX_TOKENS": "length", "TOOL_CALL": "tool_calls"}
 _GAVE_UP = 408
@@ -85,13 +83,10 @@ class StreamDecoder:
         """The chunk for an event's data; None where the event has nothing to say, for instance a citation's.
 
         Raises:
-            ProtocolError: the data is not a chat's event.
             TgError: the provider reports an error in its stream.
+            Exception: as of `EventDecoder`.
         """
-        try:
-            event = _decode(data)
-        except UNREADABLE:
-            raise ProtocolError("the provider sent an event that is not of a chat") from None
+        event = _decode(data)
         delta = event.delta
         if delta is None:
             return None

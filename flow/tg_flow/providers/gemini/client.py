@@ -4,26 +4,24 @@ import httpx
 from google import genai
 from google.genai.types import HttpOptions
 
-from tg_base.llm.gemini import GeminiConnection, PreparedRequest
-from tg_base.llm.http import Failures
-from tg_base.llm.http.pool import HttpPool
+from tg_base.llm import Endpoint, PreparedConnection, SdkRequest
+from tg_base.llm.gemini import connect_client
 
 
-def connection(model: str, base_url: str, key: str | None) -> GeminiConnection:
+def connect(endpoint: Endpoint) -> PreparedConnection:
     """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request."""
-    recorded: list[PreparedRequest] = []
+    recorded: list[SdkRequest] = []
 
     def record(request: httpx.Request) -> httpx.Response:
-        if key is None:
+        if endpoint.key is None:
             del request.headers["x-goog-api-key"]
         recorded.append(request)
         return httpx.Response(200, request=request, content=b"{}")
 
+    recorder = httpx.AsyncClient(transport=httpx.MockTransport(record))
     client = genai.Client(
         vertexai=False,
-        api_key=key or "none",
-        http_options=HttpOptions(
-            base_url=base_url, httpx_async_client=httpx.AsyncClient(transport=httpx.MockTransport(record))
-        ),
+        api_key=endpoint.key or "none",
+        http_options=HttpOptions(base_url=endpoint.base_url, httpx_async_client=recorder),
     )
-    return GeminiConnection(client, recorded, HttpPool(httpx.create_ssl_context()), Failures(), model)
+    return connect_client(client, recorded, httpx.create_ssl_context(), endpoint.model)

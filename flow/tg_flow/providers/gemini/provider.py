@@ -1,15 +1,9 @@
 """TextCompletionRequest -> Google AI Studio -> LlmChunks."""
 
-import asyncio
-from functools import partial
-from importlib import import_module
-from typing import ClassVar, Self
-
 from typing_extensions import override
 
-from tg_base.llm import KeyedConnection, ProviderOptions, choose_key
-from tg_base.llm.gemini import Gemini, GeminiOptions
-from tg_schema.errors import Internal
+from tg_base.llm import Key, SdkWire, choose_key
+from tg_base.llm.gemini import Gemini, GeminiOptions, error_detail, model_list
 
 
 class GoogleAiStudioOptions(GeminiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -28,19 +22,12 @@ class GoogleAiStudioOptions(GeminiOptions, frozen=True, forbid_unknown_fields=Tr
     key_variable: str | None = None
     key_variables: tuple[str, ...] = ("GOOGLE_API_KEY", "GOOGLE_AI_STUDIO_KEY", "GEMINI_API_KEY")
 
+    @override
+    def key(self) -> Key:
+        return choose_key(self.key_file, self.key_variable, self.key_variables)
 
-class GoogleAiStudio(Gemini):
+
+class GoogleAiStudio(Gemini[GoogleAiStudioOptions]):
     """Gemini behind Google AI Studio's API, through Google's asynchronous SDK."""
 
-    Options: ClassVar[type[ProviderOptions]] = GoogleAiStudioOptions
-
-    @classmethod
-    @override
-    async def open(cls, model: str, options: ProviderOptions) -> Self:
-        if not isinstance(options, GoogleAiStudioOptions):
-            raise Internal("this provider was opened with the options of another one")
-        url, key = options.url(), choose_key(options.key_file, options.key_variable, options.key_variables)
-        upstream = options.upstream_model or model
-        module = await asyncio.to_thread(import_module, "tg_flow.providers.gemini.client")
-        connect = partial(module.connection, upstream, url)
-        return cls(model, options, await KeyedConnection.open_in_thread(key, connect))
+    wire = SdkWire(client="tg_flow.providers.gemini.client", listed=model_list, error_detail=error_detail)

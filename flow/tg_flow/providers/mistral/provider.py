@@ -1,18 +1,18 @@
 """TextCompletionRequest -> Mistral's own API, by its SDK -> LlmChunks."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from typing_extensions import override
 
-from tg_base.llm import ProviderOptions
-from tg_base.llm.http import SdkOptions, SdkProvider, SdkWire
-from tg_flow.providers.mistral.format import StreamDecoder, error_detail, to_wire
+from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire
+from tg_flow.providers.mistral.request import to_wire
+from tg_flow.providers.mistral.stream import StreamDecoder, error_detail
 from tg_flow.providers.openai import model_list
 from tg_schema import FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
 
-class MistralOptions(SdkOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class MistralOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the configuration may say of Mistral.
 
     Attributes:
@@ -31,20 +31,18 @@ class MistralOptions(SdkOptions, frozen=True, forbid_unknown_fields=True, kw_onl
 class Mistral(SdkProvider[MistralOptions]):
     """Mistral's chat completions."""
 
-    Options: ClassVar[type[ProviderOptions]] = MistralOptions
     features: frozenset[Feature] = FEATURES - {"logprobs"}
-    wire = SdkWire(
-        connection="tg_flow.providers.mistral.client",
-        decoder=StreamDecoder,
-        listed=model_list,
-        error_detail=error_detail,
-    )
+    wire = SdkWire(client="tg_flow.providers.mistral.client", listed=model_list, error_detail=error_detail)
 
     @override
     def body(self, request: TextCompletionRequest) -> dict[str, Any]:
-        body = to_wire(request, self.upstream_model, self.sampling(request))
+        body = to_wire(request, self.upstream_model, self.options.sampling(request))
         if self.options.reasoning_effort is not None:
             body["reasoning_effort"] = self.options.reasoning_effort
         if self.options.prompt_mode is not None:
             body["prompt_mode"] = self.options.prompt_mode
         return body
+
+    @override
+    def decoder(self, request: TextCompletionRequest) -> EventDecoder:
+        return StreamDecoder()

@@ -5,10 +5,8 @@ from typing import Any
 
 import httpx
 import ollama
-from yarl import URL
 
-from tg_base.llm.http import Failures, HttpAnswer
-from tg_base.llm.http.pool import HttpPool, Method
+from tg_base.llm import Endpoint, HttpAnswer, Method, open_pool
 
 
 class OllamaConnection(ollama.AsyncClient):
@@ -19,18 +17,16 @@ class OllamaConnection(ollama.AsyncClient):
     its own writing leaves out all of a tool's schema that it does not know.
     """
 
-    failures = Failures()
-
     def __init__(self, base_url: str | None, headers: dict[str, str] | None) -> None:
         super().__init__(base_url, headers=headers)
-        self._pool = HttpPool(httpx.create_ssl_context())
+        self._pool = open_pool(httpx.create_ssl_context())
 
     def post(self, body: dict[str, Any]) -> Awaitable[HttpAnswer]:
-        """Ask for an answer as a stream; any status is an answer."""
+        """See `SdkConnection`."""
         return self._answer("POST", "/api/chat", body)
 
     def models(self) -> Awaitable[HttpAnswer]:
-        """Ask for the list of models; any status is an answer."""
+        """See `SdkConnection`."""
         return self._answer("GET", "/api/tags", None)
 
     def forget_key(self) -> None:
@@ -44,13 +40,13 @@ class OllamaConnection(ollama.AsyncClient):
 
     def _answer(self, method: Method, path: str, body: dict[str, Any] | None) -> Awaitable[HttpAnswer]:
         request = self._client.build_request(method, path, json=body)
-        url = URL(str(request.url), encoded=True)
-        return self._pool.ask(method, url, request.headers.multi_items(), request.content or None)
+        return self._pool.ask(method, str(request.url), request.headers.multi_items(), request.content or None)
 
 
-def connection(base_url: str | None, key: str | None) -> OllamaConnection:
+def connect(endpoint: Endpoint) -> OllamaConnection:
     """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request."""
-    made = OllamaConnection(base_url, {"Authorization": f"Bearer {key}"} if key else None)
+    key = endpoint.key
+    connection = OllamaConnection(endpoint.base_url, {"Authorization": f"Bearer {key}"} if key else None)
     if key is None:
-        made.forget_key()
-    return made
+        connection.forget_key()
+    return connection

@@ -1,19 +1,19 @@
 """TextCompletionRequest -> Ollama's own API (`/api/chat`) -> LlmChunks."""
 
 import os
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from msgspec import to_builtins
 from typing_extensions import override
 
-from tg_base.llm import ProviderOptions
-from tg_base.llm.http import JsonLines, SdkOptions, SdkProvider, SdkWire
-from tg_flow.providers.ollama.format import StreamDecoder, model_list, to_wire
+from tg_base.llm import EventDecoder, JsonLines, RemoteOptions, SdkProvider, SdkWire
+from tg_flow.providers.ollama.request import to_wire
+from tg_flow.providers.ollama.stream import StreamDecoder, model_list
 from tg_schema import FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
 
-class OllamaOptions(SdkOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What the configuration may say of Ollama.
 
     Attributes:
@@ -43,14 +43,8 @@ class OllamaOptions(SdkOptions, frozen=True, forbid_unknown_fields=True, kw_only
 class Ollama(SdkProvider[OllamaOptions]):
     """A model of an Ollama server."""
 
-    Options: ClassVar[type[ProviderOptions]] = OllamaOptions
     features: frozenset[Feature] = FEATURES
-    wire = SdkWire(
-        connection="tg_flow.providers.ollama.client",
-        decoder=StreamDecoder,
-        listed=model_list,
-        frames=JsonLines,
-    )
+    wire = SdkWire(client="tg_flow.providers.ollama.client", listed=model_list, frames=JsonLines)
 
     @override
     def body(self, request: TextCompletionRequest) -> dict[str, Any]:
@@ -59,10 +53,14 @@ class Ollama(SdkProvider[OllamaOptions]):
             to_wire(
                 request,
                 self.upstream_model,
-                self.sampling(request),
+                options.sampling(request),
                 think=options.think,
                 num_ctx=options.num_ctx,
                 keep_alive=options.keep_alive,
             )
         )
         return body
+
+    @override
+    def decoder(self, request: TextCompletionRequest) -> EventDecoder:
+        return StreamDecoder()

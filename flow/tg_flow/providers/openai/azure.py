@@ -1,14 +1,11 @@
 """TextCompletionRequest -> a deployment of Azure OpenAI -> LlmChunks: OpenAI's wire at another kind of address."""
 
 import os
-from dataclasses import replace
-from typing import ClassVar
 
 from typing_extensions import override
 
-from tg_base.llm import ProviderOptions
-from tg_flow.providers.openai.endpoint import Endpoint
-from tg_flow.providers.openai.provider import OpenAiCompatible, OpenAiOptions
+from tg_flow.providers.openai.endpoint import AzureEndpoint
+from tg_flow.providers.openai.provider import ChatCompletions, OpenAiOptions
 
 API_VERSION = "2024-10-21"
 """The latest version that is generally available, after Microsoft's list of API versions."""
@@ -31,13 +28,11 @@ class AzureOpenAiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True,
     api_version: str | None = None
 
     @override
-    def endpoint(self, model: str) -> Endpoint:
+    def endpoint(self, model: str) -> AzureEndpoint:
         said = (os.environ.get(name, "").strip() for name in _VERSION_VARIABLES)
         version = self.api_version or next((version for version in said if version), API_VERSION)
-        return replace(super().endpoint(model), deployment=model, api_version=version)
+        return AzureEndpoint(super().endpoint(model).base_url, model, api_version=version)
 
 
-class AzureOpenAi(OpenAiCompatible):
+class AzureOpenAi(ChatCompletions[AzureOpenAiOptions]):
     """The `azure-openai` provider."""
-
-    Options: ClassVar[type[ProviderOptions]] = AzureOpenAiOptions

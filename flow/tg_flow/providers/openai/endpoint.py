@@ -1,20 +1,16 @@
-"""Where an OpenAI-compatible API is, and with which key."""
+"""Where an OpenAI-compatible API is, and with which key: for Azure OpenAI, more than a URL."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from tg_base.llm import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One API.
+class AzureEndpoint(Endpoint):
+    """A deployment on Azure OpenAI: `base_url` is the resource's, `model` is the deployment's name.
 
     Attributes:
-        base_url: up to and without `/chat/completions`; for Azure OpenAI, the resource's URL.
-        key: None = the server needs none.
-        deployment: for Azure OpenAI, the deployment's name; "" = another API.
-        api_version: for Azure OpenAI.
+        api_version: of the API.
     """
 
-    base_url: str
-    key: str | None = field(default=None, repr=False)
-    deployment: str = ""
     api_version: str = ""

@@ -99,22 +99,21 @@ class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def to_wire(
-    request: TextCompletionRequest, model: str, *, defaults: Sampling, completion_tokens: bool, strict: bool
+    request: TextCompletionRequest, model: str, sampling: Sampling, *, completion_tokens: bool, strict: bool
 ) -> ChatRequest:
     """The body for a request.
 
     Args:
         request: what to answer.
         model: its name at the provider.
-        defaults: for sampling fields that the request leaves open.
+        sampling: the request's, with the configuration's values for what it leaves open.
         completion_tokens: name the bound on the answer's length `max_completion_tokens`, as reasoning models need.
         strict: ask for answers that cannot break the schema.
 
     Raises:
         BadRequest: the request has a form that this API does not know; the message says which.
     """
-    sampling = request.sampling or defaults
-    limit = defaults.max_tokens if sampling.max_tokens is None else sampling.max_tokens
+    limit = sampling.max_tokens
     return ChatRequest(
         model=model,
         messages=_messages(request),
@@ -122,7 +121,7 @@ def to_wire(
         stream_options=_StreamOptions(),
         tools=tuple(_tool(tool) for tool in request.tools),
         tool_choice=_tool_choice(request),
-        temperature=defaults.temperature if sampling.temperature is None else sampling.temperature,
+        temperature=sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k,
         max_tokens=None if completion_tokens else limit,

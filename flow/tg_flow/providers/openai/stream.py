@@ -5,11 +5,10 @@ What we read of an event is modelled and nothing else; other fields of compatibl
 
 import msgspec
 
-from tg_base.llm import CallNumbers, LlmChunk, event_error
-from tg_base.llm.http import ErrorDetail
+from tg_base.llm import CallNumbers, Counts, ErrorDetail, LlmChunk, UsageDeltas, event_error
 from tg_schema import ModelInfo, Token, ToolCallDelta
 from tg_schema.deltas import Count
-from tg_schema.errors import ContentFilter, ProtocolError
+from tg_schema.errors import ContentFilter
 
 NO_TOKEN_ID = -1
 """A token's id where the provider tells the token's text alone, as OpenAI's API does."""
@@ -82,7 +81,7 @@ class _Usage(msgspec.Struct, frozen=True):
     completion_tokens_details: _CompletionDetails | None = None
 
     @property
-    def counts(self) -> tuple[int | None, ...]:
+    def counts(self) -> Counts:
         """Tokens in, out, cached and reasoning."""
         prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
         return (
@@ -129,24 +128,14 @@ _decode = msgspec.json.Decoder(ChatEvent).decode
 
 def error_detail(body: bytes) -> ErrorDetail:
     """The word that an error's body has for its kind: its code or else its type; "" where it has none."""
-    try:
-        fault = _decode(body).error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ErrorDetail()
+    fault = _decode(body).error
     return ErrorDetail(str(fault.code or fault.type or "") if isinstance(fault, _Fault) else "")
 
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
-    """The models in the answer to `GET /models`.
-
-    Raises:
-        ProtocolError: the body is no such list.
-    """
-    try:
-        listed = msgspec.json.decode(body, type=_ModelList)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ProtocolError("the provider's list of models cannot be read") from None
-    return tuple(ModelInfo(model.id, model.owned_by or "", model.created or 0) for model in listed.data)
+    """The models in the answer to `GET /models`."""
+    listed = msgspec.json.decode(body, type=_ModelList).data
+    return tuple(ModelInfo(model.id, model.owned_by or "", model.created or 0) for model in listed)
 
 
 class StreamDecoder:
@@ -160,23 +149,20 @@ class StreamDecoder:
 
     def __init__(self) -> None:
         self.done = False
-        self._told: tuple[int | None, ...] = (None, None, None, None)
+        self._counts = UsageDeltas()
         self._calls = CallNumbers()
 
     def chunk(self, data: bytes) -> LlmChunk | None:
         """The chunk for an event's data; None where the event has nothing to say, for instance the role's.
 
         Raises:
-            ProtocolError: the data is not a chat completion's event.
             TgError: the provider reports an error in its stream.
+            Exception: as of `EventDecoder`.
         """
         if data.startswith(_DONE):
             self.done = True
             return None
-        try:
-            event = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise ProtocolError("the provider sent an event that is not of a chat completion") from None
+        event = _decode(data)
         choice = event.choices[0] if event.choices else None
         if choice is None or choice.index or choice.finish_reason or choice.logprobs or event.usage or event.error:
             return self._uncommon(event)
@@ -207,12 +193,9 @@ class StreamDecoder:
         )
         return None if chunk == LlmChunk(model=event.model) else chunk
 
-    def _convert_usage(self, usage: _Usage | None) -> tuple[int | None, ...]:
+    def _convert_usage(self, usage: _Usage | None) -> Counts:
         """What the usage adds to the counts told before; some servers repeat the running counts in each event."""
-        if usage is None:
-            return None, None, None, None
-        before, self._told = self._told, usage.counts
-        return tuple(_increase(was, now) for was, now in zip(before, self._told, strict=True))
+        return (None, None, None, None) if usage is None else self._counts.add_totals(*usage.counts)
 
     def _finish(self, reason: str | None) -> str | None:
         """Our word. By the reference, an answer to a request that names its tool ends with "stop" despite the call."""
@@ -235,10 +218,6 @@ class StreamDecoder:
         function = call.function or _Function()
         number = self._calls.number(call.index, call.id, function.name)
         return ToolCallDelta(number, call.id or None, function.name or None, function.arguments or "")
-
-
-def _increase(before: int | None, now: int | None) -> int | None:
-    return None if now is None else max(now - (before or 0), 0)
 
 
 def _tokens(logprobs: _Logprobs | None) -> tuple[Token, ...]:

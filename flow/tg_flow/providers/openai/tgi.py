@@ -5,13 +5,12 @@ system text and turns would have to be glued here, without the model's template;
 """
 
 from collections.abc import Iterable
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import ProviderOptions
-from tg_flow.providers.openai.provider import OpenAiCompatible, OpenAiOptions
+from tg_flow.providers.openai.provider import ChatCompletions, OpenAiOptions
 from tg_schema import Message, TextCompletionRequest
 from tg_schema.features import Feature
 
@@ -31,15 +30,13 @@ class TgiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only
     upstream_model: str | None = "tgi"
 
 
-class Tgi(OpenAiCompatible):
+class Tgi(ChatCompletions[TgiOptions]):
     """A server of text-generation-inference, 3.0 or later."""
 
-    Options: ClassVar[type[ProviderOptions]] = TgiOptions
-
     @override
-    def _body(self, request: TextCompletionRequest) -> bytes:
+    def body(self, request: TextCompletionRequest) -> bytes:
         messages = tuple(part for turn in request.messages for part in _split_turn(turn))
-        body = super()._body(msgspec.structs.replace(request, messages=messages, schema=None))
+        body = super().body(msgspec.structs.replace(request, messages=messages, schema=None))
         if request.schema is None:
             return body
         shape = msgspec.json.encode({"response_format": {"type": "json_object", "value": request.schema}})

@@ -7,15 +7,14 @@ connections, and the SDK never sees the answer. Works with httpx and with httpx2
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from ssl import SSLContext
+from typing import Any
 
-from yarl import URL
-
+from tg_base.llm.http.failures import NO_FAILURES, Failures
+from tg_base.llm.http.open_pool import open_pool
 from tg_base.llm.http.response import HttpAnswer
 from tg_schema import TgError
-
-if TYPE_CHECKING:
-    from tg_base.llm.http.pool import HttpPool
 
 
 class _Slot:
@@ -36,23 +35,24 @@ class CapturingTransport:
     """Give it to an HTTP client as its `transport`.
 
     Args:
-        pool: sends.
+        tls: which certificates are trusted.
         keyless: the server needs no key; an SDK shows one all the same, be it the environment's.
     """
 
-    def __init__(self, pool: "HttpPool", *, keyless: bool = False) -> None:
-        self._pool = pool
+    def __init__(self, tls: SSLContext, *, keyless: bool = False) -> None:
+        self._pool = open_pool(tls)
         self._keyless = keyless
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send, and leave the SDK with the answer."""
         slot = _slot.get()
         body = await request.aread()
-        url = URL(str(request.url), encoded=True)
         if self._keyless:
             request.headers.pop("Authorization", None)
         try:
-            slot.answer = await self._pool.ask(request.method, url, request.headers.multi_items(), body or None)
+            slot.answer = await self._pool.ask(
+                request.method, str(request.url), request.headers.multi_items(), body or None
+            )
         except TgError as error:
             slot.error = error
         raise _CapturedError
@@ -66,6 +66,45 @@ class CapturingTransport:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+class CapturedConnection:
+    """An SDK's client whose calls end with the HTTP answer; its HTTP client has a `CapturingTransport`.
+
+    Args:
+        post: asks for an answer as a stream; is called with a request's body.
+        models: asks for the list of models.
+        close: closes the SDK's client.
+        failures: of these calls, where the SDK has no credentials.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Any], Awaitable[object]],
+        models: Callable[[], Awaitable[object]],
+        close: Callable[[], Awaitable[None]],
+        failures: Failures = NO_FAILURES,
+    ) -> None:
+        self._post = post
+        self._models = models
+        self._close = close
+        self._failures = failures
+
+    async def post(self, body: Any) -> HttpAnswer:
+        """See `SdkConnection`."""
+        return await self._capture(partial(self._post, body))
+
+    async def models(self) -> HttpAnswer:
+        """See `SdkConnection`."""
+        return await self._capture(self._models)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._close()
+
+    async def _capture(self, call: Callable[[], Awaitable[object]]) -> HttpAnswer:
+        with self._failures.translate():
+            return await capture(call)
 
 
 async def capture(call: Callable[[], Awaitable[object]]) -> HttpAnswer:

@@ -1,30 +1,14 @@
-"""Mistral's chat completions <-> our records, after its public API reference: OpenAI's, with differences."""
+"""Events of Mistral's chat completions -> LlmChunks, after its public API reference: OpenAI's, with differences."""
 
 from typing import Any
 
 import msgspec
 
-from tg_base.llm import CallNumbers, LlmChunk, event_error
-from tg_base.llm.http import UNREADABLE, ErrorDetail, UsageDeltas
-from tg_flow.providers.openai import request as openai_request
-from tg_schema import Sampling, TextCompletionRequest, ToolCallDelta
+from tg_base.llm import CallNumbers, ErrorDetail, LlmChunk, UsageDeltas, event_error
+from tg_schema import ToolCallDelta
 from tg_schema.errors import ProtocolError
 
 _FINISH = {"stop": "stop", "length": "length", "model_length": "length", "tool_calls": "tool_calls"}
-
-
-def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> dict[str, Any]:
-    """The arguments of the SDK's `chat.stream_async`.
-
-    Raises:
-        BadRequest: the request has a form that this API does not know; the message says which.
-    """
-    asked = openai_request.to_wire(request, model, defaults=sampling, completion_tokens=False, strict=True)
-    theirs = msgspec.structs.replace(asked, stream_options=None, seed=None, temperature=sampling.temperature)
-    body: dict[str, Any] = msgspec.to_builtins(theirs)
-    if sampling.seed is not None:
-        body["random_seed"] = sampling.seed
-    return body
 
 
 class _Thought(msgspec.Struct, frozen=True, gc=False):
@@ -95,11 +79,7 @@ _encode = msgspec.json.Encoder().encode
 
 def error_detail(body: bytes) -> ErrorDetail:
     """Mistral's `type` of an error; a sentence in `detail` (of validation, of keys) says nothing to programs."""
-    try:
-        event = _decode(body)
-    except UNREADABLE:
-        return ErrorDetail()
-    return ErrorDetail(event.type or "")
+    return ErrorDetail(_decode(body).type or "")
 
 
 class StreamDecoder:
@@ -116,14 +96,12 @@ class StreamDecoder:
         Raises:
             ProtocolError: the data is not a chat completion's event.
             TgError: the provider reports an error in its stream.
+            Exception: as of `EventDecoder`.
         """
         if data == b"[DONE]":
             self.done = True
             return None
-        try:
-            event = _decode(data)
-        except UNREADABLE:
-            raise ProtocolError("the provider sent an event that is not of a chat completion") from None
+        event = _decode(data)
         if event.choices is None:
             raise _fault(event)
         choice = next((choice for choice in event.choices if choice.index == 0), None)

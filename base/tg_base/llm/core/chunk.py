@@ -1,8 +1,12 @@
 """Provider -> LlmService: one piece of an answer."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tg_schema import Token, ToolCallDelta
+from tg_schema.conversation import whole_calls
+from tg_schema.deltas import add_counts, join_text
 
 
 class LlmChunk(msgspec.Struct, frozen=True):
@@ -48,3 +52,25 @@ class LlmChunk(msgspec.Struct, frozen=True):
     def has_content(self) -> bool:
         """Whether a reader would see anything of it."""
         return bool(self.text or self.reasoning or self.tokens or self.tool_calls)
+
+
+def join_chunks(chunks: Sequence[LlmChunk]) -> LlmChunk:
+    """One chunk with the text of all, counts added, and the first `finish_reason` among them.
+
+    Of chunks after that one, only the counts are taken: an answer has no text after its end.
+    """
+    usage = chunks
+    end = next((number for number, chunk in enumerate(chunks, 1) if chunk.finish_reason), len(chunks))
+    chunks = chunks[:end]
+    return LlmChunk(
+        text="".join(chunk.text for chunk in chunks),
+        in_token=add_counts(chunk.in_token for chunk in usage),
+        out_token=add_counts(chunk.out_token for chunk in usage),
+        model=next((chunk.model for chunk in reversed(chunks) if chunk.model), None),
+        finish_reason=chunks[-1].finish_reason if chunks else None,
+        reasoning=join_text(chunk.reasoning for chunk in chunks),
+        tokens=tuple(token for chunk in chunks for token in chunk.tokens),
+        tool_calls=whole_calls(call for chunk in chunks for call in chunk.tool_calls),
+        cached_token=add_counts(chunk.cached_token for chunk in usage),
+        reasoning_token=add_counts(chunk.reasoning_token for chunk in usage),
+    )

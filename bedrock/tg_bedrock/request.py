@@ -1,6 +1,6 @@
-"""Bedrock's Converse API <-> our records: pure functions of values, after the "Amazon Bedrock API reference".
+"""TextCompletionRequest -> the arguments of `converse_stream`, after the "Amazon Bedrock API reference".
 
-One shape of messages, tools and events for the models of every family; what differs among them, Bedrock translates.
+One shape of messages and tools for the models of every family; what differs among them, Bedrock translates.
 """
 
 import base64
@@ -10,35 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tg_base.llm import LlmChunk, call_arguments
-from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, TextPart, Tool, ToolCallDelta
-from tg_schema.errors import BadRequest, ProtocolError
+from tg_base.llm import call_arguments
+from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, TextPart, Tool
+from tg_schema.errors import BadRequest
 
 if TYPE_CHECKING:
     from types_boto3_bedrock_runtime.literals import ImageFormatType
     from types_boto3_bedrock_runtime.type_defs import (
         ContentBlockUnionTypeDef,
-        ConverseStreamOutputTypeDef,
         ConverseStreamRequestTypeDef,
         ImageBlockUnionTypeDef,
         InferenceConfigurationTypeDef,
         MessageUnionTypeDef,
-        TokenUsageTypeDef,
         ToolChoiceTypeDef,
         ToolConfigurationTypeDef,
         ToolResultBlockUnionTypeDef,
         ToolTypeDef,
     )
 
-_FINISH = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "guardrail_intervened": "content_filter",
-    "content_filtered": "content_filter",
-}
 _FORMATS: dict[str, "ImageFormatType"] = {
     "image/png": "png",
     "image/jpeg": "jpeg",
@@ -48,14 +37,14 @@ _FORMATS: dict[str, "ImageFormatType"] = {
 
 
 def to_wire(
-    request: TextCompletionRequest, model: str, *, defaults: Sampling, model_fields: Mapping[str, Any]
+    request: TextCompletionRequest, model: str, sampling: Sampling, model_fields: Mapping[str, Any]
 ) -> "ConverseStreamRequestTypeDef":
     """The arguments of `converse_stream` for a request.
 
     Args:
         request: what to answer.
         model: id of the model or of an inference profile, or an ARN.
-        defaults: for sampling fields that the request leaves open.
+        sampling: the request's, with the configuration's values for what it leaves open.
         model_fields: what only this model knows, for instance how much it shall think.
 
     Raises:
@@ -64,7 +53,7 @@ def to_wire(
     wire: ConverseStreamRequestTypeDef = {"modelId": model, "messages": _messages(request.turns)}
     if request.system_text:
         wire["system"] = [{"text": request.system_text}]
-    if inference := _inference(request.sampling or defaults, defaults):
+    if inference := _inference(sampling):
         wire["inferenceConfig"] = inference
     if request.tools and request.tool_choice != "none":
         wire["toolConfig"] = _tools(request.tools, request.tool_choice)
@@ -78,14 +67,12 @@ def to_wire(
     return wire
 
 
-def _inference(sampling: Sampling, defaults: Sampling) -> "InferenceConfigurationTypeDef":
+def _inference(sampling: Sampling) -> "InferenceConfigurationTypeDef":
     said: InferenceConfigurationTypeDef = {}
-    limit = defaults.max_tokens if sampling.max_tokens is None else sampling.max_tokens
-    if limit is not None:
-        said["maxTokens"] = limit
-    temperature = defaults.temperature if sampling.temperature is None else sampling.temperature
-    if temperature is not None:
-        said["temperature"] = temperature
+    if sampling.max_tokens is not None:
+        said["maxTokens"] = sampling.max_tokens
+    if sampling.temperature is not None:
+        said["temperature"] = sampling.temperature
     if sampling.top_p is not None:
         said["topP"] = sampling.top_p
     if sampling.stop:
@@ -155,56 +142,3 @@ def _image(part: ImagePart) -> "ImageBlockUnionTypeDef":
         return {"format": kind, "source": {"bytes": base64.b64decode(part.data, validate=True)}}
     except binascii.Error:
         raise BadRequest("an image's `data` is not base64") from None
-
-
-class StreamDecoder:
-    """One answer as it is read: events in, chunks out. Counts the tool calls, because Bedrock counts all blocks."""
-
-    def __init__(self) -> None:
-        self._calls: dict[int, int] = {}
-
-    def chunk(self, event: "ConverseStreamOutputTypeDef") -> LlmChunk | None:
-        """The chunk for an event; None where it has nothing to say, for instance the role's.
-
-        Raises:
-            ProtocolError: the model wrote what Bedrock could not read.
-        """
-        if "contentBlockDelta" in event:
-            block = event["contentBlockDelta"]
-            delta = block["delta"]
-            if "text" in delta:
-                return LlmChunk(delta["text"])
-            if "toolUse" in delta:
-                index = self._calls.get(block["contentBlockIndex"], 0)
-                return LlmChunk(tool_calls=(ToolCallDelta(index, arguments=delta["toolUse"]["input"]),))
-            thought = delta["reasoningContent"].get("text") if "reasoningContent" in delta else None
-            return LlmChunk(reasoning=thought) if thought else None
-        if "contentBlockStart" in event:
-            return self._convert_start(event)
-        if "messageStop" in event:
-            return LlmChunk(finish_reason=_finish(event["messageStop"]["stopReason"]))
-        return _usage(event["metadata"]["usage"]) if "metadata" in event else None
-
-    def _convert_start(self, event: "ConverseStreamOutputTypeDef") -> LlmChunk | None:
-        block = event["contentBlockStart"]
-        if "toolUse" not in block["start"]:
-            return None
-        call = block["start"]["toolUse"]
-        index = self._calls.setdefault(block["contentBlockIndex"], len(self._calls))
-        return LlmChunk(tool_calls=(ToolCallDelta(index, call["toolUseId"], call["name"]),))
-
-
-def _finish(reason: str) -> str:
-    if reason.startswith("malformed"):
-        raise ProtocolError("the model wrote an answer that the provider could not read; ask again")
-    return _FINISH.get(reason, "stop")
-
-
-def _usage(usage: "TokenUsageTypeDef") -> LlmChunk:
-    """`inputTokens` has only what the cache had no part in ("Prompt caching" in the "Amazon Bedrock User Guide")."""
-    read = usage.get("cacheReadInputTokens")
-    return LlmChunk(
-        in_token=usage["inputTokens"] + (read or 0) + (usage.get("cacheWriteInputTokens") or 0),
-        out_token=usage["outputTokens"],
-        cached_token=read,
-    )

@@ -1,0 +1,76 @@
+"""Events of Bedrock's Converse API -> LlmChunks, after the "Amazon Bedrock API reference".
+
+One shape of events for the models of every family; what differs among them, Bedrock translates.
+"""
+
+from typing import TYPE_CHECKING
+
+from tg_base.llm import LlmChunk
+from tg_schema import ToolCallDelta
+from tg_schema.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from types_boto3_bedrock_runtime.type_defs import ConverseStreamOutputTypeDef, TokenUsageTypeDef
+
+_FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "guardrail_intervened": "content_filter",
+    "content_filtered": "content_filter",
+}
+
+
+class StreamDecoder:
+    """One answer as it is read: events in, chunks out. Counts the tool calls, because Bedrock counts all blocks."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, int] = {}
+
+    def chunk(self, event: "ConverseStreamOutputTypeDef") -> LlmChunk | None:
+        """The chunk for an event; None where it has nothing to say, for instance the role's.
+
+        Raises:
+            ProtocolError: the model wrote what Bedrock could not read.
+        """
+        if "contentBlockDelta" in event:
+            block = event["contentBlockDelta"]
+            delta = block["delta"]
+            if "text" in delta:
+                return LlmChunk(delta["text"])
+            if "toolUse" in delta:
+                index = self._calls.get(block["contentBlockIndex"], 0)
+                return LlmChunk(tool_calls=(ToolCallDelta(index, arguments=delta["toolUse"]["input"]),))
+            thought = delta["reasoningContent"].get("text") if "reasoningContent" in delta else None
+            return LlmChunk(reasoning=thought) if thought else None
+        if "contentBlockStart" in event:
+            return self._convert_start(event)
+        if "messageStop" in event:
+            return LlmChunk(finish_reason=_finish(event["messageStop"]["stopReason"]))
+        return _usage(event["metadata"]["usage"]) if "metadata" in event else None
+
+    def _convert_start(self, event: "ConverseStreamOutputTypeDef") -> LlmChunk | None:
+        block = event["contentBlockStart"]
+        if "toolUse" not in block["start"]:
+            return None
+        call = block["start"]["toolUse"]
+        index = self._calls.setdefault(block["contentBlockIndex"], len(self._calls))
+        return LlmChunk(tool_calls=(ToolCallDelta(index, call["toolUseId"], call["name"]),))
+
+
+def _finish(reason: str) -> str:
+    if reason.startswith("malformed"):
+        raise ProtocolError("the model wrote an answer that the provider could not read; ask again")
+    return _FINISH.get(reason, "stop")
+
+
+def _usage(usage: "TokenUsageTypeDef") -> LlmChunk:
+    """`inputTokens` has only what the cache had no part in ("Prompt caching" in the "Amazon Bedrock User Guide")."""
+    read = usage.get("cacheReadInputTokens")
+    return LlmChunk(
+        in_token=usage["inputTokens"] + (read or 0) + (usage.get("cacheWriteInputTokens") or 0),
+        out_token=usage["outputTokens"],
+        cached_token=read,
+    )

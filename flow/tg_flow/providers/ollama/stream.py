@@ -1,0 +1,124 @@
+"""Lines of Ollama's answers -> LlmChunks, after its public reference ("Generate a chat message")."""
+
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from tg_base.llm import LlmChunk, event_error
+from tg_flow.providers.openai import NO_TOKEN_ID
+from tg_schema import ModelInfo, Token, ToolCallDelta
+
+
+class _AskedFunction(msgspec.Struct, frozen=True):
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class _AskedCall(msgspec.Struct, frozen=True):
+    function: _AskedFunction
+    id: str | None = None
+
+
+class _Said(msgspec.Struct, frozen=True, gc=False):
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: tuple[_AskedCall, ...] | None = None
+
+
+class _TopLogprob(msgspec.Struct, frozen=True, gc=False):
+    logprob: float
+
+
+class _Logprob(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    top_logprobs: tuple[_TopLogprob, ...] | None = None
+
+
+class ChatLine(msgspec.Struct, frozen=True):
+    """One line of an answer; the last one is `done`."""
+
+    model: str | None = None
+    message: _Said | None = None
+    done: bool = False
+    done_reason: str | None = None
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
+    logprobs: tuple[_Logprob, ...] | None = None
+    error: Any = None
+
+
+class _Model(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _ModelList(msgspec.Struct, frozen=True):
+    models: tuple[_Model, ...]
+
+
+_decode = msgspec.json.Decoder(ChatLine).decode
+_encode = msgspec.json.Encoder().encode
+_NOTHING = _Said()
+
+
+def model_list(body: bytes) -> tuple[ModelInfo, ...]:
+    """The models of `GET /api/tags`: those that the server has on its disk."""
+    return tuple(ModelInfo(model.name) for model in msgspec.json.decode(body, type=_ModelList).models)
+
+
+class StreamDecoder:
+    """One answer as it is read: lines in, chunks out."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._calls = 0
+
+    def chunk(self, data: bytes) -> LlmChunk | None:
+        """The chunk for a line; None where it has nothing to say.
+
+        Raises:
+            TgError: the provider reports an error in its stream.
+            Exception: as of `EventDecoder`.
+        """
+        line = _decode(data)
+        if line.error is not None:
+            raise event_error(None)
+        said = line.message or _NOTHING
+        if line.done or said.tool_calls or said.thinking or line.logprobs:
+            return self._uncommon(line, said)
+        return LlmChunk(said.content, model=line.model) if said.content else None
+
+    def _uncommon(self, line: ChatLine, said: _Said) -> LlmChunk:
+        calls = tuple(self._call(call) for call in said.tool_calls or ())
+        self.done = line.done
+        return LlmChunk(
+            said.content or "",
+            in_token=line.prompt_eval_count if line.done else None,
+            out_token=line.eval_count if line.done else None,
+            model=line.model,
+            finish_reason=self._finish(line) if line.done else None,
+            reasoning=said.thinking or None,
+            tokens=tuple(
+                Token(
+                    NO_TOKEN_ID,
+                    one.token,
+                    one.logprob,
+                    tuple((NO_TOKEN_ID, top.logprob) for top in one.top_logprobs or ()),
+                )
+                for one in line.logprobs or ()
+            ),
+            tool_calls=calls,
+        )
+
+    def _finish(self, line: ChatLine) -> str:
+        if line.done_reason == "length":
+            return "length"
+        return "tool_calls" if self._calls else "stop"
+
+    def _call(self, call: _AskedCall) -> ToolCallDelta:
+        """A call comes whole. Older servers give it no id, so we do: results are told by the tool's name anyway."""
+        index = self._calls
+        self._calls += 1
+        arguments = _encode(call.function.arguments).decode()
+        return ToolCallDelta(index, call.id or f"call_{uuid4().hex}", call.function.name, arguments)

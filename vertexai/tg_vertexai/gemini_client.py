@@ -1,0 +1,30 @@
+"""VertexGemini -> SDK -> socket: the one file that imports Google's SDK (seconds of imports)."""
+
+import httpx
+from google import genai
+from google.genai.types import HttpOptions
+
+from tg_base.llm import PreparedConnection, SdkRequest
+from tg_base.llm.gemini import connect_client
+from tg_vertexai.account import FAILURES, find_account
+from tg_vertexai.endpoint import VertexEndpoint
+
+
+def connect(endpoint: VertexEndpoint) -> PreparedConnection:
+    """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request."""
+    owner = find_account(endpoint)
+    recorded: list[SdkRequest] = []
+
+    def record(request: httpx.Request) -> httpx.Response:
+        recorded.append(request)
+        return httpx.Response(200, request=request, content=b"{}")
+
+    recorder = httpx.AsyncClient(transport=httpx.MockTransport(record))
+    client = genai.Client(
+        vertexai=True,
+        project=owner.project,
+        location=owner.location,
+        credentials=owner.credentials,
+        http_options=HttpOptions(base_url=endpoint.base_url, httpx_async_client=recorder),
+    )
+    return connect_client(client, recorded, httpx.create_ssl_context(), endpoint.model, FAILURES)

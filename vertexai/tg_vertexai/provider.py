@@ -1,0 +1,50 @@
+"""TextCompletionRequest -> Gemini or Claude on Vertex AI -> LlmChunks."""
+
+from typing import Literal
+
+from typing_extensions import override
+
+from tg_base.llm import SdkWire, anthropic, gemini
+from tg_vertexai.endpoint import VertexEndpoint
+
+
+class VertexClaudeOptions(anthropic.ClaudeOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the configuration may say of Claude on Vertex AI; for the last three see `VertexEndpoint`.
+
+    Google's organizations have structured outputs of Claude switched off unless they say otherwise, hence `schema_by`.
+    """
+
+    base_url_variables: tuple[str, ...] = ("ANTHROPIC_VERTEX_BASE_URL",)
+    schema_by: Literal["format", "tool"] = "tool"
+    project: str | None = None
+    location: str | None = None
+    credentials_file: str | None = None
+
+    @override
+    def endpoint(self, model: str) -> VertexEndpoint:
+        return VertexEndpoint(self.url(), model, None, self.project, self.location, self.credentials_file)
+
+
+class VertexGeminiOptions(gemini.GeminiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the configuration may say of Gemini on Vertex AI; for the last three see `VertexEndpoint`."""
+
+    base_url_variables: tuple[str, ...] = ("GOOGLE_VERTEX_BASE_URL",)
+    project: str | None = None
+    location: str | None = None
+    credentials_file: str | None = None
+
+    @override
+    def endpoint(self, model: str) -> VertexEndpoint:
+        return VertexEndpoint(self.url(), model, None, self.project, self.location, self.credentials_file)
+
+
+class VertexClaude(anthropic.Claude[VertexClaudeOptions]):
+    """Claude on Vertex AI, through Anthropic's asynchronous SDK."""
+
+    wire = SdkWire(client="tg_vertexai.claude_client", error_detail=anthropic.error_detail)
+
+
+class VertexGemini(gemini.Gemini[VertexGeminiOptions]):
+    """Gemini on Vertex AI, through Google's asynchronous SDK."""
+
+    wire = SdkWire(client="tg_vertexai.gemini_client", listed=gemini.model_list, error_detail=gemini.error_detail)
