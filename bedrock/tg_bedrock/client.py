@@ -44,6 +44,7 @@ from tg_base.llm import (
     MAX_EVENT_BYTES,
     SLOW,
     LlmChunk,
+    check_numbers,
     event_error,
     retry_after,
     status_error,
@@ -215,7 +216,7 @@ _chunks = msgspec.json.Decoder(LlmChunk)
 
 def _check_chunk(chunk: LlmChunk) -> LlmChunk:
     """boto3 checks no types, and lets half a character pass. Raises ValueError where the chunk cannot travel."""
-    encoded = msgspec.json.encode(chunk)
+    encoded = msgspec.json.encode(check_numbers(chunk))
     if len(encoded) > MAX_EVENT_BYTES:
         raise EndlessError
     return _chunks.decode(encoded)

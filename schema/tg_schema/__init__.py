@@ -2,12 +2,13 @@
 
 from tg_schema.agent import AgentRequest, AgentResponse, AgentStep
 from tg_schema.codec import decode, encode
+from tg_schema.completion import Token
 from tg_schema.conversation import ImagePart, Message, ModelInfo, Part, TextPart, Tool, ToolCall, ToolCallDelta
 from tg_schema.errors import Error, TgError
 from tg_schema.features import FEATURES
 from tg_schema.prompt import PromptRequest, PromptResponse
 from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION, ServiceSpec
-from tg_schema.text_completion import Sampling, TextCompletionRequest, TextCompletionResponse, Token
+from tg_schema.text_completion import Sampling, TextCompletionRequest, TextCompletionResponse
 
 __all__ = [
     "AGENT",

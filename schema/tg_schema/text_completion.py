@@ -5,8 +5,9 @@ from typing import Annotated, Any, Self
 
 import msgspec
 
-from tg_schema.conversation import Message, ModelInfo, Tool, ToolCallDelta, whole_calls
-from tg_schema.deltas import Count, add_counts, join_text
+from tg_schema.completion import Completion, join_completions
+from tg_schema.conversation import Message, ModelInfo, Tool, ToolCallDelta
+from tg_schema.deltas import join_text
 from tg_schema.errors import Error
 from tg_schema.features import Feature
 from tg_schema.pieces import cut_list, cut_text, in_parts
@@ -32,15 +33,6 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frequency_penalty: Penalty | None = None
     logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
     """How many alternatives to report for each token; 0 = the chosen token's alone; None = no token data."""
-
-
-class Token(msgspec.Struct, frozen=True):
-    """One generated token. `logprob` is natural-log probability; `top` pairs token ids with theirs."""
-
-    id: int
-    text: str
-    logprob: float | None = None
-    top: tuple[tuple[int, float], ...] = ()
 
 
 class TextCompletionRequest(msgspec.Struct, frozen=True):
@@ -96,25 +88,15 @@ class TextCompletionRequest(msgspec.Struct, frozen=True):
         return frozenset(feature for feature, needed in asked.items() if needed)
 
 
-class TextCompletionResponse(msgspec.Struct, frozen=True):
-    """Seed: `error` to `end_of_stream`. Token counts are deltas; a whole stream's usage stands on the last record."""
+class TextCompletionResponse(Completion, frozen=True):
+    """A piece of an answer, or the list of models, or an error, which is the last record.
+
+    Token counts are deltas; a whole stream's usage stands on the last record.
+    """
 
     error: Error | None = None
     response: str | None = None
-    in_token: Count | None = None
-    out_token: Count | None = None
-    model: str | None = None
     end_of_stream: bool | None = False
-    finish_reason: str | None = None
-    """"stop", "length", "tool_calls" or "content_filter", on the last record."""
-    reasoning: str | None = None
-    """The model's thinking, where a provider tells it apart from the answer."""
-    tokens: tuple[Token, ...] = ()
-    tool_calls: tuple[ToolCallDelta, ...] = ()
-    cached_token: Count | None = None
-    """How many of `in_token` the provider had in its cache."""
-    reasoning_token: Count | None = None
-    """How many of `out_token` were thinking."""
     models: tuple[ModelInfo, ...] = ()
     """The answer to "list-models"."""
 
@@ -130,28 +112,15 @@ class TextCompletionResponse(msgspec.Struct, frozen=True):
 
     @classmethod
     def join(cls, records: Sequence[Self]) -> Sequence[Self]:
-        """One record with the text of all, counts added, all else from the last; an error stays apart."""
+        """One record with what all of them say; an error stays apart."""
         if len(records) < 2:
             return records
         final = records[-1]
         if final.error is not None:
             return (*cls.join(records[:-1]), final)
-        return (
-            cls(
-                response=join_text(record.response for record in records),
-                in_token=add_counts(record.in_token for record in records),
-                out_token=add_counts(record.out_token for record in records),
-                model=final.model or records[0].model,
-                end_of_stream=final.end_of_stream,
-                finish_reason=final.finish_reason,
-                reasoning=join_text(record.reasoning for record in records),
-                tokens=tuple(token for record in records for token in record.tokens),
-                tool_calls=whole_calls(call for record in records for call in record.tool_calls),
-                cached_token=add_counts(record.cached_token for record in records),
-                reasoning_token=add_counts(record.reasoning_token for record in records),
-                models=final.models,
-            ),
-        )
+        text = join_text(record.response for record in records)
+        whole = cls(response=text, end_of_stream=final.end_of_stream, models=final.models)
+        return (join_completions(whole, records),)
 
     def cut(self, size: int) -> Sequence[Self]:
         """Pieces of the thinking, then of the text, then tokens and tool calls."""

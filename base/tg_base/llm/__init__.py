@@ -15,6 +15,7 @@ from tg_base.llm.http import (
     UsageDeltas, event_chunks, open_body, open_pool,
 )
 from tg_base.llm.keyed_connection import KeyedConnection
+from tg_base.llm.numbers import check_numbers
 from tg_base.llm.object_schema import BadSchema, ObjectSchema
 from tg_base.llm.options import ModelOptions, ProviderOptions, RemoteOptions, UrlOptions
 from tg_base.llm.sdk_provider import SdkConnection, SdkProvider, SdkWire
@@ -26,6 +27,6 @@ __all__ = [
     "EventDecoder", "Failures", "HttpAnswer", "JsonLines", "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method",
     "ModelOptions", "ObjectSchema", "PreparedConnection", "ProviderOptions", "RemoteOptions", "SdkConnection",
     "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions", "UsageDeltas",
-    "call_arguments", "choose_key", "event_chunks", "event_error", "find_key", "join_chunks", "key_from", "open_body",
-    "open_pool", "retry_after", "status_error", "strip_fence",
+    "call_arguments", "check_numbers", "choose_key", "event_chunks", "event_error", "find_key", "join_chunks",
+    "key_from", "open_body", "open_pool", "retry_after", "status_error", "strip_fence",
 ]

@@ -113,7 +113,7 @@ class Generation:
         prompt, count = self._prompt, self._count
         self._text, self._tokens, self._prompt, self._count = "", (), None, 0
         reason = end if isinstance(end, str) else None
-        return LlmChunk(text, prompt, count, finish_reason=reason, tokens=tokens)
+        return LlmChunk(text, in_token=prompt, out_token=count, finish_reason=reason, tokens=tokens)
 
     def cancel(self) -> None:
         """Nobody reads any more: the engine's next step works without it. May be called from any thread."""

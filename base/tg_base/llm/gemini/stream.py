@@ -184,6 +184,7 @@ class StreamDecoder:
 
     def _convert_candidate(self, candidate: _Candidate, counts: Counts, model: str | None) -> LlmChunk:
         parts = candidate.content.parts if candidate.content else ()
+        reason = candidate.finish_reason
         text = reasoning = ""
         calls: tuple[ToolCallDelta, ...] = ()
         for part in parts:
@@ -195,15 +196,15 @@ class StreamDecoder:
                 text += part.text or ""
         return LlmChunk(
             text,
-            counts[0],
-            counts[1],
-            model,
-            self._finish(candidate.finish_reason, told=counts is not _UNKNOWN) if candidate.finish_reason else None,
-            reasoning or None,
-            _tokens(candidate.logprobs_result) if candidate.logprobs_result else (),
-            calls,
-            counts[2],
-            counts[3],
+            in_token=counts[0],
+            out_token=counts[1],
+            model=model,
+            finish_reason=self._finish(reason, told=counts is not _UNKNOWN) if reason else None,
+            reasoning=reasoning or None,
+            tokens=_tokens(candidate.logprobs_result) if candidate.logprobs_result else (),
+            tool_calls=calls,
+            cached_token=counts[2],
+            reasoning_token=counts[3],
         )
 
     def _call(self, call: _Call, signature: str | None) -> ToolCallDelta:

@@ -1,0 +1,67 @@
+"""What a model's answer says besides its text: the same for a provider's chunk and for a record of the bus."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from tg_schema.conversation import ToolCallDelta, whole_calls
+from tg_schema.deltas import Count, add_counts, join_text
+
+
+class Token(msgspec.Struct, frozen=True):
+    """One generated token. `logprob` is natural-log probability; `top` pairs token ids with theirs."""
+
+    id: int
+    text: str
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of an answer. The text has its own name in each record that derives from this.
+
+    Attributes:
+        in_token: prompt tokens not counted before; None = unknown, 0 = counted zero.
+        out_token: answer tokens not counted before; None = unknown.
+        model: the name of the model that answers.
+        finish_reason: "stop", "length", "tool_calls" or "content_filter", once, where the answer ends.
+        reasoning: new thinking text, where the provider tells it apart from the answer.
+        tokens: ids and log-probabilities of the tokens in the new text, where asked for and known.
+        tool_calls: new pieces of the calls that the model asks for.
+        cached_token: how many of `in_token` came from the provider's cache; None = unknown.
+        reasoning_token: how many of `out_token` were thinking; None = unknown.
+    """
+
+    in_token: Count | None = None
+    out_token: Count | None = None
+    model: str | None = None
+    finish_reason: str | None = None
+    reasoning: str | None = None
+    tokens: tuple[Token, ...] = ()
+    tool_calls: tuple[ToolCallDelta, ...] = ()
+    cached_token: Count | None = None
+    reasoning_token: Count | None = None
+
+
+Joined = TypeVar("Joined", bound=Completion)
+
+
+def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
+    """`whole`, which has the text, with all else that the pieces say.
+
+    Counts are added, thinking and tokens follow each other, pieces of a call become one; of model and `finish_reason`
+    the last one that is said holds.
+    """
+    return msgspec.structs.replace(
+        whole,
+        in_token=add_counts(piece.in_token for piece in pieces),
+        out_token=add_counts(piece.out_token for piece in pieces),
+        model=next((piece.model for piece in reversed(pieces) if piece.model), None),
+        finish_reason=next((piece.finish_reason for piece in reversed(pieces) if piece.finish_reason), None),
+        reasoning=join_text(piece.reasoning for piece in pieces),
+        tokens=tuple(token for piece in pieces for token in piece.tokens),
+        tool_calls=whole_calls(call for piece in pieces for call in piece.tool_calls),
+        cached_token=add_counts(piece.cached_token for piece in pieces),
+        reasoning_token=add_counts(piece.reasoning_token for piece in pieces),
+    )
