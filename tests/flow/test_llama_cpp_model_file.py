@@ -10,7 +10,6 @@ import pytest
 
 from tests.fakes.hub_server import COMMIT, hub_server
 from tests.flow.demo_llm import asked, text_of
-from tg_base.llm import ProviderOptions
 from tg_flow.llama.model_file import DEMO_MODEL, model_file
 from tg_flow.llama.provider import LlamaCpp, LlamaCppOptions
 from tg_flow.providers import open_provider
@@ -155,11 +154,6 @@ async def test_a_model_by_path_answers_under_the_name_it_is_given() -> None:
 async def test_options_out_of_range_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(BadRequest, match="llama-cpp"):
         await open_provider("llama-cpp", "any", options)
-
-
-async def test_options_of_another_provider_are_a_defect() -> None:
-    with pytest.raises(TypeError):
-        await LlamaCpp.open("any", ProviderOptions())
 
 
 def test_sizes_suit_the_model() -> None:

@@ -6,7 +6,7 @@ Chunk loop, final record, clocks, retries before the first chunk, usage and canc
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import ClassVar, Generic, Self, cast, get_args
+from typing import Any, ClassVar, Generic, Self, cast, get_args
 
 import msgspec
 import stamina
@@ -27,7 +27,7 @@ from tg_schema.errors import BadRequest, NotFound, ProtocolError, SchemaViolatio
 MAX_RETRY_AFTER_SECONDS = 30.0
 """Seconds; a provider that asks for more gets its error passed on, with its `retry_after`, in place of a retry."""
 
-AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=ProviderOptions)
+AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=Any)
 
 
 class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic[AnyOptions]):

@@ -41,7 +41,7 @@ async def check_provider(provider: str, model: str | None, options: Mapping[str,
     return f"{provider}: answers, and has these models: {listed}{more}; name one with --model, and it is asked"
 
 
-async def _ask(service: LlmService[Any]) -> str:
+async def _ask(service: LlmService) -> str:
     began = time.monotonic()
     first: float | None = None
     records = AnswerCollector(TextCompletionResponse.join)

@@ -72,7 +72,7 @@ _OURS = {"tg_schema", "tg_base", "tg_flow"}
 """Always there where this file is: if one of their modules is missing, that is a defect."""
 
 
-async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> LlmService[Any]:
+async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> LlmService:
     """Open a provider for one model.
 
     Args:
@@ -97,7 +97,7 @@ async def rehearse_provider(provider: str, model: str, table: Mapping[str, Any])
 async def _ready(
     provider: str,
     table: Mapping[str, Any],
-    ready: Callable[[type[LlmService[Any]], ProviderOptions], Awaitable[Result]],
+    ready: Callable[[type[LlmService], ProviderOptions], Awaitable[Result]],
 ) -> Result:
     row = _row(provider)
     try:
@@ -132,7 +132,7 @@ def _row(provider: str) -> ProviderEntry:
     return ProviderEntry(provider, install="")
 
 
-def _load(provider: str, row: ProviderEntry) -> type[LlmService[Any]]:
+def _load(provider: str, row: ProviderEntry) -> type[LlmService]:
     module, _, name = row.place.partition(":")
     kind: object = getattr(import_module(module), name, None)
     if not isinstance(kind, type) or not issubclass(kind, LlmService):
@@ -140,7 +140,7 @@ def _load(provider: str, row: ProviderEntry) -> type[LlmService[Any]]:
     return kind
 
 
-def _options(provider: str, service: type[LlmService[Any]], table: Mapping[str, Any]) -> ProviderOptions:
+def _options(provider: str, service: type[LlmService], table: Mapping[str, Any]) -> ProviderOptions:
     with _blaming_options():
         return read_options(table, service.Options, f'provider "{provider}"')
 
