@@ -33,13 +33,14 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         reasoning_token: how many of `out_token` were thinking; None = unknown.
     """
 
-    in_token: Count | None = None
-    out_token: Count | None = None
+    # Those of nearly every piece first: what comes first is made and read in the least time.
     model: str | None = None
-    finish_reason: str | None = None
     reasoning: str | None = None
     tokens: tuple[Token, ...] = ()
     tool_calls: tuple[ToolCallDelta, ...] = ()
+    finish_reason: str | None = None
+    in_token: Count | None = None
+    out_token: Count | None = None
     cached_token: Count | None = None
     reasoning_token: Count | None = None
 
