@@ -9,7 +9,14 @@ export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF -DLLAMA_OPENSSL=OFF -DGGML_NATIVE=OFF $(i
 UV := $(or $(shell command -v uv),.cache/uv/bin/uv)
 MEMBERS := schema base flow bedrock vertexai gateway cli serve
 
-.PHONY: help demo agent-demo serve test test-quick test-connected check figures bench soak lock clean
+# `PYTHON=python3.13 make test` makes .venv anew where it is of another Python than the one that is named.
+ifneq ($(origin PYTHON),file)
+ifneq ($(shell $(BIN)/python -V 2>&1),$(shell $(PYTHON) -V 2>&1))
+RENEW := other-python
+endif
+endif
+
+.PHONY: other-python help demo agent-demo serve test test-quick test-connected check figures bench soak lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -55,10 +62,10 @@ lock: ## Resolve all dependencies anew into requirements.lock (versions and hash
 	$(UV) export -q --no-emit-workspace --all-packages --all-extras --all-groups --no-annotate --no-header \
 		--format requirements-txt -o requirements.lock
 
-.venv/ready: requirements.lock $(MEMBERS:%=%/pyproject.toml) | $(UV)
+.venv/ready: requirements.lock $(MEMBERS:%=%/pyproject.toml) $(RENEW) | $(UV)
 	@scripts/require python compiler
 	@echo "Setting up .venv (the first time compiles llama.cpp: about two minutes on two cores) ..."
-	@test -x $(BIN)/python || $(UV) venv -q --python $(PYTHON) .venv
+	@test -x $(BIN)/python -a -z "$(RENEW)" || $(UV) venv -q --clear --python $(PYTHON) .venv
 	$(UV) pip sync -q --require-hashes requirements.lock
 	$(UV) pip install -q --no-deps $(MEMBERS:%=-e ./%)
 	@touch $@
