@@ -11,7 +11,7 @@ MEMBERS := schema base flow bedrock vertexai gateway cli serve
 
 # `PYTHON=python3.13 make test` makes .venv anew where it is of another Python than the one that is named.
 ifneq ($(origin PYTHON),file)
-ifneq ($(shell $(BIN)/python -V 2>&1),$(shell $(PYTHON) -V 2>&1))
+ifneq ($(shell test -x $(BIN)/python && $(BIN)/python -V),$(shell $(PYTHON) -V))
 RENEW := other-python
 endif
 endif
