@@ -170,7 +170,7 @@ def test_an_answer_that_is_not_held_back_leaves_at_once() -> None:
         ('Action: {"arguments": {}}', None, "names no tool"),
         ('Action: {"tool": "see", "arguments": [1]}', "see", "not a JSON object"),
         ('Action: see\nAction Input: {"a": NaN}', "see", "not a JSON object"),
-        ("Action: see\nAction Input: " + '{"a":' * 5000 + "1" + "}" * 5000, "see", "not a JSON object"),
+        ("Action: see\nAction Input: " + '{"a":' * 20_000 + "1" + "}" * 20_000, "see", "not a JSON object"),
     ],
 )
 def test_what_is_no_call(text: str, tool: str | None, words: str) -> None:
