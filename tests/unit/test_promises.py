@@ -30,8 +30,10 @@ FIGURES = [
     (1, f"within {BOUND_SECONDS:g} s after the kill"),
     (
         5,
-        f"at most {MAX_UNACKED_MESSAGES} messages on the way, far below the consumer's queue of "
-        f"{READER_QUEUE_MESSAGES:,}",
+        (
+            f"at most {MAX_UNACKED_MESSAGES} messages on the way, far below the consumer's queue of "
+            f"{READER_QUEUE_MESSAGES:,}"
+        ),
     ),
     (6, f"At most {MAX_BUFFERED_BYTES // MIB} MiB of a stream's records"),
     (6, f"{LIMITS.socket_bytes // MIB} MiB of all streams of one WebSocket"),

@@ -171,8 +171,10 @@ BOMBS = [
     "{% for i in range(10000) %}{% if document.upper() in words %}{% endif %}{% endfor %}",
     "{% for i in range(10000) %}{% if words|title|wordcount == 1 %}{% endif %}{% endfor %}",
     "{% for i in range(10000) %}{% if document[1:] == words %}{% endif %}{% endfor %}",
-    "{% for i in range(9999) %}{% for x in range(9999)|map('string')|map('upper')|select('eq', 'q') %}{% endfor %}"
-    "{% endfor %}",
+    (
+        "{% for i in range(9999) %}{% for x in range(9999)|map('string')|map('upper')|select('eq', 'q') %}{% endfor %}"
+        "{% endfor %}"
+    ),
     "{{ document }}{{ document }}{{ document }}",
     "{% for i in range(10000) %}" + "y" * 50_000 + "{% endfor %}",
     "{{ " + "(" * 40_000 + "1" + ")" * 40_000 + " }}",

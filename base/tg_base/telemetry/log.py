@@ -27,8 +27,10 @@ _SECRET_NAME = re.compile(
 )
 _SECRET_TEXT = (
     r"(?i:\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}",
-    r"(?i:\b(?:api[-_]?key|access[-_]?key|auth[-_]?token|token|secret|password|authorization)"
-    r"[\"']?\s*[=:]\s*[\"']?(?:(?:bearer|basic)\s+)?)[^\s\"',}]{4,}",
+    (
+        r"(?i:\b(?:api[-_]?key|access[-_]?key|auth[-_]?token|token|secret|password|authorization)"
+        r"[\"']?\s*[=:]\s*[\"']?(?:(?:bearer|basic)\s+)?)[^\s\"',}]{4,}"
+    ),
     r"\b(?:sk|pk|hf|tg|xai|gsk)[-_](?=[\w-]*\d)[\w-]{16,}",
     r"\bAKIA[0-9A-Z]{12,}",
     r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",

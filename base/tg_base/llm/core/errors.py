@@ -34,8 +34,10 @@ _REFUSED = (
 )
 _FIELD = (
     BadRequest,
-    "the model refuses one of the sampling fields; reasoning models take no temperature, and need max_tokens_field = "
-    '"max_completion_tokens" in their options',
+    (
+        "the model refuses one of the sampling fields; reasoning models take no temperature, and need "
+        'max_tokens_field = "max_completion_tokens" in their options'
+    ),
 )
 _LENGTH = (BadRequest, "the prompt and the answer together are longer than the model's context; send a shorter prompt")
 _FILTER = (ContentFilter, "the provider's content filter refused to answer this prompt")
@@ -103,7 +105,7 @@ def status_error(status: int, code: str = "", wait: float | None = None) -> TgEr
 
     It does not where it makes a failure of the provider out of a wrong request, as the types of some servers do.
     """
-    known = _BY_CODE.get(code) if status < 500 and code not in {"invalid_request_error"} else None
+    known = _BY_CODE.get(code) if status < 500 and code != "invalid_request_error" else None
     if status == 400 and known is _DOWN:
         known = None
     kind, sentence = known or _BY_STATUS.get(status) or _by_class(status)
