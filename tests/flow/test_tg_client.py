@@ -214,7 +214,7 @@ async def test_trustgraphs_variables_are_read_where_ours_are_not_set(monkeypatch
             assert (await socket.flow().text_completion("", "1")).text == "0 "
         monkeypatch.setenv("TOKENGRID_TOKEN", "another")
         async with TgClient() as client:
-            with pytest.raises(Unauthorized):
+            with pytest.raises(Unauthorized, match="needs a valid token; set TOKENGRID_TOKEN"):
                 await client.flow().text_completion("", "1")
         monkeypatch.setenv("TOKENGRID_URL", "http://127.0.0.1:9/")
         async with TgClient() as client:

@@ -1,11 +1,13 @@
-"""Where the broker's token comes from, and what is refused before anything connects."""
+"""Where the broker's token comes from, what is refused before anything connects, and what names the broker."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from tg_base.bus import BusOptions, open_bus
-from tg_schema.errors import BadRequest
+from tg_base.bus.pulsar.client import Broker, error_of
+from tg_schema.errors import BadRequest, BusError
 
 URL = "pulsar://127.0.0.1:9"
 
@@ -46,3 +48,25 @@ async def test_authorities_that_are_not_there_are_refused(tmp_path: Path) -> Non
     with pytest.raises(BadRequest, match="authorities"):
         async with open_bus("pulsar+ssl://127.0.0.1:9", BusOptions(trust_certs=tmp_path / "none.pem")):
             pass
+
+
+def test_a_broker_that_is_not_there_is_named_with_what_the_system_says() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        url = f"pulsar://somebody:secret@{address}"
+        error = Broker(url, BusOptions()).explain(BusError("the broker did not answer in time"))
+        assert error.message == (
+            f"no broker answers at pulsar://{address}: Connection refused; start it, or correct the URL of the bus"
+        )
+
+
+def test_a_broker_that_refuses_is_named_with_its_refusal() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"pulsar://127.0.0.1:{listening.getsockname()[1]}"
+        refusal = error_of("AuthorizationError")
+        assert isinstance(refusal, BusError)
+        error = Broker(address, BusOptions()).explain(refusal)
+        assert error.message == (
+            f"the broker denies us this topic; an operator must grant our role access to it ({address})"
+        )

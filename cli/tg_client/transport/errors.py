@@ -7,6 +7,7 @@ from http import HTTPStatus
 import aiohttp
 import msgspec
 
+from tg_client.transport.address import TOKEN_VARIABLE
 from tg_schema import Error, TgError
 from tg_schema.errors import (
     BadRequest,
@@ -20,11 +21,13 @@ from tg_schema.errors import (
     Unavailable,
 )
 
+TOKEN_NEEDED = f"needs a valid token; set {TOKEN_VARIABLE}"
+"""What an address does that answers 401; the gateway's own words name a header, which a user cannot set."""
 _STRANGER = "is it a Tokengrid gateway? Give its URL, or set TOKENGRID_URL"
 
 _STATUS: dict[int, tuple[type[TgError], str]] = {
-    HTTPStatus.UNAUTHORIZED: (Unauthorized, "refuses the token; check TOKENGRID_TOKEN"),
-    HTTPStatus.FORBIDDEN: (Unauthorized, "refuses the token; check TOKENGRID_TOKEN"),
+    HTTPStatus.UNAUTHORIZED: (Unauthorized, TOKEN_NEEDED),
+    HTTPStatus.FORBIDDEN: (Unauthorized, TOKEN_NEEDED),
     HTTPStatus.NOT_FOUND: (NotFound, f"has no such service; {_STRANGER}"),
     HTTPStatus.METHOD_NOT_ALLOWED: (NotFound, f"has no such service; {_STRANGER}"),
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: (TooLarge, "takes no request of this size"),
@@ -82,6 +85,8 @@ def refusal(base: str, status: int, retry_after: str | None, body: bytes) -> TgE
     try:
         error = msgspec.json.decode(body, type=_Body).error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _by_status(base, status, seconds)
+    if status == HTTPStatus.UNAUTHORIZED:
         return _by_status(base, status, seconds)
     return TgError.of(msgspec.structs.replace(error, retry_after=error.retry_after or seconds))
 

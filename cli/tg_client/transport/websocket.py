@@ -11,7 +11,7 @@ import msgspec
 
 from tg_client.transport.address import Address
 from tg_client.transport.deadline import Deadline
-from tg_client.transport.errors import connecting, make_incomplete, refusal
+from tg_client.transport.errors import TOKEN_NEEDED, connecting, make_incomplete, refusal
 from tg_client.transport.records import bytes_of
 from tg_client.transport.websocket_stream import WebSocketStream
 from tg_schema import Error, ServiceSpec, TgError, decode
@@ -97,7 +97,7 @@ class WebSocketTransport:
         if not isinstance(message.data, str):
             raise ProtocolError(f"{self._base} closed the socket instead of answering; is it a Tokengrid gateway?")
         if _frame_of(message.data).type != "auth-ok":
-            raise Unauthorized(f"{self._base} refuses the token; check TOKENGRID_TOKEN")
+            raise Unauthorized(f"{self._base} {TOKEN_NEEDED}")
 
     async def read(self) -> None:
         """Hand out what comes until the socket, or this task, ends; then every stream that is still open fails."""

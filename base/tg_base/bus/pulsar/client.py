@@ -1,4 +1,4 @@
-"""Options -> a client of the broker, and its errors in words of ours."""
+"""Options -> a client of the broker, and its errors in our own words."""
 
 import asyncio
 import contextlib
@@ -14,19 +14,21 @@ from tg_base.bus.pulsar.client_log import client_log
 from tg_schema.errors import BadRequest, BusError, TooLarge
 
 OPERATION_TIMEOUT_SECONDS = 5
-"""Seconds for opening, closing and looking up, and for a send until the broker has it."""
+"""Timeout of opening, closing and looking up, and of a send until the broker has accepted it."""
+EXPLAIN_TIMEOUT_SECONDS = 0.5
+"""Timeout of a connection that is opened only to find out why a call has failed."""
 CALL_TIMEOUT_SECONDS = 8.0
-"""Seconds that a call waits for its turn and for the broker, before a send begins."""
+"""Timeout of a call, including the wait for its turn; of a publish, until its send begins."""
 
 T = TypeVar("T")
 
 _SENTENCES = {
     "AlreadyClosed": "the bus is closed",
-    "Timeout": "the broker did not answer in time; try again, and see that it is up and accepts our token",
-    "ConnectError": "the broker can't be reached; try again",
-    "NotConnected": "the connection to the broker is gone; try again",
-    "AuthenticationError": "the broker does not accept our token; an operator must give a valid one",
-    "AuthorizationError": "the broker does not let us use this topic; an operator must allow it",
+    "Timeout": "the broker did not answer in time; try again, and check that it is running and accepts our token",
+    "ConnectError": "the broker cannot be reached; try again",
+    "NotConnected": "the connection to the broker is lost; try again",
+    "AuthenticationError": "the broker rejects our token; an operator must configure a valid one",
+    "AuthorizationError": "the broker denies us this topic; an operator must grant our role access to it",
     "TopicNotFound": "the broker has no such topic or namespace; an operator must create it",
     "ProducerBlockedQuotaExceededError": "the topic's backlog is full; try again later",
     "ProducerBlockedQuotaExceededException": "the topic's backlog is full; try again later",
@@ -34,14 +36,14 @@ _SENTENCES = {
 
 
 class Broker:
-    """How clients of one broker are opened. Any thread may use it.
+    """Opens clients of one broker. Any thread may use it.
 
     Args:
-        url: the broker's.
-        options: how to reach it.
+        url: the broker's URL.
+        options: how to connect.
 
     Raises:
-        BadRequest: a secret or file that the options name is not there.
+        BadRequest: a secret or file that the options name is missing.
     """
 
     def __init__(self, url: str, options: BusOptions) -> None:
@@ -53,7 +55,7 @@ class Broker:
         self._token = _TokenFile(options) if named else None
 
     def client(self, timeout: int = OPERATION_TIMEOUT_SECONDS) -> pulsar.Client:
-        """A client that connects when it is first used; each of its operations has `timeout` seconds."""
+        """A client that connects at its first use; each of its operations has `timeout` seconds."""
         certificates = self._options.trust_certs
         return pulsar.Client(
             self._url,
@@ -67,38 +69,48 @@ class Broker:
             logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, client_log().path),
         )
 
-    def reachable(self, timeout: float) -> bool:
-        """Whether somebody listens there; blocks. The client would log every try that fails."""
-        address = urlsplit(self._url)
-        port = address.port or (6651 if address.scheme == "pulsar+ssl" else 6650)
+    def connect_failure(self, timeout: float) -> str | None:
+        """Why no connection to the broker can be opened, in the system's words; None if one can. Blocks."""
+        # A plain socket: the client would log every attempt that fails.
+        url = urlsplit(self._url)
+        port = url.port or (6651 if url.scheme == "pulsar+ssl" else 6650)
         try:
-            socket.create_connection((address.hostname, port), timeout).close()
-        except OSError:
-            return False
-        return True
+            socket.create_connection((url.hostname, port), timeout).close()
+        except OSError as error:
+            return error.strerror or "no answer"
+        return None
+
+    def explain(self, error: BusError) -> BusError:
+        """The same error for an operator: with the broker's address, and why no connection can be opened. Blocks."""
+        url = urlsplit(self._url)
+        address = f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
+        failure = self.connect_failure(EXPLAIN_TIMEOUT_SECONDS)
+        if failure is None:
+            return BusError(f"{error.message} ({address})")
+        return BusError(f"no broker answers at {address}: {failure}; start it, or correct the URL of the bus")
 
 
 def look_up(client: pulsar.Client) -> None:
     """Return once the broker has answered.
 
     Raises:
-        BusError: it did not, in time.
+        BusError: it did not answer in time.
     """
-    # Authorization refuses a topic that is not ours to see, and that is an answer too.
+    # A broker that denies us this topic has answered too.
     with our_errors(), contextlib.suppress(pulsar.AuthorizationError, pulsar.TopicNotFound):
         client.get_topic_partitions("non-persistent://tg/notify/ping")
 
 
 def error_of(kind: str) -> BusError | TooLarge:
-    """Our error for a kind of the client's; the client's own words stay here."""
+    """Our error for a kind of the client's error. The client's own text is dropped, since it may hold a secret."""
     if kind == "MessageTooBig":
         return TooLarge("the message with its properties is over the broker's limit; send less")
-    return BusError(_SENTENCES.get(kind) or f"the broker refused ({kind}); try again")
+    return BusError(_SENTENCES.get(kind) or f"the broker answered with {kind}; try again")
 
 
 @contextlib.contextmanager
 def our_errors() -> Iterator[None]:
-    """Raise ours in place of the client's."""
+    """Raise our errors in place of the client's."""
     try:
         yield
     except pulsar.PulsarException as failure:
@@ -106,7 +118,7 @@ def our_errors() -> Iterator[None]:
 
 
 async def in_time(future: "asyncio.Future[T]") -> T:
-    """What a thread makes of a call; the call itself goes on when the caller has left.
+    """The result of a call in a thread; the call continues if the caller is cancelled.
 
     Raises:
         BusError: it took longer than `CALL_TIMEOUT_SECONDS`.
@@ -121,7 +133,7 @@ async def in_time(future: "asyncio.Future[T]") -> T:
 
 
 def _retrieve(future: "asyncio.Future[T]") -> None:
-    """A failure that comes when the caller has left would otherwise be reported with a traceback."""
+    """Mark a late failure as seen: asyncio would otherwise log it with a traceback."""
     if not future.cancelled():
         future.exception()
 
@@ -134,13 +146,13 @@ class Closable(Protocol):
 
 
 def close_quietly(handle: Closable) -> None:
-    """Close it; what is closed or unreachable already is as good as closed."""
+    """Close it; one that is closed or unreachable already counts as closed."""
     with contextlib.suppress(pulsar.PulsarException):
         handle.close()
 
 
 class _TokenFile:
-    """Supplies the token whenever the client connects; one that can't be read leaves the last one in use."""
+    """Supplies the token at every connect; if it cannot be read, the last one stays in use."""
 
     def __init__(self, options: BusOptions) -> None:
         self._options = options

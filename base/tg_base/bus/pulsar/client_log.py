@@ -1,9 +1,9 @@
-"""Broker's client -> our log: what its C++ threads have to say takes the way of all lines, and keeps no secret.
+"""Broker's client -> our log: forwards the lines of its C++ threads, in our format and without secrets.
 
-The client never gets a logger of Python's: its threads would need the interpreter's lock while they hold locks of the
-client's that a Python thread may wait for (apache/pulsar-client-python#116). It writes into a file in memory, which
-never makes it wait as a full pipe would, and a thread of ours reads that. The client keeps the first logger that it is
-given for the whole process, so there is one file, for as long as the process lives.
+The client never gets a Python logger: its threads would need the interpreter's lock while they hold locks of their own
+that a Python thread may wait for (apache/pulsar-client-python#116). It writes to a file in memory, which never blocks
+it as a full pipe would, and one of our threads reads that file. The client keeps its first logger for the whole
+process, so there is one file for the life of the process.
 """
 
 import atexit
@@ -20,21 +20,21 @@ import structlog
 log = structlog.get_logger()
 
 READ_SECONDS = 0.5
-"""Between two looks into the file."""
+"""Interval of reading the file."""
 MAX_LINES = 10
-"""Lines of one look that are passed on; the rest is counted. An absent broker makes every topic complain."""
+"""Lines forwarded per read; the rest is counted. Without a broker every topic logs its own failure."""
 MAX_LINE_CHARACTERS = 1000
 MAX_READ_BYTES = 64 * 1024
-"""Bytes of one look; what is beyond them is left out."""
+"""Bytes per read; any more are skipped."""
 MAX_FILE_BYTES = 1024 * 1024
-"""Size from which on the file is emptied, once it was read."""
+"""Size from which the file is truncated after a read."""
 
 _LINE = re.compile(r"[\d-]+ [\d:.]+ (?P<level>[A-Z]+) +\[[^\]]*\] (?P<where>[\w.]+:\d+) \| (?P<text>.*)")
 _LEVELS = {"DEBUG": "debug", "INFO": "info", "WARN": "warning", "ERROR": "error", "FATAL": "error"}
 
 
 class ClientLog:
-    """The file, and how far it was read. Any thread may use it.
+    """The client's log file and our position in it. Any thread may use it.
 
     Attributes:
         path: where the client opens it, to append.
@@ -48,7 +48,7 @@ class ClientLog:
         self._reading = threading.Lock()
 
     def read(self) -> None:
-        """Pass on what is new."""
+        """Forward the new lines."""
         with self._reading:
             *lines, self._rest = (self._rest + self._fresh()).split(b"\n")
             self._rest = self._rest[-MAX_READ_BYTES:]
@@ -70,7 +70,7 @@ class ClientLog:
         return fresh
 
     def _pass_on(self, line: str) -> None:
-        """One line; one that is not of the client's form goes on with the one before it."""
+        """Forward one line; a line without the client's prefix continues the one before it, with its level."""
         found, where, text = _LINE.fullmatch(line), None, line
         if found is not None:
             self._level = _LEVELS.get(found["level"], "error")
@@ -84,7 +84,7 @@ _started: ClientLog | None = None
 
 
 def client_log() -> ClientLog:
-    """This process's; it is read from now on, and once more at the process's end."""
+    """This process's file. It is read from the first call on, and a last time when the process ends."""
     global _started  # noqa: PLW0603 - the client has one for the process as well
     with _starting:
         if _started is None:
@@ -101,13 +101,13 @@ def _read_for_ever(file: ClientLog) -> None:
 
 
 def _read_quietly(file: ClientLog) -> None:
-    # Where the log itself cannot be written, nobody can be told.
+    # If the log itself cannot be written, there is nowhere to report it.
     with contextlib.suppress(OSError, ValueError):
         file.read()
 
 
 def _open_file() -> tuple[int, str]:
-    """A file that only this process has, in memory where the system can."""
+    """A file for this process alone, in memory if the system supports it."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("bus-client-log")
         path = f"/proc/self/fd/{file}"

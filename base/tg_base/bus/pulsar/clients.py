@@ -1,4 +1,4 @@
-"""The client in use, and the former ones on which something is still open."""
+"""Broker -> clients: the current client, and former ones on which something is still open."""
 
 import threading
 import time
@@ -19,21 +19,22 @@ from tg_base.bus.pulsar.client import (
 from tg_base.bus.pulsar.consumer import Consumer
 from tg_base.bus.pulsar.message_limit import ask_limit
 from tg_schema import TgError
+from tg_schema.errors import BusError
 
 PROBE_TIMEOUT_SECONDS = 2
-"""How long a broker is asked whether it is back; the client's pauses within it stay below a second."""
+"""Timeout of a probe whether the broker is back; within it the client's retry pauses stay below a second."""
 MAX_CONCURRENT_CALLS = 4
-"""Subscriptions that are opened anew at once."""
+"""Subscriptions that are reopened concurrently."""
 
 
 class Clients:
     """All clients of one broker. Any thread may use it.
 
     Args:
-        broker: whose.
+        broker: opens the clients.
 
     Attributes:
-        current: where everything new is opened.
+        current: the client for everything that is opened from now on.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -49,10 +50,10 @@ class Clients:
         return not self._former
 
     def reopen_all(self, consumers: Iterable[Consumer]) -> dict[Consumer, TgError | None] | None:
-        """Open a new client, and these subscriptions on it, where the broker answers; blocks.
+        """Open a new client, and these subscriptions on it, if the broker answers; blocks.
 
         Returns:
-            What became of each that was not connected, None = it is open; or None where the broker does not answer.
+            The error of each that was not connected, None = it is open; or None if the broker does not answer.
         """
         if not self._answers() or not self._renew():
             return None
@@ -60,13 +61,35 @@ class Clients:
         with ThreadPoolExecutor(MAX_CONCURRENT_CALLS, thread_name_prefix="bus-reopen") as pool:
             return dict(zip(silent, pool.map(self._reopen, silent), strict=True))
 
+    def subscribe(self, topic: str, group: str | None, queue: int) -> Consumer:
+        """Open a subscription; blocks.
+
+        Raises:
+            BusError: as `Consumer`, with the broker's address.
+        """
+        try:
+            return Consumer(self.current, topic, group, queue)
+        except BusError as error:
+            raise self._broker.explain(error) from None
+
+    def ping(self) -> None:
+        """Return once the broker has answered; blocks.
+
+        Raises:
+            BusError: it did not answer in time; with the broker's address.
+        """
+        try:
+            look_up(self.current)
+        except BusError as error:
+            raise self._broker.explain(error) from None
+
     def ask_limit(self, topic: str) -> int:
-        """As `message_limit.ask_limit`, on a client of its own: what is sent holds up nothing else; blocks."""
+        """As `message_limit.ask_limit`, on a separate client, so that it delays nothing else; blocks."""
         with self._for_a_while(OPERATION_TIMEOUT_SECONDS) as client:
             return ask_limit(client, topic)
 
     def take_unused(self, in_use: list[pulsar.Client]) -> list[pulsar.Client]:
-        """Take out the former clients on which nothing is open, or being opened; the caller closes them."""
+        """Remove and return the former clients on which nothing is open or being opened; the caller closes them."""
         until = time.monotonic() - 2 * CALL_TIMEOUT_SECONDS
         used = {id(client) for client in in_use}
         with self._changing:
@@ -75,9 +98,10 @@ class Clients:
         return [client for _, client in unused]
 
     def close(self) -> None:
-        """Close all but those that are open for a while; blocks.
+        """Close all clients but the temporary ones; blocks.
 
-        One that is closed while it opens a producer never returns from that. It ends by itself, after its own timeout.
+        A client that is closed while it opens a producer would never return from that. The temporary ones end by their
+        own timeout.
         """
         with self._changing:
             self._closed = True
@@ -87,9 +111,9 @@ class Clients:
             close_quietly(client)
 
     def _answers(self) -> bool:
-        if not self._broker.reachable(PROBE_TIMEOUT_SECONDS):
+        if self._broker.connect_failure(PROBE_TIMEOUT_SECONDS) is not None:
             return False
-        # A client of its own: those that have failed for long pause before they try again, whatever they are asked.
+        # A new client: one that has failed for long pauses up to a minute before it tries again, whatever it is asked.
         try:
             with self._for_a_while(PROBE_TIMEOUT_SECONDS) as probe:
                 look_up(probe)
@@ -99,7 +123,7 @@ class Clients:
 
     @contextmanager
     def _for_a_while(self, timeout: int) -> Iterator[pulsar.Client]:
-        """A client of its own."""
+        """A temporary client."""
         with self._changing:
             if self._closed:
                 raise error_of("AlreadyClosed")

@@ -1,13 +1,13 @@
 """Publisher -> broker -> subscriber: the bus over Apache Pulsar.
 
-The client's blocking face is used, from threads of our own, because its asyncio face loses the message of a cancelled
-receive and ends the process where a loop closes under it:
+It uses the client's blocking interface from threads of its own. The client's asyncio interface loses the message of a
+cancelled receive, and crashes the process if its loop is closed.
 
-- a send returns at once; its completion comes from the client's thread, many to one wake-up of the loop;
-- every subscription has a thread that receives (`threaded_reader.py`);
-- whatever may wait for the broker (opening, closing, ping) runs in a small pool of threads.
+- A send returns at once; its completion comes from a thread of the client, with one wake-up of the loop for many.
+- Every subscription has a thread that receives (`threaded_reader.py`).
+- Calls that wait for the broker (opening, closing, ping) run in a small thread pool.
 
-Closing is idempotent, bounded, and also done when the interpreter ends without it.
+Closing is idempotent and bounded, and runs at interpreter exit if nothing else has closed the bus.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ import structlog
 from typing_extensions import override
 
 from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, BusOptions, Delivery, Handoff, ThreadedReader, is_persistent
-from tg_base.bus.pulsar.client import Broker, close_quietly, error_of, in_time, look_up
+from tg_base.bus.pulsar.client import Broker, close_quietly, error_of, in_time
 from tg_base.bus.pulsar.clients import Clients
 from tg_base.bus.pulsar.consumer import Consumer, Queues
 from tg_base.bus.pulsar.message_limit import PROPERTIES_BYTES
@@ -34,7 +34,7 @@ from tg_schema.errors import BusError, TooLarge
 log = structlog.get_logger()
 
 LEAVE_TIMEOUT_SECONDS = 1.0
-"""Seconds that leaving a subscription waits for the broker; after that it goes on in the background."""
+"""Seconds that leaving a subscription waits for the broker; after that, closing continues in the background."""
 IDLE_PRODUCER_SECONDS = 60.0
 """Seconds without a publish after which a topic's producer is closed."""
 
@@ -85,6 +85,7 @@ class PulsarBus(Bus):
         sender.used = self._loop.time()
         sent: asyncio.Future[None] = self._loop.create_future()
 
+        # Called in a thread of the client's: it only hands over, since a future belongs to its loop.
         def taken(result: pulsar.Result, _: object) -> None:
             self._sent.put(Sent(sender, len(body), sent, result))
 
@@ -93,6 +94,7 @@ class PulsarBus(Bus):
         except BaseException:
             sender.window.leave(len(body))
             raise
+        # Cancelled here, the message still counts against the window until the broker has answered for it.
         await sent
 
     def _open_sender(self, topic: str) -> Sender:
@@ -129,7 +131,7 @@ class PulsarBus(Bus):
         if kind == "Timeout":
             self._silence.suspect = True
         elif kind != "MessageTooBig":
-            # Whatever else it was, the next publish is better off with a new producer.
+            # Any other failure may have left the producer unusable: the next publish opens a new one.
             for topic in [topic for topic, each in self._senders.items() if each is sender]:
                 self._forget(topic, sender)
                 self._close_sender(sender)
@@ -153,7 +155,7 @@ class PulsarBus(Bus):
     ) -> AsyncIterator[AsyncIterator[Delivery]]:
         self._check_open()
         queues = Queues.of(prefetch, persistent=is_persistent(topic))
-        opening = self._off_loop(lambda: Consumer(self._clients.current, topic, group, queues.in_client))
+        opening = self._off_loop(lambda: self._clients.subscribe(topic, group, queues.in_client))
         try:
             consumer = await in_time(opening)
         except (asyncio.CancelledError, BusError):
@@ -176,7 +178,7 @@ class PulsarBus(Bus):
             self._pool.submit(opening.result().close)
 
     def _learn_limit(self, topic: str) -> None:
-        """Ask the broker for its limit, where that is not known and this namespace has not been asked in."""
+        """Ask the broker for its size limit, unless it is known or was asked for in this namespace."""
         place = topic.partition("://")[2].rpartition("/")[0]
         if not self._limit_known and self._closing is None and place not in self._limit_asked:
             self._limit_asked.add(place)
@@ -184,14 +186,14 @@ class PulsarBus(Bus):
 
     def _on_limit(self, asked: "asyncio.Future[int]") -> None:
         if asked.cancelled() or isinstance(asked.exception(), TgError):
-            # Not our namespace, or the broker has left: some later opening asks again.
+            # We may not send in this namespace, or the broker is down: a later opening asks again.
             return
         self._limit, self._limit_known = asked.result(), True
         if self._limit < MAX_MESSAGE_BYTES:
             log.warning("bus.limit", max_message=self._limit)
 
     def _watch(self) -> None:
-        """Open anew what the client has lost and is slow to open: its pauses grow to a minute."""
+        """Reopen lost connections: the client does it too, but with pauses that grow to a minute."""
         self._watching = self._loop.call_later(WATCH_SECONDS, self._watch)
         self._close_retired()
         silent = self._silence.lasting(self._readers, self._senders.values())
@@ -217,7 +219,7 @@ class PulsarBus(Bus):
         self._limit_known = False
 
     def _close_retired(self) -> None:
-        """A send that is on its way may still succeed, or runs into its own deadline."""
+        """Close replaced producers and clients once they are idle: their sends in flight may still succeed."""
         idle = [sender for sender in self._retired if sender.window.idle]
         self._retired = [sender for sender in self._retired if sender not in idle]
         for sender in idle:
@@ -233,7 +235,7 @@ class PulsarBus(Bus):
     @override
     async def ping(self) -> None:
         self._check_open()
-        await in_time(self._off_loop(lambda: look_up(self._clients.current)))
+        await in_time(self._off_loop(self._clients.ping))
 
     @override
     async def aclose(self) -> None:
@@ -252,7 +254,7 @@ class PulsarBus(Bus):
         self._pool.shutdown(wait=False)
 
     def _close(self) -> None:
-        """Close in the order that the client survives: consumers and readers, then the clients. Runs in any thread."""
+        """Close consumers and readers, then the clients: they survive no other order. Runs in any thread."""
         atexit.unregister(self._close)
         for reader in tuple(self._readers.values()):
             reader.close()
@@ -267,7 +269,7 @@ class PulsarBus(Bus):
 
 
 def _size(properties: Mapping[str, str]) -> int:
-    """Bytes of the properties; from above where they are few."""
+    """Bytes of the properties; an upper estimate if they are small."""
     largest = 4 * sum(len(name) + len(value) for name, value in properties.items())
     if largest <= PROPERTIES_BYTES:
         return largest
