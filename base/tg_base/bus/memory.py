@@ -1,7 +1,7 @@
-"""Publisher -> subscriber inside one process: the reference of what a bus does, and the bus of the embedded pipeline.
+"""Publisher -> subscriber inside one process: the reference implementation, and the bus of the embedded pipeline.
 
-Differs from a broker where a single process can do better: nothing is lost on a non-persistent topic that has a
-subscriber, and a publish waits (back-pressure) where a broker would drop.
+It does better than a broker in two ways: a non-persistent topic loses nothing while it has a subscriber, and a publish
+waits (back-pressure) where a broker would drop.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, Delivery, WaitQueue, is_per
 from tg_schema.errors import BusError, TooLarge
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-"""Bytes of body that a group or a reader holds before publishers wait; one message always fits."""
+"""Bytes of body buffered for a group or a reader before publishers wait; a single message may exceed it."""
 MAX_UNCLAIMED_MESSAGES = 1_000
-"""Messages that a persistent topic keeps while no group has ever subscribed; the oldest go first."""
+"""Messages that a persistent topic keeps while it has no group; the oldest are dropped first."""
 NACK_DELAY_SECONDS = 0.1
-"""How long a message that was given back waits, so that a member which gives everything back does not spin."""
+"""Delay before a nacked message is redelivered, so that a member that nacks everything does not spin."""
 
 
 class MemoryBus(Bus):
     """Topics in a dictionary. One object is one isolated bus; it belongs to the event loop that uses it.
 
     Args:
-        max_waiting: messages that a group holds, unacknowledged ones included, before publishers wait.
+        max_waiting: messages buffered for a group, unacknowledged ones included, before publishers wait.
         publish_timeout: seconds that a publish waits for room before it fails.
     """
 
@@ -53,6 +53,7 @@ class MemoryBus(Bus):
             raise TooLarge(f"a message holds at most {MAX_MESSAGE_BYTES} bytes; this one has {len(body)}")
         self._check_open()
         message = _Message(body, dict(properties), asyncio.get_running_loop().time())
+        # This runs for every chunk: a topic with room takes the message without a lock, a task switch or a timer.
         room = self._topics.get(topic)
         if room is None:
             if not is_persistent(topic):
@@ -64,6 +65,7 @@ class MemoryBus(Bus):
             room.put(message)
 
     async def _publish_when_room(self, room: "_Topic", message: "_Message") -> None:
+        # The lock keeps the order of publishes: it serves its waiters in turn, and whoever comes later sees it locked.
         try:
             async with asyncio.timeout(self._publish_timeout), room.publishing:
                 while room.full and not self._closed:
@@ -110,7 +112,7 @@ class MemoryBus(Bus):
 
 
 class _Message:
-    """What was published, shared by all who get it."""
+    """A published message, shared by all its deliveries."""
 
     __slots__ = ("body", "properties", "published")
 
@@ -121,7 +123,7 @@ class _Message:
 
 
 class _Delivery:
-    """One message in the hands of one reader."""
+    """One message, delivered to one reader."""
 
     __slots__ = ("_message", "_reader", "redelivered")
 
@@ -150,7 +152,7 @@ class _Delivery:
 
 
 class _Queue:
-    """What waits for one group, or for one reader without a group."""
+    """The buffered messages of one group, or of one reader without a group."""
 
     def __init__(self, capacity: int, *, redelivers: bool) -> None:
         self.capacity = capacity
@@ -173,7 +175,7 @@ class _Queue:
         self.waiting.wake()
 
     def take_back(self, messages: Iterable[_Message]) -> None:
-        """These were handed out and come again, in their order and before everything else."""
+        """Queue these for redelivery, in their order and before all others."""
         returned = list(messages)
         self.returned.update(id(message) for message in returned)
         self.messages.extendleft(reversed(returned))
@@ -185,7 +187,7 @@ class _Queue:
 
 
 class _Topic:
-    """The queues of one topic, and what nobody has claimed yet."""
+    """The queues of one topic, and the messages that wait for its first group."""
 
     def __init__(self, max_waiting: int, *, persistent: bool) -> None:
         self._max_waiting = max_waiting
@@ -234,7 +236,7 @@ class _Topic:
         return queue
 
     def leave(self, group: str | None, queue: _Queue) -> bool:
-        """Forget what its last reader leaves behind; True where nothing of the topic is left."""
+        """Drop what a queue without readers need not keep; True if the topic can be forgotten."""
         if group is None:
             self._alone.remove(queue)
         elif not self._persistent and not queue.readers:
@@ -268,6 +270,7 @@ class _Reader(AsyncIterator[Delivery]):
         while not queue.messages and not self._left:
             await queue.waiting.wait()
         if self._left:
+            # This task may have been woken for a message, which another member of the group can take.
             queue.waiting.wake()
             raise StopAsyncIteration
         message = queue.messages.popleft()
@@ -294,7 +297,7 @@ class _Reader(AsyncIterator[Delivery]):
         self._topic.changed.set()
 
     def leave(self) -> None:
-        """Give back what was not acknowledged, in its order, before everything else; end who still waits here."""
+        """Return the unacknowledged messages to the queue, in their order, before all others; end the iteration."""
         if self._left:
             return
         self._left = True

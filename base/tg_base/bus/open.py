@@ -1,4 +1,4 @@
-"""URL -> bus: the one place that knows which buses there are. A driver is imported only when its bus is opened."""
+"""URL -> bus: the only place that knows all drivers. A driver is imported only when its bus is opened."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,11 +14,11 @@ _NO_SUCH_BUS = "no such bus: write memory://, pulsar://host:port or pulsar+ssl:/
 async def open_bus(url: str, options: BusOptions | None = None) -> AsyncIterator[Bus]:
     """Open the bus that the URL names, and close it on leaving.
 
-    `memory://` is a new bus of its own, shared by whoever is given the object. `pulsar://host:port` and
-    `pulsar+ssl://host:port` are an Apache Pulsar, which need not be up yet.
+    `memory://` is a new bus for each call, shared through the object. `pulsar://host:port` and
+    `pulsar+ssl://host:port` are an Apache Pulsar broker, which need not be running yet.
 
     Raises:
-        BadRequest: the URL names no bus, or a secret or file that the options name is not there.
+        BadRequest: the URL names no bus, or a secret or file that the options name is missing.
     """
     bus = _bus_of(url, options or BusOptions())
     try:

@@ -1,4 +1,4 @@
-"""Bus -> driver: what every bus promises, and the queues and threads that drivers are built on."""
+"""Bus -> driver: the interface of every bus, and the queues and threads that drivers are built on."""
 
 from tg_base.bus.core.api import MAX_MESSAGE_BYTES, Bus, Delivery
 from tg_base.bus.core.handoff import Handoff

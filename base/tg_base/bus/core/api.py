@@ -1,4 +1,4 @@
-"""What every bus must do: four verbs over bytes. `bus/memory.py` is the reference, `bus/pulsar` the real one."""
+"""Bus -> driver: the interface of every bus, four verbs over bytes. `bus/memory.py` is the reference implementation."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Delivery(Protocol):
-    """One message as a subscriber gets it."""
+    """One message as a subscriber receives it."""
 
     @property
     def body(self) -> bytes:
@@ -14,57 +14,57 @@ class Delivery(Protocol):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The message's properties; any peer may have written them, so none is certain to be there.
+        """The message's properties. Any peer may have written them, so any of them may be missing.
 
         Raises:
-            BadRequest: they are no text (UTF-8); such a message is poison, whatever its body says.
+            BadRequest: they are not UTF-8; such a message is poison, whatever its body holds.
         """
 
     @property
     def age(self) -> float:
-        """Seconds since it was published: this machine's wall clock now, less the publisher's when it published.
+        """Seconds since it was published: this machine's wall clock now minus the publisher's at publishing.
 
-        Wrong by the difference of the two clocks, and so perhaps negative.
+        The offset of the two clocks is part of it, so it can be negative.
         """
 
     @property
     def redelivered(self) -> bool:
-        """Whether the bus says that it has handed this message out before. False does not prove the contrary."""
+        """Whether the bus knows that it delivered this message before. False does not prove the contrary."""
 
     def ack(self) -> None:
-        """Tell the bus that this message is ours and need not be delivered again. Does not block."""
+        """Acknowledge the message: the bus need not deliver it again. Does not block."""
 
     def nack(self) -> None:
-        """Give the message back: a member of the group, perhaps this one, gets it about half a second later at most.
+        """Return the message: a member of the group, perhaps this one, gets it again within about half a second.
 
-        Does nothing on a message that was acknowledged or given back, and where the bus keeps none: without a group,
-        or on a non-persistent topic. Does not block.
+        Does nothing if the message was acknowledged or returned, or if the bus keeps none: without a group, or on a
+        non-persistent topic. Does not block.
         """
 
 
 class Bus(Protocol):
-    """A way for messages to travel. Chosen by URL in `bus/open.py`.
+    """Carries messages between processes. Chosen by URL in `bus/open.py`.
 
-    Topics are full names: `persistent://tenant/namespace/topic` or `non-persistent://...`. Whatever is published on a
-    persistent topic is kept for a named group, from the group's first subscription on; a non-persistent topic may
-    drop in silence, and its readers must notice by themselves.
+    Topics are full names: `persistent://tenant/namespace/topic` or `non-persistent://...`. A persistent topic keeps its
+    messages for a named group, from the group's first subscription on. A non-persistent topic may drop messages
+    silently; its readers must detect that themselves.
     """
 
     @property
     def max_message(self) -> int:
-        """Bytes of body that this bus carries: `MAX_MESSAGE_BYTES`, or the lower limit that it has reported."""
+        """Largest body in bytes: `MAX_MESSAGE_BYTES`, or the lower limit that the broker has reported."""
 
     @property
     def in_process(self) -> bool:
-        """Whether publisher and subscriber are always the same process, so that neither can be dead or cut off."""
+        """Whether publisher and subscriber are always in one process, so that neither can be dead or partitioned."""
 
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        """Return once the bus has the message; publishes to one topic from one task keep their order.
+        """Return once the bus has accepted the message. Publishes to one topic from one task keep their order.
 
         Raises:
             BadRequest: `topic` is not a full name.
             TooLarge: the message is over the bus's limit (`max_message`); the topic stays usable.
-            BusError: the bus did not take the message. It may be delivered all the same, later.
+            BusError: the bus did not accept the message in time. It may still be delivered later.
         """
 
     def subscribe(
@@ -79,19 +79,19 @@ class Bus(Protocol):
             topic: what to read.
             group: members of one group share the messages between them, and the group outlives its members;
                 None reads every message published from now on, alone.
-            prefetch: how many messages may wait in this process. 0 takes one from the bus only when it is asked for,
-                so that whoever is idle takes the next.
+            prefetch: messages buffered in this process. With 0, one is taken from the bus only when it is asked for,
+                so that an idle member gets the next one.
 
         Raises:
             BadRequest: `topic` is not a full name.
-            BusError: on entering, the bus did not answer in time or refused; in the iteration, it ended the reading.
+            BusError: on entering, the bus did not answer in time or refused; while iterating, the subscription failed.
         """
 
     async def ping(self) -> None:
         """Return once the bus has answered.
 
         Raises:
-            BusError: it did not, within a few seconds.
+            BusError: it did not answer within a few seconds.
         """
 
     async def aclose(self) -> None:
@@ -99,4 +99,4 @@ class Bus(Protocol):
 
 
 MAX_MESSAGE_BYTES = 5 * 1024 * 1024 - 16 * 1024
-"""Bytes of body that a bus carries unless it says less: Pulsar's 5 MiB less room for properties and framing."""
+"""Default limit of a body: Pulsar's 5 MiB minus room for properties and framing."""

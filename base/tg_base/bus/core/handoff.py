@@ -1,4 +1,4 @@
-"""Foreign threads -> event loop: items in order, with one wake-up for as many as come together."""
+"""Foreign threads -> event loop: passes items on in order, with one wake-up of the loop for each batch."""
 
 import asyncio
 from collections import deque
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Handoff(Generic[T]):
-    """`put` from any thread; `arrived` runs in the loop, once for a batch, and takes what it likes from `items`."""
+    """`put` from any thread; `arrived` runs in the loop, once for each batch, and takes from `items`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, arrived: Callable[[], None]) -> None:
         self.items: deque[T] = deque()
@@ -18,7 +18,7 @@ class Handoff(Generic[T]):
         self._waking = False
 
     def put(self, item: T) -> None:
-        """Append, and wake the loop where nobody has yet. Never raises: a closed loop has nobody left to tell."""
+        """Append an item, and wake the loop unless a wake-up is pending. Does nothing more if the loop is closed."""
         self.items.append(item)
         if not self._waking:
             self._waking = True

@@ -1,4 +1,4 @@
-"""Configuration -> bus: how to reach a broker."""
+"""Configuration -> bus: how to connect to a broker."""
 
 import os
 from pathlib import Path
@@ -9,19 +9,19 @@ from tg_schema.errors import BadRequest
 
 
 class BusOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How to reach a broker; `memory://` needs none of it. A secret is named here, never written here."""
+    """How to connect to a broker; `memory://` needs none of it. Names where a secret is, never the secret."""
 
     token_env: str | None = None
     """Environment variable that holds the broker's token."""
     token_file: Path | None = None
-    """File that holds the broker's token; read again whenever the client connects, so that it can be renewed."""
+    """File that holds the broker's token; read at every connect, so that it can be renewed."""
     trust_certs: Path | None = None
-    """PEM file of the authorities that may sign the broker's certificate; None = the public ones (certifi)."""
+    """PEM file of the authorities that sign the broker's certificate; None = the public ones (certifi)."""
     listener_name: str | None = None
     """Which of the broker's advertised listeners to use."""
 
     def token(self) -> str | None:
-        """The broker's token, or None where none is named.
+        """The broker's token; None if no source is named.
 
         Raises:
             BadRequest: the variable or file that should hold it is missing, empty or not text.

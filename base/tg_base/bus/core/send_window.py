@@ -1,11 +1,19 @@
-"""Publisher -> broker's client: how much may be on its way at once, by messages and by bytes."""
+"""Publisher -> broker's client: bounds the messages and bytes in flight on one topic."""
 
 from tg_base.bus.core.wait_queue import WaitQueue
 from tg_schema import TgError
 
 
 class SendWindow:
-    """Bounds what is in flight on one topic; who finds it full waits in line. Belongs to one event loop."""
+    """A send window; a publisher that finds it full waits in turn. Belongs to one event loop.
+
+    Args:
+        messages: messages that may be in flight.
+        size: bytes that may be in flight; a single message may exceed it.
+
+    Attributes:
+        in_flight: messages in flight now.
+    """
 
     def __init__(self, messages: int, size: int) -> None:
         self._messages = messages
@@ -16,22 +24,24 @@ class SendWindow:
 
     @property
     def full(self) -> bool:
-        """Whether the next one must wait; an empty window takes a message of any size."""
+        """Whether the next message must wait; an empty window takes a message of any size."""
+        # Both counts may fall below zero: the message that fills the window is let in whole. To ask for enough room
+        # in advance would let small messages pass a large one for ever.
         return self.in_flight > 0 and (self._messages <= 0 or self._bytes <= 0)
 
     @property
     def idle(self) -> bool:
-        """Nothing is in flight, and nobody waits."""
+        """Whether nothing is in flight and no publisher waits."""
         return self.in_flight == 0 and not self._waiting
 
     def enter(self, size: int) -> None:
-        """Count a message in; only where `full` is false."""
+        """Count a message in. Call it only if `full` is false."""
         self.in_flight += 1
         self._messages -= 1
         self._bytes -= size
 
     def leave(self, size: int) -> None:
-        """Count a message out, and let the next one try."""
+        """Count a message out, and wake the next publisher."""
         self.in_flight -= 1
         self._messages += 1
         self._bytes += size
@@ -49,10 +59,11 @@ class SendWindow:
         if self._error is not None:
             raise self._error
         self.enter(size)
+        # One large message that has left may make room for many small ones: each wakes the next while there is room.
         if not self.full:
             self._waiting.wake()
 
     def close(self, error: TgError) -> None:
-        """Fail everybody who waits, and whoever comes later."""
+        """Fail all publishers that wait, and all that come later."""
         self._error = error
         self._waiting.wake_all()

@@ -1,4 +1,4 @@
-"""Blocking receive -> deliveries in the event loop: one thread for one subscription, many messages to one wake-up."""
+"""Blocking receive -> deliveries in the event loop: one thread for each subscription, one wake-up for each batch."""
 
 import asyncio
 import contextlib
@@ -18,16 +18,17 @@ from tg_schema.errors import BusError
 log = structlog.get_logger()
 
 JOIN_TIMEOUT_SECONDS = 5.0
+"""Seconds that `close` waits for the thread to end."""
 
 
 class Source(Protocol):
-    """Where the thread receives from."""
+    """A blocking subscription that the thread reads."""
 
     def receive(self) -> Delivery:
-        """Wait for the next message, as long as it takes.
+        """Wait for the next message, without a time limit.
 
         Raises:
-            TgError: there will be none, because of `close` or of something worse.
+            TgError: the source is closed or has failed.
         """
 
     def close(self) -> None:
@@ -38,9 +39,9 @@ class ThreadedReader(AsyncIterator[Delivery]):
     """Iterated in the loop; several tasks may wait, and each message goes to one of them. A cancelled wait loses none.
 
     Args:
-        loop: where the messages are wanted.
-        source: closed by `close`.
-        ahead: how many messages the thread takes before anybody asks. 0 receives only for a task that waits.
+        loop: the loop that iterates.
+        source: what to read; closed by `close`.
+        ahead: messages that the thread receives before any task asks. With 0, it receives only for a waiting task.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, source: Source, ahead: int) -> None:
@@ -84,14 +85,14 @@ class ThreadedReader(AsyncIterator[Delivery]):
             self._waiting.wake()
 
     def end(self, error: TgError | None = None) -> None:
-        """Let nobody wait any longer: they get the error, or the end of the iteration. In the loop only."""
+        """End the iteration of all waiting tasks, with the error if one is given. In the loop only."""
         if not self._ended:
             self._ended = True
             self._error = error
             self._waiting.wake_all()
 
     def close(self) -> None:
-        """Close the source, which ends the thread. Waits for both; in any thread but that one."""
+        """Close the source and wait for the thread to end. May be called in any other thread."""
         self._ended = True
         self._asked.set()
         self._source.close()
@@ -105,7 +106,7 @@ class ThreadedReader(AsyncIterator[Delivery]):
         except TgError as error:
             self._end_soon(error)
         except Exception:
-            # Whatever it was, nobody may wait for a thread that is gone.
+            # The end of the thread: without this, the tasks that wait for it would wait for ever.
             log.exception("bus_reader.died")
             self._end_soon(BusError("the thread that receives from the bus has failed; its log says why"))
 

@@ -1,4 +1,4 @@
-"""Topic -> what kind of topic it is: the one place that reads a topic's name."""
+"""Topic name -> kind of topic: the only place that parses a topic's name."""
 
 import re
 
@@ -11,7 +11,7 @@ def is_persistent(topic: str) -> bool:
     """Whether the bus keeps this topic's messages.
 
     Raises:
-        BadRequest: not a full name, `persistent://tenant/namespace/topic` or `non-persistent://tenant/namespace/topic`.
+        BadRequest: not a full name: `persistent://tenant/namespace/topic` or `non-persistent://tenant/namespace/topic`.
     """
     match = _FULL_NAME.fullmatch(topic)
     if match is None:

@@ -1,4 +1,4 @@
-"""Tasks that wait in line for something to change: what the queues of both buses are built on."""
+"""Waiting tasks -> one of them: a first-in, first-out queue of tasks, used by the queues of both buses."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ from collections import deque
 
 
 class WaitQueue:
-    """First come, first woken. Being woken means "look again", so that a cancelled task takes nothing away with it."""
+    """Wakes tasks in the order in which they came. A woken task looks again, so that a cancelled one loses nothing."""
 
     def __init__(self) -> None:
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -25,6 +25,7 @@ class WaitQueue:
                 with contextlib.suppress(ValueError):
                     self._waiters.remove(waiter)
             else:
+                # Woken and cancelled at the same moment: somebody else must look at what this task was woken for.
                 self.wake()
             raise
 
@@ -37,6 +38,6 @@ class WaitQueue:
                 return
 
     def wake_all(self) -> None:
-        """Wake everybody who waits now."""
+        """Wake all tasks that wait now."""
         for _ in range(len(self._waiters)):
             self.wake()

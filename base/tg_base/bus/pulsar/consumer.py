@@ -1,4 +1,4 @@
-"""Broker -> deliveries: one subscription of the client, opened anew on another client where the first has lost it."""
+"""Broker -> deliveries: one subscription of the client, reopened on another client if the first has lost it."""
 
 import contextlib
 import threading
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from _pulsar import MessageId
 
 RECEIVE_TIMEOUT_MILLISECONDS = 60_000
-"""Milliseconds that a receiving thread waits at a time; closing ends its wait at once."""
+"""Milliseconds of one blocking receive; closing ends it at once."""
 READER_QUEUE_MESSAGES = 10_000
 """Receiver queue on a non-persistent topic: the broker drops what finds it full."""
 NACK_DELAY_MILLISECONDS = 150
-"""How long a message that was given back waits in the client, which takes no less than 100."""
+"""How long the client keeps a nacked message before it tells the broker; the client's minimum is 100."""
 
 
 class Queues(NamedTuple):
-    """Where the messages of one subscription may wait in this process."""
+    """The sizes of the two buffers of one subscription in this process."""
 
     in_client: int
     handed_over: int
 
     @classmethod
     def of(cls, prefetch: int, *, persistent: bool) -> Self:
-        """So that both together hold `prefetch`."""
+        """Sizes whose sum is `prefetch`."""
         if not persistent:
             return cls(READER_QUEUE_MESSAGES, READER_QUEUE_MESSAGES)
         return cls(prefetch - prefetch // 2, prefetch // 2)
@@ -43,13 +43,13 @@ class Consumer(Source):
     """A consumer of a group, or a reader without one. All calls block; any thread may make them.
 
     Args:
-        client: where it is opened.
+        client: the client to open it on.
         topic: what to read.
-        group: whose messages; None reads what comes from now on.
-        queue: how many messages may wait in the client.
+        group: the subscription's name; None reads every message from now on.
+        queue: messages that the client buffers.
 
     Attributes:
-        client: where it is open now.
+        client: the client on which it is open now.
 
     Raises:
         BusError: the broker did not answer in time, or refused.
@@ -68,16 +68,17 @@ class Consumer(Source):
 
     @property
     def connected(self) -> bool:
-        """Whether the client holds it to be subscribed now."""
+        """Whether the client believes that it is subscribed now."""
         return self._handle.is_connected()
 
     def reopen(self, client: pulsar.Client) -> None:
-        """Open it on another client, and close it where it was. What is not acknowledged comes again.
+        """Open it on another client, and close it on the old one. Unacknowledged messages are redelivered.
 
         Raises:
-            BusError: as at first; it is left as it was.
+            BusError: as on creation; the old subscription stays.
         """
         handle = self._open(client)
+        # Under the lock, so that `close` in another thread closes the new handle, or keeps it from being used.
         with self._swapping:
             if not self._closed:
                 handle, self._handle = self._handle, handle
@@ -93,6 +94,7 @@ class Consumer(Source):
             except pulsar.Timeout:
                 continue
             except pulsar.PulsarException as failure:
+                # `reopen` has closed the handle under this receive: go on with the new one.
                 with self._swapping:
                     if handle is not self._handle:
                         continue
@@ -108,14 +110,14 @@ class Consumer(Source):
         close_quietly(self._handle)
 
     def acknowledge(self, message: "MessageId") -> None:
-        """The client only notes it, and sends it with others; one that is closed has given the message back."""
+        """Acknowledge; the client sends it later, with others. A closed client has returned the message already."""
         handle = self._handle
         if isinstance(handle, pulsar.Consumer):
             with contextlib.suppress(pulsar.PulsarException):
                 handle.acknowledge(message)
 
     def negative_acknowledge(self, message: "MessageId") -> None:
-        """The client only notes it, and tells the broker a little later."""
+        """Nack; the client tells the broker after `NACK_DELAY_MILLISECONDS`."""
         handle = self._handle
         if isinstance(handle, pulsar.Consumer):
             with contextlib.suppress(pulsar.PulsarException):
@@ -124,7 +126,7 @@ class Consumer(Source):
     def _open(self, client: pulsar.Client) -> pulsar.Consumer | pulsar.Reader:
         with our_errors():
             if self._group is None:
-                # A reader's subscription is not durable: a process that dies leaves nothing behind in the broker.
+                # A reader, not a consumer: its subscription is not durable, so a dead process leaves no backlog behind.
                 queue = max(self._queue, 1)
                 return client.create_reader(self._topic, self._last, receiver_queue_size=queue, reader_name=uuid4().hex)
             return client.subscribe(
@@ -140,12 +142,13 @@ class Consumer(Source):
 def _receive(handle: pulsar.Consumer | pulsar.Reader, queue: int) -> pulsar.Message:
     if isinstance(handle, pulsar.Reader):
         return handle.read_next(RECEIVE_TIMEOUT_MILLISECONDS)
-    # Without a timeout the client looks for signals ten times a second; without a queue there is no other way.
+    # A receive without a timeout polls for signals ten times a second in the client. It is used only where there is no
+    # other way: without a receiver queue the client rejects a timeout.
     return handle.receive(RECEIVE_TIMEOUT_MILLISECONDS) if queue else handle.receive()
 
 
 class _Delivery:
-    """One message as it came."""
+    """One received message."""
 
     __slots__ = ("_held", "_properties", "_published", "body", "redelivered")
 
@@ -178,7 +181,7 @@ class _Delivery:
 
 
 def _properties_of(message: pulsar.Message) -> Mapping[str, str] | None:
-    """None where they are not UTF-8: producers in other languages may write any bytes."""
+    """The properties; None if they are not UTF-8, since producers in other languages may write any bytes."""
     try:
         return message.properties()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Broker -> how large a message may be: asked for by sending, since the client keeps to itself what the broker says."""
+"""Broker -> size limit of a message: found by sending, because the client does not expose what the broker reports."""
 
 from collections.abc import Callable
 from uuid import uuid4
@@ -10,22 +10,23 @@ from tg_base.bus.pulsar.client import our_errors
 from tg_base.bus.pulsar.sender import Producer
 
 PROPERTIES_BYTES = 16 * 1024
-"""Room that is kept for a message's properties and framing."""
+"""Bytes reserved for a message's properties and framing."""
 ROUNDING_BYTES = 1024
-"""How exactly a limit below the usual one is found."""
+"""Precision with which a limit below the default is found."""
 
 
 def ask_limit(client: pulsar.Client, topic: str) -> int:
-    """Bytes of body that the client's broker takes; blocks.
+    """Bytes of body that the client's broker accepts; blocks.
 
-    Sends to a topic in the namespace of `topic` that does not persist and that nobody reads. What is above the limit
-    never leaves the client; a broker with the usual limit is sent one message.
+    Sends to a non-persistent topic without readers, in the namespace of `topic`. A message above the limit never leaves
+    the client. A broker with the default limit gets one message.
 
     Raises:
-        BusError: the broker did not answer in time, or does not let us send there.
+        BusError: the broker did not answer in time, or does not allow us to send there.
     """
     place, _, _ = topic.partition("://")[2].rpartition("/")
     producer = Producer.on(client, f"non-persistent://{place}/tg-limit-{uuid4().hex}")
+    # The default is tried first: nearly every broker has it, and then one message is all that is sent.
     if _takes(producer, MAX_MESSAGE_BYTES):
         return MAX_MESSAGE_BYTES
     largest = largest_taken(lambda size: _takes(producer, size))
@@ -42,7 +43,7 @@ def _takes(producer: Producer, size: int) -> bool:
 
 
 def largest_taken(takes: Callable[[int], bool]) -> int:
-    """The largest size below the usual one that is taken, from below."""
+    """The largest accepted size below the default, rounded down to `ROUNDING_BYTES`."""
     low, high = 0, MAX_MESSAGE_BYTES
     while high - low > ROUNDING_BYTES:
         middle = (low + high) // 2

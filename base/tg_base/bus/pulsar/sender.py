@@ -1,4 +1,4 @@
-"""Publisher -> one topic's producer: from its first publish until nobody has used it for a while."""
+"""Publisher -> one topic's producer, from the first publish until it is idle."""
 
 import asyncio
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Producer(NamedTuple):
 
     @property
     def connected(self) -> bool:
-        """Whether the client holds it to be connected now."""
+        """Whether the client believes that it is connected now."""
         return self.handle.is_connected()
 
     @classmethod
@@ -36,6 +36,8 @@ class Producer(NamedTuple):
         Raises:
             BusError: the broker did not answer in time, or refused.
         """
+        # Without batching: the links join chunks already, and a batch would only add its delay. The window is ours too:
+        # the client's queue is one larger, so that it takes whatever the window lets in.
         with our_errors():
             handle = client.create_producer(
                 topic,
@@ -47,17 +49,17 @@ class Producer(NamedTuple):
         return cls(client, handle)
 
     def close(self) -> None:
-        """What is on its way fails; blocks."""
+        """Close it; sends in flight fail. Blocks."""
         close_quietly(self.handle)
 
 
 class Sender:
-    """Belongs to one event loop.
+    """One topic's producer and its send window. Belongs to one event loop.
 
     Attributes:
-        window: what is on its way.
+        window: the messages in flight.
         producer: None until it is open.
-        used: when it was last used, by the loop's clock.
+        used: loop time of its last use.
     """
 
     def __init__(self, opening: "asyncio.Future[Producer]", now: float) -> None:
@@ -68,19 +70,19 @@ class Sender:
 
     @property
     def opened_badly(self) -> bool:
-        """Whether there will never be a producer."""
+        """Whether opening the producer has failed."""
         return self._opening.cancelled() or self._opening.exception() is not None
 
     @property
     def silent(self) -> bool:
-        """Whether it is open and has no connection."""
+        """Whether it is open but not connected."""
         return self.producer is not None and not self.producer.connected
 
     async def enter_in_turn(self, size: int) -> Producer:
-        """Wait for the producer, and for room, and take it.
+        """Wait for the producer and for room in the window, and enter it.
 
         Raises:
-            BusError: it took too long, or there is no producer.
+            BusError: it took too long, or the producer could not be opened.
         """
         try:
             async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
@@ -92,7 +94,7 @@ class Sender:
 
 
 class Sent(NamedTuple):
-    """What became of one message."""
+    """The outcome of one send."""
 
     sender: Sender
     size: int
