@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self
@@ -80,10 +81,27 @@ class Gateway:
         self._routes = routes
         self._limits = limits or Limits()
         self._authenticator = Authenticator(config, self._limits, time.monotonic)
-        self._unauthenticated = UnauthenticatedLimit(config.max_unauthenticated if self._authenticator.required else 0)
+        self._rate_limits = RateLimits(config, time.monotonic)
+        self._unauthenticated = UnauthenticatedLimit(config.max_unauthenticated, lambda: self._authenticator.required)
+
+    def prepare(self, config: GatewayConfig) -> Callable[[], None]:
+        """Check what is `Followed` of an edited configuration, and return what puts it in force.
+
+        A key that was revoked is refused from its next request on, on open WebSockets too; what runs ends by itself.
+
+        Raises:
+            BadRequest: as at a start.
+        """
+        replace_keys = self._authenticator.prepare(config)
+
+        def commit() -> None:
+            replace_keys()
+            self._rate_limits.update(config)
+
+        return commit
 
     async def __aenter__(self) -> Self:
-        self._relay = Relay(self._requestor, self._config.request_timeout, RateLimits(self._config, time.monotonic))
+        self._relay = Relay(self._requestor, self._config.request_timeout, self._rate_limits)
         async with AsyncExitStack() as stack:
             runner = web.AppRunner(
                 self._application(),

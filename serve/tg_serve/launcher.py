@@ -1,8 +1,8 @@
 """Order -> running services: the single file that knows flow, gateway and base, each imported when it is run."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from tg_base.config import (
     Config,
     ConfigWatcher,
     Findings,
+    Prepare,
     ServiceConfig,
     TextCompletionConfig,
     inspect_config,
@@ -29,6 +30,7 @@ from tg_serve.options import GATEWAY, ServeOptions
 if TYPE_CHECKING:
     from tg_gateway.app import Gateway
 
+Follow = Callable[[Prepare], AbstractContextManager[None]]
 _PING = 10.0
 """Seconds in which a bus must answer a check."""
 
@@ -77,11 +79,16 @@ async def launch(order: ServeOptions) -> AsyncIterator[tuple[Config, str | None]
         config_file = await stack.enter_async_context(ConfigWatcher(order.file, services=_list_tables(order)))
         config = _configure(order, config_file.config)
         bus = await _open_bus(order, config, stack)
+
+        def follow(prepare: Prepare) -> AbstractContextManager[None]:
+            return config_file.follow(lambda edited: prepare(_configure(order, edited)))
+
         for kind in _load_kinds(order).values():
             # The file as it is now: it may have been edited while the service before was made ready.
-            context = ServeContext(config, config_file.config, bus, config_file.follow)
+            context = ServeContext(_configure(order, config_file.config), config_file.config, bus, follow)
             await stack.enter_async_context(kind.serve(context))
-        yield config, await _gateway(order, config, bus, stack) if GATEWAY in order.parts else None
+        config = _configure(order, config_file.config)
+        yield config, await _gateway(order, config, bus, follow, stack) if GATEWAY in order.parts else None
 
 
 @asynccontextmanager
@@ -132,14 +139,27 @@ def _make_gateway(order: ServeOptions, config: Config, bus: Bus) -> tuple[Reques
     plain = tuple(route.response for route in routes if route.plain)
     queues = tuple(route.request for route in routes if not route.plain)
     requestor = Requestor(bus, config.topics, plain=plain, queues=queues)
-    try:
+    with _locating(config):
         return requestor, Gateway(config.gateway, requestor, routes)
+
+
+@contextmanager
+def _locating(config: Config) -> Iterator[None]:
+    """What is wrong with the gateway's table gets its place in the file."""
+    try:
+        yield
     except BadRequest as error:
         raise config.locate(error, "gateway", otherwise=("host",)) from None
 
 
-async def _gateway(order: ServeOptions, config: Config, bus: Bus, stack: AsyncExitStack) -> str:
+async def _gateway(order: ServeOptions, config: Config, bus: Bus, follow: Follow, stack: AsyncExitStack) -> str:
     requestor, gateway = _make_gateway(order, config, bus)
+
+    def prepare(edited: Config) -> Callable[[], None]:
+        with _locating(edited):
+            return gateway.prepare(edited.gateway)
+
+    stack.enter_context(follow(prepare))
     await stack.enter_async_context(requestor)
     try:
         await stack.enter_async_context(gateway)

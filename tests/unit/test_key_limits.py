@@ -10,8 +10,8 @@ from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.access import RateLimits, Usage
 from tg_gateway.access.rate_limits import DEFAULT_RETRY_AFTER_SECONDS, Spending
 from tg_gateway.access.token_bucket import TokenBucket
-from tg_schema import Error, PromptRequest, Sampling, TextCompletionRequest, TextCompletionResponse
-from tg_schema.errors import RateLimited, Unavailable
+from tg_schema import AgentRequest, Error, PromptRequest, Sampling, TextCompletionRequest, TextCompletionResponse
+from tg_schema.errors import AccessDenied, RateLimited, Unauthorized, Unavailable
 
 ASKED = TextCompletionRequest(prompt="x")
 
@@ -206,6 +206,97 @@ def test_keys_of_one_name_share(clock: Clock) -> None:
     it = RateLimits(GatewayConfig(keys=keys), clock)
     ask(it)
     assert wait_of(it) == 60
+
+
+def edited(**said: Any) -> GatewayConfig:
+    """The same key with other limits."""
+    reserve = said.pop("reserve_tokens", 1024)
+    return GatewayConfig(keys=(ApiKey(name="k", sha256="0" * 64, **said),), reserve_tokens=reserve)
+
+
+def test_a_raised_limit_holds_at_once_and_what_is_spent_stays(clock: Clock) -> None:
+    it = limits(clock, requests_per_minute=2)
+    ask(it)
+    ask(it)
+    assert wait_of(it) == 30
+    it.update(edited(requests_per_minute=3))
+    assert wait_of(it) == 0
+    ask(it)
+    assert wait_of(it) == 20
+
+
+def test_a_lowered_limit_leaves_nothing_but_no_debt(clock: Clock) -> None:
+    it = limits(clock, requests_per_minute=10)
+    for _ in range(5):
+        ask(it)
+    it.update(edited(requests_per_minute=6))
+    ask(it)
+    assert wait_of(it) == 10
+    it.update(edited(requests_per_minute=2))
+    assert wait_of(it) == 30
+
+
+def test_what_is_owed_stays_owed(clock: Clock) -> None:
+    it = limits(clock, tokens_per_minute=60)
+    ask(it, most(1), used=TextCompletionResponse(in_token=100, out_token=20, end_of_stream=True))
+    it.update(edited(tokens_per_minute=30))
+    assert wait_of(it, most(1)) == 61 * 2
+    it.update(edited(tokens_per_minute=120))
+    assert wait_of(it, most(31)) == 0.5
+
+
+def test_a_request_that_runs_is_settled_by_the_new_limits(clock: Clock) -> None:
+    it = limits(clock, tokens_per_minute=60)
+    with it.admit("k", "text-completion", most(60)) as first:
+        began(first)
+        it.update(edited(tokens_per_minute=120))
+        assert wait_of(it, most(60)) == 0
+        assert wait_of(it, most(61)) == 0.5
+        assert first.usage is not None
+        first.usage.add(TextCompletionResponse(out_token=10, end_of_stream=True))
+    assert wait_of(it, most(110)) == 0
+
+
+def test_what_runs_counts_for_a_key_that_had_no_limits(clock: Clock, running: ExitStack) -> None:
+    it = limits(clock)
+    began(running.enter_context(it.admit("k", "prompt", ASKED)))
+    it.update(edited(streams=1))
+    assert wait_of(it) == DEFAULT_RETRY_AFTER_SECONDS
+    it.update(edited())
+    assert wait_of(it) == 0
+
+
+def test_a_key_that_comes_back_has_what_it_had_left(clock: Clock, running: ExitStack) -> None:
+    it = limits(clock, requests_per_minute=2, streams=1)
+    began(running.enter_context(it.admit("k", "prompt", ASKED)))
+    it.update(GatewayConfig())
+    with pytest.raises(Unauthorized):
+        wait_of(it)
+    it.update(edited(requests_per_minute=2, streams=1))
+    assert wait_of(it) == DEFAULT_RETRY_AFTER_SECONDS
+    running.close()
+    ask(it)
+    it.update(GatewayConfig())
+    it.update(edited(requests_per_minute=2, streams=1))
+    assert wait_of(it) == 30
+
+
+def test_the_groups_are_followed(clock: Clock) -> None:
+    it = limits(clock)
+    key = ApiKey(name="k", sha256="0" * 64, groups=("sales",))
+    it.update(GatewayConfig(keys=(key,)))
+    with pytest.raises(AccessDenied, match="name sales"):
+        wait_of(it, AgentRequest(question="x"))
+    it.update(edited())
+    assert wait_of(it, AgentRequest(question="x")) == 0
+
+
+def test_the_reservation_is_followed(clock: Clock) -> None:
+    it = limits(clock, tokens_per_minute=60, reserve_tokens=60)
+    it.update(edited(tokens_per_minute=60, reserve_tokens=10))
+    with it.admit("k", "text-completion", ASKED) as first:
+        began(first)
+        assert wait_of(it, most(50)) == 0
 
 
 def test_counts_are_deltas_and_failures_without_text_are_free() -> None:

@@ -5,8 +5,11 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlsplit
+
+import structlog
 
 from tg_base.config import GatewayConfig
 from tg_gateway.access.limits import Limits
@@ -14,18 +17,35 @@ from tg_gateway.access.throttle import Throttle
 from tg_gateway.telemetry import AUTH_FAILURES
 from tg_schema.errors import BadRequest, RateLimited, Unauthorized
 
-ANYBODY = "anybody"
-"""The name in the logs where no token is asked for."""
+log = structlog.get_logger()
+
 CACHED_HOSTS = 256
 """Host headers and addresses whose meaning is remembered."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whose token it was.
+
+    Attributes:
+        name: of the key, for its limits and for logs.
+        digest: the token's SHA-256 in hex; "" where no token was asked for.
+    """
+
+    name: str
+    digest: str = ""
+
+
+ANYBODY = Principal("anybody")
+"""Who comes in where no token is asked for."""
+
+
 class Authenticator:
-    """Knows the keys.
+    """Knows the keys, which may change while requests come.
 
     Args:
-        config: `auth`, `keys` and the address that decides what "auto" means.
+        config: `auth`, `keys`, `hosts` and the address that decides what "auto" means.
         limits: how many wrong tokens an address may send.
         time: a monotonic clock, in seconds.
 
@@ -35,12 +55,41 @@ class Authenticator:
 
     def __init__(self, config: GatewayConfig, limits: Limits, time: Callable[[], float]) -> None:
         self.required = _is_required(config)
-        self._hosts = frozenset(host.lower() for host in (config.host, *config.hosts))
-        self._names = {_digest_of(key.name, key.sha256): key.name for key in config.keys}
+        self._hosts = _hosts_of(config)
+        self._names = _names_of(config)
         self._throttle = Throttle(limits.failures, limits.forget, time)
 
-    def check(self, token: str | None, address: str) -> str:
-        """The name of the key.
+    def prepare(self, config: GatewayConfig) -> Callable[[], None]:
+        """Check edited keys and hosts, and return what puts them in force.
+
+        Tokens are asked for as soon as there is a key. That ends with a restart only: a file that was emptied by
+        mistake opens no door.
+
+        Raises:
+            BadRequest: as at a start.
+        """
+        required, hosts, names = _is_required(config), _hosts_of(config), _names_of(config)
+
+        def commit() -> None:
+            revoked = self._names.keys() - names.keys()
+            added = names.keys() - self._names.keys()
+            if revoked or added:
+                log.info(
+                    "gateway.keys",
+                    added=sorted(names[digest] for digest in added),
+                    revoked=sorted(self._names[digest] for digest in revoked),
+                )
+            self._throttle.forget(revoked)
+            self._names, self._hosts, self.required = names, hosts, self.required or required
+
+        return commit
+
+    def name_of(self, principal: Principal) -> str | None:
+        """The name that a token's key has now; None = it was revoked since it was checked."""
+        return self._names.get(principal.digest) if self.required else principal.name
+
+    def check(self, token: str | None, address: str) -> Principal:
+        """Whose token it is.
 
         An address that sent too many wrong tokens has to wait, except with a token that was right from there before:
         behind one proxy a stranger's guesses must not lock out everybody.
@@ -67,7 +116,7 @@ class Authenticator:
             self._throttle.note_failure(address)
             raise Unauthorized("the bearer token is not known")
         self._throttle.note_success(address, digest)
-        return name
+        return Principal(name, digest)
 
     def admits(self, origin: str | None, host: str | None) -> bool:
         """Whether a request may come in that a browser may have sent for somebody's page.
@@ -131,6 +180,15 @@ def _is_required(config: GatewayConfig) -> bool:
             'add [[gateway.keys]] to the configuration, listen on 127.0.0.1, or write auth = "off"'
         ).at("host")
     return True
+
+
+def _hosts_of(config: GatewayConfig) -> frozenset[str]:
+    return frozenset(host.lower() for host in (config.host, *config.hosts))
+
+
+def _names_of(config: GatewayConfig) -> dict[str, str]:
+    """The keys' names by the digests of their tokens."""
+    return {_digest_of(key.name, key.sha256): key.name for key in config.keys}
 
 
 def _digest_of(name: str, sha256: str) -> str:

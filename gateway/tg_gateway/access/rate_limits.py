@@ -8,11 +8,12 @@ from typing import Final
 from tg_base.client import in_milliseconds
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.telemetry import REFUSALS
+from tg_gateway.access.auth import ANYBODY
 from tg_gateway.access.key_groups import KeyGroups
 from tg_gateway.access.token_bucket import TokenBucket
 from tg_gateway.access.usage import Usage
 from tg_schema import TgError
-from tg_schema.errors import RateLimited
+from tg_schema.errors import RateLimited, Unauthorized
 
 DEFAULT_RETRY_AFTER_SECONDS = 1.0
 """Seconds to come back after, as long as no request of the key has ended."""
@@ -45,7 +46,7 @@ class Spending:
 
 
 class RateLimits:
-    """All keys that have limits.
+    """All keys and their limits, which may change while requests run.
 
     Args:
         config: the keys, and what is reserved for a request that does not say `max_tokens`.
@@ -53,9 +54,20 @@ class RateLimits:
     """
 
     def __init__(self, config: GatewayConfig, time: Callable[[], float]) -> None:
-        limited = [key for key in config.keys if key.requests_per_minute or key.streams or key.tokens_per_minute]
+        self._time = time
+        self._allowances: dict[str, _Allowance] = {}
+        self.update(config)
+
+    def update(self, config: GatewayConfig) -> None:
+        """Put edited keys in force. What a key has spent and has running stays, even of one that was removed."""
         self._groups = KeyGroups(config)
-        self._allowances = {key.name: _Allowance(key, config.reserve_tokens, time) for key in limited}
+        self._admitted = frozenset({None, ANYBODY.name, *(key.name for key in config.keys)})
+        allowances = {name: kept for name, kept in self._allowances.items() if not kept.settled}
+        for key in config.keys:
+            allowance = self._allowances.get(key.name) or _Allowance(self._time)
+            allowance.change(key, config.reserve_tokens)
+            allowances[key.name] = allowance
+        self._allowances = allowances
 
     @contextmanager
     def admit(self, key: str | None, service: str, request: object) -> Iterator[Spending]:
@@ -64,7 +76,10 @@ class RateLimits:
         Raises:
             RateLimited: over one of the key's limits; `retry_after` says when it will not be.
             AccessDenied: the request is for a group of tools that is not the key's.
+            Unauthorized: the key was revoked since its token was checked, for instance while a body was read.
         """
+        if key not in self._admitted:
+            raise Unauthorized("the bearer token is not known")
         self._groups.check(key, service, request)
         allowance = self._allowances.get(key or "")
         if allowance is None:
@@ -82,16 +97,35 @@ class RateLimits:
 
 
 class _Allowance:
-    """What one key has left."""
+    """What one key has left. One without limits has its running requests counted, too: it may get limits."""
 
-    def __init__(self, key: ApiKey, reserve: int, time: Callable[[], float]) -> None:
-        self._requests = TokenBucket(key.requests_per_minute, time) if key.requests_per_minute else None
-        self._tokens = TokenBucket(key.tokens_per_minute, time) if key.tokens_per_minute else None
-        self._streams = key.streams
-        self._reserve = reserve
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._requests: TokenBucket | None = None
+        self._tokens: TokenBucket | None = None
+        self._streams = 0
+        self._reserve = 0
         self._time = time
         self._running = 0
         self._seconds = 0.0
+
+    def change(self, key: ApiKey, reserve: int) -> None:
+        """Limit it as its key says from now on."""
+        self._requests = self._resize(self._requests, key.requests_per_minute)
+        self._tokens = self._resize(self._tokens, key.tokens_per_minute)
+        self._streams = key.streams
+        self._reserve = reserve
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing runs and nothing is spent: a new one would be the same."""
+        buckets = (bucket for bucket in (self._requests, self._tokens) if bucket)
+        return not self._running and all(bucket.full for bucket in buckets)
+
+    def _resize(self, bucket: TokenBucket | None, per_minute: int) -> TokenBucket | None:
+        if bucket is None or not per_minute:
+            return TokenBucket(per_minute, self._time) if per_minute else None
+        bucket.resize(per_minute)
+        return bucket
 
     def take(self, service: str, request: object) -> Spending:
         """All that one request may need or, raising RateLimited, nothing."""

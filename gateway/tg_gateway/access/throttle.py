@@ -1,7 +1,7 @@
 """Wrong tokens -> waiting: counts failures by address, within bounds of its own."""
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TypeVar
 
 Key = TypeVar("Key")
@@ -48,6 +48,10 @@ class Throttle:
         """A right token came."""
         self._right[network_of(address), digest] = None
         _trim(self._right)
+
+    def forget(self, digests: Set[str]) -> None:
+        """These tokens are right no more."""
+        self._right = {pair: None for pair in self._right if pair[1] not in digests}
 
 
 def _trim(remembered: dict[Key, Value]) -> None:

@@ -32,6 +32,19 @@ class TokenBucket:
         self._fill()
         self._level -= amount
 
+    def resize(self, per_minute: int) -> None:
+        """Another size and rate. What was taken stays taken; a smaller size alone makes nobody owe."""
+        self._fill()
+        level = self._level + per_minute - self.size
+        self._level = max(level, min(self._level, 0.0))
+        self.size = per_minute
+        self._rate = per_minute / 60
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing is taken or owed."""
+        return self.wait(self.size) == 0
+
     def _fill(self) -> None:
         now = self._time()
         self._level = min(self._level + (now - self._at) * self._rate, self.size)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 import structlog
 
@@ -30,16 +31,18 @@ class UnauthenticatedLimit:
 
     Args:
         limit: how many of them one address (IPv6: one /64) may have; 0 = as many as it likes.
+        required: whether a token is asked for now.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, required: Callable[[], bool]) -> None:
         self._limit = limit
+        self._required = required
         self._networks: dict[asyncio.BaseTransport, str] = {}
         self._counts: Counter[str] = Counter()
 
     def on_connection(self, transport: asyncio.Transport) -> None:
         """A connection was opened; one too many is answered with 429 and closed, before it has asked for anything."""
-        if not self._limit:
+        if not self._limit or not self._required():
             return
         peer = transport.get_extra_info("peername")
         network = network_of(peer[0] if isinstance(peer, tuple) else "")

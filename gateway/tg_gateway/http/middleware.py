@@ -88,7 +88,7 @@ class Middleware:
             )
         if request.path not in OPEN_PATHS:
             token = bearer(request.headers.get("Authorization"))
-            entry.key = self._authenticator.check(token, request.remote or "")
+            entry.key = self._authenticator.check(token, request.remote or "").name
             self._unauthenticated.forget(request.transport)
 
     async def _send(self, request: web.Request, response: web.StreamResponse, entry: AccessLogEntry) -> None:

@@ -56,8 +56,10 @@ class WebSocketHandler:
         entry, limits = request[ENTRY], self._backend.limits
         entry.service = "socket"
         token = bearer(request.headers.get("Authorization"))
+        principal = None
         if token is not None:
-            entry.key = self._backend.authenticator.check(token, request.remote or "")
+            principal = self._backend.authenticator.check(token, request.remote or "")
+            entry.key = principal.name
             self._unauthenticated.forget(request.transport)
         if self._backend.relay.draining or len(self._sockets) >= limits.sockets:
             raise Unavailable("the gateway takes no more sockets now; try again", retry_after=1.0)
@@ -77,7 +79,7 @@ class WebSocketHandler:
         self._sockets.add(socket)
         SOCKETS.inc()
         try:
-            async with Session(self._backend, writer, entry, request.remote or "") as session:
+            async with Session(self._backend, writer, entry, request.remote or "", principal) as session:
                 socket.session = session
                 await self._serve(socket, session, writer, entry, request.transport)
         finally:

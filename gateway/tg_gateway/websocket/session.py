@@ -9,7 +9,7 @@ from typing import Self
 import structlog
 
 from tg_base.telemetry import REFUSALS, trace
-from tg_gateway.access import Authenticator, Limits
+from tg_gateway.access import Authenticator, Limits, Principal
 from tg_gateway.relay import DEFAULT_FLOW, DEFECT_MESSAGE, Endpoint, Endpoints, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_gateway.websocket import envelope
@@ -41,10 +41,18 @@ class Session:
         writer: the way to the client.
         entry: the handshake's line in the log.
         address: where the client is.
+        principal: whose token the handshake had.
     """
 
-    def __init__(self, backend: Backend, writer: SocketWriter, entry: AccessLogEntry, address: str) -> None:
-        self.key = entry.key if backend.authenticator.required else backend.authenticator.check(None, address)
+    def __init__(
+        self,
+        backend: Backend,
+        writer: SocketWriter,
+        entry: AccessLogEntry,
+        address: str,
+        principal: Principal | None,
+    ) -> None:
+        self._principal = principal if backend.authenticator.required else backend.authenticator.check(None, address)
         self._backend = backend
         self._writer = writer
         self._entry = entry
@@ -52,6 +60,11 @@ class Session:
         self._asked = 0
         self._running: dict[envelope.Id, tuple[asyncio.Task[None], SocketStream]] = {}
         self._group = asyncio.TaskGroup()
+
+    @property
+    def key(self) -> str | None:
+        """The name of the key that its next request has; None = it must show a token, for instance a new one."""
+        return None if self._principal is None else self._backend.authenticator.name_of(self._principal)
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -82,16 +95,16 @@ class Session:
             self._refuse(envelope.id_of(message), error)
 
     def _authenticate(self, token: str | None) -> None:
-        self.key = None
+        self._principal = None
         try:
-            self.key = self._backend.authenticator.check(token, self._address)
+            self._principal = self._backend.authenticator.check(token, self._address)
         except TgError as error:
             self._writer.write(envelope.auth_failed(error))
         else:
             self._writer.write(envelope.AUTH_OK)
 
     def _dispatch(self, asked: envelope.Envelope) -> None:
-        if self.key is None:
+        if self.key is None and not (asked.cancel and asked.id in self._running):
             raise Unauthorized("auth failure")
         if asked.id is None:
             raise BadRequest("id is missing: every request needs one of its own")
