@@ -330,7 +330,11 @@ def followed_fields(table: type[msgspec.Struct], keys: tuple[str, ...] = ()) -> 
 def test_the_documentation_lists_what_is_followed() -> None:
     listed = re.search(r"\| followed \| .*?\n\n", DOCUMENT, re.DOTALL)
     assert listed is not None
-    assert set(re.findall(r"^\| `([a-z_.]+)`", listed[0], re.MULTILINE)) == followed_fields(Config)
+    services = [
+        followed_fields(table, ("flows", "NAME", table.spec.name)) for table in SERVICES if table.spec is not None
+    ]
+    followed = followed_fields(Config).union(*services)
+    assert set(re.findall(r"^\| `([A-Za-z_.-]+)`", listed[0], re.MULTILINE)) == followed
 
 
 async def test_nobody_is_told_after_leaving(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Configuration in force, edited one -> what comes into force at once, and what waits for a restart."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 
 import msgspec
@@ -8,12 +9,18 @@ Value = TypeVar("Value")
 Table = TypeVar("Table", bound=msgspec.Struct)
 
 
-class _Followed:
+@dataclass(frozen=True, slots=True)
+class _Reading:
     """Marks a field's type."""
 
+    followed: bool
 
-Followed = Annotated[Value, _Followed()]
-"""The type of a field that is followed while a process runs, with all below it. Others are read when it starts."""
+
+Followed = Annotated[Value, _Reading(followed=True)]
+"""The type of a field that is followed while a process runs, with all below it that does not say otherwise."""
+
+AtStart = Annotated[Value, _Reading(followed=False)]
+"""The type of a field that is read when a process starts, below one that is followed; above, all fields are."""
 
 _ABSENT: Any = object()
 
@@ -53,7 +60,7 @@ class Changes(Generic[Table]):
     ) -> msgspec.Struct:
         merged = {
             name: self._merge(
-                (*keys, name), getattr(held, name), getattr(edited, name), followed=followed or is_followed(kind)
+                (*keys, name), getattr(held, name), getattr(edited, name), followed=is_followed(kind, below=followed)
             )
             for name, kind in get_type_hints(type(held), include_extras=True).items()
             if name in held.__struct_fields__
@@ -66,6 +73,7 @@ class Changes(Generic[Table]):
         return self._merge((*keys, name), held.get(name, _ABSENT), edited.get(name, _ABSENT), followed=followed)
 
 
-def is_followed(kind: Any) -> bool:
-    """Whether a field's type, with its annotations, is `Followed`."""
-    return any(isinstance(mark, _Followed) for mark in getattr(kind, "__metadata__", ()))
+def is_followed(kind: Any, *, below: bool = False) -> bool:
+    """Whether a field of this type, with its annotations, is followed; if it says nothing, as what it is `below`."""
+    marks = (mark for mark in getattr(kind, "__metadata__", ()) if isinstance(mark, _Reading))
+    return next((mark.followed for mark in marks), below)

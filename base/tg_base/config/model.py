@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 import msgspec
 
 from tg_base.bus import MAX_MESSAGE_BYTES, BusOptions
-from tg_base.config.changes import Followed
+from tg_base.config.changes import AtStart, Followed
 from tg_base.config.toml_positions import Keys, Position
 from tg_base.protocol import Route
 from tg_schema import ServiceSpec, TgError
@@ -84,7 +84,7 @@ class ModelConfig(Section, frozen=True):
     provider: str
     options: dict[str, Any] = {}
     """Read by the provider itself, into its own typed options."""
-    queue: Natural | None = None
+    queue: AtStart[Natural | None] = None
     """How many requests of one gateway may wait for it; None = a share of the capacity, `tg_base.client.admission`."""
 
 
@@ -174,7 +174,7 @@ class Config(Section, frozen=True):
 
     bus: BusConfig = BusConfig()
     gateway: GatewayConfig = GatewayConfig()
-    models: dict[str, ModelConfig] = {}
+    models: Followed[dict[str, ModelConfig]] = {}
     flows: dict[str, dict[str, ServiceConfig]] = {}
     prompts: Followed[PromptsConfig] = PromptsConfig()
     tools: dict[str, ToolConfig] = {}

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from typing_extensions import override
 
+from tg_base.config.changes import Followed
 from tg_base.config.model import Config, ServiceConfig
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import BadRequest
@@ -13,7 +14,7 @@ class TextCompletionConfig(ServiceConfig, frozen=True):
     """The text completion of a flow."""
 
     spec = TEXT_COMPLETION
-    model: str | None = None
+    model: Followed[str | None] = None
     """Of the tables of models; needed unless the processors are the predecessor's."""
 
     @override

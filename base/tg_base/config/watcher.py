@@ -1,7 +1,7 @@
 """Configuration file -> running services: what it says now, and who must hear when it is edited."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -22,13 +22,14 @@ log = structlog.get_logger()
 POLL_SECONDS = 0.2
 """Seconds between looks at the file. An edit is read when two looks see the same, so never half-written."""
 
-Prepare = Callable[[Config], Callable[[], None]]
+Commit = Callable[[], None]
+Prepare = Callable[[Config], Commit | Awaitable[Commit]]
 """Makes ready what an edited configuration needs, and returns what puts it in place.
 
 It gets the configuration as it will be in force: what is `Followed` as the file says now, the rest as at the start.
 
-The first part runs on another thread and may raise a TgError, which refuses the whole edit; the second runs on the
-loop, must not fail, and only after everybody's first part went well.
+The first part runs on another thread, or as a coroutine on the loop, and may raise a TgError, which refuses the whole
+edit; the second runs on the loop, must not fail, and only after everybody's first part went well.
 """
 
 _Signature = tuple[int, int, int] | None
@@ -102,7 +103,7 @@ class ConfigWatcher:
         try:
             edited = await asyncio.to_thread(read_config, file, self._services)
             changes = Changes(msgspec.structs.replace(self.config, source=edited.source), edited)
-            commits = [await asyncio.to_thread(prepare, changes.in_force) for prepare in tuple(self._followers)]
+            commits = await self._prepare(changes.in_force)
         except TgError as error:
             self._refused = True
             log.error("config.refused", reason=error.message)
@@ -111,6 +112,15 @@ class ConfigWatcher:
             commit()
         self.config = changes.in_force
         self._report(file, changes)
+
+    async def _prepare(self, config: Config) -> list[Commit]:
+        """What puts the edit in place for all who follow by then, be it only since it is being prepared."""
+        commits: dict[Prepare, Commit] = {}
+        while late := [prepare for prepare in self._followers if prepare not in commits]:
+            for prepare in late:
+                made = await asyncio.to_thread(prepare, config)
+                commits[prepare] = await made if isinstance(made, Awaitable) else made
+        return [commits[prepare] for prepare in self._followers]
 
     def _report(self, file: Path, changes: Changes[Config]) -> None:
         """What waits for a restart is told at every edit, until it was restarted or taken back."""

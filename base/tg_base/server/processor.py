@@ -145,6 +145,14 @@ class Processor:
         finally:
             await self._service.aclose()
 
+    async def retire(self) -> None:
+        """Take no more requests, and return when the last one has ended, however long that takes."""
+        self._leaving = True
+        await self._pumps.aclose()
+        await self._announce()
+        while self._running:
+            await asyncio.wait([work.task for work in self._running.values()])
+
     async def _drain(self) -> None:
         if self._running:
             _, late = await asyncio.wait([work.task for work in self._running.values()], timeout=self._grace)

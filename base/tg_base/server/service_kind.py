@@ -1,6 +1,6 @@
 """Configuration -> running processors: what a service says of itself, once, so that a process can run it."""
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -31,9 +31,10 @@ class ServiceKind(ABC):
     table: ClassVar[type[ServiceConfig]]
     """What a flow says of it; its `spec` says what the service is called and which records it takes."""
 
-    @abstractmethod
-    def open(self, context: ServeContext, stack: AsyncExitStack) -> AsyncGenerator[Opened, None]:
+    async def open(self, context: ServeContext, stack: AsyncExitStack) -> AsyncGenerator[Opened, None]:
         """Make ready what the flows bind, one service after the other; each begins to serve before the next one.
+
+        Override it or, where processors come and go with the edits of the file, `serve`.
 
         Args:
             context: what may be used.
@@ -42,6 +43,8 @@ class ServiceKind(ABC):
         Raises:
             TgError: one cannot be made ready; the message has its place in the file.
         """
+        for opened in tuple[Opened, ...]():
+            yield opened
 
     async def rehearse(self, context: ServeContext, findings: Findings) -> None:  # noqa: B027 - most have nothing to rehearse
         """Find all for which `open` would raise, without its costs; what a check of the configuration does."""

@@ -1,0 +1,144 @@
+"""Configuration, and its edits -> the processors of all bound models: which begin, which go on, and which end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import structlog
+
+from tg_base.bus import Bus
+from tg_base.config import Config
+from tg_base.protocol import HeartbeatTiming
+from tg_base.server import Processor
+from tg_flow.providers.bound_models import ModelBinding, bind_models, list_bound_models, open_model
+from tg_flow.providers.model_processor import ModelProcessor
+from tg_flow.providers.registry import open_provider, rehearse_provider
+from tg_schema import TgError
+
+log = structlog.get_logger()
+
+REHEARSAL_SECONDS = 5.0
+"""Seconds that an edit waits for the rehearsal of its models: a slow one must not hold up a key that is revoked."""
+
+
+class ModelProcessors:
+    """Text completion: one processor for each model that a flow binds.
+
+    A model whose table was edited is opened anew. From then on the new one takes the requests, and the old one ends
+    when its last request has ended. Where one cannot be opened, all old ones stay, and the log says why.
+
+    Args:
+        config: what is in force.
+        bus: what carries everything.
+        timing: of the processors.
+    """
+
+    def __init__(self, config: Config, bus: Bus, timing: HeartbeatTiming | None = None) -> None:
+        self._config = config
+        self._bus = bus
+        self._timing = timing
+        self._served: dict[str, ModelProcessor] = {}
+        self._edited = asyncio.Event()
+
+    @property
+    def processors(self) -> tuple[Processor, ...]:
+        """Those that take requests now."""
+        return tuple(served.processor for served in self._served.values())
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[None]:
+        """Serve while the block runs.
+
+        Raises:
+            TgError: a model cannot be made ready; the message has its place in the file.
+        """
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                tasks = self._tasks = set[asyncio.Task[None]]()
+                try:
+                    self._served = await self._begin(self._config)
+                    tasks.add(self._group.create_task(self._follow()))
+                    yield
+                finally:
+                    for task in tasks:
+                        if not task.cancelling():  # a second one would cut short how it leaves
+                            task.cancel()
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+
+    async def prepare(self, config: Config) -> Callable[[], None]:
+        """Rehearse the models that an edit changes, and return what has them opened, beside what runs.
+
+        Raises:
+            TgError: one could not be opened; the message has its place in the file.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REHEARSAL_SECONDS):
+                for model in self._find_changed(config):
+                    await open_model(config, model, rehearse_provider)
+
+        def commit() -> None:
+            self._config = config
+            self._edited.set()
+
+        return commit
+
+    async def _follow(self) -> None:
+        while True:
+            await self._edited.wait()
+            self._edited.clear()
+            config = self._config
+            if not self._find_changed(config) and self._bind(config).keys() == self._served.keys():
+                continue
+            try:
+                begun = await self._begin(config)
+            except TgError as error:
+                log.error("models.refused", reason=error.message)
+            else:
+                self._replace(config, begun)
+
+    def _replace(self, config: Config, begun: dict[str, ModelProcessor]) -> None:
+        bound, before = self._bind(config), self._served
+        self._served = {**before, **begun}
+        self._served = {model: served for model, served in self._served.items() if model in bound}
+        ended = [model for model, served in before.items() if self._served.get(model) is not served]
+        for model in ended:
+            before[model].replace()
+        log.info("models.in_force", begun=sorted(begun), ended=sorted(ended))
+
+    async def _begin(self, config: Config) -> dict[str, ModelProcessor]:
+        """What serves each model that needs another processor, all of them or, raising TgError, none."""
+        begun: dict[str, ModelProcessor] = {}
+        try:
+            for model, binding in self._find_changed(config).items():
+                begun[model] = await self._serve(config, model, binding)
+        except TgError:
+            for served in begun.values():
+                served.replace()
+            raise
+        return begun
+
+    async def _serve(self, config: Config, model: str, binding: ModelBinding) -> ModelProcessor:
+        service = await open_model(config, model, open_provider)
+        processor = Processor(self._bus, config.topics, service, binding.routes, models=(model,), timing=self._timing)
+        served = ModelProcessor(binding, processor)
+        task = self._group.create_task(served.run(service), name=f"model {model}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await served.begun.wait()
+        if served.error is not None:
+            raise served.error
+        return served
+
+    def _find_changed(self, config: Config) -> dict[str, ModelBinding]:
+        bound = self._bind(config)
+        return {model: binding for model, binding in bound.items() if self._get_binding(model) != binding}
+
+    def _bind(self, config: Config) -> dict[str, ModelBinding]:
+        """What each bound model needs. One whose table has gone while a flow binds it stays as it is."""
+        bound = bind_models(config)
+        stay = (model for model in list_bound_models(config) if model in self._served and model not in bound)
+        return {**bound, **{model: self._served[model].binding for model in stay}}
+
+    def _get_binding(self, model: str) -> ModelBinding | None:
+        return self._served[model].binding if model in self._served else None

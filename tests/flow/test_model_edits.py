@@ -1,0 +1,260 @@
+"""Tables of models that are edited while they serve: who answers, from when on, and what ends."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pytest
+from structlog.testing import capture_logs
+from typing_extensions import override
+
+from tests.fakes.ending_bus import EndingBus
+from tests.flow.narrow_gateway import until
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import Client, Requestor
+from tg_base.config import ConfigWatcher
+from tg_base.config.reader import parse_config
+from tg_base.llm import LlmChunk, LlmService, ProviderOptions
+from tg_base.protocol import HeartbeatTiming
+from tg_base.server import ServeContext
+from tg_client import TgClient
+from tg_flow.providers import TextCompletionKind
+from tg_flow.providers.model_processors import ModelProcessors
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest
+from tg_schema.errors import BusError, Unavailable
+from tg_serve import launcher
+from tg_serve.options import ServeOptions
+
+PROVIDER = "tests.flow.test_model_edits:OneWord"
+LIVELY = HeartbeatTiming(interval=0.05)
+
+
+class OneWord(LlmService):
+    """A provider at the edge of the world: says its word twice, with a pause where the prompt is "wait"."""
+
+    class Options(ProviderOptions, frozen=True):
+        """What the file says."""
+
+        word: str
+        fails: bool = False
+
+    gate: ClassVar[asyncio.Event]
+    opened: ClassVar[list[str]]
+    closed: ClassVar[list[str]]
+
+    def __init__(self, model: str, options: ProviderOptions | None = None) -> None:
+        super().__init__(model, options)
+        assert isinstance(options, OneWord.Options)
+        self.word = options.word
+
+    @classmethod
+    @override
+    async def open(cls, model: str, options: ProviderOptions) -> Self:
+        it = cls(model, options)
+        assert isinstance(options, OneWord.Options)
+        if options.word == "defect":
+            raise RuntimeError("a defect")
+        if options.fails:
+            raise Unavailable("the weights are broken").at("word")
+        cls.opened.append(it.word)
+        return it
+
+    @classmethod
+    @override
+    async def rehearse(cls, model: str, options: ProviderOptions) -> None:
+        """As where only the weights would tell."""
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        yield LlmChunk(text=f"{self.word} ")
+        if request.prompt == "wait":
+            await self.gate.wait()
+        yield LlmChunk(text=self.word, finish_reason="stop")
+
+    @override
+    async def aclose(self) -> None:
+        self.closed.append(self.word)
+
+
+def table(name: str, word: str, more: str = "") -> str:
+    head = f'[models.{name}]\nprovider = "{PROVIDER}"\n'
+    return f'{head}[models.{name}.options]\nword = "{word}"\n{more}\n'
+
+
+FLOWS = '[flows]\nf.text-completion.model = "m"\ng.text-completion.model = "n"\n'
+SERVED = table("m", "old") + table("n", "other") + FLOWS
+
+
+def write(file: Path, text: str) -> None:
+    """As editors do it, in one step."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
+
+
+@dataclass
+class Served:
+    """The file, and a client for each flow."""
+
+    file: Path
+    clients: dict[str, Client[Any, Any]]
+    logs: list[MutableMapping[str, Any]]
+
+    async def say(self, flow: str = "f") -> str:
+        return str((await self.clients[flow].call(TextCompletionRequest(prompt="x"))).response)
+
+    async def told(self, event: str) -> MutableMapping[str, Any]:
+        await until(lambda: any(line["event"] == event for line in self.logs))
+        return next(line for line in self.logs if line["event"] == event)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    OneWord.gate, OneWord.opened, OneWord.closed = asyncio.Event(), [], []
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "tg.toml"
+    write(file, SERVED)
+    return file
+
+
+@pytest.fixture
+async def it(file: Path) -> AsyncIterator[Served]:
+    async with serving(file) as served:
+        yield served
+
+
+@asynccontextmanager
+async def serving(file: Path) -> AsyncIterator[Served]:
+    bus = MemoryBus()
+    with capture_logs() as logs:
+        async with ConfigWatcher(file, poll=0.01) as config_file:
+            config = config_file.config
+            async with (
+                TextCompletionKind().serve(ServeContext.of(config_file, bus, LIVELY)),
+                Requestor(bus, config.topics, timing=LIVELY) as requestor,
+            ):
+                routes = config.routes(TEXT_COMPLETION.name)
+                yield Served(file, {route.flow: Client(requestor, route) for route in routes}, logs)
+    await bus.aclose()
+
+
+async def test_new_requests_go_to_the_edited_model_and_running_ones_end_with_the_old(it: Served) -> None:
+    async with it.clients["f"].stream(TextCompletionRequest(prompt="wait", streaming=True)) as records:
+        said = (await anext(records)).response
+        write(it.file, SERVED.replace("old", "new"))
+        assert (await it.told("models.in_force"))["begun"] == ["m"]
+        assert [await it.say() for _ in range(20)] == ["new new"] * 20
+        assert await it.say("g") == "other other"
+        await asyncio.sleep(5 * LIVELY.dead_after)
+        assert OneWord.closed == []
+        OneWord.gate.set()
+        said += "".join([record.response async for record in records])
+        assert said == "old old"
+    await until(lambda: OneWord.closed == ["old"])
+    assert OneWord.opened == ["old", "other", "new"]
+    assert (await it.told("config.in_force"))["keys"] == ["models.m.options.word"]
+
+
+async def test_a_model_that_cannot_be_opened_leaves_all_as_it_was(it: Served) -> None:
+    write(it.file, table("m", "mended") + table("n", "x", "fails = true") + FLOWS)
+    refused = (await it.told("models.refused"))["reason"]
+    assert refused == f"{it.file}, line 9: the weights are broken"
+    await until(lambda: "mended" in OneWord.closed)
+    assert [await it.say(flow) for flow in "fg"] == ["old old", "other other"]
+    write(it.file, table("m", "mended") + table("n", "too") + FLOWS)
+    await it.told("models.in_force")
+    assert [await it.say(flow) for flow in "fg"] == ["mended mended", "too too"]
+
+
+async def test_a_provider_with_a_defect_leaves_all_as_it_was(it: Served) -> None:
+    write(it.file, SERVED.replace('word = "old"', 'word = "defect"'))
+    refused = (await it.told("models.refused"))["reason"]
+    assert refused == f'{it.file}, line 2: provider "{PROVIDER}" has a defect; the log says which'
+    assert await it.say() == "old old"
+
+
+async def test_a_mistake_in_the_options_refuses_the_file(it: Served) -> None:
+    write(it.file, SERVED.replace("word =", "wrod =", 1))
+    reason = (await it.told("config.refused"))["reason"]
+    assert "wrod" in reason
+    assert reason.startswith(f"{it.file}, line 4: ")
+    assert await it.say() == "old old"
+
+
+async def test_what_waits_for_a_restart_stays(it: Served) -> None:
+    write(
+        it.file,
+        SERVED.replace("[models.m.options]", "queue = 3\n[models.m.options]", 1) + 'h.text-completion.model = "n"',
+    )
+    assert (await it.told("config.needs_restart"))["keys"] == ["models.m.queue", "flows.h"]
+    assert OneWord.opened == ["old", "other"]
+
+
+async def test_a_flow_may_be_bound_to_a_model_that_is_added(it: Served) -> None:
+    write(it.file, table("added", "fresh") + SERVED.replace('model = "n"', 'model = "added"'))
+    assert (await it.told("models.in_force"))["begun"] == ["added"]
+    assert [await it.say(flow) for flow in "fg"] == ["old old", "fresh fresh"]
+    assert set((await it.told("config.in_force"))["keys"]) == {"models.added", "flows.g.text-completion.model"}
+    await until(lambda: OneWord.closed == ["other"])
+
+
+async def test_a_model_that_loses_a_flow_is_opened_anew(it: Served) -> None:
+    write(it.file, table("m", "old") + FLOWS.replace('"n"', '"m"'))
+    await it.told("models.in_force")
+    assert [await it.say(flow) for flow in "fg"] == ["old old"] * 2
+    await until(lambda: sorted(OneWord.closed) == ["old", "other"])
+
+
+async def test_a_table_that_goes_before_its_flow_stays_in_force(it: Served) -> None:
+    write(it.file, table("m", "new") + FLOWS.partition("g.text")[0])
+    await it.told("models.in_force")
+    assert [await it.say(flow) for flow in "fg"] == ["new new", "other other"]
+    assert OneWord.closed == ["old"]
+
+
+async def test_a_server_follows_its_file(file: Path) -> None:
+    text = "[gateway]\nport = 0\n" + SERVED.replace("f.text", "default.text")
+    write(file, text)
+    with capture_logs() as logs:
+        async with launcher.launch(ServeOptions(file=file)) as (_, url), TgClient(url or "") as client:
+            assert (await client.flow().text_completion("", "x")).text == "old old"
+            write(file, text.replace("old", "new"))
+            await until(lambda: any(line["event"] == "models.in_force" for line in logs))
+            assert (await client.flow().text_completion("", "x")).text == "new new"
+
+
+async def test_leaving_ends_old_and_new_ones(file: Path) -> None:
+    waits = TextCompletionRequest(prompt="wait", streaming=True)
+    async with serving(file) as it, it.clients["f"].stream(waits) as records:
+        await anext(records)
+        write(it.file, SERVED.replace("old", "new"))
+        await it.told("models.in_force")
+    assert sorted(OneWord.closed) == ["new", "old", "other"]
+
+
+async def serve_for_ever(bus: EndingBus) -> None:
+    """Serve models of which one is edited, then let the new processor's queue be lost."""
+    timing = HeartbeatTiming(interval=0.05, give_up=0.2)
+    models = ModelProcessors(parse_config(SERVED, Path("tg.toml")), bus, timing)
+    async with models.serve():
+        before = models.processors
+        (await models.prepare(parse_config(SERVED.replace("old", "new"), Path("tg.toml"))))()
+        await until(lambda: models.processors != before and OneWord.closed == ["old"])
+        bus.refusing = True
+        bus.end(bus.opened[-1])
+        await asyncio.Event().wait()
+
+
+async def test_an_edited_model_whose_queue_is_lost_ends_the_process_as_any_other() -> None:
+    bus = MemoryBus()
+    async with asyncio.timeout(20):
+        with pytest.raises(BusError, match="has refused to let us read"):
+            await serve_for_ever(EndingBus(bus))
+    assert sorted(OneWord.closed) == ["new", "old", "other"]
+    await bus.aclose()
