@@ -8,7 +8,7 @@ ROOMS = ("schema", "base", "flow", "gateway", "cli", "serve", "bedrock", "vertex
 WALL = re.compile(r"\btime\.time(?:_ns)?\(|\bdatetime\.(?:now|utcnow|today)\(|\blocaltime\(|\bgmtime\(")
 READERS = {
     "base/tg_base/bus/pulsar/consumer.py",  # how old a message is: the broker's stamp is a wall clock's
-    "base/tg_base/llm/errors.py",  # Retry-After as a date
+    "base/tg_base/llm/core/errors.py",  # Retry-After as a date
     "flow/tg_flow/llama/chat_template.py",  # templates that tell the model today's date
     "gateway/tg_gateway/http/event_stream.py",  # the header Date
 }

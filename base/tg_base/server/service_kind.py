@@ -73,9 +73,10 @@ class ServiceKind(ABC):
 
 async def _start(context: ServeContext, opened: Opened, stack: AsyncExitStack) -> Processor:
     service, topics = opened.service, context.config.topics
-    try:
+    async with AsyncExitStack() as failed:
+        # A processor closes its service, but only one that has begun.
+        failed.push_async_callback(service.aclose)
         processor = Processor(context.bus, topics, service, opened.routes, models=opened.models, timing=context.timing)
-        return await stack.enter_async_context(processor)
-    except BaseException:
-        await service.aclose()  # a processor closes its service, but only one that has begun
-        raise
+        await stack.enter_async_context(processor)
+        failed.pop_all()
+        return processor

@@ -6,6 +6,7 @@ connections, and the SDK never sees the answer. Works with httpx and with httpx2
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from contextvars import ContextVar
 from functools import partial
 from ssl import SSLContext
@@ -22,6 +23,10 @@ class _Slot:
 
     answer: HttpAnswer | None = None
     error: TgError | None = None
+
+    def close(self) -> None:
+        if self.answer is not None:
+            self.answer.close()
 
 
 class _CapturedError(Exception):
@@ -115,19 +120,18 @@ async def capture(call: Callable[[], Awaitable[object]]) -> HttpAnswer:
         Exception: what the SDK raises where it does not ask.
     """
     slot = _Slot()
-    token = _slot.set(slot)
-    try:
-        await call()
-    except Exception:
-        # An SDK may wrap what leads out of it; what matters is whether it has asked.
-        if slot.answer is None and slot.error is None:
-            raise
-    except BaseException:
-        if slot.answer is not None:
-            slot.answer.close()
-        raise
-    finally:
-        _slot.reset(token)
+    with ExitStack() as cancelled:
+        cancelled.callback(slot.close)
+        token = _slot.set(slot)
+        try:
+            await call()
+        except Exception:
+            # An SDK may wrap what leads out of it; what matters is whether it has asked.
+            if slot.answer is None and slot.error is None:
+                raise
+        finally:
+            _slot.reset(token)
+        cancelled.pop_all()
     if slot.error is not None:
         raise slot.error
     if slot.answer is None:

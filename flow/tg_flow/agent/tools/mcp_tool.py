@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from mcp import Client, MCPError, types
@@ -42,26 +43,16 @@ class McpTool(AgentTool):
         session = McpSession(options)
         if options.tool is not None and table.arguments is not None:
             return (cls(declare(name, table, "", {}), table, session, options.tool),)
-        try:
-            listed = await session.use(_list_tools)
-            if options.tool is None:
-                return tuple(
-                    cls(_declare(f"{name}_{tool.name}", table, tool), table, session, tool.name) for tool in listed
-                )
-            for tool in listed:
-                if tool.name == options.tool:
-                    return (cls(_declare(name, table, tool), table, session, tool.name),)
-            known = ", ".join(tool.name for tool in listed) or "none"
-            raise NotFound(f'the MCP server has no tool "{options.tool}"; it has {known}').at("tool")
-        except MCPError:
-            await session.aclose()
-            raise PeerError("the MCP server does not list its tools").at(_server(options)) from None
-        except TgError as error:
-            await session.aclose()
-            raise (error if error.option else error.at(_server(options))) from None
-        except BaseException:
-            await session.aclose()
-            raise
+        async with AsyncExitStack() as failed:
+            failed.push_async_callback(session.aclose)
+            try:
+                tools = _choose(await session.use(_list_tools), name, table, options.tool)
+            except MCPError:
+                raise PeerError("the MCP server does not list its tools").at(_server(options)) from None
+            except TgError as error:
+                raise (error if error.option else error.at(_server(options))) from None
+            failed.pop_all()
+        return tuple(cls(declaration, table, session, remote) for declaration, remote in tools)
 
     @override
     async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
@@ -114,6 +105,17 @@ async def _list_tools(client: Client) -> list[types.Tool]:
         if not cursor:
             break
     return tools
+
+
+def _choose(listed: list[types.Tool], name: str, table: ToolConfig, wanted: str | None) -> list[tuple[Tool, str]]:
+    """What the model is told of each tool, and the tool's own name: all that are listed, or the wanted one."""
+    if wanted is None:
+        return [(_declare(f"{name}_{tool.name}", table, tool), tool.name) for tool in listed]
+    for tool in listed:
+        if tool.name == wanted:
+            return [(_declare(name, table, tool), tool.name)]
+    known = ", ".join(tool.name for tool in listed) or "none"
+    raise NotFound(f'the MCP server has no tool "{wanted}"; it has {known}').at("tool")
 
 
 def _declare(name: str, table: ToolConfig, tool: types.Tool) -> Tool:
