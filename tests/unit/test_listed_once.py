@@ -2,7 +2,10 @@
 
 from typing import get_args
 
+import click
+
 from tg_base.config import SERVICES, ToolKindName
+from tg_cli.invoke_agent import invoke_agent
 from tg_flow.agent.service import PATTERNS
 from tg_flow.agent.tools.kinds import KINDS
 from tg_schema.agent import Pattern
@@ -11,6 +14,9 @@ from tg_serve import options
 
 def test_each_pattern_is_there() -> None:
     assert tuple(PATTERNS) == get_args(Pattern)
+    (option,) = (each for each in invoke_agent.params if each.name == "pattern")
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == get_args(Pattern)
 
 
 def test_each_kind_of_tool_is_there() -> None:
