@@ -1,10 +1,11 @@
 """Who asks: the commands. What they share with `tg-serve` is here."""
 
-from tg_cli.entry import EXIT_FAILED, Failure, run, say
+from tg_cli.entry import EXIT_FAILED, Failure, run, say, version_option
 
 __all__ = [
     "EXIT_FAILED",
     "Failure",
     "run",
     "say",
+    "version_option",
 ]

@@ -9,9 +9,12 @@
 
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 import click
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -35,6 +38,11 @@ class ReaderLeft(Exception):
 def run(command: click.Command) -> NoReturn:
     """Run a command with the arguments of this process, and exit."""
     sys.exit(_outcome(command))
+
+
+def version_option(distribution: str) -> Callable[[F], F]:
+    """Give a command `--version`: the version of the installed distribution, which is read when somebody asks."""
+    return click.version_option(package_name=distribution, message="%(prog)s %(version)s")
 
 
 def say(sentence: str) -> None:

@@ -15,6 +15,8 @@ _PROBE = 1.0
 _EMBEDDED = "tokengrid.embedded"
 """Group of entry points: who offers a pipeline that runs in this process. A command depends on no server."""
 
+_TO_DO = 'name one with -u, or install one that runs here: pip install "tokengrid-serve[demo]"'
+
 
 class _Embedded(Protocol):
     """What such an entry point names."""
@@ -42,7 +44,7 @@ async def open_gateway(url: str | None, default: str = DEFAULT_URL) -> AsyncIter
         return
     embedded = _find_embedded()
     if embedded is None:
-        raise Unavailable(f"no gateway at {default}: start one with tg-serve, or name one with -u")
+        raise Unavailable(f"no gateway at {default}: {_TO_DO}")
     say(f"no gateway at {default}; running {embedded.DEMO_MODEL_NOTICE} in this process (see tg-serve for others)")
     async with embedded.embedded_gateway() as running:
         yield running

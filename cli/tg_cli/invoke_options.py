@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import click
 from typing_extensions import override
 
+from tg_cli.entry import version_option
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SECONDS_ONLY = (
@@ -48,6 +50,7 @@ _OPTIONS = (
     click.option("--no-streaming", is_flag=True, help="Print the answer when it is complete."),
     click.option("--json", "as_json", is_flag=True, help="Print each chunk as one line of JSON."),
     click.option("--show-usage", is_flag=True, help="Print tokens and model on stderr at the end."),
+    version_option("tokengrid-cli"),
 )  # fmt: skip
 
 

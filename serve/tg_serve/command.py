@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import click
 
-from tg_cli import EXIT_FAILED, Failure, run, say
+from tg_cli import EXIT_FAILED, Failure, run, say, version_option
 from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
 
 
@@ -19,7 +19,9 @@ from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
     help="Run this part only; may be repeated.",
 )
 @click.option("--bus", help="memory:// or pulsar://HOST:PORT. [default: as configured]")
-@click.option("--host", help="Address to listen on.")
+@click.option(
+    "--host", envvar="TOKENGRID_HOST", help="Address to listen on. [default: TOKENGRID_HOST, or as configured]"
+)
 @click.option("--port", type=click.IntRange(0, 65535), help="Port the gateway listens on; 0 = any free one.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Port for /metrics, for a process without gateway.")
 @click.option("--model", help="PATH.gguf, hf:OWNER/NAME/FILE, a configured model, or the provider's name of one.")
@@ -29,6 +31,7 @@ from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
 @click.option("--check", "check_only", is_flag=True, help="Say what would run, or all that is wrong, and exit.")
 @click.option("--log-format", type=click.Choice(get_args(LogForm)), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(get_args(LogLevel)), default="info", show_default=True)
+@version_option("tokengrid-serve")
 def serve(
     *,
     config: Path | None,

@@ -108,5 +108,6 @@ asyncio.run(main())
 async def test_commands_without_a_server_say_what_to_do() -> None:
     """As where only the commands are installed."""
     done = await ran(sys.executable, "-c", ALONE)
-    expected = "no gateway at http://127.0.0.1:9/: start one with tg-serve, or name one with -u\n"
+    what_to_do = 'name one with -u, or install one that runs here: pip install "tokengrid-serve[demo]"'
+    expected = f"no gateway at http://127.0.0.1:9/: {what_to_do}\n"
     assert (done.out, done.err) == (expected, "")

@@ -45,11 +45,11 @@ def test_every_option_is_documented(provider: str) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_what_a_provider_needs_can_be_installed(provider: str) -> None:
     """Its extra exists, or the distribution that it comes with."""
-    match = re.fullmatch(r"(tg-[a-z]+)(?:\[([a-z-]+)\])?", PROVIDERS[provider].install)
+    match = re.fullmatch(r"(tokengrid-[a-z]+)(?:\[([a-z-]+)\])?", PROVIDERS[provider].install)
     assert match is not None
     distribution, extra = match.groups()
     assert requires(distribution)
-    project = tomllib.loads((ROOT / distribution.removeprefix("tg-") / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / distribution.removeprefix("tokengrid-") / "pyproject.toml").read_text())["project"]
     assert project["name"] == distribution
     assert extra is None or extra in project["optional-dependencies"]
-    assert re.match(rf"{distribution.replace('-', '_')}[.:]", PROVIDERS[provider].place)
+    assert re.match(rf"tg_{distribution.removeprefix('tokengrid-')}[.:]", PROVIDERS[provider].place)

@@ -61,8 +61,8 @@ async def test_a_missing_key_is_an_error_of_the_operator(monkeypatch: pytest.Mon
 async def test_a_missing_sdk_gets_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "needs_an_sdk.py").write_text("import an_sdk_that_nobody_has\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(PROVIDERS, "exotic", ProviderEntry("needs_an_sdk:Exotic", "tg-flow[exotic]"))
-    with pytest.raises(Unavailable, match=r'run: pip install "tg-flow\[exotic\]"'):
+    monkeypatch.setitem(PROVIDERS, "exotic", ProviderEntry("needs_an_sdk:Exotic", "tokengrid-flow[exotic]"))
+    with pytest.raises(Unavailable, match=r'run: pip install "tokengrid-flow\[exotic\]"'):
         await open_provider("exotic", "small", {})
 
 

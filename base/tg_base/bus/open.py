@@ -5,9 +5,11 @@ from contextlib import asynccontextmanager
 from urllib.parse import SplitResult, urlsplit
 
 from tg_base.bus.core import Bus, BusOptions
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, Unavailable
 
 _NO_SUCH_BUS = "no such bus: write memory://, pulsar://host:port or pulsar+ssl://host:port"
+
+_NO_PULSAR = 'the bus "pulsar://" needs a package that is not installed; run: pip install "tokengrid-base[pulsar]"'
 
 
 @asynccontextmanager
@@ -19,6 +21,7 @@ async def open_bus(url: str, options: BusOptions | None = None) -> AsyncIterator
 
     Raises:
         BadRequest: the URL names no bus, or a secret or file that the options name is missing.
+        Unavailable: the client of Apache Pulsar is not installed; the message has the command that installs it.
     """
     bus = _bus_of(url, options or BusOptions())
     try:
@@ -34,10 +37,18 @@ def _bus_of(url: str, options: BusOptions) -> Bus:
         return MemoryBus()
     parts = _parts_of(url)
     if parts.scheme in {"pulsar", "pulsar+ssl"} and parts.hostname:
-        from tg_base.bus.pulsar import PulsarBus  # noqa: PLC0415 - as above
-
-        return PulsarBus(url, options)
+        return _open_pulsar(url, options)
     raise BadRequest(_NO_SUCH_BUS).at("url")
+
+
+def _open_pulsar(url: str, options: BusOptions) -> Bus:
+    try:
+        from tg_base.bus.pulsar import PulsarBus  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        if (error.name or "").lstrip("_").partition(".")[0] != "pulsar":
+            raise
+        raise Unavailable(_NO_PULSAR) from None
+    return PulsarBus(url, options)
 
 
 def _parts_of(url: str) -> SplitResult:

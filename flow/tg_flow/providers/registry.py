@@ -22,7 +22,7 @@ class ProviderEntry:
 
     Attributes:
         place: where its class is, "module:Class".
-        install: what `pip install` needs for it, for instance an extra of `tg-flow`; "" where we cannot know.
+        install: what `pip install` needs for it, for instance an extra of `tokengrid-flow`; "" where we cannot know.
         options: where they differ from the defaults of the class; the configuration wins over them.
     """
 
@@ -32,7 +32,7 @@ class ProviderEntry:
 
 
 _COMPATIBLE = "tg_flow.providers.openai:OpenAiCompatible"
-_OPENAI = "tg-flow[openai]"
+_OPENAI = "tokengrid-flow[openai]"
 
 
 def _compatible(key: str, url: str, default: str | None = None, without: tuple[Feature, ...] = ()) -> ProviderEntry:
@@ -49,22 +49,22 @@ _AZURE_AI = {
 }
 
 PROVIDERS: dict[str, ProviderEntry] = {
-    "anthropic": ProviderEntry("tg_flow.providers.anthropic:Anthropic", "tg-flow[anthropic]"),
+    "anthropic": ProviderEntry("tg_flow.providers.anthropic:Anthropic", "tokengrid-flow[anthropic]"),
     "azure-ai": ProviderEntry(_COMPATIBLE, _OPENAI, _AZURE_AI),
     "azure-openai": ProviderEntry("tg_flow.providers.openai:AzureOpenAi", _OPENAI),
-    "bedrock": ProviderEntry("tg_bedrock:Bedrock", "tg-bedrock"),
-    "google-ai-studio": ProviderEntry("tg_flow.providers.gemini:GoogleAiStudio", "tg-flow[google-ai-studio]"),
-    "cohere": ProviderEntry("tg_flow.providers.cohere:Cohere", "tg-flow[cohere]"),
-    "llama-cpp": ProviderEntry("tg_flow.llama.provider:LlamaCpp", "tg-flow[llama-cpp]"),
+    "bedrock": ProviderEntry("tg_bedrock:Bedrock", "tokengrid-bedrock"),
+    "google-ai-studio": ProviderEntry("tg_flow.providers.gemini:GoogleAiStudio", "tokengrid-flow[google-ai-studio]"),
+    "cohere": ProviderEntry("tg_flow.providers.cohere:Cohere", "tokengrid-flow[cohere]"),
+    "llama-cpp": ProviderEntry("tg_flow.llama.provider:LlamaCpp", "tokengrid-flow[llama-cpp]"),
     "llamafile": _compatible("LLAMAFILE_API_KEY", "LLAMAFILE_URL", "http://localhost:8080/v1"),
     "lm-studio": _compatible("LM_API_TOKEN", "LMSTUDIO_URL", "http://localhost:1234/v1", without=("json", "logprobs")),
-    "mistral": ProviderEntry("tg_flow.providers.mistral:Mistral", "tg-flow[mistral]"),
-    "ollama": ProviderEntry("tg_flow.providers.ollama:Ollama", "tg-flow[ollama]"),
+    "mistral": ProviderEntry("tg_flow.providers.mistral:Mistral", "tokengrid-flow[mistral]"),
+    "ollama": ProviderEntry("tg_flow.providers.ollama:Ollama", "tokengrid-flow[ollama]"),
     "openai": ProviderEntry(_COMPATIBLE, _OPENAI),
     "openai-compatible": _compatible("OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL"),
     "tgi": ProviderEntry("tg_flow.providers.openai:Tgi", _OPENAI),
-    "vertexai-claude": ProviderEntry("tg_vertexai:VertexClaude", "tg-vertexai"),
-    "vertexai-gemini": ProviderEntry("tg_vertexai:VertexGemini", "tg-vertexai"),
+    "vertexai-claude": ProviderEntry("tg_vertexai:VertexClaude", "tokengrid-vertexai"),
+    "vertexai-gemini": ProviderEntry("tg_vertexai:VertexGemini", "tokengrid-vertexai"),
     "vllm": _compatible("VLLM_API_KEY", "VLLM_BASE_URL", "http://localhost:8000/v1"),
 }
 

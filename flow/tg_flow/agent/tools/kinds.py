@@ -14,7 +14,7 @@ from tg_schema.errors import Unavailable
 
 @dataclass(frozen=True, slots=True)
 class ToolKind:
-    """One kind: where its class is, and the extra of `tg-flow` that brings what it needs."""
+    """One kind: where its class is, and the extra of `tokengrid-flow` that brings what it needs."""
 
     module: str
     name: str
@@ -72,8 +72,7 @@ async def _make(context: ToolContext, name: str, table: ToolConfig) -> tuple[Age
     except ModuleNotFoundError as error:
         if not row.extra or (error.name or "").startswith("tg_"):
             raise
-        raise Unavailable(f'{owner} needs a package that is not installed; run: pip install "tg-flow[{row.extra}]"').at(
-            "kind"
-        ) from None
+        install = f'run: pip install "tokengrid-flow[{row.extra}]"'
+        raise Unavailable(f"{owner} needs a package that is not installed; {install}").at("kind") from None
     except TgError as error:
         raise (error.at("options") if error.option else error) from None

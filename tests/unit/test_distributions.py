@@ -1,0 +1,189 @@
+"""The parts that are installed: what each declares is what it imports, and all say the same about themselves."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WORKSPACE: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+MEMBERS: tuple[str, ...] = tuple(WORKSPACE["tool"]["uv"]["workspace"]["members"])
+EXTRAS = {
+    "tg_base.bus.pulsar": "pulsar",
+    "tg_base.llm.http": "http",
+    "tg_base.llm.gemini": "http",
+    "tg_base.server.process": "uvloop",
+    "tg_flow.agent.tools.http_tool": "http",
+    "tg_flow.agent.tools.mcp_session": "mcp",
+    "tg_flow.agent.tools.mcp_tool": "mcp",
+    "tg_flow.llama": "llama-cpp",
+    "tg_flow.providers.anthropic": "anthropic",
+    "tg_flow.providers.cohere": "cohere",
+    "tg_flow.providers.gemini": "google-ai-studio",
+    "tg_flow.providers.mistral": "mistral",
+    "tg_flow.providers.ollama": "ollama",
+    "tg_flow.providers.openai": "openai",
+}
+"""Modules and packages that may import what an extra of their distribution brings; all others may not."""
+NAMES = {
+    "google.auth": "google-auth",
+    "google.genai": "google-genai",
+    "google.oauth2": "google-auth",
+    "llama_cpp": "llama-cpp-python",
+    "pulsar": "pulsar-client",
+    "tg_client": "tokengrid-cli",
+}
+"""Imports that are not called as their distribution."""
+TYPES_ONLY = {"types-boto3-bedrock", "types-boto3-bedrock-runtime"}
+"""Imported for the type checker alone; the development tools have them."""
+ALL = {"tokengrid-base[pulsar]", "tokengrid-bedrock", "tokengrid-vertexai"}
+"""What `tokengrid-serve[all]` has beside every extra of tokengrid-flow."""
+DEVELOPMENT = {"mypy", "pytest", "pytest-asyncio", "ruff", "hypothesis", "types-boto3"}
+NOT_FOR_A_DEMO = {"pulsar-client", "boto3", "google-genai", "openai", "anthropic", "mcp"} | DEVELOPMENT
+
+
+@cache
+def project(member: str) -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((ROOT / member / "pyproject.toml").read_text("utf-8"))
+    return table
+
+
+def packages(member: str) -> list[str]:
+    names: list[str] = project(member)["tool"]["uv"]["build-backend"]["module-name"]
+    return names
+
+
+def name_of(requirement: str) -> str:
+    """The distribution, without extras, version and marker."""
+    return re.split(r"[\[><=;]", requirement, maxsplit=1)[0].strip()
+
+
+def distribution_of(module: str) -> str | None:
+    """Where an import comes from; None: from Python itself."""
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return None
+    known = NAMES.get(".".join(module.split(".")[:2])) or NAMES.get(top)
+    return known or re.sub(r"^tg-", "tokengrid-", top.replace("_", "-"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            whole = node.module or ""
+            yield from ((f"{whole}.{alias.name}" if whole == "google" else whole) for alias in node.names)
+
+
+def extra_of(module: str) -> str:
+    """The extra whose packages a module may import; "" = none."""
+    return next((extra for place, extra in EXTRAS.items() if f"{module}.".startswith(f"{place}.")), "")
+
+
+@cache
+def imports(member: str) -> dict[str, set[str]]:
+    """Extra, or "" -> the distributions that its modules import; the member's own one is none of them."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for package in packages(member):
+        for path in (ROOT / member / package).rglob("*.py"):
+            module = ".".join(path.relative_to(ROOT / member).with_suffix("").parts).removesuffix(".__init__")
+            found[extra_of(module)] |= {name for each in imported(path) if (name := distribution_of(each)) is not None}
+    return {extra: names - TYPES_ONLY - {f"tokengrid-{member}"} for extra, names in found.items()}
+
+
+def required(member: str) -> set[str]:
+    return {name_of(each) for each in project(member)["project"]["dependencies"]}
+
+
+def optional(member: str) -> dict[str, list[str]]:
+    extras: dict[str, list[str]] = project(member)["project"].get("optional-dependencies", {})
+    return extras
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_what_is_required_is_what_is_imported(member: str) -> None:
+    assert required(member) == imports(member).get("", set())
+
+
+@pytest.mark.parametrize(("member", "extra"), [(m, e) for m in MEMBERS if m != "serve" for e in optional(m)])
+def test_what_an_extra_brings_is_what_its_modules_import(member: str, extra: str) -> None:
+    """Beside what is required anyway; an extra of our own, such as `tokengrid-base[http]`, is no import of its own."""
+    brings = {name_of(each) for each in optional(member)[extra] if not each.startswith("tokengrid-")}
+    assert brings == imports(member)[extra] - required(member)
+
+
+def test_all_is_everything() -> None:
+    found = {each.partition("==")[0] for each in optional("serve")["all"]}
+    flow = next(each for each in found if each.startswith("tokengrid-flow["))
+    assert set(flow.removeprefix("tokengrid-flow[").removesuffix("]").split(",")) == set(optional("flow"))
+    assert found - {flow} == ALL
+
+
+def requirements(member: str) -> list[str]:
+    return [*project(member)["project"]["dependencies"], *(each for row in optional(member).values() for each in row)]
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_the_parts_fit_only_each_other(member: str) -> None:
+    ours = [each for each in requirements(member) if each.startswith("tokengrid-")]
+    assert all(each.endswith(f"=={WORKSPACE['project']['version']}") for each in ours)
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_part_says_what_it_is(member: str) -> None:
+    about, first = project(member)["project"], project(MEMBERS[0])["project"]
+    same = {"version", "license", "license-files", "authors", "classifiers", "requires-python", "urls", "readme"}
+    assert {key: about[key] for key in same} == {key: first[key] for key in same}
+    assert about["name"] == f"tokengrid-{member}"
+    assert version(about["name"]) == about["version"] == WORKSPACE["project"]["version"], "run: make .venv/ready"
+    assert (ROOT / member / "README.md").read_text("utf-8").startswith(f"# {about['name']}\n")
+    assert (ROOT / member / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_types_are_told_once_for_each_top_package(member: str) -> None:
+    """PEP 561: the marker is for the package and all below it."""
+    markers = {path.relative_to(ROOT / member).as_posix() for path in (ROOT / member).rglob("py.typed")}
+    assert markers == {f"{package}/py.typed" for package in packages(member)}
+
+
+def locked(lock: Path) -> dict[str, frozenset[str]]:
+    """Name and version -> the hashes of its files."""
+    parts = re.split(r"^(?=\w)", lock.read_text("utf-8"), flags=re.MULTILINE)
+    return {part.split()[0]: frozenset(re.findall(r"--hash=(sha256:[0-9a-f]{64})\b", part)) for part in parts if part}
+
+
+def test_smaller_locks_hold_what_the_whole_one_holds() -> None:
+    whole, server, demo = (locked(ROOT / f"requirements{part}.lock") for part in ("", "-server", "-demo"))
+    assert demo.items() < server.items() < whole.items()
+    assert not {name_of(each) for each in server} & DEVELOPMENT
+    assert "llama-cpp-python" in {name_of(each) for each in demo}
+    assert not {name_of(each) for each in demo} & NOT_FOR_A_DEMO
+
+
+@pytest.mark.parametrize("lock", sorted(ROOT.glob("requirements*.lock")), ids=lambda path: path.name)
+def test_a_lock_has_a_hash_for_everything_and_no_address(lock: Path) -> None:
+    assert "://" not in lock.read_text("utf-8")
+    assert all(locked(lock).values())
+
+
+@pytest.mark.parametrize("script", ["tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-serve"])
+def test_every_command_tells_its_version(script: str) -> None:
+    command = Path(sys.executable).parent / script
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == f"{script} {WORKSPACE['project']['version']}\n"
+
+
+def test_every_script_is_in_the_test_above() -> None:
+    scripts = {name for member in MEMBERS for name in project(member)["project"].get("scripts", {})}
+    assert scripts == {"tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-serve"}
