@@ -2,13 +2,13 @@
 
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.uv_command import uv_command
+
 VERSION = "2.11.1"
 PACKAGES = (f"trustgraph-cli=={VERSION}", f"trustgraph-base=={VERSION}")
 IMPORTED = ("aiohttp", "prometheus-client", "requests", "tabulate", "websockets")
@@ -50,12 +50,8 @@ def _install(home: Path) -> None:
 
 
 def _uv(*arguments: str) -> None:
-    # On the path, beside this Python, or where the Makefile puts it on a machine that has none.
-    places = (shutil.which("uv"), Path(sys.executable).parent / "uv", ROOT / ".cache" / "uv" / "bin" / "uv")
-    found = next((str(place) for place in places if place is not None and Path(place).is_file()), None)
-    uv = [sys.executable, "-m", "uv"] if found is None else [found]
     try:
-        answer = subprocess.run([*uv, *arguments], capture_output=True, timeout=INSTALL_TIMEOUT, check=False)
+        answer = subprocess.run([*uv_command(), *arguments], capture_output=True, timeout=INSTALL_TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolsMissing(f"the predecessor's tools come through uv: {error}") from error
     if answer.returncode != 0:

@@ -38,6 +38,7 @@ NAMES = {
     "google.auth": "google-auth",
     "google.genai": "google-genai",
     "google.oauth2": "google-auth",
+    "_pulsar": "pulsar-client",
     "llama_cpp": "llama-cpp-python",
     "pulsar": "pulsar-client",
     "tg_client": "tokengrid-cli",

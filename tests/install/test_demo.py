@@ -1,0 +1,31 @@
+"""`make demo` from nothing: it sets up what the demo needs, and no more, and answers."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.uv_command import ROOT, uv_command
+
+pytestmark = [pytest.mark.install, pytest.mark.model]
+MEMBERS = {"schema", "base", "flow", "gateway", "cli", "serve"}
+
+
+@pytest.mark.timeout(900)  # a machine whose cache has no llama.cpp compiles it
+def test_the_demo_installs_what_it_needs(tmp_path: Path) -> None:
+    home = tmp_path / "environment"
+    inherited = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "VIRTUAL_ENV"}}
+    demo = ["make", "-C", str(ROOT), f"VENV={home}", "demo"]
+    done = subprocess.run(demo, env=inherited, capture_output=True, text=True, timeout=800, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "messaging system" in done.stdout
+    python = ("--python", str(home / "bin" / "python"))
+    listed = subprocess.run(
+        [*uv_command(), "pip", "list", *python, "--format", "json"], capture_output=True, check=True
+    )
+    names = {row["name"] for row in json.loads(listed.stdout)}
+    assert {name for name in names if name.startswith("tokengrid-")} == {f"tokengrid-{member}" for member in MEMBERS}
+    assert not names & {"pytest", "mypy", "ruff", "pulsar-client", "boto3", "google-genai", "openai", "anthropic"}
+    subprocess.run([*uv_command(), "pip", "check", "-q", *python], capture_output=True, check=True)
