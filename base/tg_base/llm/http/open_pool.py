@@ -1,4 +1,4 @@
-"""Provider's client -> its connections: the one place that imports aiohttp, which is optional (tg-base[http])."""
+"""Provider's client -> its connections: the one place that imports aiohttp, which `tokengrid-base[http]` brings."""
 
 import ssl
 from importlib import import_module
