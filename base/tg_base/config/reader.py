@@ -4,15 +4,15 @@ import re
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
 import msgspec
 
 from tg_base.config.findings import Findings, FirstFinding
 from tg_base.config.model import Config, ServiceConfig, Source
-from tg_base.config.remains import ConfigRemains
 from tg_base.config.rules import faults, foreign_faults, foreign_fields
 from tg_base.config.services import SERVICES
+from tg_base.config.table_reader import TableReader, WrongValue
 from tg_base.config.toml_positions import Keys, places_of
 from tg_schema.errors import BadRequest, Internal
 
@@ -23,12 +23,8 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 """Bytes of a configuration file."""
 
 Services = tuple[type[ServiceConfig], ...]
-Result = TypeVar("Result")
 _Flows = dict[str, dict[str, dict[str, Any]]]
 
-_PATH = re.compile(r" - at `\$(.*)`$")
-_FIELD = re.compile(r"(unknown|missing required) field `(.*)`")
-_TYPES = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 _SPOT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _WORDS = {
     "object": "a table",
@@ -110,50 +106,32 @@ def _inspect(text: str, file: Path, findings: Findings, services: Services) -> C
 
 
 def _convert(source: Source, data: dict[str, Any], findings: Findings) -> Config | None:
-    """Each wrong value is a finding. `data` is used up. A service's table has a type of its own, by its key."""
-    tables, whole = _convert_table(source, ("flows",), data.pop("flows", {}), _Flows, findings)
-    config, rest_whole = _convert_table(source, (), data, Config, findings)
-    flows: dict[str, dict[str, ServiceConfig]] = {}
-    for flow, services in (tables or {}).items():
-        flows[flow] = {}
-        for service, said in services.items():
-            bound, sound = _convert_service(source, (flow, service), said, findings)
-            flows[flow][service] = bound or ServiceConfig()
-            whole = whole and sound
-    if config is not None and whole and rest_whole:
+    """Each wrong value is a finding. A service's table has a type of its own, by its key."""
+    reader = TableReader()
+    tables = reader.read(data.get("flows", {}), _Flows, ("flows",))
+    config: Config | None = reader.read({key: value for key, value in data.items() if key != "flows"}, Config)
+    flows: dict[str, dict[str, ServiceConfig]] = {
+        flow: {service: _read_service(source, reader, (flow, service), said) for service, said in services.items()}
+        for flow, services in (tables or {}).items()
+    }
+    for wrong in reader.wrong:
+        findings.add(_tell(source, wrong))
+    if config is not None and not reader.wrong:
         return msgspec.structs.replace(config, flows=flows)
     for fault in foreign_faults(Config(flows=flows, source=source)):
         findings.add(fault)
     return None
 
 
-def _convert_service(
-    source: Source, keys: Keys, data: dict[str, Any], findings: Findings
-) -> tuple[ServiceConfig | None, bool]:
+def _read_service(source: Source, reader: TableReader, keys: Keys, data: dict[str, Any]) -> ServiceConfig:
     """What belongs to other services, and a service that nobody knows, is a matter of the rules."""
     kind = next((each for each in source.services if each.spec is not None and each.spec.name == keys[-1]), None)
     if kind is None:
-        return None, True
+        return ServiceConfig()
     foreign = foreign_fields(source.services, kind)
     own = {field: value for field, value in data.items() if field not in foreign}
-    return _convert_table(source, ("flows", *keys), own, kind, findings)
-
-
-def _convert_table(
-    source: Source, table: Keys, data: Any, kind: type[Result], findings: Findings
-) -> tuple[Result | None, bool]:
-    """What a table says, and whether all of it was right. Each wrong value is a finding, and is left out."""
-    remains = ConfigRemains(table, data, kind)
-    while True:
-        try:
-            return msgspec.convert(remains.data, kind), remains.whole
-        except msgspec.ValidationError as error:
-            wrong = _wrong_field(source, remains, str(error))
-            if not remains.lacks(wrong.option):  # a field that was cut out is not missing in the file
-                findings.add(wrong)
-            if wrong.option == table:
-                return None, False
-            remains.cut(wrong.option)
+    read: ServiceConfig | None = reader.read(own, kind, ("flows", *keys))
+    return read or ServiceConfig()
 
 
 def _refuse_syntax(text: str, file: Path, reason: str) -> NoReturn:
@@ -163,22 +141,23 @@ def _refuse_syntax(text: str, file: Path, reason: str) -> NoReturn:
     raise BadRequest(f"{file}, line {line}: not valid TOML: {words[:1].lower()}{words[1:]}")
 
 
-def _wrong_field(source: Source, remains: ConfigRemains, reason: str) -> BadRequest:
-    path = _PATH.search(reason)
-    keys, kind = remains.follow(path[1] if path else "")
-    what = _PATH.sub("", reason)
-    if field := _FIELD.search(what):
-        if field[1] == "unknown":
-            return _unknown_field(source, keys, field[2], kind)
-        return BadRequest(f"{source.where(*keys)}: {_join_keys(keys)} needs the field {field[2]}; add it").at(*keys)
-    if types := _TYPES.search(what):
-        wanted, found = (_WORDS.get(word, word) for word in (types[1].removesuffix(" | null"), types[2]))
-        return BadRequest(f"{source.where(*keys)}: {_join_keys(keys)} must be {wanted}, not {found}").at(*keys)
-    if get_origin(kind) is Literal:
-        choices = ", ".join(f'"{choice}"' for choice in get_args(kind))
-        return BadRequest(f"{source.where(*keys)}: {_join_keys(keys)} must be one of {choices}").at(*keys)
-    word, _, limit = what.removeprefix("Expected ").replace("`", "").partition(" ")
-    return BadRequest(f"{source.where(*keys)}: {_join_keys(keys)} must be {_WORDS.get(word, word)} {limit}").at(*keys)
+def _tell(source: Source, wrong: WrongValue) -> BadRequest:
+    if wrong.unknown:
+        return _unknown_field(source, wrong.keys, wrong.unknown, wrong.kind)
+    sentence = f"needs the field {wrong.missing}; add it" if wrong.missing else f"must be {_say_what(wrong)}"
+    return BadRequest(f"{source.where(*wrong.keys)}: {_join_keys(wrong.keys)} {sentence}").at(*wrong.keys)
+
+
+def _say_what(wrong: WrongValue) -> str:
+    """What a value must be, in place of msgspec's "Expected `int | null`, got `str`" or "Expected `int` <= 65535"."""
+    wanted, got, found = wrong.reason.removeprefix("Expected ").replace("`", "").partition(", got ")
+    if got:
+        wanted = wanted.removesuffix(" | null")
+        return f"{_WORDS.get(wanted, wanted)}, not {_WORDS.get(found, found)}"
+    if get_origin(wrong.kind) is Literal:
+        return "one of " + ", ".join(f'"{choice}"' for choice in get_args(wrong.kind))
+    word, _, limit = wanted.partition(" ")
+    return f"{_WORDS.get(word, word)} {limit}"
 
 
 def _unknown_field(source: Source, keys: Keys, name: str, kind: Any) -> BadRequest:

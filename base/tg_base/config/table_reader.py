@@ -1,0 +1,90 @@
+"""Data of a table -> a value of its type, and all that is wrong with it, each with its keys."""
+
+from dataclasses import dataclass
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from tg_base.config.toml_positions import Keys
+
+_WRONG: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class WrongValue:
+    """One thing that is wrong.
+
+    Attributes:
+        keys: of the value.
+        kind: what it should be.
+        reason: what msgspec says; "" where a field is unknown or missing.
+        unknown: the field that the type of this table does not have.
+        missing: the field that this table needs.
+    """
+
+    keys: Keys
+    kind: Any
+    reason: str = ""
+    unknown: str = ""
+    missing: str = ""
+
+    @property
+    def blamed(self) -> Keys:
+        """The keys of what is to be mended."""
+        return (*self.keys, self.unknown) if self.unknown else self.keys
+
+
+class TableReader:
+    """Reads value by value, as msgspec alone stops at the first one that is wrong.
+
+    Attributes:
+        wrong: what was found so far, in the order of the file.
+    """
+
+    def __init__(self) -> None:
+        self.wrong: list[WrongValue] = []
+
+    def read(self, data: Any, kind: Any, keys: Keys = ()) -> Any:
+        """The value, without what is wrong in it; None where nothing of it is left."""
+        value = self._read(data, kind, keys)
+        return None if value is _WRONG else value
+
+    def _read(self, data: Any, kind: Any, keys: Keys) -> Any:
+        bare = _bare(kind)
+        if isinstance(data, dict) and isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+            return self._read_struct(data, bare, keys)
+        if isinstance(data, dict) and get_origin(bare) is dict:
+            entries = {key: self._read(value, get_args(bare)[1], (*keys, key)) for key, value in data.items()}
+            return {key: value for key, value in entries.items() if value is not _WRONG}
+        if isinstance(data, list) and get_origin(bare) in {tuple, frozenset}:
+            elements = (self._read(value, get_args(bare)[0], (*keys, str(at))) for at, value in enumerate(data))
+            return get_origin(bare)(value for value in elements if value is not _WRONG)
+        try:
+            return msgspec.convert(data, kind)
+        except msgspec.ValidationError as error:
+            self.wrong.append(WrongValue(keys, bare, str(error)))
+            return _WRONG
+
+    def _read_struct(self, data: dict[str, Any], kind: type[msgspec.Struct], keys: Keys) -> Any:
+        types = get_type_hints(kind, include_extras=True)
+        values = {}
+        for name, value in data.items():
+            if name not in kind.__struct_fields__:
+                self.wrong.append(WrongValue(keys, kind, unknown=name))
+            elif (right := self._read(value, types[name], (*keys, name))) is not _WRONG:
+                values[name] = right
+        needed = [field.name for field in msgspec.structs.fields(kind) if field.required]
+        if not any(wrong.blamed[:-1] == keys for wrong in self.wrong):  # a field may be missing because it is misspelt
+            self.wrong += [WrongValue(keys, kind, missing=name) for name in needed if name not in data]
+        return kind(**values) if values.keys() >= set(needed) else _WRONG
+
+
+def _bare(kind: Any) -> Any:
+    """Without `| None`, constraints and marks."""
+    while hasattr(kind, "__metadata__") or get_origin(kind) in {Union, UnionType}:
+        parts = [part for part in get_args(kind) if part is not type(None)]
+        if not hasattr(kind, "__metadata__") and len(parts) > 1:
+            return kind
+        kind = kind.__origin__ if hasattr(kind, "__metadata__") else parts[0]
+    return kind
