@@ -1,4 +1,4 @@
-"""What travels: one file per service, the errors, the topic names and the JSON codec."""
+"""The wire: the records of each service, the errors, the topic names and the JSON codec."""
 
 from tg_schema.agent import AgentRequest, AgentResponse, AgentStep
 from tg_schema.codec import decode, encode

@@ -1,4 +1,4 @@
-"""Agent: a question in, thoughts, actions, observations and an answer out (seed, phase 4)."""
+"""Agent: a question in, thoughts, actions, observations and an answer out."""
 
 from collections.abc import Sequence
 from typing import Literal, Self
@@ -15,7 +15,7 @@ Pattern = Literal["react", "plan-then-execute", "supervisor"]
 
 
 class AgentStep(msgspec.Struct, frozen=True):
-    """One finished round of an agent's reasoning (seed)."""
+    """One finished round of an agent's reasoning."""
 
     thought: str | None = None
     action: str | None = None
@@ -25,9 +25,9 @@ class AgentStep(msgspec.Struct, frozen=True):
 
 
 class AgentRequest(msgspec.Struct, frozen=True):
-    """Seed: `question`, `state`, `group`, `history`, `user`, `streaming`. The rest is optional.
+    """A plain peer knows all fields but `pattern`.
 
-    `history` holds rounds that have already happened; the agent goes on from there.
+    `history` holds previous rounds; the agent continues from there.
     """
 
     question: str | None = None
@@ -37,16 +37,17 @@ class AgentRequest(msgspec.Struct, frozen=True):
     user: str | None = None
     streaming: bool | None = False
     pattern: str | None = None
-    """A `Pattern`; None = the flow's own."""
+    """A `Pattern`; None = the flow's default."""
 
 
 class AgentResponse(msgspec.Struct, frozen=True):
-    """Seed: `chunk_type` to `end_of_dialog`, and `error` where `chunk_type` is "error". The rest is optional.
+    """A plain peer knows the fields from `chunk_type` to `error`. `error` is set if `chunk_type` is "error".
 
-    A message is all records of one `message_id`; the messages of calls that run side by side may alternate. The answer
-    is the message that ends the dialog: one of type "answer" that does not was withdrawn, since the model went on.
+    A message is all records of one `message_id`; the messages of concurrent calls may alternate. The answer is the
+    message that ends the dialog. A message of type "answer" that does not end it was withdrawn, because the model went
+    on.
 
-    Token counts are of the whole dialog, and stand on its last record.
+    The last record has the token counts of the whole dialog.
     """
 
     chunk_type: ChunkType | None = None
@@ -55,20 +56,20 @@ class AgentResponse(msgspec.Struct, frozen=True):
     end_of_dialog: bool | None = False
     error: Error | None = None
     message_id: str | None = None
-    """The same on every chunk of one message."""
+    """Identifies the message; the same on each of its chunks."""
     path: tuple[str, ...] = ()
-    """Which sub-agents, from the outermost in, this comes from; empty = the agent that was asked."""
+    """The sub-agents that this comes from, outermost first; empty = the agent that was asked."""
     tool: str | None = None
     """On an action and its observation: the tool's name."""
     arguments: str | None = None
-    """On an action: the call's arguments, JSON text; in pieces where `content` is in pieces."""
+    """On an action: the call's arguments as JSON text; cut into pieces like `content`."""
     call_id: str | None = None
-    """On an action and its observation: which call, where several run side by side."""
+    """On an action and its observation: identifies the call among concurrent ones."""
     in_token: Count | None = None
     out_token: Count | None = None
     model: str | None = None
     finish_reason: str | None = None
-    """On the last record: why the model ended its answer, as in text completion; "length" = it was cut."""
+    """On the last record: why the model ended its answer, as in text completion; "length" = truncated."""
 
     @property
     def last(self) -> bool:
@@ -77,7 +78,7 @@ class AgentResponse(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> tuple[str | None, str | None]:
-        """What chunks of the same message have in common."""
+        """The key that all chunks of one message share."""
         return self.message_id, self.chunk_type
 
     @classmethod
@@ -87,7 +88,7 @@ class AgentResponse(msgspec.Struct, frozen=True):
 
     @classmethod
     def join(cls, records: Sequence[Self]) -> Sequence[Self]:
-        """Neighbours of the same message become one record; messages stay apart."""
+        """Adjacent records of the same message become one; messages stay apart."""
         joined: list[Self] = []
         for record in records:
             if joined and not joined[-1].end_of_message and joined[-1].message == record.message:

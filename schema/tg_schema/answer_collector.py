@@ -1,4 +1,4 @@
-"""Records of an answer as they come -> the whole answer, bounded by what could travel as one record."""
+"""Records of an answer -> the whole answer, bounded by the size limit of one record."""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -9,20 +9,20 @@ from tg_schema.errors import TooLarge
 T = TypeVar("T")
 
 MAX_ANSWER_BYTES = 5 * 1024 * 1024 - 16 * 1024 - 256 * 1024
-"""Bytes of JSON of a whole answer: one record that a bus carries (Pulsar's 5 MiB, less room for framing)."""
+"""Largest answer in bytes of JSON: one record on the bus (Pulsar's 5 MiB minus room for framing)."""
 
 _JOIN_BYTES = 64 * 1024
-"""Bytes of JSON of records that are kept apart before they are joined."""
+"""Bytes of JSON after which the collected records are joined."""
 
 
 class AnswerCollector(Generic[T]):
-    """Whoever gathers an answer adds its records here, one by one.
+    """Collects the records of an answer.
 
-    Records are joined as they come, so that many small ones cost what their text costs.
+    It joins them as they come, so that many small records need only the memory of their text.
 
     Args:
-        joined: makes few records of many, with the text of all; `Response.join`, for instance.
-        limit: bytes of JSON that the answer may have.
+        joined: joins many records into few, for example `Response.join`.
+        limit: largest answer, in bytes of JSON.
     """
 
     def __init__(self, joined: Callable[[Sequence[T]], Sequence[T]], limit: int = MAX_ANSWER_BYTES) -> None:
@@ -34,10 +34,10 @@ class AnswerCollector(Generic[T]):
         self._records_size = 0
 
     def add(self, record: T) -> None:
-        """Keep one more record.
+        """Add the next record.
 
         Raises:
-            TooLarge: the answer has more than `limit` bytes; nothing of it is kept any more.
+            TooLarge: the answer has more than `limit` bytes; what was collected is dropped.
         """
         self._records.append(record)
         self._records_size += len(encode(record))

@@ -1,4 +1,4 @@
-"""Record <-> bytes: UTF-8 JSON text of one record, every field written, `null` included (trustgraph-wire 1.2).
+"""Record <-> bytes: UTF-8 JSON text of one record, with every field, `null` included (trustgraph-wire 1.2).
 
 `"error":null` must stand on the wire: a stock Pulsar `JsonSchema` reader turns a missing nested record into an empty,
 truthy one.
@@ -30,7 +30,7 @@ def decode(kind: type[T], data: bytes | str) -> T:
     """Read one record; unknown fields are ignored, missing ones take the record's defaults.
 
     Raises:
-        BadRequest: not JSON, nested too deep, not UTF-8, or a field has the wrong type; the message says which.
+        BadRequest: not JSON, nested too deep, not UTF-8, or a field of the wrong type; the message says which.
     """
     try:
         return _decoder(kind).decode(data)

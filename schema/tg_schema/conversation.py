@@ -1,4 +1,4 @@
-"""Conversations: turns, images, tools and tool calls, in one shape for every provider (additions to the seed)."""
+"""Conversations: turns, images, tools and tool calls, in one shape for every provider."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -8,7 +8,7 @@ import msgspec
 from tg_schema.deltas import Count
 
 MAX_CALL_INDEX = 4095
-"""Of the tool calls of one answer."""
+"""The highest index of a tool call in one answer."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -20,7 +20,7 @@ class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image", kw_only=True):
-    """A picture in a message: exactly one of `data` (base64) and `url`."""
+    """An image in a message: exactly one of `data` (base64) and `url`."""
 
     media_type: str = "image/png"
     data: str | None = None
@@ -31,7 +31,7 @@ Part = TextPart | ImagePart
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """One call that the model asked for; `arguments` is JSON text, as the model wrote it."""
+    """One call that the model made; `arguments` is JSON text, as the model wrote it."""
 
     id: str
     name: str
@@ -41,7 +41,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A piece of a call while the model writes it: `id` and `name` on the first piece, `arguments` concatenated.
 
-    `index` tells the calls of one answer apart.
+    `index` identifies the call within the answer.
     """
 
     index: Annotated[int, msgspec.Meta(ge=0, le=MAX_CALL_INDEX)] = 0
@@ -54,9 +54,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One turn.
 
     Attributes:
-        role: who speaks. A "tool" message answers the call `tool_call_id`; `error` says that the tool failed.
+        role: the speaker. A "tool" message is the result of the call `tool_call_id`; `error` says that the tool failed.
         content: text, or parts.
-        tool_calls: what an assistant asked for in this turn.
+        tool_calls: the calls that the assistant made in this turn.
     """
 
     role: Role
@@ -68,7 +68,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The content as parts; none where there is no content."""
+        """The content as parts; empty if there is no content."""
         if isinstance(self.content, str):
             return (TextPart(self.content),) if self.content else ()
         return self.content
@@ -80,7 +80,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def images(self) -> tuple[ImagePart, ...]:
-        """The content's pictures alone."""
+        """The content's images alone."""
         return tuple(part for part in self.parts if isinstance(part, ImagePart))
 
 
@@ -89,7 +89,7 @@ def _no_arguments() -> dict[str, Any]:
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """Something that the model may call; `parameters` is the JSON schema of its arguments."""
+    """A tool that the model may call; `parameters` is the JSON schema of its arguments."""
 
     name: str
     description: str = ""
@@ -97,7 +97,7 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One model of a provider's list (the predecessor's `list-models`); `created` in seconds since 1970."""
+    """One model of a provider's list; `created` is in seconds since 1970."""
 
     id: str
     owned_by: str = ""

@@ -1,4 +1,4 @@
-"""How the fields of a stream's records add up."""
+"""Records of a stream -> one record: how their fields add up."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -6,14 +6,14 @@ from typing import Annotated
 import msgspec
 
 MAX_COUNT = 2**53
-"""The highest count that every reader of JSON reads as it stands."""
+"""The highest whole number that every JSON parser reads exactly."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
-"""How many of something; no usage of a model is beyond it."""
+"""A count, for example of tokens."""
 
 
 def join_text(texts: Iterable[str | None]) -> str | None:
-    """Concatenation; None where no record had any text (null is not the same as empty)."""
+    """Concatenation; None if no record has a text (null is not the same as empty)."""
     known = [text for text in texts if text is not None]
     return "".join(known) if known else None
 

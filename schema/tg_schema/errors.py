@@ -1,27 +1,27 @@
-"""What travels when something fails: the wire record `Error`, and the tree of exceptions it is made from.
+"""Failure -> wire: the record `Error`, and the tree of exceptions that it is made from.
 
     TgError                type               HTTP  retry  meaning
     ├── BadRequest         bad-request        400   no     the request is wrong and names the field
     ├── Unauthorized       unauthorized       401   no     no token, or one that is not known
-    ├── AccessDenied       access-denied      403   no     the token is known, and may not ask this
+    ├── AccessDenied       access-denied      403   no     the token is known, but not permitted to ask this
     ├── NotFound           not-found          404   no     unknown flow, service, model or template
-    ├── Timeout            timeout            504   yes    a clock ran out: first token, idle, total or deadline
+    ├── Timeout            timeout            504   yes    a time limit passed: first token, idle, total or deadline
     ├── TooLarge           too-large          413   no     a body or record over its limit
     ├── ContentFilter      content-filter     422   no     the provider refused to answer
     ├── RateLimited        rate-limited       429   yes    the provider's or our own limit; see retry_after
-    ├── Cancelled          cancelled          499   no     the requestor left
-    ├── Internal           internal           500   no     a defect of ours; details are in the log
-    ├── ProviderAuth       provider-auth      502   no     the provider refused the processor's own credentials
-    ├── ProtocolError      protocol           502   no     the provider's bytes made no sense
+    ├── Cancelled          cancelled          499   no     the requestor disconnected
+    ├── Internal           internal           500   no     a defect of Tokengrid; details are in the log
+    ├── ProviderAuth       provider-auth      502   no     the provider rejected the processor's own credentials
+    ├── ProtocolError      protocol           502   no     the provider sent malformed data
     │   └── SchemaViolation  schema-violation 502  yes  the model's answer does not satisfy the request's schema
     ├── IncompleteStream   incomplete-stream  502   yes    the provider's stream ended without its terminal marker
-    ├── Unavailable        unavailable        503   yes    nobody serves this now, or the provider is down
+    ├── Unavailable        unavailable        503   yes    no live processor serves this, or the provider is down
     ├── SlowConsumer       slow-consumer      503   no     the reader did not keep up and its bounded buffer is full
-    ├── BusError           bus                503   yes    the bus lost or refused a message
+    ├── BusError           bus                503   yes    the bus lost or rejected a message
     └── PeerError          llm-error          502   no     an error of a plain peer, in its own words
 
-The set is closed: whatever goes wrong reaches a client as one of these. Messages are sentences of ours, never
-`str(exception)` of a foreign library, because those carry URLs, headers and keys.
+The set is closed: every failure reaches a client as one of these. Messages are our own sentences, never
+`str(exception)` of another library, which may contain URLs, headers and keys.
 """
 
 from typing import ClassVar, Self
@@ -30,7 +30,7 @@ import msgspec
 
 
 class Error(msgspec.Struct, frozen=True):
-    """An error on the wire (seed: `Error`). `type` is one of the table above; `retry_after` is in seconds."""
+    """An error on the wire. `type` is one of the table above; `retry_after` is in seconds."""
 
     type: str | None = None
     message: str | None = None
@@ -41,11 +41,11 @@ class TgError(Exception):
     """Root of every error of ours.
 
     Attributes:
-        type: the word on the wire.
+        type: its name on the wire.
         status: the HTTP status of a failure before the first byte.
         retryable: whether the same request may succeed later.
-        retry_after: seconds to wait before a retry, where somebody said so.
-        option: the keys of what is to blame in a table of the configuration; it never travels.
+        retry_after: seconds to wait before a retry; None = not known.
+        option: the configuration keys that caused the error; never sent.
     """
 
     type: ClassVar[str] = "internal"
@@ -59,18 +59,18 @@ class TgError(Exception):
         self.option: tuple[str, ...] = ()
 
     def at(self, *option: str) -> Self:
-        """The same error, blaming what stands under these keys, and there under those that it blamed before."""
+        """The same error, with these keys in front of its `option`."""
         self.option = (*option, *self.option)
         return self
 
     @property
     def record(self) -> Error:
-        """This error as it travels."""
+        """This error's wire record."""
         return Error(type=self.type, message=self.message, retry_after=self.retry_after)
 
     @staticmethod
     def of(error: Error) -> "TgError":
-        """The exception for a record from the wire; a type that is not ours (a plain peer's) becomes `PeerError`."""
+        """The exception for a wire record; an unknown type (a plain peer's) becomes `PeerError`."""
         kind = _BY_TYPE.get(error.type or "", PeerError)
         return kind(error.message or "no message was given", retry_after=error.retry_after)
 
@@ -90,7 +90,7 @@ class Unauthorized(TgError):
 
 
 class AccessDenied(TgError):
-    """The token is known, and may not ask this; the word is TrustGraph's."""
+    """The token is known, but not permitted to ask this. TrustGraph uses the same type."""
 
     type = "access-denied"
     status = 403
@@ -104,7 +104,7 @@ class NotFound(TgError):
 
 
 class Timeout(TgError):
-    """A clock ran out."""
+    """A time limit passed."""
 
     type = "timeout"
     status = 504
@@ -134,32 +134,32 @@ class RateLimited(TgError):
 
 
 class Cancelled(TgError):
-    """The requestor left before the end."""
+    """The requestor disconnected before the end."""
 
     type = "cancelled"
     status = 499
 
 
 class Internal(TgError):
-    """A defect of ours."""
+    """A defect of Tokengrid."""
 
 
 class ProviderAuth(TgError):
-    """The provider refused the processor's own credentials: an operator must act, not the caller."""
+    """The provider rejected the processor's own credentials: an operator must act, not the caller."""
 
     type = "provider-auth"
     status = 502
 
 
 class ProtocolError(TgError):
-    """The provider's bytes made no sense."""
+    """The provider sent malformed data."""
 
     type = "protocol"
     status = 502
 
 
 class SchemaViolation(ProtocolError):
-    """The model's answer does not satisfy the JSON schema of the request, which its provider had announced to hold."""
+    """The model's answer violates the request's JSON schema, although its provider announces schema support."""
 
     type = "schema-violation"
     retryable = True
@@ -174,7 +174,7 @@ class IncompleteStream(TgError):
 
 
 class Unavailable(TgError):
-    """Nobody serves this now, or the provider is down."""
+    """No live processor serves this, or the provider is down."""
 
     type = "unavailable"
     status = 503
@@ -189,7 +189,7 @@ class SlowConsumer(TgError):
 
 
 class BusError(TgError):
-    """The bus lost or refused a message."""
+    """The bus lost or rejected a message."""
 
     type = "bus"
     status = 503
@@ -197,7 +197,7 @@ class BusError(TgError):
 
 
 class PeerError(TgError):
-    """An error of a peer that does not speak our closed set, for instance the predecessor's `llm-error`."""
+    """An error of a plain peer whose type is not in our closed set, for example TrustGraph's `llm-error`."""
 
     type = "llm-error"
     status = 502

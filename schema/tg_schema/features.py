@@ -1,4 +1,4 @@
-"""What a request may ask for beyond a system text and a prompt, and what a provider announces that it can do."""
+"""Optional features: what a request may need beyond a system text and a prompt, and what a provider announces."""
 
 from typing import Literal, get_args
 

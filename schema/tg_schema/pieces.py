@@ -1,4 +1,4 @@
-"""Long record -> records that fit into one event of a stream: readers of lines have limits (aiohttp's: 128 KiB)."""
+"""Long record -> records that each fit into one event: clients limit the length of a line (aiohttp: 128 KiB)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -8,7 +8,7 @@ import msgspec
 from tg_schema.codec import encode
 
 MAX_EVENT_BYTES = 64 * 1024
-"""JSON bytes, escapes counted, of all that a record of a stream says; other fields of an event add a few hundred."""
+"""JSON bytes, including escapes, of a record's content; the other fields of an event add a few hundred."""
 MAX_CHARACTER_BYTES = 6
 """JSON bytes of one character: `\\u001f` is the longest."""
 _QUOTES = 2
@@ -47,12 +47,12 @@ def cut_list(values: Iterable[T], size: int) -> list[tuple[T, ...]]:
 
 
 def in_parts(record: R, continuing: R, parts: Sequence[Part]) -> Sequence[R]:
-    """One record for each part, in their order; the last one also has all that the record says besides.
+    """One record for each part, in order; the last one also has all other fields of the record.
 
     Args:
-        record: what is cut.
-        continuing: the same without any part, and without whatever belongs at its end alone.
-        parts: fields of the record; together they say what it says.
+        record: the record to cut.
+        continuing: the same without any part, and without the fields of its end.
+        parts: fields of the record; together they are its content.
     """
     if len(parts) < 2:
         return (record,)

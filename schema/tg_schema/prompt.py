@@ -1,4 +1,4 @@
-"""Prompt: a template by id and its variables in, text or an object out (seed, phase 1)."""
+"""Prompt: a template's id and variables in, text or an object out."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -11,7 +11,7 @@ from tg_schema.pieces import cut_text, in_parts
 
 
 class PromptRequest(msgspec.Struct, frozen=True):
-    """Seed: `id` names the template; `terms` maps a variable's name to its JSON text; `streaming`."""
+    """`id` names the template; `terms` maps each variable's name to its JSON text."""
 
     id: str | None = None
     terms: dict[str, str] | None = None
@@ -19,7 +19,7 @@ class PromptRequest(msgspec.Struct, frozen=True):
 
 
 class PromptResponse(msgspec.Struct, frozen=True):
-    """Seed: `error`, `text` or `object` (JSON text), `end_of_stream`. Usage and model as in text completion."""
+    """`error`, `text` or `object` (JSON text). Usage and model as in text completion."""
 
     error: Error | None = None
     text: str | None = None

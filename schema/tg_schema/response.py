@@ -1,4 +1,4 @@
-"""What every service's response record can do, so that the stream protocol carries all of them alike."""
+"""Service -> stream protocol: the interface of every service's response record."""
 
 from collections.abc import Sequence
 from typing import Protocol, Self
@@ -11,7 +11,7 @@ class Response(Protocol):
 
     @property
     def error(self) -> Error | None:
-        """Set on a failed stream's last record, and nowhere else."""
+        """Set only on the last record of a failed stream."""
 
     @property
     def last(self) -> bool:
@@ -26,7 +26,7 @@ class Response(Protocol):
         """The same stream in as few records as possible: text concatenated, counts (which are deltas) added."""
 
     def cut(self, size: int) -> Sequence[Self]:
-        """The same in records whose texts have at most `size` JSON bytes each; `join` undoes it.
+        """The same content in records whose texts have at most `size` JSON bytes each; `join` reverses it.
 
-        What belongs at an end (flags, usage, `finish_reason`) stands on the last one. Objects are never cut.
+        The last one has the flags, usage and `finish_reason`. Objects are never cut.
         """

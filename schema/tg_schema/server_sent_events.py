@@ -1,9 +1,9 @@
-"""Bytes of a socket -> events: how answers stream over HTTP (WHATWG HTML, "Server-sent events", section 9.2.6)."""
+"""Bytes of a socket -> events of an HTTP stream (WHATWG HTML, "Server-sent events", section 9.2.6)."""
 
 from tg_schema.errors import ProtocolError
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
-"""Bytes of one event: more than any record that a bus carries; a chunk of an answer has a few hundred."""
+"""Largest event in bytes: more than any record on a bus; a chunk of an answer has a few hundred."""
 
 _FIELD = b"data"
 _SHORT = 1024
@@ -13,9 +13,9 @@ _MARK = b"\xef\xbb\xbf"
 class ServerSentEvents:
     """Incremental decoder: any split of the same bytes gives the same events.
 
-    Lines end with LF, CR or CRLF and with nothing else: U+2028 and U+0085 are text. Works on bytes, so that a character
-    may be split anywhere. Only the data of an event is kept; comments, `event`, `id` and `retry` are passed over. An
-    event that the stream's end cuts off is no event.
+    Lines end only with LF, CR or CRLF: U+2028 and U+0085 are text. It works on bytes, so that a character may be split
+    anywhere. It keeps only the data of an event and skips comments, `event`, `id` and `retry`. An event that the end of
+    the stream truncates is dropped.
     """
 
     def __init__(self, longest: int = MAX_EVENT_BYTES) -> None:
@@ -55,7 +55,7 @@ class ServerSentEvents:
         return events
 
     def _without_filler(self, received: bytes) -> bytes:
-        """The last line alone where no other has data: thousands of comments and blank lines cost next to nothing."""
+        """Only the last line if no other has data: thousands of comments and blank lines cost almost nothing."""
         end = received.rfind(b"\n") + 1
         if not end or self._data or not self._begun or self._partial_size > _SHORT:
             return received
@@ -76,7 +76,7 @@ class ServerSentEvents:
         return received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _keep(self, part: bytes) -> None:
-        """Keep the beginning of a line until its end comes."""
+        """Buffer the beginning of a line until its end comes."""
         if part:
             self._partial.append(part)
             self._partial_size += len(part)
@@ -104,7 +104,7 @@ class ServerSentEvents:
 
 
 def _whole_events(received: bytes) -> list[bytes]:
-    """The quick way for what nearly every read has: whole events of one `data` line each; nothing if it is not that."""
+    """Fast path for nearly every read: whole events of one `data` line each. Empty if it does not apply."""
     if not received.startswith(b"data: ") or not received.endswith(b"\n\n"):
         return []
     events = received[6:-2].split(b"\n\ndata: ")

@@ -1,4 +1,4 @@
-"""The services by name, as data: which records go in and which come out."""
+"""Service name -> its request and response records, as data."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -26,4 +26,4 @@ TEXT_COMPLETION = ServiceSpec("text-completion", TextCompletionRequest, TextComp
 PROMPT = ServiceSpec("prompt", PromptRequest, PromptResponse)
 AGENT = ServiceSpec("agent", AgentRequest, AgentResponse)
 TOOL = ServiceSpec("tool", ToolRequest, ToolResponse)
-"""What a service of one's own speaks to be called by agents; it has a name of its own in topics."""
+"""The records of a custom service that agents call as a tool; it has its own name in topics."""

@@ -1,4 +1,4 @@
-"""Text completion: one prompt in, one answer out, whole or in chunks (seed, phase 1)."""
+"""Text completion: one prompt in, one answer out, whole or in chunks."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
@@ -16,10 +16,10 @@ Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 
 
 class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the next token is chosen and when to stop; None = the provider's default.
+    """Sampling parameters; None = the provider's default.
 
-    The ranges are the widest that any provider takes; `decode` and `check_completion` hold every request to them. A
-    provider may refuse more.
+    The ranges are the widest that any provider accepts; `decode` and `check_completion` enforce them. A provider may
+    reject more.
     """
 
     temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
@@ -32,11 +32,11 @@ class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
-    """How many alternatives to report for each token; 0 = the chosen token's alone; None = no token data."""
+    """Alternatives to report for each token; 0 = only the chosen token; None = no token data."""
 
 
 class TextCompletionRequest(msgspec.Struct, frozen=True):
-    """Seed: `system`, `prompt`, `streaming`. The rest is optional and absent on a plain peer's request."""
+    """A plain peer sends only `system`, `prompt` and `streaming`; the rest is optional."""
 
     system: str | None = None
     prompt: str | None = None
@@ -48,28 +48,28 @@ class TextCompletionRequest(msgspec.Struct, frozen=True):
     schema: dict[str, Any] | None = None
     """JSON schema that the answer must satisfy."""
     messages: tuple[Message, ...] = ()
-    """The turns so far. `system` comes before them and `prompt` after them, where they are set."""
+    """The previous turns. `system` comes before them and `prompt` after them, if they are set."""
     tools: tuple[Tool, ...] = ()
     tool_choice: str | None = None
-    """"auto" (where absent), "none", "required", or the name of the tool that must be called."""
+    """"auto" (the default), "none", "required", or the name of the tool that must be called."""
     operation: str | None = None
-    """"completion" (where absent) or "list-models" (the predecessor's)."""
+    """"completion" (the default) or "list-models", as in TrustGraph."""
 
     @property
     def system_text(self) -> str:
-        """`system` and the system turns, joined by blank lines; "" where there are none."""
+        """`system` and the system turns, joined by blank lines; "" if there are none."""
         texts = [self.system or "", *(turn.text for turn in self.messages if turn.role == "system")]
         return "\n\n".join(text for text in texts if text)
 
     @property
     def turns(self) -> tuple[Message, ...]:
-        """The conversation without its system texts, `prompt` being the last user's turn."""
+        """The conversation without its system texts; `prompt` is the last user turn."""
         turns = tuple(turn for turn in self.messages if turn.role != "system")
         return (*turns, Message("user", self.prompt)) if self.prompt else turns
 
     @property
     def features(self) -> frozenset[Feature]:
-        """What a provider must be able to do to answer this."""
+        """The features that a provider needs to answer this."""
         sampling = self.sampling or Sampling()
         turns = self.turns
         asked: dict[Feature, bool] = {
@@ -91,7 +91,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True):
 class TextCompletionResponse(Completion, frozen=True):
     """A piece of an answer, or the list of models, or an error, which is the last record.
 
-    Token counts are deltas; a whole stream's usage stands on the last record.
+    Token counts are deltas: those of all records add up. A service reports the usage of a stream on its last record.
     """
 
     error: Error | None = None
@@ -123,7 +123,7 @@ class TextCompletionResponse(Completion, frozen=True):
         return (join_completions(whole, records),)
 
     def cut(self, size: int) -> Sequence[Self]:
-        """Pieces of the thinking, then of the text, then tokens and tool calls."""
+        """Pieces of the reasoning, then of the text, then tokens and tool calls."""
         if self.error is not None:
             return (self,)
         parts: list[dict[str, Any]] = [{"reasoning": piece} for piece in cut_text(self.reasoning, size)]

@@ -1,4 +1,4 @@
-"""Tool: a call in, its result out; what a service of one's own on the bus speaks to be a tool (the predecessor's)."""
+"""Tool: a call in, its result out. A custom service on the bus answers these records to be a tool, as in TrustGraph."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -11,14 +11,14 @@ from tg_schema.pieces import cut_text, in_parts
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
-    """`name` of the tool; `parameters` is the JSON text of its arguments."""
+    """`name` is the tool's name; `parameters` is the JSON text of its arguments."""
 
     name: str | None = None
     parameters: str | None = None
 
 
 class ToolResponse(msgspec.Struct, frozen=True):
-    """`text`, or `object` (JSON text). `end_of_stream` is an addition; a peer that knows it not sends one record."""
+    """`text`, or `object` (JSON text). A plain peer does not know `end_of_stream` and sends one record."""
 
     error: Error | None = None
     text: str | None = None

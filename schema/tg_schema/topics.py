@@ -1,4 +1,4 @@
-"""Where messages go: topic names, and the predecessor's logical queue ids.
+"""Flow, service or process -> topic name; and TrustGraph's logical queue ids.
 
 A logical id is `CLASS:TOPICSPACE:TOPIC` and maps to `persistence://TOPICSPACE/CLASS/TOPIC` (trustgraph-wire 1.1).
 """
@@ -14,7 +14,7 @@ _PERSISTENCE = {
 
 
 def resolve_topic(name: str) -> str:
-    """The full topic name for a full name (passed through) or one of the predecessor's logical ids.
+    """The full topic name for one of TrustGraph's logical ids; a full name is returned as it is.
 
     Raises:
         ValueError: neither of the two.
@@ -29,13 +29,13 @@ def resolve_topic(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The names of our own topics in one Pulsar namespace. What is persistent, and why: docs/topics.md."""
+    """The names of our own topics in one Pulsar namespace. docs/topics.md says which are persistent, and why."""
 
     namespace: str = "public/default"
 
     @property
     def presence(self) -> str:
-        """Where every processor announces itself."""
+        """The topic on which processors announce themselves."""
         return f"non-persistent://{self.namespace}/tg-presence"
 
     def request(self, flow: str, service: str) -> str:
@@ -43,23 +43,23 @@ class Topics:
         return f"persistent://{self.namespace}/tg-request-{flow}-{service}"
 
     def response(self, flow: str, service: str) -> str:
-        """Where a plain peer, that names no inbox of its own, finds its responses."""
+        """The topic of the responses to plain peers, which name no inbox."""
         return f"non-persistent://{self.namespace}/tg-response-{flow}-{service}"
 
     def inbox(self, requestor: str) -> str:
-        """Where one requestor process reads all its responses."""
+        """The topic of all responses to one requestor."""
         return f"non-persistent://{self.namespace}/tg-inbox-{requestor}"
 
     def control(self, processor: str) -> str:
-        """Where one processor hears cancels, resends and beats."""
+        """The topic of cancels, nacks and heartbeats to one processor."""
         return f"non-persistent://{self.namespace}/tg-control-{processor}"
 
     def queue_control(self, request_topic: str) -> str:
-        """Where all processors of a work queue hear the cancel of a request that none of them has yet."""
+        """The topic of cancels of queued requests, to all processors of a work queue."""
         return f"non-persistent://{self.namespace}/tg-control-{_flat(request_topic)}"
 
     def dead_letter(self, topic: str) -> str:
-        """Where messages of `topic` go that nobody can read."""
+        """The topic for unreadable messages of `topic`."""
         return f"persistent://{self.namespace}/tg-dead-letter-{_flat(topic)}"
 
 

@@ -1,7 +1,7 @@
-"""Provider stream -> guarded stream: three clocks on content, a terminal marker or an error, and counts in range.
+"""Provider stream -> guarded stream: three timeouts on content, a terminal marker or an error, and counts in range.
 
-A stream that is cut cleanly ends in silence in every provider's SDK, and keep-alives defeat the timeouts of most. This
-wrapper is where both become errors.
+A cleanly truncated stream looks complete in every provider's SDK, and keep-alives defeat the timeouts of most. Both
+become errors here.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Seconds that a provider may take: to its first content, between contents, and for the whole stream."""
+    """Timeouts in seconds: to the first content, between two contents, and for the whole stream."""
 
     first_token: Seconds = 60.0
     idle: Seconds = 30.0
@@ -29,17 +29,17 @@ class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def guard_stream(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -> AsyncGenerator[LlmChunk, None]:
-    """Yield what `source` yields, and close it whatever happens.
+    """Yield the chunks of `source`, and close it whatever happens.
 
-    The clocks run only while we wait for the provider; a slow reader of ours does not count against it. Chunks without
-    content are passed on but reset no clock.
+    The clocks run only while we wait for the provider: a slow reader of ours does not count against it. Chunks without
+    content are forwarded, but reset no clock.
 
-    What follows the terminal marker cannot make the answer less or more: of its chunks only the counts are passed on,
-    and an error or a clock only ends the stream.
+    The terminal marker fixes the answer: of later chunks only the counts are forwarded, and an error or a timeout only
+    ends the stream.
 
     Raises:
         Timeout: a clock ran out; the message names it.
-        ProtocolError: a tool call or a token has a number that is none.
+        ProtocolError: a number in a tool call or a token is out of range.
         IncompleteStream: the source ended and no chunk had a `finish_reason`.
     """
     finished = False
@@ -69,9 +69,10 @@ async def guard_stream(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -
 
 
 class _Watch:
-    """Entered around each wait: cancels the waiting task when one of the clocks has no time left.
+    """Entered around each wait: cancels the waiting task when one of the clocks runs out.
 
-    One timer for the whole stream. It is moved when it fires too early, which is rare, and not for each chunk.
+    One timer for the whole stream. It is moved when it fires too early, which is rare. `asyncio.timeout` would create
+    and cancel one for each chunk.
     """
 
     def __init__(self, clocks: Clocks) -> None:
@@ -88,7 +89,7 @@ class _Watch:
         self._fired = False
 
     def saw_content(self) -> None:
-        """Content came: the idle clock starts anew with the next wait."""
+        """Content came: the idle clock restarts with the next wait."""
         self._waiting_for_first = False
         self._left = self._clocks.idle
 
@@ -114,6 +115,7 @@ class _Watch:
 
     def _check(self) -> None:
         self._timer = None
+        # Nobody waits for the provider now: the reader is slow. The next wait arms the timer again.
         if self._task is None:
             return
         if self._loop.time() < self._due:
@@ -130,7 +132,8 @@ class _Watch:
         if not self._fired or task is None:
             return
         self._fired = False
-        # Somebody else's cancellation, at the same moment or before, goes on.
+        # Only our own cancellation becomes a Timeout. One from elsewhere, before or at the same moment, must go on, or
+        # a client that disconnects just then would leave a task that runs for nobody.
         if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise Timeout(f"the provider was too slow: {self._limit()}") from error
 

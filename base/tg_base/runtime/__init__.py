@@ -1,4 +1,4 @@
-"""What everything stands on: tasks that live as long as their owner, and fresh ids."""
+"""Lowest layer: tasks that live as long as their owner, and new ids."""
 
 from tg_base.runtime.ids import last_number, new_id, new_number
 from tg_base.runtime.tasks import report, running

@@ -1,4 +1,4 @@
-"""Work that runs beside what an object does, for exactly as long as the object is entered."""
+"""Coroutine -> background task that ends with its owner."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -18,9 +18,9 @@ async def running(
     """Run `work` as a task until the block is left, then cancel it and wait for its end.
 
     Args:
-        work: what to run.
-        context: an empty one where the work outlives the request that it is begun by, and is no part of it; None = the
-            caller's.
+        work: the coroutine to run.
+        context: the task's context; None = the caller's. Give an empty one for work that outlives the request that
+            starts it, so that its log lines do not carry that request's id.
     """
     task = asyncio.create_task(work, context=context)
     task.add_done_callback(report)
@@ -28,10 +28,12 @@ async def running(
         yield task
     finally:
         task.cancel()
+        # `wait` and not `await task`: our own cancellation must not be confused with the task's, and `report` has
+        # logged its error.
         await asyncio.wait([task])
 
 
 def report(task: asyncio.Task[None]) -> None:
-    """For a task's done callback: what ended it unforeseen stands in the log, never silently lost."""
+    """Done callback of a task: log the exception that ended it."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.critical("task.died", task=task.get_name(), exc_info=error)

@@ -1,4 +1,4 @@
-"""What is told of a process: metrics, logs, and the id of a request through every hop."""
+"""Process -> operator: metrics, logs, and the id of a request through every hop."""
 
 from tg_base.telemetry import trace
 from tg_base.telemetry.histogram import Cells

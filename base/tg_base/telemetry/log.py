@@ -1,6 +1,6 @@
-"""Every process -> stderr: structured logs, one line an event, with the stream's id and without secrets.
+"""Process -> stderr: structured logs, one line for each event, with the stream's id and without secrets.
 
-JSON where a machine reads, plain lines on a terminal. Logs of libraries take the same way.
+JSON for machines, plain lines on a terminal. Logs of libraries use the same format.
 """
 
 import logging
@@ -20,7 +20,7 @@ Level = Literal["debug", "info", "warning", "error"]
 
 HIDDEN = "(hidden)"
 MAX_HIDDEN_SECRETS = 256
-"""Secrets besides those of the environment that are known by their value, the newest."""
+"""Secrets known by their value, in addition to those of the environment; the newest are kept."""
 _also_hidden: dict[str, None] = {}
 _SECRET_NAME = re.compile(
     r"(?i)(token|secret|passw(or)?d|authorization|credentials?|(api|access|private|auth)[-_]?key)$"
@@ -42,11 +42,11 @@ CACHED_TEXTS = 1024
 MAX_CACHED_CHARACTERS = 64
 """Longer texts are searched anew each time, so that what is remembered stays small."""
 _LEAST_SECRET = 8
-"""Characters below which the value of a variable is no secret but a word, which may stand in any log."""
+"""Shorter values of variables are not hidden: they may be ordinary words."""
 
 
 def hide_in_logs(secret: str) -> None:
-    """From now on hide this value wherever it stands in a log line of this process, as those of the environment are."""
+    """Hide this value in all log lines of this process from now on, like the secrets of the environment."""
     if len(secret) >= _LEAST_SECRET and secret not in _also_hidden:
         _also_hidden[secret] = None
         while len(_also_hidden) > MAX_HIDDEN_SECRETS:
@@ -54,11 +54,11 @@ def hide_in_logs(secret: str) -> None:
 
 
 class Redaction:
-    """A structlog processor that hides what is, or looks like, a secret: in fields, messages and tracebacks.
+    """A structlog processor that hides known and probable secrets in fields, messages and tracebacks.
 
     Args:
-        environment: the values of variables whose names tell of a secret are hidden wherever they stand, and with them
-            what `hide_in_logs` was told.
+        environment: the values of variables with a secret's name are hidden everywhere, like those given to
+            `hide_in_logs`.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -74,7 +74,7 @@ class Redaction:
         self._hide_short = lru_cache(CACHED_TEXTS)(self._hide)
 
     def __call__(self, logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        """Hide in place."""
+        """Hide secrets in place."""
         if _also_hidden and (newest := next(reversed(_also_hidden))) != self._newest:
             self._newest = newest
             self._learn()
@@ -96,12 +96,12 @@ class Redaction:
 
 
 def configure_log(form: Form = "auto", level: Level = "info", stream: TextIO | None = None) -> None:
-    """Set up logging for the whole process; call it once, before anything is logged.
+    """Configure logging for the whole process. Call it once, before anything is logged.
 
     Args:
         form: auto = text on a terminal, JSON lines otherwise.
-        level: what is less than this is not written.
-        stream: where to; None = stderr.
+        level: the lowest level that is written.
+        stream: the output; None = stderr.
     """
     stream = stream or sys.stderr
     terminal = stream.isatty()

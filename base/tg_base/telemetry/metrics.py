@@ -1,4 +1,4 @@
-"""What is measured, under which name; one registry a process, served at the gateway's `/metrics`."""
+"""All metrics and their names; one registry for each process, served at `/metrics`."""
 
 from prometheus_client import Counter, Gauge, Histogram
 

@@ -1,7 +1,7 @@
-"""Which request this task works for: one id from the door through every hop, in every line of the log.
+"""Task -> request: one request id from the gateway through every hop, in every log line.
 
-A request at a door has an id (`X-Request-Id`). Whatever is asked for its sake, over any number of processes, is a
-stream with an id of its own, and says which request and which stream it is for. Beside that goes the W3C trace context.
+A request at the gateway has an id (`X-Request-Id`). Every further request made for it, in any process, is a stream with
+its own id, and carries the ids of the first request and of its parent stream. The W3C trace context travels beside it.
 """
 
 import re
@@ -23,9 +23,9 @@ class Span:
     """One hop of one request.
 
     Attributes:
-        request: the id of the request that this is done for, the same in every hop.
-        stream: this hop's own id; None at a door, which has not asked yet.
-        parent: the stream that asked for this one; None at a door, and for what a door has asked.
+        request: the id of the original request, the same in every hop.
+        stream: this hop's own id; None in the gateway before it has asked.
+        parent: the stream that asked for this one; None in the gateway and for its direct requests.
         traceparent: W3C trace context (Trace Context, section 3.2): one trace for all hops, a new span for each.
     """
 
@@ -36,23 +36,23 @@ class Span:
 
     @classmethod
     def at_door(cls, request: str, traceparent: str | None) -> Self:
-        """A request came. A trace context that is none is replaced by a new one."""
+        """The span of a request at the gateway. An invalid trace context is replaced by a new one."""
         return cls(request, None, None, _valid(_TRACEPARENT, traceparent) or _new_trace())
 
     @classmethod
     def from_peer(cls, stream: str, request: str | None, parent: str | None, traceparent: str | None) -> Self:
-        """A stream was asked for over the bus, maybe by a peer that knows none of this. What is no id is left out."""
+        """The span of a request from the bus, perhaps from a plain peer. Invalid ids are ignored."""
         trace = _valid(_TRACEPARENT, traceparent) or _new_trace()
         return cls(_valid(_ID, request) or stream, stream, _valid(_ID, parent), trace)
 
     def child(self, stream: str) -> Self:
-        """What this hop asks for, under the id `stream`."""
+        """The span of a request that this hop makes, with the id `stream`."""
         version, trace, _, flags = self.traceparent.split("-")[:4]
         return type(self)(self.request, stream, self.stream, f"{version}-{trace}-{new_id(8)}-{flags}")
 
     @property
     def fields(self) -> dict[str, str]:
-        """What a line of the log says of it; what is None is left out."""
+        """The fields of a log line; None is left out."""
         said = {"request": self.request, "traceparent": self.traceparent}
         if self.stream is not None:
             said["stream"] = self.stream
@@ -65,14 +65,14 @@ _current: ContextVar[Span | None] = ContextVar("span", default=None)
 
 
 def enter(span: Span) -> None:
-    """Bind the current task to a hop: its logs carry the ids, and what it asks for is done for the same request."""
+    """Bind the current task to a hop: its log lines carry the ids, and its requests become children of this span."""
     _current.set(span)
     structlog.contextvars.unbind_contextvars("stream", "parent")
     structlog.contextvars.bind_contextvars(**span.fields)
 
 
 def child(stream: str) -> Span:
-    """The span of what the current task asks for; a request of its own where the task works for none."""
+    """The span of a request that the current task makes; a new request if the task works for none."""
     span = _current.get()
     return Span(stream, stream, None, _new_trace()) if span is None else span.child(stream)
 
