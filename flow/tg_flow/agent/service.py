@@ -27,7 +27,7 @@ class Member:
 
     Args:
         description: what it is good at.
-        client: its service.
+        client: the client of its service.
     """
 
     def __init__(self, description: str, client: Client[AgentRequest, AgentResponse]) -> None:
@@ -36,13 +36,13 @@ class Member:
 
 
 class AgentService(Service[AgentRequest, AgentResponse]):
-    """The agent of one flow. It keeps nothing between requests.
+    """The agent of one flow. It keeps no state between requests.
 
     Args:
-        profile: what the flow says of its agent.
+        profile: the flow's configuration of its agent.
         thinker: its model.
-        tools: its tools; whoever opened them closes them.
-        team: by flow, the agents that it may ask.
+        tools: its tools; their opener closes them.
+        team: for each flow, the agent that a supervisor may ask.
     """
 
     spec = AGENT
@@ -93,7 +93,7 @@ def _question(request: AgentRequest) -> str:
 
 
 async def whole(records: AsyncGenerator[AgentResponse, None]) -> AgentResponse:
-    """The answer alone, in one record: the text of the message that ends the dialog."""
+    """The answer as one record: the text of the message that ends the dialog."""
     answer = AnswerText()
     async for record in records:
         answer.take(record)

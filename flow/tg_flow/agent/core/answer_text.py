@@ -1,22 +1,22 @@
-"""Records of a dialog -> the text of its answer: what an agent's whole answer and a supervisor's observation are."""
+"""Records of a dialog -> the text of its answer, for a non-streaming answer and for a supervisor's observation."""
 
 from tg_schema import AgentResponse
 from tg_schema.answer_collector import MAX_ANSWER_BYTES
 from tg_schema.errors import TooLarge
 
 PIECE_BYTES = 32
-"""What a kept piece of text costs beside its text."""
+"""Memory overhead of one buffered piece of text."""
 
 
 class AnswerText:
-    """Keeps the answers that may yet end the dialog; one that ends before it was withdrawn, and is forgotten."""
+    """Collects the answers that may end the dialog. An answer that ends before the dialog was withdrawn, and is dropped."""
 
     def __init__(self) -> None:
         self._answers: dict[str | None, list[str]] = {}
         self._size = 0
 
     def take(self, record: AgentResponse) -> None:
-        """One more record; those of sub-agents are passed over.
+        """Add a record; those of sub-agents are skipped.
 
         Raises:
             TooLarge: the answer has more than `MAX_ANSWER_BYTES`.

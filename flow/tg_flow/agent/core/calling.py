@@ -10,31 +10,31 @@ from tg_schema import TextCompletionRequest, TextCompletionResponse, Tool
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a loop is to find out, and what the model is told besides."""
+    """The question that a loop answers, and further instructions for the model."""
 
     question: str
     instructions: str = ""
 
 
 class Reader(ABC):
-    """Reads one turn. Sans-I/O."""
+    """Parses one turn of the model. Sans-I/O."""
 
     @abstractmethod
     def feed(self, record: TextCompletionResponse) -> list[Event]:
-        """What one more record says."""
+        """The events of the next record."""
 
     @abstractmethod
     def end(self) -> list[Event]:
-        """What remains when the turn has come to its end."""
+        """The remaining events, at the end of the turn."""
 
 
 class Calling(ABC):
-    """One of the ways in which a model calls tools."""
+    """A way in which a model calls tools."""
 
     @abstractmethod
     async def request(self, goal: Goal, turns: tuple[Turn, ...], tools: tuple[Tool, ...]) -> TextCompletionRequest:
-        """The question for the next turn."""
+        """The request for the next turn."""
 
     @abstractmethod
     def reader(self, *, acts: bool) -> Reader:
-        """What reads its answer; `acts` = there are tools, so that text without a structure may yet be a thought."""
+        """The parser of its answer; `acts` = there are tools, so that unstructured text may still be a thought."""

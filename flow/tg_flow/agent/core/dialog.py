@@ -1,4 +1,4 @@
-"""Agent service -> pattern: one request's dialog, with what it may use, what it has used, and what it says."""
+"""Agent service -> pattern: the dialog of one request, with its limits, tools, usage and records."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -21,15 +21,15 @@ from tg_schema.errors import ContentFilter, Timeout, TooLarge
 
 
 class Dialog:
-    """Everything here belongs to one request, and nothing of it outlives it.
+    """The state of one request; it ends with the request.
 
     Attributes:
         goal: the question.
         calling: how the model calls tools.
         toolbox: all tools of the agent.
         messages: makes the records.
-        usage: what it has cost so far.
-        earlier: the turns that the requestor says have already happened.
+        usage: the tokens used so far.
+        earlier: the turns in the request's history.
         finish_reason: how the model's last answer ended.
     """
 
@@ -58,20 +58,20 @@ class Dialog:
 
     @property
     def remaining(self) -> float:
-        """Seconds; never below a moment, so that a clock made of it is always one."""
+        """Seconds until the time limit; always above 0, so that it is a valid timeout."""
         return max(self._end - asyncio.get_running_loop().time(), 0.001)
 
     @property
     def tools(self) -> dict[str, AgentTool]:
-        """What can be called now."""
+        """The tools that can be called now."""
         state = state_after(self._request.state or FIRST_STATE, self._turns, self.toolbox.next_states)
         return self.toolbox.available(self._request.group, state)
 
     def check_iterations(self, done: int) -> None:
-        """Refuse one more iteration of a loop.
+        """Check the limit before the next iteration of a loop.
 
         Raises:
-            TooLarge: there have been as many as there may be.
+            TooLarge: the limit of iterations is reached.
         """
         if done >= self._limits.iterations:
             raise TooLarge(
@@ -80,19 +80,19 @@ class Dialog:
             )
 
     def finish(self) -> AgentResponse:
-        """The last record, which ends the answer's message."""
+        """The last record of the dialog, which ends the answer's message."""
         return msgspec.structs.replace(self.messages.finish(self.usage), finish_reason=self.finish_reason)
 
     def keep(self, turn: Turn) -> None:
-        """A turn is over."""
+        """Add a finished turn."""
         self._turns.append(turn)
 
     async def ask(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
-        """Ask the model, within the limits; what it costs is counted.
+        """Ask the model, within the limits, and count its usage.
 
         Raises:
-            TooLarge: the dialog has used up its tokens, or the answer is larger than any record may be.
-            Timeout: it has used up its time.
+            TooLarge: the dialog has used up its tokens, or the answer exceeds the size limit of a record.
+            Timeout: the dialog has used up its time.
             ContentFilter: the provider refused to answer.
             TgError: the model failed.
         """
@@ -126,13 +126,13 @@ class Dialog:
 
 
 def _size(record: TextCompletionResponse) -> int:
-    """What is kept of a record until the turn is over: its text and its calls."""
+    """Bytes of a record that are kept until the turn is over: its text and its calls."""
     calls = sum(len(call.arguments) + len(call.name or "") + len(call.id or "") + 1 for call in record.tool_calls)
     return len(record.response or "") + calls + PIECE_BYTES
 
 
 async def stream_text(dialog: Dialog, request: TextCompletionRequest) -> AsyncGenerator[str, None]:
-    """The text alone of an answer of the model."""
+    """The text of an answer of the model, as it comes."""
     async with aclosing(dialog.ask(request)) as records:
         async for record in records:
             if record.response:

@@ -1,4 +1,4 @@
-"""Pattern -> loop -> records: ask the model, make the calls that it asks for, tell it the results, until it answers."""
+"""Pattern -> loop -> records: ask the model, run the tool calls, return the results to it, until it answers."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -17,20 +17,20 @@ from tg_schema import AgentResponse
 from tg_schema.errors import ProtocolError, TooLarge
 
 MAX_FAULTS = 2
-"""Turns in a row that may lead nowhere; the last of them ends the dialog."""
+"""Consecutive turns without a valid call or an answer; the last of them ends the dialog."""
 
 
 class AgentLoop:
-    """One loop of a dialog. What it knows is in its turns, so that it can go on from the turns of another.
+    """One loop of a dialog. All its state is in its turns, so that it can continue from the turns of another loop.
 
     Args:
-        dialog: whose loop this is.
-        goal: what to find out.
-        turns: what has already happened.
-        speaks: the kind of message that its answer is told in; the answer of a part of a dialog is a thought.
+        dialog: the dialog of this loop.
+        goal: the question to answer.
+        turns: the previous turns.
+        speaks: the kind of message for its answer. The answer of a part of a dialog is a thought.
 
     Attributes:
-        answer: what was found out, once the records have come to their end. An answer's message is left open.
+        answer: the answer, once all records were yielded. An answer's message is left open.
     """
 
     def __init__(self, dialog: Dialog, goal: Goal, turns: tuple[Turn, ...] = (), *, speaks: Kind = "answer") -> None:
@@ -42,11 +42,11 @@ class AgentLoop:
         self._speaks = speaks
 
     async def records(self) -> AsyncGenerator[AgentResponse, None]:
-        """Everything that is said and done.
+        """All messages, calls and observations of the loop.
 
         Raises:
-            ProtocolError: the model calls tools in no way that can be understood, after it was told so.
-            TooLarge: it reached its limit of tokens before it came to a call or an answer, twice.
+            ProtocolError: the model makes no valid tool call, even after it was told what is wrong.
+            TooLarge: it reached its token limit before a call or an answer, twice.
             TgError: the model failed, or a limit is reached.
         """
         faults = done = 0
@@ -105,14 +105,14 @@ class AgentLoop:
                 return [*self._messages.close(), *self._call(event, turn)]
 
     def _end_message(self, turn: OpenTurn, *, reasoning: bool) -> list[AgentResponse]:
-        """Thinking that the provider tells apart, and thoughts in the text, are messages of their own."""
+        """Reasoning that the provider reports apart, and thoughts in the text, are separate messages."""
         if turn.reasoning == reasoning:
             return []
         turn.reasoning = reasoning
         return [] if self._messages.answering else self._messages.close()
 
     def _call(self, event: ParsedCall | InvalidCall, turn: OpenTurn) -> list[AgentResponse]:
-        """The action's record, which a call without a name has not."""
+        """The action's record; a call without a tool's name has none."""
         message = self._messages.next_id()
         call = OpenCall(message, event, self._fault(event))
         turn.calls.append(call)
@@ -131,7 +131,7 @@ class AgentLoop:
         ]
 
     def _fault(self, event: ParsedCall | InvalidCall) -> str | None:
-        """Why a call cannot be made."""
+        """Why a call cannot be made; None = it can."""
         if isinstance(event, InvalidCall):
             return event.fault
         tools = self._dialog.tools
@@ -160,6 +160,6 @@ class AgentLoop:
 
 
 def _action(tool: str, arguments: str) -> str:
-    """An action as text for people and programs."""
+    """An action as JSON text, for people and programs."""
     value = object_of(arguments)
     return msgspec.json.encode({"tool": tool, "arguments": arguments if value is None else value}).decode()

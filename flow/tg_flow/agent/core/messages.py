@@ -1,4 +1,4 @@
-"""Loop -> requestor: a dialog's records, each with its message's id and flags."""
+"""Loop -> requestor: a dialog's records, with the ids and flags of their messages."""
 
 from tg_base.runtime import new_id
 from tg_flow.agent.core.usage import Usage
@@ -7,7 +7,7 @@ from tg_schema.agent import ChunkType
 
 
 class Messages:
-    """The messages of one dialog. Prose goes on in the same message until it is closed or changes its kind."""
+    """The messages of one dialog. Text continues the open message until that is closed or the kind changes."""
 
     def __init__(self) -> None:
         self._dialog = new_id()
@@ -17,7 +17,7 @@ class Messages:
 
     @property
     def answering(self) -> bool:
-        """Whether an answer is being said."""
+        """Whether the open message is an answer."""
         return self._open is not None and self._open[0] == "answer"
 
     def say(self, kind: ChunkType, text: str) -> list[AgentResponse]:
@@ -30,19 +30,19 @@ class Messages:
         return records
 
     def think(self, text: str) -> list[AgentResponse]:
-        """A piece of thinking. An answer that is being said goes on after it."""
+        """A piece of reasoning. An open answer continues after it."""
         if not self.answering:
             return self.say("thought", text)
         self._aside = self._aside or self.next_id()
         return [AgentResponse("thought", text, message_id=self._aside)]
 
     def end_aside(self) -> list[AgentResponse]:
-        """The thinking beside the answer, if any, is complete."""
+        """End the reasoning beside an open answer, if there is any."""
         aside, self._aside = self._aside, None
         return [] if aside is None else [AgentResponse("thought", "", end_of_message=True, message_id=aside)]
 
     def close(self) -> list[AgentResponse]:
-        """The message that is being said, if any, is complete."""
+        """End the open message, if there is one."""
         records = self.end_aside()
         if self._open is not None:
             (kind, message), self._open = self._open, None
@@ -50,7 +50,7 @@ class Messages:
         return records
 
     def finish(self, usage: Usage) -> AgentResponse:
-        """The last record of the dialog: the answer that is being said is complete."""
+        """The last record of the dialog, which ends the answer's message."""
         message = self.next_id() if self._open is None else self._open[1]
         return AgentResponse(
             "answer",
@@ -64,6 +64,6 @@ class Messages:
         )
 
     def next_id(self) -> str:
-        """The id of one more message."""
+        """The id of a new message."""
         self._count += 1
         return f"{self._dialog}/{self._count}"

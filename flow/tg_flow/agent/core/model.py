@@ -1,4 +1,4 @@
-"""Agent -> text completion: whose model thinks, and in which of the ways it calls tools."""
+"""Agent -> text completion: the agent's model, and how it calls tools."""
 
 import asyncio
 from typing import Literal
@@ -11,10 +11,10 @@ from tg_flow.agent.core.text_calling import TextCalling
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 
 NATIVE_FEATURES = frozenset({"tools", "history"})
-"""What a provider must announce for tool calls of its own to be used."""
+"""The features that a provider must announce for native tool calls."""
 
 FEATURES_TIMEOUT_SECONDS = 2.0
-"""Seconds to wait for the first announcement of a provider, after a start."""
+"""Seconds to wait for a provider's first announcement, after a start."""
 
 _LOOK = 0.02
 
@@ -23,9 +23,9 @@ class AgentModel:
     """The model of one agent.
 
     Args:
-        requestor: knows which processors have announced what.
-        llm: the text completion that thinks.
-        calling: how the model calls tools; auto = natively where every processor of its queue says that it can.
+        requestor: knows the announcements of the processors.
+        llm: the client of its text completion.
+        calling: how the model calls tools; auto = natively if every processor of its queue announces the features.
         prompts: replaced as a whole when the configuration is edited.
     """
 
@@ -48,7 +48,7 @@ class AgentModel:
         return NativeCalling(self.prompts) if native else TextCalling(self.prompts, can_stop="stop" in announced)
 
     async def _find_features(self) -> frozenset[str]:
-        """What all of the model's processors can do; nothing where none has announced itself."""
+        """The features that all of the model's processors announce; empty if none has announced itself."""
         if self.llm.route.plain:
             return frozenset()
         queue = self.llm.route.request

@@ -1,4 +1,4 @@
-"""Loop -> model with tools of its own: a conversation, and the calls as the provider streams them."""
+"""Loop -> model with native tool calls: a conversation, and the calls as the provider streams them."""
 
 from typing_extensions import override
 
@@ -11,7 +11,11 @@ from tg_schema.conversation import whole_calls
 
 
 class NativeCalling(Calling):
-    """Args: the prompts."""
+    """Tool calls through the provider's interface.
+
+    Args:
+        prompts: the agents' prompts.
+    """
 
     def __init__(self, prompts: AgentPrompts) -> None:
         self._prompts = prompts
@@ -32,7 +36,7 @@ class NativeCalling(Calling):
 
 
 def _messages(turn: Turn, number: int) -> list[Message]:
-    """A turn as it went. A call that could not be read is told in words, since the provider would not take it back."""
+    """A turn as messages. An unreadable call is told as text, since the provider would reject it as a call."""
     ids = [result.id or f"call_{number}_{index}" for index, result in enumerate(turn.results)]
     told = [
         (id_, result) for id_, result in zip(ids, turn.results, strict=True) if _is_call(result.arguments, result.tool)
@@ -52,7 +56,7 @@ def _is_call(arguments: str, tool: str) -> bool:
 
 
 class NativeReader(Reader):
-    """A call is complete when the turn ends: the pieces of several may alternate, and belong together by `index`."""
+    """A call is complete at the end of the turn: pieces of several calls may alternate, and are joined by `index`."""
 
     def __init__(self, parser: ReactParser) -> None:
         self._parser = parser

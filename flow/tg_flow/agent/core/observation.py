@@ -1,4 +1,4 @@
-"""Loop -> requestor: the records of one call's observation, and of the sub-agent that may be behind it."""
+"""Loop -> requestor: the records of one call's observation, and those of a sub-agent behind it."""
 
 from tg_flow.agent.core.open_turn import OpenCall
 from tg_flow.agent.core.tool_calls import CallEnded, CallFailed
@@ -6,7 +6,7 @@ from tg_schema import AgentResponse
 
 
 class Observation:
-    """What comes of one call, as records; the call keeps what the model is told."""
+    """The outcome of one call, as records; the call keeps the text for the model."""
 
     def __init__(self, call: OpenCall, message: str) -> None:
         self._call = call
@@ -14,7 +14,7 @@ class Observation:
         self._open: dict[tuple[tuple[str, ...], str | None], AgentResponse] = {}
 
     def records(self, outcome: str | AgentResponse | CallFailed | CallEnded) -> list[AgentResponse]:
-        """For one outcome. A message that a sub-agent leaves open has its end when the call has."""
+        """The records of one outcome. A message that a sub-agent leaves open ends with the call."""
         match outcome:
             case AgentResponse(path=path, message_id=message):
                 self._open[path, message] = outcome

@@ -1,4 +1,4 @@
-"""Loop: one turn while the model speaks: its prose in order, and its calls."""
+"""Model -> loop: the current turn of the model: its text in order, and its calls."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ class OpenCall:
     Attributes:
         id: its id in this dialog.
         event: the call as the model made it.
-        fault: why it cannot be made, for the model; None = it can, or has been.
+        fault: why it cannot be made, as a sentence for the model; None = it can be made, or was made.
         pieces: its observation so far.
         failed: whether it failed.
     """
@@ -30,23 +30,23 @@ class OpenCall:
 
     @property
     def tool(self) -> str:
-        """The tool's name; "" where the model gave none."""
+        """The tool's name; "" if the model gave none."""
         return self.event.tool or ""
 
     @property
     def result(self) -> Result:
-        """What the model is told of it."""
+        """The result, as the model gets it."""
         failed = self.failed or self.fault is not None
         return Result(self.tool, self.event.arguments, "".join(self.pieces), failed, self.event.id)
 
 
 class OpenTurn:
-    """Collects what one turn says.
+    """Collects the text and the calls of one turn.
 
     Attributes:
-        calls: what it calls.
-        reasoning: whether the newest of it is thinking that the provider tells apart.
-        cut: whether the model has reached its limit of tokens in this turn.
+        calls: the calls of the turn.
+        reasoning: whether the latest text is reasoning that the provider reports apart.
+        cut: whether the model has reached its token limit in this turn.
     """
 
     def __init__(self) -> None:
@@ -57,31 +57,31 @@ class OpenTurn:
         self._closed = True
 
     def say(self, kind: Kind, text: str) -> None:
-        """A piece of prose."""
+        """Add a piece of text."""
         if self._closed or self._said[-1][0] != kind:
             self._said.append((kind, []))
             self._closed = False
         self._said[-1][1].append(text)
 
     def close(self) -> None:
-        """What comes next is another message."""
+        """End the current message."""
         self._closed = True
 
     @property
     def answer(self) -> str | None:
-        """The answer, where the turn ends with one: nothing is called, and there is some text in it."""
+        """The answer, if the turn ends with one: it has text and no call."""
         if self.calls or not self._said or self._said[-1][0] != "answer":
             return None
         return "".join(self._said[-1][1]) if any(piece.strip() for piece in self._said[-1][1]) else None
 
     @property
     def faulty(self) -> bool:
-        """Whether something was wrong with what the model did, so that it must be told."""
+        """Whether the model made an error in this turn, which it must be told."""
         return not self.calls or any(call.fault is not None for call in self.calls)
 
     @property
     def turn(self) -> Turn:
-        """The turn, once it is over."""
+        """The finished turn."""
         thought = "\n".join("".join(pieces) for _, pieces in self._said)
         fault = CUT if self.cut else NO_STEP
         return Turn(thought, tuple(call.result for call in self.calls), None if self.calls else fault)

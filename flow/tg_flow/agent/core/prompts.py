@@ -1,4 +1,4 @@
-"""Configuration -> agent: the prompts that agents think with, built in or as the configuration has them."""
+"""Configuration -> agent: the agents' prompts, built in or from the configuration."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ class AgentPrompts:
 
     Args:
         templates: by name.
-        time: the clock that a render's seconds are measured by.
+        time: the clock for the time limit of a render, in seconds.
     """
 
     def __init__(self, templates: dict[str, PromptTemplate], *, time: Callable[[], float] = monotonic) -> None:
@@ -27,10 +27,10 @@ class AgentPrompts:
 
     @classmethod
     def of(cls, config: Config, *, time: Callable[[], float] = monotonic) -> Self:
-        """Compile them.
+        """Compile the templates.
 
         Raises:
-            BadRequest: one that the configuration has in place of a built-in one is wrong; with file and line.
+            BadRequest: a template of the configuration that replaces a built-in one is wrong; with file and line.
         """
         built_in = msgspec.structs.replace(read_config(BUILT_IN_FILE), source=None)
         own = config.prompts.templates
@@ -40,10 +40,10 @@ class AgentPrompts:
         )
 
     async def render(self, name: str, **variables: Any) -> Rendered:
-        """The texts of one; a template need not use all that there is to tell.
+        """Render one prompt; its template need not use all variables.
 
         Raises:
-            BadRequest: it cannot be rendered with these.
+            BadRequest: it cannot be rendered with these variables.
         """
         template = self._templates[name]
         used = {name: value for name, value in variables.items() if name in template.variables}

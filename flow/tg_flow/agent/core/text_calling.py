@@ -1,4 +1,4 @@
-"""Loop -> model without tools of its own: a ReAct text that tells everything so far in one prompt."""
+"""Loop -> model without native tool calls: a ReAct text that holds the whole dialog in one prompt."""
 
 from typing import Any
 
@@ -12,11 +12,16 @@ from tg_flow.agent.parsing import MAX_HELD_CHARACTERS, Event, ReactParser, Reaso
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse, Tool
 
 STOP_STRINGS = ("\nObservation:",)
-"""Keeps a model from inventing results, where its provider can stop there."""
+"""Keep a model from inventing results, if its provider supports stop strings."""
 
 
 class TextCalling(Calling):
-    """Args: the prompts; whether the provider can stop at a text."""
+    """Tool calls in ReAct text.
+
+    Args:
+        prompts: the agents' prompts.
+        can_stop: whether the provider supports stop strings.
+    """
 
     def __init__(self, prompts: AgentPrompts, *, can_stop: bool) -> None:
         self._prompts = prompts
@@ -39,7 +44,7 @@ class TextCalling(Calling):
 
 
 class TextReader(Reader):
-    """The text through the parser; thinking that the provider tells apart, beside it."""
+    """Parses the text; reasoning that the provider reports apart becomes events of its own."""
 
     def __init__(self, parser: ReactParser) -> None:
         self._parser = parser

@@ -1,4 +1,4 @@
-"""Loop -> tool: what every kind of tool is to an agent."""
+"""Loop -> tool: the interface of every kind of tool."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
@@ -14,26 +14,26 @@ from tg_schema.errors import BadRequest
 
 
 class TokenUsage(NamedTuple):
-    """Tokens that a call has cost."""
+    """Tokens that a call has used."""
 
     in_token: int | None
     out_token: int | None
 
 
 Piece = str | TokenUsage | AgentResponse
-"""Of an observation: its text, what it cost, or a record of a sub-agent that goes to the requestor as it is."""
+"""A piece of an observation: text, token usage, or a record of a sub-agent that is forwarded to the requestor."""
 
 
 class ToolOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of a kind of tool; its own `Options` derive from it."""
+    """The configuration of a kind of tool; each kind derives its own `Options`."""
 
 
 class AgentTool(ABC):
-    """Something that an agent can call. Calls run side by side.
+    """A tool that an agent can call. Calls run concurrently.
 
     Attributes:
-        declaration: what the model is told of it.
-        table: what the configuration says of it.
+        declaration: name, description and schema, for the model.
+        table: its table in the configuration.
     """
 
     Options: ClassVar[type[ToolOptions]] = ToolOptions
@@ -45,16 +45,16 @@ class AgentTool(ABC):
     @classmethod
     @abstractmethod
     async def open(cls, name: str, table: ToolConfig, options: Any, context: "ToolContext") -> tuple[Self, ...]:
-        """Make ready what one table of the configuration describes.
+        """Open the tools that one table of the configuration describes.
 
         Args:
-            name: the table's.
-            table: what it says.
+            name: the table's name.
+            table: the table.
             options: its options, an `Options` of this kind.
-            context: what the tool may use.
+            context: the resources that the tool may use.
 
         Raises:
-            TgError: it cannot be made ready; the message says what to do.
+            TgError: it cannot be opened; the message says what to do.
         """
 
     @abstractmethod
@@ -64,23 +64,23 @@ class AgentTool(ABC):
         Closing the generator, or cancelling its task, must stop the work.
 
         Raises:
-            TgError: the call failed; the model is told the message.
+            TgError: the call failed; the model gets the message.
         """
 
     async def aclose(self) -> None:  # noqa: B027 - most tools hold nothing
-        """Let go of what the tool holds. Called once, after its last call."""
+        """Close the tool's resources. Called once, after its last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What tools may use: the configuration, the flow that they are called from, and the services on the bus."""
+    """The resources of tools: the configuration, the flow that they are called from, and the services on the bus."""
 
     config: Config
     flow: str
     requestor: Requestor
 
     def client(self, service: str, flow: str | None = None) -> Client[Any, Any]:
-        """A client of one service of this flow, or of another one.
+        """A client of a service of this flow, or of another one.
 
         Raises:
             BadRequest: the flow has no such service.
@@ -93,11 +93,11 @@ class ToolContext:
 
 
 def declare(name: str, table: ToolConfig, description: str, arguments: dict[str, Any]) -> Tool:
-    """What the model is told: what the table says wins over what the tool says of itself."""
+    """The tool's declaration for the model: the table's values override the tool's own."""
     schema = arguments if table.arguments is None else {"type": "object"} | table.arguments
     return Tool(name, table.description or description, schema)
 
 
 def cut_note(finish_reason: str | None) -> str:
-    """What an observation ends with where the model that gave it was cut, so that nobody takes it for whole."""
+    """The note at the end of an observation whose model was cut off, so that it is not taken for complete."""
     return "\n(cut: the model has reached its limit of tokens)" if finish_reason == "length" else ""

@@ -1,4 +1,4 @@
-"""Loop -> tools -> loop: calls that run side by side, each within its time; their pieces as they come."""
+"""Loop -> tools -> loop: concurrent calls, each with a time limit; their pieces as they come."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -14,13 +14,13 @@ from tg_schema import TgError
 log = structlog.get_logger()
 
 MAX_WAITING_PIECES = 16
-"""Pieces that may wait for a slow reader; then the tools wait."""
+"""Pieces buffered for a slow reader; beyond it the tools wait."""
 
 MAX_CONCURRENT_CALLS = 16
-"""Calls of one turn that run at once; the others wait for their turn."""
+"""Calls of one turn that run concurrently; the others wait."""
 
 MAX_OBSERVATION_CHARACTERS = 100_000
-"""Characters of one observation; the rest is left out, and the model is told so."""
+"""Characters of one observation; the rest is dropped, and the model is told so."""
 
 
 class CallFailed(NamedTuple):
@@ -30,11 +30,11 @@ class CallFailed(NamedTuple):
 
 
 class CallEnded(NamedTuple):
-    """Nothing more comes of this call."""
+    """The call has ended."""
 
 
 class PreparedCall(NamedTuple):
-    """A call that can be made: arguments that satisfy the tool's schema."""
+    """A call with arguments that satisfy the tool's schema."""
 
     tool: AgentTool
     arguments: dict[str, Any]
@@ -45,7 +45,7 @@ _Queue = asyncio.Queue[tuple[int, Outcome]]
 
 
 async def run_concurrently(works: Sequence[PreparedCall], seconds: float) -> AsyncGenerator[tuple[int, Outcome], None]:
-    """Run all, for `seconds` at most, and yield what comes with the index of its call; `CallEnded` comes once for each.
+    """Run all calls for at most `seconds`; yield each piece with its call's index, and `CallEnded` once for each call.
 
     Leaving early cancels them.
     """

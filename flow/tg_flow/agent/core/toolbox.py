@@ -1,4 +1,4 @@
-"""Dialog -> tools: those of one flow, and which of them can be called when."""
+"""Dialog -> tools: the tools of one flow, and which of them can be called when."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -32,7 +32,7 @@ class Toolbox:
 
     @property
     def next_states(self) -> dict[str, str | None]:
-        """By tool, the dialog's state after it was called."""
+        """For each tool, the dialog's state after a call of it."""
         return {name: tool.table.state for name, tool in self._tools.items()}
 
     def available(self, groups: Iterable[str] | None, state: str) -> dict[str, AgentTool]:
@@ -41,7 +41,7 @@ class Toolbox:
         return {name: tool for name, tool in self._tools.items() if _in_reach(tool.table, wanted, state)}
 
     def fault(self, name: str, arguments: dict[str, Any]) -> str | None:
-        """What is wrong with the arguments, for the model; None = nothing."""
+        """What is wrong with the arguments, as a sentence for the model; None = nothing."""
         return self._schemas[name].fault(arguments)
 
 
@@ -52,7 +52,7 @@ def _in_reach(table: ToolConfig, groups: frozenset[str], state: str) -> bool:
 
 
 def compile_schema(tool: AgentTool) -> ObjectSchema:
-    """The schema of a tool's arguments. Raises BadRequest, with the place in it."""
+    """Compile the schema of a tool's arguments. Raises BadRequest with the place of an error in it."""
     try:
         return ObjectSchema(tool.declaration.parameters)
     except BadSchema as bad:

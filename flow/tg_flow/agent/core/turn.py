@@ -1,4 +1,4 @@
-"""Loop -> model: what has happened so far in a dialog, as values that can be told again to any model."""
+"""Loop -> model: the past turns of a dialog, as values from which a request to any model can be made."""
 
 from collections.abc import Iterable
 
@@ -8,14 +8,14 @@ from tg_schema import AgentStep, encode
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One call and what came of it.
+    """One call and its result.
 
     Attributes:
-        tool: its name; "" where the model gave none.
-        arguments: JSON text, as far as there was any.
+        tool: its name; "" if the model gave none.
+        arguments: JSON text, as far as the model wrote it.
         text: the observation, or what went wrong.
-        failed: whether the tool, or the call, failed.
-        id: the provider's own id of the call.
+        failed: whether the tool or the call failed.
+        id: the provider's id of the call.
     """
 
     tool: str
@@ -26,12 +26,12 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What the model said in one turn, and what it was told.
+    """One turn of the model, with the results that it got.
 
     Attributes:
-        thought: its prose.
-        results: its calls.
-        fault: why the turn leads nowhere, as a sentence for the model; None = it does not.
+        thought: its text.
+        results: its calls with their results.
+        fault: the error of the turn, as a sentence for the model; None = no error.
     """
 
     thought: str
@@ -40,7 +40,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 def turns_of(history: Iterable[AgentStep]) -> tuple[Turn, ...]:
-    """The turns that a requestor says have already happened."""
+    """The turns of a request's history."""
     return tuple(
         Turn(
             step.thought or "",
@@ -53,7 +53,7 @@ def turns_of(history: Iterable[AgentStep]) -> tuple[Turn, ...]:
 
 
 def state_after(state: str, turns: Iterable[Turn], next_states: dict[str, str | None]) -> str:
-    """The dialog's state: what its last successful call of a tool with a state of its own has made of it."""
+    """The dialog's state: that of its last successful call of a tool with a state."""
     for turn in turns:
         for result in turn.results:
             if not result.failed:

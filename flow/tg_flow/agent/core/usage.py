@@ -1,4 +1,4 @@
-"""Text completions -> dialog: what they cost together."""
+"""Text completions -> dialog: their usage added up."""
 
 from tg_schema.deltas import add_counts
 
@@ -13,11 +13,11 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """All tokens that are known of."""
+        """All known tokens."""
         return (self.in_token or 0) + (self.out_token or 0)
 
     def add(self, in_token: int | None, out_token: int | None, model: str | None = None) -> None:
-        """Count one more record's tokens. The model named first is the dialog's."""
+        """Add the tokens of a record. The first model named is the dialog's."""
         self.in_token = add_counts((self.in_token, in_token))
         self.out_token = add_counts((self.out_token, out_token))
         self.model = self.model or model

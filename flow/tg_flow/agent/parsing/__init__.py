@@ -1,4 +1,4 @@
-"""Model's text -> events: pure parsers that give the same however the text is cut."""
+"""Model's text -> events: parsers without I/O, whose events do not depend on how the text is split."""
 
 from tg_flow.agent.parsing.events import Event, InvalidCall, Kind, MessageEnd, ParsedCall, ReasoningDelta, TextDelta
 from tg_flow.agent.parsing.json_scanner import object_of

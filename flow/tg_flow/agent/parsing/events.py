@@ -1,4 +1,4 @@
-"""Model's text -> loop: what a model says in one turn, in the order in which it says it."""
+"""Model's text -> loop: the events of one turn, in order."""
 
 from typing import Literal, NamedTuple
 
@@ -6,20 +6,20 @@ Kind = Literal["thought", "answer"]
 
 
 class TextDelta(NamedTuple):
-    """A piece of prose; neighbours of the same kind are one message until `MessageEnd`."""
+    """A piece of text; adjacent pieces of the same kind are one message until `MessageEnd`."""
 
     kind: Kind
     text: str
 
 
 class ReasoningDelta(NamedTuple):
-    """A piece of thinking that the provider tells apart from the text; it is not shown to the model again."""
+    """A piece of reasoning that the provider reports apart from the text; it is not sent to the model again."""
 
     text: str
 
 
 class MessageEnd(NamedTuple):
-    """The message that was being said is complete."""
+    """The open message is complete."""
 
 
 class ParsedCall(NamedTuple):
@@ -31,13 +31,13 @@ class ParsedCall(NamedTuple):
 
 
 class InvalidCall(NamedTuple):
-    """Something that was meant as a call and is none.
+    """An invalid call.
 
     Attributes:
         fault: what is wrong, as a sentence for the model.
-        tool: whose call it was, where that much could be read.
-        arguments: what stood in the place of the arguments.
-        id: the call's id, where the provider gave one.
+        tool: the tool's name, if it could be read.
+        arguments: the text in place of the arguments.
+        id: the call's id, if the provider gave one.
     """
 
     fault: str

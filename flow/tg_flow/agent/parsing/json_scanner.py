@@ -1,4 +1,4 @@
-"""Model's text -> parser: where a JSON object ends, and what stands in it."""
+"""Model's text -> parser: finds the end of a JSON object, and decodes it."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class ObjectScanner:
-    """Finds the end of an object in text that grows; braces and quotes inside of strings are text."""
+    """Finds the end of an object in growing text; braces and quotes inside strings are text."""
 
     def __init__(self) -> None:
         self._scanned = 0
@@ -19,7 +19,7 @@ class ObjectScanner:
         self._in_string = False
 
     def end(self, text: str, start: int) -> int | None:
-        """The index behind the object that begins at `start`; None = it has not come to its end yet."""
+        """The index after the object that begins at `start`; None = its end has not come yet."""
         if self._depth == 0 and self._scanned:
             return start + self._scanned
         while (sign := _SIGNS.search(text, start + self._scanned)) is not None:
@@ -40,7 +40,7 @@ class ObjectScanner:
 
 
 def object_of(text: str) -> dict[str, Any] | None:
-    """The object; None where the text is none. Line breaks inside of strings are let pass, as models write them."""
+    """The object; None if the text is not one. Line breaks inside strings are accepted, as models write them."""
     try:
         return _decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):

@@ -1,4 +1,4 @@
-"""Model's text -> parser: one call, from the word behind `Action:` to the end of its arguments."""
+"""Model's text -> parser: one call, from the name after `Action:` to the end of its arguments."""
 
 import re
 from typing import Any, NamedTuple
@@ -23,14 +23,14 @@ _NO_NAME = 'the call names no tool; write its name, or {"tool": NAME, "arguments
 
 
 class ReadCall(NamedTuple):
-    """The index behind the call, and what was read; None = the model said that it calls nothing."""
+    """The index after the call, and the call; None = the model states that it calls nothing."""
 
     end: int
     event: ParsedCall | InvalidCall | None
 
 
 class ReactCall:
-    """The rest of a call whose tool is known; "" = the object says it."""
+    """The rest of a call whose tool is known; "" = the object names it."""
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
@@ -39,7 +39,7 @@ class ReactCall:
         self._scanner = ObjectScanner()
 
     def read(self, text: str, start: int, *, final: bool) -> ReadCall | None:
-        """The call, once it is complete. The text behind `start`, where the arguments begin, only grows."""
+        """The call, once it is complete. The text from `start` on, where the arguments begin, only grows."""
         if self._object is None:
             found = self._find_object(text, start, final=final)
             if not isinstance(found, int):
@@ -53,7 +53,7 @@ class ReactCall:
         return None if behind is None else ReadCall(behind, self._event(text[begin:end]))
 
     def _find_object(self, text: str, start: int, *, final: bool) -> int | ReadCall | None:
-        """Where the object begins, or a call without one; None = not known yet."""
+        """The start of the object, or a call without one; None = not known yet."""
         at, labelled = start, False
         while True:
             here = _after_space(text, at)
@@ -75,7 +75,7 @@ class ReactCall:
             return self._bare(text, here, final=final) if bare else ReadCall(here, self._make_call("{}"))
 
     def _bare(self, text: str, start: int, *, final: bool) -> ReadCall | None:
-        """Arguments that are no object: the line. A fence around the call, or the next one, is none."""
+        """Arguments that are not an object: the whole line, unless it is a fence around this call or the next."""
         fence = fence_at(text, start, final=final)
         if isinstance(fence, Undecided):
             return None
@@ -116,7 +116,7 @@ class ReactCall:
 
 
 def call_at(text: str, start: int, *, final: bool) -> tuple[ReactCall, int] | Undecided | None:
-    """The call that begins at `start`, behind `Action:`, and where to read on; None = it is prose."""
+    """The call whose name begins at `start`, after `Action:`, and where to continue; None = it is ordinary text."""
     at = _after_space(text, start)
     if at == len(text):
         return None if final else UNDECIDED
@@ -139,7 +139,7 @@ def _after_space(text: str, start: int) -> int:
 
 
 def _behind_fence(text: str, start: int, *, final: bool) -> int | Undecided | None:
-    """The index behind the code fence that stands at `start`, its language and line break; None = there is none."""
+    """The index after the code fence at `start`, with its language and line break; None = there is none."""
     fence = _FENCE.match(text, start)
     if fence is None:
         return UNDECIDED if not final and _MARK.startswith(text[start : start + 3]) else None

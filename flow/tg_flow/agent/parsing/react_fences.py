@@ -14,7 +14,7 @@ Behind = Marker | Undecided | Literal["blank"] | None
 
 
 class Fence(NamedTuple):
-    """Such a line: how many backticks, whether nothing stands behind them, and the index behind the line."""
+    """A fence line: its number of backticks, whether nothing follows them, and the index after the line."""
 
     ticks: int
     bare: bool
@@ -22,7 +22,7 @@ class Fence(NamedTuple):
 
 
 def fence_at(text: str, start: int, *, final: bool) -> Fence | Undecided | None:
-    """The fence that the line which starts at `start` is; None = it is none."""
+    """The fence on the line that starts at `start`; None = there is none."""
     line = _LINE.match(text, start)
     if line is not None and (line[3] or final):
         return Fence(len(line[1]), not line[2], line.end())
@@ -30,7 +30,7 @@ def fence_at(text: str, start: int, *, final: bool) -> Fence | Undecided | None:
 
 
 def behind(text: str, fence: Fence, *, final: bool) -> Behind:
-    """What the next line is: one with a marker, a blank one (also where the text ends), or prose."""
+    """What the next line is: a marker, blank (also at the end of the text), or ordinary text."""
     blank = _BLANK.match(text, fence.end)
     if blank is not None:
         return "blank" if blank[1] or final else UNDECIDED
@@ -39,9 +39,9 @@ def behind(text: str, fence: Fence, *, final: bool) -> Behind:
 
 
 def inside(text: str, fence: Fence, *, final: bool) -> Marker | Fence | Undecided | None:
-    """What a block begins with, behind a few empty lines at most: a marker, another fence, or prose.
+    """What a block begins with, after at most a few empty lines: a marker, another fence, or ordinary text.
 
-    The text's end is told as the fence itself: nothing stands in the block.
+    At the end of the text it is the fence itself: the block is empty.
     """
     space = _SPACE.match(text, fence.end)
     start = fence.end if space is None else space.end()

@@ -1,4 +1,4 @@
-"""Model's text -> parser: the words that structure a ReAct text, where a line begins with one of them."""
+"""Model's text -> parser: the keywords at the start of a line that structure a ReAct text."""
 
 from typing import Literal, NamedTuple
 
@@ -20,26 +20,26 @@ _FORMS: dict[str, Section] = {
     for form in ("{}:", "**{}:**", "**{}**:", "# {}:", "## {}:", "### {}:")
 }
 MAX_INDENT_CHARACTERS = 64
-"""White space before a marker; a line that begins with more of it is prose."""
+"""White space before a marker; a line with more of it is ordinary text."""
 _FIRST = frozenset(form[0] for form in _FORMS)
 
 
 class Marker(NamedTuple):
-    """One such word: what begins with it, and the index behind its colon."""
+    """A marker: what begins with it, and the index after its colon."""
 
     section: Section
     end: int
 
 
 class Undecided(NamedTuple):
-    """More text is needed to tell."""
+    """More text is needed to decide."""
 
 
 UNDECIDED = Undecided()
 
 
 def marker_at(text: str, start: int) -> Marker | Undecided | None:
-    """The marker that the line which starts at `start` begins with, in any case and as people embellish it."""
+    """The marker on the line that starts at `start`, in any case and with the usual decoration (`**Action:**`)."""
     end = start + MAX_INDENT_CHARACTERS
     while start < len(text) and text[start] in " \t":
         start += 1

@@ -1,18 +1,18 @@
 """Model's text -> events: thoughts, calls and the answer, as soon as the text allows to tell them apart.
 
-    Thought: I must know the weather.        any prose; also without the word, where a section follows
-    Action: weather                          the name of a tool, alone on its line; else it is prose
-    Action Input: {"city": "Paris"}          one JSON object, also fenced, on the same line, or left out
+    Thought: I must know the weather.        any text; the marker may be missing if another section follows
+    Action: weather                          the name of a tool, alone on its line; otherwise it is ordinary text
+    Action Input: {"city": "Paris"}          one JSON object, also fenced, on the same line, or missing
     Final Answer: Take an umbrella.          everything to the end of the text
 
-White space beside a word that structures the text belongs to that word; every other character of the prose arrives
-exactly once. What a model invents after its call (an observation, an answer) is passed over. Text that begins without
-any of these words is held back until one follows (then it was a thought), it ends, or it is longer than `hold` (then it
-is the answer, said as it comes). Such a presumed answer stays one whatever it says: a later `Thought:` is prose. Only a
-call, or the word for the answer with text behind it, ends it and takes its place.
+White space next to a marker belongs to the marker; every other character of the text arrives exactly once. What a model
+invents after its call (an observation, an answer) is dropped. Text that begins without a marker is held back until a
+marker follows (then it was a thought), it ends, or it is longer than `hold` (then it is the answer, streamed as it
+comes). Such a presumed answer stays one: a later `Thought:` in it is ordinary text. Only a call, or `Final Answer:`
+followed by text, ends and replaces it.
 
-A code fence around any of this (the line behind the opening one begins with such a word) belongs to the structure, and
-so does the fence that closes it. Every other fence is prose, and so is what a presumed answer has inside of one.
+A code fence around any of this (its first line begins with a marker) belongs to the structure, and so does its closing
+fence. Every other fence is ordinary text, and so is the content of a fence inside a presumed answer.
 """
 
 from collections.abc import Callable
@@ -23,15 +23,15 @@ from tg_flow.agent.parsing.react_fences import Fence, behind, fence_at, inside
 from tg_flow.agent.parsing.react_markers import UNDECIDED, Marker, Undecided, marker_at
 
 MAX_HELD_CHARACTERS = 240
-"""Characters of text without a structure that may be thought or answer."""
+"""Characters of unstructured text that are held back, since they may be a thought or the answer."""
 
 
 class ReactParser:
-    """Sans-I/O: text in, in pieces of any size; the same events come out however it was cut.
+    """Sans-I/O: takes text in pieces of any size; the events do not depend on how it is split.
 
     Args:
-        actions: whether calls stand in the text. Without, only thoughts and the answer are told apart.
-        hold: how much text without a structure is held back.
+        actions: whether the text can hold calls. Otherwise only thoughts and the answer are told apart.
+        hold: how many characters of unstructured text are held back.
     """
 
     def __init__(self, *, actions: bool = True, hold: int = MAX_HELD_CHARACTERS) -> None:
@@ -54,19 +54,19 @@ class ReactParser:
         self._fence = 0
         """Backticks of the fence around the structure; 0 = there is none."""
         self._code = 0
-        """Backticks of the fence that stands open in the prose."""
+        """Backticks of the open fence in ordinary text."""
         self._behind_fence = False
         self._replaces = False
-        """Whether the next text is another answer in the place of the one that is open."""
+        """Whether the next text is another answer that replaces the open one."""
 
     def feed(self, text: str) -> list[Event]:
-        """What is certain now."""
+        """Add text; return the events that are certain now."""
         self._text += text
         self._run()
         return self._take()
 
     def end(self) -> list[Event]:
-        """The rest: the text has come to its end. The last message is left open."""
+        """The remaining events, at the end of the text. The last message is left open."""
         self._run(final=True)
         if self._unsaid:
             self._kind = "answer"
@@ -76,7 +76,7 @@ class ReactParser:
         return self._take()
 
     def call_follows(self) -> list[Event]:
-        """A call is made outside of the text: what was said so far was a thought."""
+        """A call is made outside the text: the text so far was a thought."""
         self._run(final=True)
         self._switch("thought")
         self._called = True
@@ -94,7 +94,7 @@ class ReactParser:
         return events
 
     def _prose(self) -> bool:
-        """One line, or what there is of it."""
+        """One line of ordinary text, as far as it has come."""
         text, start = self._text, self._at
         if start == len(text):
             return False
@@ -107,7 +107,7 @@ class ReactParser:
         return True
 
     def _step_structure(self) -> bool | None:
-        """Go on behind what gives structure; False = that cannot be told yet, None = here is prose."""
+        """Consume a marker or fence; False = not certain yet, None = this is ordinary text."""
         if self._hears:
             found = marker_at(self._text, self._at)
             if found == UNDECIDED and not self._final:
@@ -139,9 +139,9 @@ class ReactParser:
         return self._called and not (self._open or self._unsaid)
 
     def _close_fence(self, fence: Fence) -> bool | None:
-        """The end of the fence around the structure, unless text follows at once: then another one begins in it.
+        """The closing fence of the structure, unless text follows at once: then it opens another one.
 
-        Behind a call it is always an end: what it ends may have begun as a part of the prose.
+        After a call it always closes: the fence that it closes may have begun as ordinary text.
         """
         if not self._behind_call:
             following = behind(self._text, fence, final=self._final)
@@ -153,7 +153,7 @@ class ReactParser:
         return True
 
     def _open_fence(self, fence: Fence) -> bool | None:
-        """The begin of a fence: around what gives structure, or in the prose."""
+        """The opening fence, of structure or of ordinary text."""
         found = inside(self._text, fence, final=self._final) if self._hears else None
         if isinstance(found, Undecided):
             return False
@@ -166,7 +166,7 @@ class ReactParser:
         return begun is True
 
     def _begin(self, marker: Marker) -> bool | None:
-        """Go on behind a marker; False = here it is prose, None = that cannot be told yet."""
+        """Consume a marker; False = it is ordinary text, None = not certain yet."""
         match marker.section:
             case "action" if self._actions:
                 return self._begin_call(marker.end)
@@ -210,7 +210,7 @@ class ReactParser:
         return False
 
     def _say(self, text: str) -> None:
-        """Prose. White space waits for what follows it."""
+        """Emit text. White space waits for what follows it."""
         if self._fresh:
             text = text.lstrip()
             if not text:
@@ -236,7 +236,7 @@ class ReactParser:
         self._open, self._replaces, self._behind_fence = True, False, False
 
     def _switch(self, kind: Kind) -> None:
-        """The message so far is complete; what follows is another one."""
+        """End the current message and begin another one."""
         if self._unsaid:
             self._kind = "thought"
             self._emit("")

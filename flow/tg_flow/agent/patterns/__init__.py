@@ -1,4 +1,4 @@
-"""The ways in which an agent reasons, one file each, over the same loop."""
+"""Dialog -> answer: the patterns of reasoning, one file each, over the same loop."""
 
 from tg_flow.agent.patterns.plan_then_execute import plan_then_execute
 from tg_flow.agent.patterns.react import react

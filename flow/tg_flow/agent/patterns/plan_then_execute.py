@@ -1,4 +1,4 @@
-"""Dialog -> answer: make a plan, carry out its steps one after the other, then answer from what they gave."""
+"""Dialog -> answer: make a plan, run its steps one after the other, then answer from their results."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ _STEP = re.compile(r"^[ \t]*(?:\d+[.):]|[-*])[ \t]+(.*\S)", re.MULTILINE)
 
 
 async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
-    """The plan and the results of its steps are thoughts; only what they give together is the answer."""
+    """The plan and the results of its steps are thoughts; the conclusion from them is the answer."""
     prompts, goal = dialog.thinker.prompts, dialog.goal
     tools = [
         {"name": tool.declaration.name, "description": tool.declaration.description} for tool in dialog.tools.values()
@@ -60,5 +60,5 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
 
 
 def steps_of(plan: str) -> list[str]:
-    """The steps of a list, as models write them."""
+    """The steps of a list in the forms that models write."""
     return [step.group(1) for step in _STEP.finditer(plan)][:MAX_STEPS]

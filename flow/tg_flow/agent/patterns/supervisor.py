@@ -1,4 +1,4 @@
-"""Dialog -> answer: as ReAct, with other agents among the tools; what they say is told with their path."""
+"""Dialog -> answer: ReAct with other agents among the tools; their records have their path."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""The kinds of tools that an agent can call, one file each; a file is imported when a table names its kind."""
+"""Agent -> tools: one file for each kind of tool, imported when a configuration table names the kind."""
 
 from tg_flow.agent.tools.kinds import open_tools
 from tg_flow.agent.tools.sub_agent import SubAgent

@@ -1,7 +1,7 @@
-"""HTTP tool -> socket: only to addresses of the public internet, and to those that the configuration names.
+"""HTTP tool -> socket: connects only to public addresses, and to those that the configuration allows.
 
-Checked is the address that is connected to, after the name was resolved: whoever owns a name may point it anywhere, at
-any time (DNS rebinding).
+It checks the address after name resolution, at the time of connecting: the owner of a name may point it anywhere at any
+time (DNS rebinding).
 """
 
 import ipaddress
@@ -13,25 +13,25 @@ from tg_schema.errors import BadRequest
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 AddressInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[object, ...]]
-"""As `socket.getaddrinfo` gives it; the address is the first part of the last."""
+"""As `socket.getaddrinfo` returns it; the address is the first part of the last element."""
 
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class PrivateAddress(OSError):
-    """The name leads to an address that the tool may not reach."""
+    """The name resolves to an address that the tool may not connect to."""
 
 
 class AddressGuard:
-    """Which addresses one host may have.
+    """The addresses that one host may have.
 
     Args:
-        host: of the tool's URL.
+        host: the host of the tool's URL.
         allowed: hosts, addresses and networks that may be private: "orders.internal", "10.1.2.3", "10.0.0.0/8".
 
     Raises:
-        BadRequest: one of `allowed` is none of these, or the host is a private address that none of them names.
+        BadRequest: an entry of `allowed` is none of these, or the host is a private address that no entry allows.
     """
 
     def __init__(self, host: str, allowed: Iterable[str]) -> None:
@@ -45,10 +45,10 @@ class AddressGuard:
             raise BadRequest(sentence).at("url")
 
     def socket(self, info: AddressInfo) -> socket.socket:
-        """Make the socket for one address; the connector's `socket_factory`.
+        """Create the socket for one address; the connector's `socket_factory`.
 
         Raises:
-            PrivateAddress: the tool may not reach it.
+            PrivateAddress: the tool may not connect to it.
         """
         family, kind, protocol, _, address = info
         if not self._may_reach(ipaddress.ip_address(str(address[0]))):
@@ -56,7 +56,7 @@ class AddressGuard:
         return socket.socket(family, kind, protocol)
 
     def _always_private(self, host: str) -> bool:
-        """Whether it needs no resolver to know: an address, or a name of this machine (RFC 6761, section 6.3)."""
+        """Whether it is private without resolution: an address, or a name of this machine (RFC 6761, section 6.3)."""
         try:
             return not self._may_reach(ipaddress.ip_address(host))
         except ValueError:
@@ -74,7 +74,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _inner(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address leads to: mapped, 6to4 (RFC 3056) or NAT64 (RFC 6052)."""
+    """The IPv4 address inside an IPv6 address: mapped, 6to4 (RFC 3056) or NAT64 (RFC 6052)."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

@@ -19,14 +19,14 @@ PROMPT_SCHEMA = {
 
 
 class CompletionOptions(ToolOptions, frozen=True):
-    """`system`: what the model is told first. `flow`: whose model; the agent's own where absent."""
+    """`system`: the system text for the model. `flow`: the flow of the model; default: the agent's own."""
 
     system: str = ""
     flow: str | None = None
 
 
 class CompletionTool(AgentTool):
-    """The answer streams as the observation. The argument is `prompt`; others are given to the model as JSON."""
+    """The answer streams as the observation. The argument is `prompt`; the model gets any others as JSON."""
 
     Options = CompletionOptions
 

@@ -1,4 +1,4 @@
-"""Agent -> HTTP: one request of one address; the body of the answer streams as the observation."""
+"""Agent -> HTTP: one request to one address; the body of the response streams as the observation."""
 
 import codecs
 import os
@@ -22,7 +22,7 @@ from tg_schema.errors import BadRequest, ProtocolError, ProviderAuth, Unavailabl
 log = structlog.get_logger()
 
 MAX_ERROR_CHARACTERS = 2000
-"""Characters of the body of a failed request that the model is shown."""
+"""Characters of the body of a failed request that the model gets."""
 
 _PRIVATE = "the server's address is private, and the tool may not reach it"
 _ARGUMENT = re.compile(r"\{(\w+)\}")
@@ -30,14 +30,14 @@ _TEXT = re.compile(r"text/|application/(.*\+)?(json|xml|yaml|javascript|x-ndjson
 
 
 class HttpOptions(ToolOptions, frozen=True, kw_only=True):
-    """What is asked.
+    """The request.
 
     Attributes:
-        url: the address; `{argument}` in its path or query is replaced. Never in its host: no model chooses that.
-        method: all other arguments go into the query of GET and DELETE, and into the JSON body of the others.
+        url: the address; `{argument}` in its path or query is replaced, but never in its host: no model chooses that.
+        method: GET and DELETE send all other arguments in the query, the other methods as a JSON body.
         headers: sent with every request.
-        secrets: headers whose values stand in environment variables, by the variable's name.
-        allow_private: hosts, addresses and networks that may be reached although they are not of the public internet.
+        secrets: headers with secret values, each with the name of the environment variable that holds it.
+        allow_private: hosts, addresses and networks that may be reached although they are not public.
     """
 
     url: str
@@ -48,7 +48,7 @@ class HttpOptions(ToolOptions, frozen=True, kw_only=True):
 
 
 class HttpTool(AgentTool):
-    """One address. Redirects are not followed, so that no answer chooses another host; calls share no cookies."""
+    """One address. It follows no redirects, so that no response chooses another host; calls share no cookies."""
 
     Options = HttpOptions
 
@@ -124,7 +124,7 @@ def _check_url(url: str) -> None:
 
 
 def _fill_url(url: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The address, and the arguments that are not in it. No argument leads to another resource than its own."""
+    """The address, and the remaining arguments. No argument can lead to another resource."""
     path, mark, query = url.partition("?")
     segments = [_segment(segment, arguments) for segment in path.split("/")]
     query = _ARGUMENT.sub(lambda found: _quote(found[1], arguments), query)
@@ -134,7 +134,7 @@ def _fill_url(url: str, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]
 
 
 def _segment(segment: str, arguments: dict[str, Any]) -> str:
-    """One part of the path. An argument that leaves nothing of itself would ask for the collection that it is in."""
+    """One segment of the path. An argument that becomes empty is rejected: it would address the whole collection."""
     names = _ARGUMENT.findall(segment)
     words = {name: _quote(name, arguments) for name in names}
     for name, word in words.items():

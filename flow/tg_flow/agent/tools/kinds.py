@@ -1,4 +1,4 @@
-"""Configuration -> agent: the tools of one flow, opened; each kind is a row, imported when a table names it."""
+"""Configuration -> agent: opens the tools of one flow; each kind is a row, imported when a table names it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable

@@ -1,4 +1,4 @@
-"""Configuration -> MCP: where a server is and which of its tools to take."""
+"""Configuration -> MCP: the address of a server, and which of its tools to use."""
 
 import msgspec
 
@@ -10,13 +10,14 @@ class McpOptions(ToolOptions, frozen=True):
     """Exactly one of `command` and `url`.
 
     Attributes:
-        command: what starts a server that speaks over its standard input and output, word by word.
-        url: the address of one that speaks streamable HTTP.
-        tool: its name at the server; None = all of the server's tools, each as `TABLE_TOOL`.
-        env: the server's environment besides a safe default; `headers`: sent with each request to `url`.
-        secrets: more of these, whose values stand in environment variables, by the variable's name.
-        cwd: where the server runs.
-        start: seconds for it to introduce itself.
+        command: starts a server that speaks over its standard input and output; one argument for each element.
+        url: the address of a server that speaks streamable HTTP.
+        tool: the tool's name at the server; None = all of the server's tools, each as `TABLE_TOOL`.
+        env: added to the server's environment, which has only safe defaults.
+        headers: sent with each request to `url`.
+        secrets: more of these with secret values, each with the name of the environment variable that holds it.
+        cwd: the server's working directory.
+        start: seconds that it has to introduce itself.
     """
 
     command: tuple[str, ...] = ()
@@ -30,7 +31,7 @@ class McpOptions(ToolOptions, frozen=True):
 
 
 def check(options: McpOptions) -> None:
-    """Refuse what names no server.
+    """Check that the options name one server.
 
     Raises:
         BadRequest: neither or both of command and url.

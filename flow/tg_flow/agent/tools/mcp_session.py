@@ -1,4 +1,4 @@
-"""MCP tool -> MCP server: one session, kept over many calls and opened again when it was lost."""
+"""MCP tool -> MCP server: one session, kept over many calls and reopened after it was lost."""
 
 import asyncio
 import os
@@ -21,16 +21,16 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 CLOSE_TIMEOUT_SECONDS = 5.0
-"""Seconds that a server gets to end."""
+"""Seconds that a server has to end."""
 
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 
 
 class McpSession:
-    """Runs in a task of its own, because the SDK wants a session closed where it was opened.
+    """Runs in a task of its own, because the SDK requires that a session is closed by the task that opened it.
 
     Args:
-        options: where the server is.
+        options: the server.
     """
 
     def __init__(self, options: McpOptions) -> None:
@@ -40,12 +40,12 @@ class McpSession:
         self._leave = asyncio.Event()
 
     async def use(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """Do something with the session, which is opened where there is none.
+        """Call `work` with the session, which is opened first if there is none.
 
         Raises:
             Unavailable: the server cannot be reached, or was lost; the next use opens a new session.
-            ProviderAuth: an environment variable that it needs is not set.
-            MCPError: the server refused.
+            ProviderAuth: a required environment variable is not set.
+            MCPError: the server rejected the call.
         """
         client = await self._client()
         task = self._task
@@ -61,7 +61,7 @@ class McpSession:
         raise Unavailable("the MCP server has ended; the next call starts it again")
 
     async def aclose(self) -> None:
-        """End the session. It can be used again."""
+        """Close the session. The next use opens a new one."""
         task, self._task, self._opened = self._task, None, None
         self._leave.set()
         self._leave = asyncio.Event()
@@ -99,7 +99,7 @@ class McpSession:
 
 
 async def _while_alive(work: Coroutine[Any, Any, T], session: asyncio.Task[None] | None) -> T:
-    """What the work gives, unless the session ends before."""
+    """The result of the work, unless the session ends first."""
     working = asyncio.ensure_future(work)
     try:
         waited: set[asyncio.Future[Any]] = {working} if session is None else {working, session}

@@ -1,4 +1,4 @@
-"""Agent -> MCP server: its tools, called through a session that is kept."""
+"""Agent -> MCP server: its tools, called through a persistent session."""
 
 import asyncio
 import re
@@ -18,16 +18,16 @@ from tg_schema import TgError, Tool, encode
 from tg_schema.errors import NotFound, PeerError
 
 MAX_PAGES = 100
-"""Pages of a server's list of tools."""
+"""Pages of a server's tool list that are read."""
 
 MAX_WAITING_PIECES = 16
-"""Reports of progress that may wait for a slow reader; more are left out."""
+"""Progress reports buffered for a slow reader; any more are dropped."""
 
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class McpTool(AgentTool):
-    """One tool of a server. Reports of progress are pieces of the observation."""
+    """One tool of a server. Progress reports are pieces of the observation."""
 
     Options = McpOptions
 
@@ -128,7 +128,7 @@ def _progress(progress: float, total: float | None, message: str | None) -> str:
 
 
 def _text(result: types.CallToolResult) -> str:
-    """Text as it is; other content by its kind alone."""
+    """Text as it is; of other content only its kind."""
     texts = [block.text if isinstance(block, types.TextContent) else f"({block.type})" for block in result.content]
     if not texts and result.structured_content is not None:
         return encode(result.structured_content).decode()

@@ -14,7 +14,7 @@ ANY_OBJECT_SCHEMA = {"type": "object"}
 
 
 class PromptOptions(ToolOptions, frozen=True):
-    """`template`: its id; the tool's own name where absent. `flow`: whose prompts; the agent's own where absent."""
+    """`template`: its id; default: the tool's name. `flow`: the flow of the prompts; default: the agent's own."""
 
     template: str | None = None
     flow: str | None = None

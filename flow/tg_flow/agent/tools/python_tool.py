@@ -18,19 +18,19 @@ from tg_schema import Tool
 from tg_schema.errors import BadRequest, NotFound
 
 ENTRY_POINT_GROUP = "tokengrid.tools"
-"""The entry points that packages may offer as tools."""
+"""The group of entry points with which packages offer tools."""
 
 
 class PythonOptions(ToolOptions, frozen=True):
-    """`function`: "module:function", or the name of an entry point; the tool's own name where absent."""
+    """`function`: "module:function", or the name of an entry point; default: the tool's name."""
 
     function: str | None = None
 
 
 class PythonTool(AgentTool):
-    """The arguments' schema is made from the function's signature, where the table has none; so is the description.
+    """Schema and description come from the function's signature and docstring, unless the table has them.
 
-    A function that is no coroutine runs on a thread of its own: it cannot be stopped, but nobody waits for it.
+    A blocking function runs in a thread of its own. It cannot be stopped, but nothing waits for it after a cancel.
     """
 
     Options = PythonOptions
@@ -65,7 +65,7 @@ class PythonTool(AgentTool):
 
 
 def text_of(value: Any) -> str:
-    """A result as the model reads it: text as it is, all else as JSON."""
+    """A result as text for the model: text as it is, everything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
 
 
@@ -89,7 +89,7 @@ def _load(function: str) -> Callable[..., Any]:
 
 
 def _arguments_of(function: Callable[..., Any]) -> type[msgspec.Struct]:
-    """A record with the function's parameters."""
+    """A record type with the function's parameters."""
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     try:
         signature = inspect.signature(function, eval_str=True)

@@ -1,4 +1,4 @@
-"""Agent -> any service on the bus that speaks the tool records, in whatever process and language it runs."""
+"""Agent -> any service on the bus that answers the tool records, in any process and language."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Self
@@ -17,13 +17,13 @@ from tg_schema.topics import resolve_topic
 
 
 class ServiceOptions(ToolOptions, frozen=True):
-    """Where the service is.
+    """The address of the service.
 
     Attributes:
-        service: its name in this flow's topics; the tool's own name where absent.
-        flow: another flow's.
-        request: the topic of its requests, in place of the flow's.
-        response: the topic of its responses, where it is the predecessor's and answers there.
+        service: its name in this flow's topics; default: the tool's name.
+        flow: another flow.
+        request: the topic of its requests, instead of the flow's.
+        response: the topic of its responses, if it is a plain peer such as TrustGraph's, which answers there.
     """
 
     service: str | None = None
@@ -58,10 +58,10 @@ class ServiceTool(AgentTool):
 
 
 def route_of(name: str, options: ServiceOptions, context: ToolContext) -> Route[ToolRequest, ToolResponse]:
-    """Where the calls go.
+    """The route of the calls.
 
     Raises:
-        BadRequest: a topic is none.
+        BadRequest: a topic is malformed.
     """
     topics, flow, service = context.config.topics, options.flow or context.flow, options.service or name
     request = _topic("request", options.request) or topics.request(flow, service)

@@ -21,14 +21,14 @@ QUESTION_SCHEMA = {
 
 
 class SubAgent(AgentTool):
-    """What it says goes to the requestor with its name in front of the path; its answer is the observation.
+    """Its records go to the requestor with its name prepended to their path; its answer is the observation.
 
     Args:
         name: the flow.
         description: what it is good at.
-        client: its agent service.
-        asked: the request that the supervisor answers; the sub-agent has the same groups.
-        seconds: how long it may take.
+        client: the client of its agent service.
+        asked: the request that the supervisor answers; the sub-agent gets the same groups.
+        seconds: its time limit.
     """
 
     def __init__(

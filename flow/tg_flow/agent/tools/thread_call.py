@@ -1,4 +1,4 @@
-"""Python tool -> thread: a blocking function that may never come back, kept away from the loop."""
+"""Python tool -> thread: runs a blocking function that may never return, away from the event loop."""
 
 import asyncio
 import contextlib
@@ -10,21 +10,21 @@ from typing import Any
 from tg_schema.errors import Unavailable
 
 MAX_CONCURRENT_CALLS = 16
-"""Threads of one tool; calls that were given up still count until their function returns."""
+"""Threads of one tool; an abandoned call counts until its function returns."""
 
 
 class ThreadCalls:
-    """Calls of one tool, each on a thread that does not keep the process from ending."""
+    """Calls of one tool, each in a daemon thread, which does not keep the process from ending."""
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
         self._running = 0
 
     async def run(self, function: Callable[[], Any]) -> Any:
-        """What the function returns or raises. Cancelled, nobody waits for it any more.
+        """Return or raise what the function returns or raises. After a cancel, nothing waits for it.
 
         Raises:
-            Unavailable: too many earlier calls have not come back.
+            Unavailable: too many earlier calls have not returned.
         """
         if self._running >= MAX_CONCURRENT_CALLS:
             raise Unavailable(f"{MAX_CONCURRENT_CALLS} earlier calls of {self._tool} have not come back; ask later")
