@@ -1,4 +1,4 @@
-"""Who asks: the commands. What they share with `tg-serve` is here."""
+"""Shell -> gateway: the commands. What they share with `tg-serve` is here."""
 
 from tg_cli.entry import EXIT_FAILED, Failure, run, say, version_option
 

@@ -1,4 +1,4 @@
-"""An agent's dialog -> a person, or one JSON object a line."""
+"""Agent's dialog -> terminal, or one JSON object per line."""
 
 from collections.abc import AsyncIterator
 
@@ -12,11 +12,11 @@ from tg_schema import AgentResponse, TgError
 
 
 class AgentRenderer:
-    """See `Display`.
+    """See `Renderer`.
 
     Args:
         ask: how to show the answer.
-        verbose: show all of it.
+        verbose: show everything.
     """
 
     def __init__(self, ask: InvokeOptions, *, verbose: bool) -> None:
@@ -24,7 +24,7 @@ class AgentRenderer:
         self._verbose = verbose
 
     async def show(self, records: AsyncIterator[AgentResponse]) -> None:
-        """See `Display`."""
+        """See `Renderer`."""
         async with Output() as output:
             last = await (self._lines(records, output) if self._ask.json else self._dialog(records, output))
         if last is not None:

@@ -1,7 +1,7 @@
-"""Events of an agent -> a person: thoughts dim, actions marked, observations short, the answer plain.
+"""Events of an agent -> terminal: thoughts dim, actions marked, observations short, the answer plain.
 
-The answer goes to stdout and all else to stderr, so that a pipe gets the answer alone. A person sees the answer at
-once; a pipe gets its first words when it is complete or long, since an agent may take them back.
+The answer goes to stdout and everything else to stderr, so that a pipe gets only the answer. A terminal shows the
+answer at once. A pipe gets its first words when it is complete or long, since an agent may withdraw them.
 """
 
 import sys
@@ -13,9 +13,9 @@ from tg_client import Action, AgentEvent, Answer, Observation
 from tg_schema import encode
 
 MOST_CHARACTERS, MOST_LINES = 400, 6
-"""Of an observation, unless all is asked for."""
+"""The part of an observation that is shown, unless everything is asked for."""
 MAX_HELD_CHARACTERS = 240
-"""Of an answer on its way into a pipe. A sentence before a call, which is taken back, is seldom longer."""
+"""Characters of an answer that are held back from a pipe. A sentence before a call, which is withdrawn, is shorter."""
 _MOST_ARGUMENTS = 200
 _INDENT = "  "
 
@@ -24,8 +24,8 @@ class AgentScreen:
     """Shows one dialog, one message after the other.
 
     Args:
-        answer: where the answer goes.
-        verbose: show observations whole, and all steps even where nobody looks at stderr.
+        answer: the output of the answer.
+        verbose: show whole observations, and all steps even if stderr is not a terminal.
     """
 
     def __init__(self, answer: Output, *, verbose: bool) -> None:
@@ -38,7 +38,7 @@ class AgentScreen:
         self._held = ""
         self._printing = False
         self._breaks = ""
-        """Line ends of the observation that wait for what follows them."""
+        """Line breaks of the observation that are held back until text follows."""
 
     async def show(self, event: AgentEvent) -> None:
         """Show the next piece."""
@@ -51,7 +51,7 @@ class AgentScreen:
             await self._step(event, begins=begins)
 
     async def end(self) -> None:
-        """Show what is held back, and end the line, where there is one to end."""
+        """Show what is held back, and end the line if one is open."""
         if self._held:
             held, self._held = self._held, ""
             await self._answer.text(held)
@@ -75,7 +75,7 @@ class AgentScreen:
             await self._write("(this was not the answer yet)\n", DIM)
 
     async def _hold(self, text: str, *, withdrawn: bool) -> None:
-        """The beginning of an answer; one that is taken back was a thought."""
+        """The beginning of an answer; a withdrawn one was a thought."""
         if not withdrawn:
             self._held = text
         elif text:
@@ -113,7 +113,7 @@ class AgentScreen:
             await self._write(f" … {self._shortened.left_out:,} more characters (-v shows all)", DIM)
 
     async def _write(self, text: str, style: str = "") -> None:
-        """Nobody listening on stderr is no failure."""
+        """Write to stderr; a closed stderr is not a failure."""
         if self._steps is None:
             return
         try:
@@ -123,7 +123,7 @@ class AgentScreen:
 
 
 def _open_output(verbose: bool) -> Output | None:
-    """Stderr, where somebody wants to see the steps."""
+    """Stderr, if the steps are to be shown."""
     if sys.stderr is None:
         return None
     steps = Output(sys.stderr)

@@ -1,4 +1,4 @@
-"""Completions and prompts -> stdout: their text as it comes, or one JSON object a line."""
+"""Completions and prompts -> stdout: their text as it comes, or one JSON object per line."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
@@ -12,11 +12,11 @@ Told = TypeVar("Told", TextCompletionResponse, PromptResponse)
 
 
 class AnswerRenderer(Generic[Told]):
-    """See `Display`.
+    """See `Renderer`.
 
     Args:
         ask: how to show the answer.
-        text: what of a record is shown.
+        text: the text of a record that is shown.
     """
 
     def __init__(self, ask: InvokeOptions, text: Callable[[Told], str | None]) -> None:
@@ -24,7 +24,7 @@ class AnswerRenderer(Generic[Told]):
         self._text: Callable[[Told], str | None] = text
 
     async def show(self, records: AsyncIterator[Told]) -> None:
-        """See `Display`."""
+        """See `Renderer`."""
         record = None
         async with Output() as output:
             async for record in records:

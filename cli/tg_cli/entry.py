@@ -1,10 +1,10 @@
-"""Shell -> command: runs a command and makes its outcome an exit code and, where it failed, one sentence on stderr.
+"""Shell -> command: runs a command; its outcome becomes an exit code and, after a failure, one sentence on stderr.
 
 0    done
 1    failed: the sentence says why and what to do
 2    wrong usage
 130  interrupted by Ctrl-C, the model stopped
-141  whoever read the output has left (as for any program that is ended by SIGPIPE)
+141  the reader of the output has closed it (as for any program that is ended by SIGPIPE)
 """
 
 import os
@@ -28,11 +28,11 @@ class Failure(click.ClickException):
 
 
 class Interrupted(Exception):
-    """Ctrl-C, after everything was closed in order."""
+    """Ctrl-C, after everything was closed."""
 
 
 class ReaderLeft(Exception):
-    """Nobody reads the output any more."""
+    """The reader of the output has closed it."""
 
 
 def run(command: click.Command) -> NoReturn:
@@ -46,7 +46,7 @@ def version_option(distribution: str) -> Callable[[F], F]:
 
 
 def say(sentence: str) -> None:
-    """Tell the user something beside the answer, on stderr; nobody listening is no failure."""
+    """Tell the user something beside the answer, on stderr; a closed stderr is not a failure."""
     try:
         if sys.stderr is not None:
             sys.stderr.write(f"{sentence}\n")
@@ -81,7 +81,7 @@ def _usage(error: click.UsageError) -> str:
 
 
 def _mute(descriptor: int) -> None:
-    """What the interpreter still flushes on its way out goes nowhere, instead of failing once more."""
+    """Discard what the interpreter still flushes at exit, so that it does not fail once more."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

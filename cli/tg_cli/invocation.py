@@ -1,4 +1,4 @@
-"""Ask -> gateway -> display: one request, whichever service, shown as it is answered."""
+"""Options -> gateway -> renderer: one request to any service, shown as the answer comes."""
 
 import asyncio
 from typing import Generic
@@ -16,10 +16,10 @@ class Invocation(Generic[Req, Resp]):
     """One request.
 
     Args:
-        ask: where to ask.
+        ask: the gateway and the flow.
         spec: the service.
         request: its request.
-        display: what shows the answer.
+        display: shows the answer.
     """
 
     def __init__(self, ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, display: Renderer[Resp]) -> None:
@@ -29,12 +29,12 @@ class Invocation(Generic[Req, Resp]):
         self._display: Renderer[Resp] = display
 
     def run(self) -> None:
-        """Ask and show. Ctrl-C cancels, which closes the stream and so stops whoever works on the answer.
+        """Ask and show. Ctrl-C cancels, which closes the stream and stops the model.
 
         Raises:
             Failure: with the sentence to show.
             Interrupted: by Ctrl-C.
-            ReaderLeft: nobody reads the output.
+            ReaderLeft: the reader of the output has closed it.
         """
         try:
             asyncio.run(self._run())

@@ -1,4 +1,4 @@
-"""Command line -> ask: what the invoking commands have in common."""
+"""Command line -> options: those that the invoking commands share."""
 
 import sys
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _SECONDS_ONLY = (
 
 
 class _Seconds(click.FloatRange):
-    """A number of seconds. TrustGraph's commands take a token where ours take this: it is not repeated."""
+    """A number of seconds. TrustGraph's commands take a token at this option, so errors do not repeat its value."""
 
     @override
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -56,7 +56,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class InvokeOptions:
-    """Where to ask, and how to show the answer. `url` None = nobody has said where."""
+    """The gateway, and how to show the answer. `url` None = none was given."""
 
     url: str | None
     flow: str
@@ -73,14 +73,14 @@ def ask_options(command: F) -> F:
 
 
 def find_url(option: str | None) -> str | None:
-    """The gateway that was asked for, by option or by environment."""
+    """The gateway from the option or the environment."""
     from tg_client.transport import find_url
 
     return option or find_url()
 
 
 def read_pipe() -> str:
-    """All of stdin as text, without the line end that every pipe has at its end."""
+    """All of stdin as text, without its last line break."""
     if sys.stdin is None:
         raise click.UsageError("standard input is closed: give the text as an argument")
     try:
@@ -90,5 +90,5 @@ def read_pipe() -> str:
 
 
 def is_piped() -> bool:
-    """Whether stdin is something else than a person's terminal."""
+    """Whether stdin is not a terminal."""
     return sys.stdin is not None and not sys.stdin.isatty()

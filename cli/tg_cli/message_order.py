@@ -1,4 +1,4 @@
-"""Events of messages that run side by side -> one message after the other, for somebody who reads them."""
+"""Events of concurrent messages -> one message after the other, for a reader."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,14 @@ Key = tuple[str | None, type[AgentEvent]]
 
 
 class MessageOrder:
-    """Lets one message through as it comes; others wait for its end, in the order of their beginnings."""
+    """Passes one message on as it comes; others wait for its end, in the order of their beginnings."""
 
     def __init__(self) -> None:
         self._live: Key | None = None
         self._waiting: dict[Key, list[AgentEvent]] = {}
 
     def take(self, event: AgentEvent) -> Iterator[AgentEvent]:
-        """What can be shown now that this has come."""
+        """The events that can be shown after this one."""
         key = event.message_id, type(event)
         if self._live not in {None, key}:
             self._waiting.setdefault(key, []).append(event)
@@ -27,7 +27,7 @@ class MessageOrder:
             yield from self._through(key)
 
     def rest(self) -> Iterator[AgentEvent]:
-        """Nothing more comes: what still waits."""
+        """The waiting events, at the end."""
         while self._waiting:
             yield from self._through(next(iter(self._waiting)))
 

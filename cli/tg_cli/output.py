@@ -1,4 +1,4 @@
-"""Text -> stdout or stderr: each piece at once, without ever blocking the loop, and with one line end at the end."""
+"""Text -> stdout or stderr: each piece at once, without blocking the loop, and with one line break at the end."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from typing import Final, Self, TextIO
 from tg_cli.entry import Failure, ReaderLeft
 
 _AT_ONCE = 4096
-"""Bytes that a pipe which is ready takes without blocking (POSIX: PIPE_BUF)."""
+"""Bytes that a ready pipe accepts without blocking (POSIX: PIPE_BUF)."""
 _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
 BOLD: Final = "\x1b[1m"
@@ -19,17 +19,17 @@ _PLAIN = "\x1b[0m"
 
 
 class Output:
-    """An output of this process. On a terminal, control characters of the model are left out.
+    """An output of this process. On a terminal, the model's control characters are removed.
 
     Args:
-        stream: sys.stderr, or sys.stdout where absent.
+        stream: sys.stderr; default: sys.stdout.
 
     Attributes:
-        terminal: whether a person looks at it.
-        open_line: whether the line that was written last has not ended.
+        terminal: whether it is a terminal.
+        open_line: whether the last line has no line break yet.
 
     Raises:
-        ReaderLeft: it was closed before this process began; writing raises it too, when its reader leaves.
+        ReaderLeft: it was closed before this process began; writing raises it when the reader closes it.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -50,7 +50,7 @@ class Output:
             await self._write(b"\n")
 
     async def text(self, text: str, style: str = "") -> None:
-        """Write a piece of text; its style is seen where colours are (a terminal, without NO_COLOR)."""
+        """Write a piece of text; its style is applied if the output has colours (a terminal, without NO_COLOR)."""
         shown = text.translate(_CONTROLS) if self.terminal else text
         if shown:
             self.open_line = not shown.endswith("\n")
@@ -58,7 +58,7 @@ class Output:
             await self._write(styled.encode("utf-8", "replace"))
 
     async def line(self, data: bytes) -> None:
-        """Write a line of its own."""
+        """Write a separate line."""
         await self._write(data + b"\n")
 
     async def _write(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Records -> person or program: what every command's way of showing an answer can do."""
+"""Records -> output: the interface of every command's way to show an answer."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Protocol, TypeVar
@@ -21,29 +21,29 @@ class Renderer(Protocol[Told_contra]):
     """Shows one answer."""
 
     async def show(self, records: AsyncIterator[Told_contra]) -> None:
-        """Show the records of an answer as they come, and tell what is to be told at its end.
+        """Show the records of an answer as they come, and what belongs at its end.
 
         Raises:
-            TgError: the answer failed; what came before is shown.
-            ReaderLeft: nobody reads the output.
-            Failure: the output can't be written.
+            TgError: the answer failed; the part before it was shown.
+            ReaderLeft: the reader of the output has closed it.
+            Failure: the output cannot be written.
         """
 
 
 class Counted(Protocol):
-    """A record that knows the usage of its stream."""
+    """A record with the usage of its stream."""
 
     @property
     def in_token(self) -> int | None:
-        """Of the prompts."""
+        """Prompt tokens."""
 
     @property
     def out_token(self) -> int | None:
-        """Of the answers."""
+        """Answer tokens."""
 
     @property
     def model(self) -> str | None:
-        """Who answered."""
+        """The model's name."""
 
     @property
     def finish_reason(self) -> str | None:
@@ -51,13 +51,13 @@ class Counted(Protocol):
 
 
 def record_line(record: msgspec.Struct) -> bytes:
-    """The record's JSON without what is not known, as the gateway writes it."""
+    """The record's JSON without unknown fields, as the gateway writes it."""
     fields: list[tuple[str, Any]] = [(name, getattr(record, name)) for name in record.__struct_fields__]
     return encode({name: value for name, value in fields if value not in (None, ())})
 
 
 def tell_end(last: Counted, *, show_usage: bool) -> None:
-    """What is to be said on stderr at an answer's end: that it is cut, and its usage."""
+    """Report on stderr, at an answer's end, that it is truncated, and its usage."""
     if last.finish_reason in _CUT:
         say(_CUT[last.finish_reason])
     if show_usage:
@@ -65,6 +65,6 @@ def tell_end(last: Counted, *, show_usage: bool) -> None:
 
 
 def usage(record: Counted) -> str:
-    """One line about the usage that stands on an answer's last record."""
+    """One line about the usage in an answer's last record."""
     counts = ("unknown" if count is None else str(count) for count in (record.in_token, record.out_token))
     return "Input tokens: {}  Output tokens: {}  Model: {}".format(*counts, record.model or "unknown")

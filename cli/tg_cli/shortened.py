@@ -2,14 +2,14 @@
 
 
 class Shortened:
-    """Lets the beginning of a text through, and counts the rest.
+    """Passes the beginning of a text on, and counts the rest.
 
     Args:
         characters: how many at most; None = the whole text.
         lines: how many at most.
 
     Attributes:
-        left_out: how many characters were not let through, blanks at the ends of pieces apart.
+        left_out: how many characters were dropped, without blanks at the ends of pieces.
     """
 
     def __init__(self, characters: int | None, lines: int) -> None:
@@ -19,7 +19,7 @@ class Shortened:
         self._cut = False
 
     def take(self, text: str) -> str:
-        """What of the next piece is let through."""
+        """The part of the next piece that is shown."""
         if self._characters is None:
             return text
         through = "" if self._cut else "\n".join(text[: self._characters].split("\n", self._lines)[: self._lines])

@@ -1,4 +1,4 @@
-"""Question -> dialog that is not begun yet: enter it, or iterate it."""
+"""Question -> dialog that has not begun yet: enter it, or iterate it."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -14,14 +14,14 @@ from tg_schema.errors import BadRequest
 
 
 class AgentDialog(AbstractAsyncContextManager[AgentStream]):
-    """One dialog, asked for when it is entered (`async with`) or iterated (`async for`, as the specification has it).
+    """One dialog, which begins when it is entered (`async with`) or iterated (`async for`).
 
-    Leaving an `async with` stops model and tools at once. A `break` out of an `async for` stops them as soon as the
-    interpreter lets go of the iterator, which it does at once unless something else holds it.
+    Leaving an `async with` stops model and tools at once. A `break` out of an `async for` stops them when the
+    interpreter frees the iterator, which is at once unless something else holds it.
 
     Raises (when it is entered or iterated):
-        TgError: the dialog failed; `trace` has what came before.
-        BadRequest: it was begun before; every call of `agent_stream` is one dialog.
+        TgError: the dialog failed; `trace` has the part before it.
+        BadRequest: it has begun before; every call of `agent_stream` is one dialog.
     """
 
     def __init__(self, records: AbstractAsyncContextManager[AsyncIterator[AgentResponse]]) -> None:

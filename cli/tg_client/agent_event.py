@@ -8,12 +8,12 @@ from tg_schema import AgentResponse
 
 
 class Thought(msgspec.Struct, frozen=True):
-    """The model reasons. A message comes in pieces, which have its `message_id` in common.
+    """Reasoning of the model. The pieces of a message share its `message_id`.
 
     Attributes:
         content: the new text; a whole message in an `AgentTrace`.
         message_id: the same for every piece of one message.
-        path: which sub-agents, from the outermost in, this comes from; empty = the agent that was asked.
+        path: the sub-agents that this comes from, outermost first; empty = the agent that was asked.
         complete: whether the message ends here.
     """
 
@@ -24,12 +24,12 @@ class Thought(msgspec.Struct, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True):
-    """A tool is called; always whole.
+    """A tool call; always whole.
 
     Attributes:
         tool: the tool's name.
-        arguments: decoded JSON; text that is none, as it is.
-        call_id: which call, where several run side by side.
+        arguments: decoded JSON; invalid JSON as text.
+        call_id: identifies the call among concurrent ones.
     """
 
     content: str
@@ -42,7 +42,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """What a tool gives, be it an error; in pieces where the tool streams. `tool` and `call_id` as in its `Action`."""
+    """The result of a tool, or its error; in pieces if the tool streams. `tool` and `call_id` as in its `Action`."""
 
     content: str
     message_id: str | None = None
@@ -53,13 +53,13 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer, of the agent that was asked where `path` is empty, else of a sub-agent.
+    """The answer; of the agent that was asked if `path` is empty, else of a sub-agent.
 
     Attributes:
-        final: whether the dialog ends with this. An answer that is complete without it was withdrawn, since the model
+        final: whether the dialog ends with this. A complete answer that is not final was withdrawn, because the model
             went on.
-        finish_reason: on the last piece of the final answer: "stop", "length" (the answer is cut) or another word of
-            the provider's; None = unknown.
+        finish_reason: on the last piece of the final answer: "stop", "length" (the answer is truncated) or another
+            value of the provider; None = unknown.
     """
 
     content: str
@@ -74,7 +74,7 @@ AgentEvent = Thought | Action | Observation | Answer
 
 
 def event_of(record: AgentResponse) -> AgentEvent | None:
-    """The event that a record is; None where it is none, but a note of another kind of peer."""
+    """The event of a record; None for a record without one, such as another peer's note."""
     content, message, path, complete = record.content or "", record.message_id, record.path, bool(record.end_of_message)
     match record.chunk_type:
         case "thought":

@@ -1,4 +1,4 @@
-"""Records -> events: a dialog while it goes on."""
+"""Records -> events: a running dialog."""
 
 from collections.abc import AsyncIterator
 from typing import Self
@@ -14,7 +14,7 @@ class AgentStream(AsyncIterator[AgentEvent]):
     """Iterate to read the events. A reader that is slower than the agent gets fewer and larger ones.
 
     Raises (while iterating):
-        TgError: the dialog failed; `trace` has what came before.
+        TgError: the dialog failed; `trace` has the part before it.
     """
 
     def __init__(self, records: AsyncIterator[AgentResponse], writer: TraceWriter) -> None:

@@ -1,4 +1,4 @@
-"""Events -> caller: a whole dialog, as it is known so far."""
+"""Events -> caller: a whole dialog, as far as it has come."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from tg_schema import AgentResponse, AgentStep, encode
 from tg_schema.errors import TooLarge
 
 MAX_TRACE_BYTES = 64 * 1024 * 1024
-"""Bytes of a dialog that is written down: the answers of ten iterations, each as long as any may be."""
+"""Largest recorded dialog in bytes: the answers of ten iterations, each of the largest size."""
 
 _PIECE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTrace:
-    """A dialog. Token counts are of all its model calls together, and None where the provider did not say."""
+    """A dialog. Token counts are totals of all its model calls, and None if the provider reported none."""
 
     messages: tuple[AgentEvent, ...] = ()
     """Each message as one event, in the order of their beginnings."""
@@ -26,16 +26,16 @@ class AgentTrace:
     out_token: int | None = None
     model: str | None = None
     finish_reason: str | None = None
-    """How the model ended its answer: "stop", or "length" where the answer is cut; None = unknown."""
+    """How the model ended its answer: "stop", or "length" if the answer is truncated; None = unknown."""
 
     @property
     def answer(self) -> str:
-        """The answer; empty as long as the dialog has not come to its end."""
+        """The answer; empty until the dialog has ended."""
         return next((said.content for said in self.messages if isinstance(said, Answer) and said.final), "")
 
     @property
     def steps(self) -> tuple[AgentStep, ...]:
-        """What the agent that was asked did, tool call by tool call; another question can go on from it (`history`)."""
+        """The tool calls of the agent that was asked; another question can continue from them (`history`)."""
         steps: list[AgentStep] = []
         unseen: list[tuple[str | None, int]] = []
         thought: str | None = None
@@ -56,7 +56,7 @@ class AgentTrace:
 
 @dataclass(slots=True)
 class TraceWriter:
-    """Takes the records of a dialog, one by one."""
+    """Records a dialog, one record at a time."""
 
     _newest: list[AgentEvent] = field(default_factory=list)
     _texts: list[list[str]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class TraceWriter:
     _reader: EventReader = field(default_factory=EventReader)
 
     def take(self, record: AgentResponse) -> AgentEvent | None:
-        """Write a record down; the answer is the event that it completes.
+        """Add a record; returns the event that it completes.
 
         Raises:
             TooLarge: the dialog has more than `MAX_TRACE_BYTES`.
@@ -93,7 +93,7 @@ class TraceWriter:
 
     @property
     def trace(self) -> AgentTrace:
-        """All that has been taken. A message that has not ended yet is not `complete`."""
+        """The dialog so far. A message that has not ended is not `complete`."""
         messages = tuple(
             msgspec.structs.replace(event, content="".join(texts))
             for event, texts in zip(self._newest, self._texts, strict=True)
@@ -107,7 +107,7 @@ def _first(calls: Sequence[tuple[str | None, int]], call_id: str | None) -> tupl
 
 
 def _texts(arguments: object) -> dict[str, str]:
-    """Arguments as a step has them: texts, and the JSON of whatever is none."""
+    """The arguments of a step: texts as they are, everything else as JSON."""
     if not isinstance(arguments, dict):
         return {}
     return {name: value if isinstance(value, str) else encode(value).decode() for name, value in arguments.items()}

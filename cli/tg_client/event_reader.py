@@ -1,4 +1,4 @@
-"""AgentResponses -> events: one each, but for an action that comes in pieces, which is one event."""
+"""AgentResponses -> events: one for each record, and one for an action that comes in pieces."""
 
 from tg_client.agent_event import AgentEvent, event_of
 from tg_schema import AgentResponse
@@ -7,17 +7,17 @@ Key = tuple[tuple[str, ...], str | None]
 
 
 class EventReader:
-    """Takes the records of one dialog in their order.
+    """Takes the records of one dialog in order.
 
-    A gateway cuts what is too long for one event of its streams. A peer that names no tool tells an action in words,
-    whose pieces are events of their own.
+    A gateway cuts what is too long for one event of its streams. A peer that names no tool describes an action as text,
+    whose pieces are separate events.
     """
 
     def __init__(self) -> None:
         self._actions: dict[Key, list[AgentResponse]] = {}
 
     def take(self, record: AgentResponse) -> AgentEvent | None:
-        """The event that a record completes; None where it is none, or a piece of an action."""
+        """The event that a record completes; None for a record without one, or a piece of an action."""
         if record.chunk_type != "action" or not record.tool:
             return event_of(record)
         key = record.path, record.message_id

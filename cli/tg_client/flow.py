@@ -1,4 +1,4 @@
-"""Caller -> door: the services of one flow, typed; the same through REST and through a socket."""
+"""Caller -> transport: typed calls of the services of one flow, the same over REST and WebSocket."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -29,11 +29,11 @@ from tg_schema.errors import BadRequest
 from tg_schema.service_spec import Req, Resp
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
-"""Seconds to wait for the next record, unless the caller says otherwise; a whole answer is one."""
+"""Default of the seconds to wait for the next record; a whole answer is one record."""
 
 
 class Flow:
-    """What can be asked of one flow. Every call raises `TgError`, and nothing else, when the answer cannot be had."""
+    """The services of one flow. Every call that fails raises `TgError`, and nothing else."""
 
     def __init__(self, door: Transport, flow: str, timeout: float) -> None:
         self._door = door
@@ -79,8 +79,8 @@ class Flow:
         """The answer as it comes: enter it, iterate it, leave it at any time to stop the model.
 
         The last record has `end_of_stream`, the usage of the whole stream and `finish_reason`. Arguments and errors as
-        for `text_completion`, but that `timeout` is for the first record, and for the wait between two; an answer that
-        breaks off raises `IncompleteStream`.
+        for `text_completion`, except that `timeout` is the time until the first record and between two; a truncated
+        answer raises `IncompleteStream`.
         """
         request = _completion(system, prompt, model, sampling, schema)
         return self.records(TEXT_COMPLETION, msgspec.structs.replace(request, streaming=True), timeout=timeout)
@@ -107,14 +107,14 @@ class Flow:
         pattern: str | None = None,
         timeout: float | None = None,
     ) -> AgentTrace:
-        """The whole dialog, when it is over: `trace.answer`, its messages, its steps and its usage.
+        """The whole dialog, when it has ended: `trace.answer`, its messages, its steps and its usage.
 
         Args:
             question: what to answer.
-            group: the tools that may be used, by their groups; None = the group "default".
-            state: the state that the dialog begins in; which tools can be called may depend on it.
-            history: steps that were made before, for instance another trace's.
-            pattern: "react", "plan-then-execute" or "supervisor"; None = the flow's own.
+            group: the groups of the tools that may be used; None = the group "default".
+            state: the initial state of the dialog; which tools can be called may depend on it.
+            history: previous steps, for example of another trace.
+            pattern: "react", "plan-then-execute" or "supervisor"; None = the flow's default.
             timeout: seconds to the first record of the dialog, and between two; None = the client's.
 
         Raises:
@@ -138,9 +138,9 @@ class Flow:
         pattern: str | None = None,
         timeout: float | None = None,
     ) -> AgentDialog:
-        """The dialog as it goes on: enter it, iterate its events, leave it at any time to stop model and tools.
+        """The dialog as it happens: enter it, iterate its events, leave it at any time to stop model and tools.
 
-        `async for event in flow.agent_stream(...)` works without entering it; see `AgentDialog` for what a `break` does
+        `async for event in flow.agent_stream(...)` works without entering it; `AgentDialog` says what a `break` does
         then. Its `trace` has the whole dialog at the end. Arguments and errors as for `agent`.
         """
         groups = None if group is None else tuple(group)
@@ -150,11 +150,11 @@ class Flow:
     def records(
         self, spec: ServiceSpec[Req, Resp], request: Req, *, timeout: float | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
-        """Ask any service with a record of one's own, and read the records of its answer; all else stands on this."""
+        """Ask any service with a record, and read the records of its answer. All other calls use this one."""
         return self._door.stream(self._flow, spec, request, self._timeout if timeout is None else timeout)
 
     async def _all(self, spec: ServiceSpec[Req, Resp], request: Req, timeout: float | None) -> Sequence[Resp]:
-        """Raises: TooLarge, for more than any whole answer may have."""
+        """Raises: TooLarge, if the answer exceeds the limit of a whole answer."""
         answer = AnswerCollector(spec.response.join)
         async with self.records(spec, request, timeout=timeout) as records:
             async for record in records:
@@ -172,10 +172,10 @@ def _completion(
 def prompt_request(
     template: str, variables: Mapping[str, Any] | None = None, *, streaming: bool = False
 ) -> PromptRequest:
-    """The record for a template and its variables, each of which travels as JSON text.
+    """The record for a template and its variables, each encoded as JSON text.
 
     Raises:
-        BadRequest: a variable has a value that JSON cannot say.
+        BadRequest: a variable has a value that JSON cannot represent.
     """
     terms = {name: _json(name, value) for name, value in (variables or {}).items()}
     return PromptRequest(id=template, terms=terms, streaming=streaming)

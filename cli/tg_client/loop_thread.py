@@ -1,4 +1,4 @@
-"""Blocking caller -> the asynchronous client: an event loop on a thread of its own."""
+"""Blocking caller -> the asynchronous client: an event loop in a thread of its own."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Enter it to start the loop; leave it to end it, with whatever still runs."""
+    """Enter it to start the loop; leave it to stop the loop and all its tasks."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -24,7 +24,7 @@ class LoopThread:
         self._thread.join()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the loop and wait; an interrupt of the caller (Ctrl-C) cancels the work."""
+        """Run on the loop and wait for the result; Ctrl-C in the caller cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

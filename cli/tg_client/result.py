@@ -1,4 +1,4 @@
-"""What a whole answer is, for people who do not want records."""
+"""Records -> caller: a whole answer as one value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from tg_schema.errors import ProtocolError
 
 @dataclass(frozen=True, slots=True)
 class TextCompletionResult:
-    """A whole completion. Token counts are None where the provider did not say."""
+    """A whole completion. Token counts are None if the provider reported none."""
 
     text: str
     in_token: int | None = None
     out_token: int | None = None
     model: str | None = None
     finish_reason: str | None = None
-    """"stop", "length" (the answer is cut) or "content_filter"."""
+    """"stop", "length" (the answer is truncated) or "content_filter"."""
 
     @classmethod
     def of(cls, records: Sequence[TextCompletionResponse]) -> Self:
@@ -30,7 +30,7 @@ class TextCompletionResult:
 
 @dataclass(frozen=True, slots=True)
 class PromptResult:
-    """A whole answer to a prompt: `text`, or `object` (decoded JSON) where the template's response is JSON."""
+    """A whole answer to a prompt: `text`, or `object` (decoded JSON) if the template's response is JSON."""
 
     text: str | None = None
     object: Any = None

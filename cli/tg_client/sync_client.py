@@ -1,4 +1,4 @@
-"""Blocking caller -> the asynchronous client: the same calls, written once over it."""
+"""Blocking caller -> the asynchronous client: the same calls."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
@@ -190,7 +190,7 @@ class SyncTgClient:
         self._exit.close()
 
     def flow(self, flow: str = "default") -> SyncFlow:
-        """The services of one flow, each call through a request of its own."""
+        """The services of one flow; each call is a separate HTTP request."""
         return SyncFlow(self._loop, self._client.flow(flow))
 
     @contextmanager

@@ -12,9 +12,9 @@ from tg_client.transport import Address, HttpTransport, WebSocketTransport, bear
 from tg_schema.errors import BadRequest
 
 CONNECT_TIMEOUT_SECONDS = 10.0
-"""Seconds for a connection."""
+"""Timeout of opening a connection."""
 IDLE_CONNECTION_SECONDS = 5.0
-"""Seconds that a connection is kept for the next request: less than a gateway keeps it, so that none is half dead."""
+"""Seconds that a connection is kept for the next request: less than a gateway keeps it, so that none is half closed."""
 
 
 class Socket:
@@ -30,16 +30,16 @@ class Socket:
 
 
 class TgClient:
-    """A gateway's client. Enter it with `async with`; one client serves any number of streams side by side.
+    """A gateway's client. Enter it with `async with`; one client serves any number of concurrent streams.
 
     Args:
         url: the gateway; None = TOKENGRID_URL, else TRUSTGRAPH_URL, else `http://localhost:8888/`.
-        token: the bearer token; None = TOKENGRID_TOKEN, else TRUSTGRAPH_TOKEN, else none at all.
-        timeout: seconds to the first record of a stream, and between two; or for an answer that is asked for whole.
-        idle: seconds of silence, without even a keep-alive comment, after which an event stream is given up.
+        token: the bearer token; None = TOKENGRID_TOKEN, else TRUSTGRAPH_TOKEN, else no token.
+        timeout: seconds to the first record of a stream, and between two; for a non-streaming answer, to the answer.
+        idle: seconds of silence, without even a keep-alive comment, after which an event stream fails.
 
     Raises:
-        BadRequest: the URL or the token cannot be one.
+        BadRequest: the URL or the token is malformed.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class TgClient:
         await self._exit.aclose()
 
     def flow(self, flow: str = "default") -> Flow:
-        """The services of one flow, each call through a request of its own."""
+        """The services of one flow; each call is a separate HTTP request."""
         return Flow(HttpTransport(self._address, self._session, self._idle), flow, self._timeout)
 
     @property
@@ -85,10 +85,10 @@ class TgClient:
 
     @asynccontextmanager
     async def socket(self) -> AsyncIterator[Socket]:
-        """Open a WebSocket; leaving it ends what still runs on it.
+        """Open a WebSocket; leaving it ends its running streams.
 
         Raises:
-            TgError: no gateway, no socket there, or the token is refused.
+            TgError: no gateway or WebSocket answers there, or the token is not valid.
         """
         async with open_socket(self._address, self._session, self._token) as door:
             yield Socket(door, self._timeout)

@@ -1,4 +1,4 @@
-"""Flow -> gateway: the ways there (HTTP, WebSocket), their errors and their deadlines."""
+"""Flow -> gateway: the transports (HTTP, WebSocket), their errors and their timeouts."""
 
 from tg_client.transport.address import DEFAULT_URL, Address, bearer_token, find_url
 from tg_client.transport.base import Transport

@@ -1,4 +1,4 @@
-"""Where the gateway is and who asks: from an argument, from the environment, or the default."""
+"""Argument, environment or default -> the gateway's URL and the token."""
 
 import os
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ URL_VARIABLE = "TOKENGRID_URL"
 TOKEN_VARIABLE = "TOKENGRID_TOKEN"  # noqa: S105 - the name of the variable, not its value
 _URL_VARIABLES = (URL_VARIABLE, "TRUSTGRAPH_URL")
 _TOKEN_VARIABLES = (TOKEN_VARIABLE, "TRUSTGRAPH_TOKEN")
-"""Ours, and those of TrustGraph's clients for those who have them set already."""
+"""Our variable, and that of TrustGraph's clients."""
 _WRONG_URL = "the gateway's URL must look like http://host:port/ or https://host/"
 
 
@@ -24,10 +24,10 @@ class Address:
 
     @classmethod
     def of(cls, url: str | None) -> Self:
-        """The address for a URL; None takes `find_url`, or `http://localhost:8888/` where there is none.
+        """The address for a URL; None = `find_url`, or else `http://localhost:8888/`.
 
         Raises:
-            BadRequest: not a URL of http or https with a host, or one that carries a password.
+            BadRequest: not a URL of http or https with a host, or one with a password.
         """
         url = (url or find_url() or DEFAULT_URL).strip()
         try:
@@ -42,7 +42,7 @@ class Address:
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/")
 
     def service(self, flow: str, service: str) -> str:
-        """Where one service of one flow takes requests.
+        """The URL of one service of one flow.
 
         Raises:
             BadRequest: the flow's id cannot be a part of a path.
@@ -57,20 +57,20 @@ class Address:
 
     @property
     def socket(self) -> str:
-        """Where the WebSocket is."""
+        """The URL of the WebSocket."""
         return f"{self.base}api/v1/socket"
 
 
 def find_url() -> str | None:
-    """The gateway that the environment names: TOKENGRID_URL, or else TRUSTGRAPH_URL."""
+    """The gateway's URL in the environment: TOKENGRID_URL, or else TRUSTGRAPH_URL."""
     return _first_set(_URL_VARIABLES)
 
 
 def bearer_token(token: str | None) -> str | None:
-    """The token to show; None takes TOKENGRID_TOKEN, or else TRUSTGRAPH_TOKEN, and there may be none at all.
+    """The token to send; None = TOKENGRID_TOKEN, or else TRUSTGRAPH_TOKEN, or else none.
 
     Raises:
-        BadRequest: it has characters that no header can carry.
+        BadRequest: it has characters that are not allowed in a header.
     """
     token = (token or _first_set(_TOKEN_VARIABLES) or "").strip()
     if not token.isascii() or not token.isprintable() or " " in token:

@@ -1,4 +1,4 @@
-"""Flow -> gateway: what a way to the gateway (REST, socket) can do."""
+"""Flow -> gateway: the interface of the transports (HTTP, WebSocket)."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -9,7 +9,7 @@ from tg_schema.service_spec import Req, Resp
 
 
 class Transport(Protocol):
-    """One way in."""
+    """A way to the gateway."""
 
     def stream(
         self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float

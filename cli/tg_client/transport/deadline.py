@@ -1,4 +1,4 @@
-"""How long an answer may keep its reader waiting, and how long silence within it may last."""
+"""Stream -> its reader: the timeouts of an answer, and of silence within it."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """Starts when it is made, and starts anew with each record. It never cuts an answer that is in flow.
+    """Starts when it is created, and restarts with each record. A flowing answer never times out.
 
     Args:
-        timeout: seconds until the first record, and between two of them; a whole answer has one record.
-        idle: seconds of silence in a stream, where the gateway sends keep-alives, that mean a dead connection.
+        timeout: seconds until the first record, and between two; a whole answer is one record.
+        idle: seconds of silence that mean a dead connection, in a stream with keep-alives.
     """
 
     def __init__(self, timeout: float, idle: float) -> None:
@@ -25,7 +25,7 @@ class Deadline:
         self._heard = False
 
     def hear(self) -> None:
-        """A record has come, or its reader has come back for the next one."""
+        """A record has come, or its reader asks for the next one."""
         self._heard = True
         self._end = self._loop.time() + self._timeout
 
@@ -39,7 +39,7 @@ class Deadline:
         return await self._until(self._end, work, f"{what} within {self._timeout:g} s")
 
     async def soon(self, work: Awaitable[T]) -> T:
-        """The same, and not through a longer silence of the connection.
+        """The same, within the limit of silence too.
 
         Raises:
             Timeout: either time is over.

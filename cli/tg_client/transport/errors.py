@@ -22,7 +22,7 @@ from tg_schema.errors import (
 )
 
 TOKEN_NEEDED = f"needs a valid token; set {TOKEN_VARIABLE}"
-"""What an address does that answers 401; the gateway's own words name a header, which a user cannot set."""
+"""The sentence for 401. The gateway's own names a header, which the user of a command cannot set."""
 _STRANGER = "is it a Tokengrid gateway? Give its URL, or set TOKENGRID_URL"
 
 _STATUS: dict[int, tuple[type[TgError], str]] = {
@@ -39,14 +39,14 @@ _STATUS: dict[int, tuple[type[TgError], str]] = {
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """The body of a failure before the first byte."""
+    """The body of an error response."""
 
     error: Error
 
 
 @contextmanager
 def connecting(base: str) -> Iterator[None]:
-    """Translate what can go wrong until the gateway's answer begins."""
+    """Translate failures before the gateway's response begins."""
     try:
         yield
     except aiohttp.InvalidURL:
@@ -67,7 +67,7 @@ def connecting(base: str) -> Iterator[None]:
 
 @contextmanager
 def reading(base: str) -> Iterator[None]:
-    """Translate what can go wrong after the gateway's answer has begun."""
+    """Translate failures after the gateway's response has begun."""
     try:
         yield
     except aiohttp.ClientError:
@@ -75,12 +75,12 @@ def reading(base: str) -> Iterator[None]:
 
 
 def make_incomplete(base: str) -> IncompleteStream:
-    """The answer ended without its end."""
+    """The answer was truncated."""
     return IncompleteStream(f"the answer of {base} broke off before its end; ask again")
 
 
 def refusal(base: str, status: int, retry_after: str | None, body: bytes) -> TgError:
-    """The error for an answer that is none: the gateway's own words, or what the status means."""
+    """The error of an error response: the gateway's own, or one for the status."""
     seconds = _seconds(retry_after)
     try:
         error = msgspec.json.decode(body, type=_Body).error
@@ -99,6 +99,6 @@ def _by_status(base: str, status: int, retry_after: float | None) -> TgError:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """The header's seconds; its other form, a date, is not sent by our gateway and is passed over."""
+    """The seconds of a Retry-After header. The other form, a date, is ignored: our gateway never sends it."""
     text = (retry_after or "").strip()
     return float(text) if text.isascii() and text.isdigit() and len(text) < 7 else None

@@ -1,4 +1,4 @@
-"""Flow -> gateway: one HTTP request for each stream, answered with JSON or with server-sent events."""
+"""Flow -> gateway: one HTTP request for each stream, answered with JSON or server-sent events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -16,18 +16,18 @@ from tg_schema.server_sent_events import ServerSentEvents
 from tg_schema.service_spec import Req, Resp
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Bytes of an answer that comes as one JSON body."""
+"""Largest response that comes as one JSON body."""
 _TO_THE_END = 1.0
-"""Seconds that the body's end may take after the last record, so that the connection can be used again."""
+"""Seconds to wait for the end of the body after the last record, so that the connection can be reused."""
 
 
 class HttpTransport:
-    """The HTTP way in. Leaving a stream early closes its connection, which is how HTTP says stop.
+    """The HTTP transport. Leaving a stream early closes its connection, which is the cancel of HTTP.
 
     Args:
         address: the gateway.
         session: with the token in its headers.
-        idle: seconds of silence, without even a keep-alive comment, after which an event stream is given up.
+        idle: seconds of silence, without even a keep-alive comment, after which an event stream fails.
     """
 
     def __init__(self, address: Address, session: aiohttp.ClientSession, idle: float) -> None:
@@ -40,7 +40,7 @@ class HttpTransport:
     async def stream(
         self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
     ) -> AsyncIterator[AsyncIterator[Resp]]:
-        """See `Door`. The request leaves at once; the answer's head is waited for with its first record."""
+        """See `Transport`. The request is sent at once; the response's head is awaited with the first record."""
         if self._session.closed:
             raise BadRequest("the client is closed: ask inside `async with TgClient(...) as client`")
         clock = Deadline(timeout, self._idle)
@@ -54,7 +54,7 @@ class HttpTransport:
             await _close(posting, opened)
 
     async def _post(self, url: str, body: bytes, opened: list[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-        """Ask. The response is put into `opened` too: a task that is cancelled in its last step loses its result."""
+        """Send the request. The response is also put into `opened`: a task cancelled at its last step loses its result."""
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
         with connecting(self._base):
             opened.append(await self._session.post(url, data=body, headers=headers, allow_redirects=False))
@@ -108,7 +108,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 async def _finish(response: aiohttp.ClientResponse) -> None:
-    """Read the body's end; a gateway that does not send it loses the connection, and nothing else."""
+    """Read the end of the body; if the gateway does not send it, the connection is not reused."""
     try:
         async with asyncio.timeout(_TO_THE_END):
             while await response.content.readany():
@@ -118,7 +118,7 @@ async def _finish(response: aiohttp.ClientResponse) -> None:
 
 
 async def _close(posting: asyncio.Task[aiohttp.ClientResponse], opened: list[aiohttp.ClientResponse]) -> None:
-    """Give up what is not finished: closing the connection tells the gateway to stop."""
+    """Close unfinished responses: closing the connection tells the gateway to stop."""
     posting.cancel()
     await asyncio.wait([posting])
     if not posting.cancelled():

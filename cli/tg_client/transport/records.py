@@ -1,4 +1,4 @@
-"""Records <-> the gateway's bytes, with an error of the set for whatever does not fit."""
+"""Records <-> the gateway's bytes, with an error of the closed set for whatever does not fit."""
 
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest, ProtocolError
@@ -6,10 +6,10 @@ from tg_schema.service_spec import Resp
 
 
 def bytes_of(record: object) -> bytes:
-    """A record as it travels.
+    """A record as bytes.
 
     Raises:
-        BadRequest: it has something in it that JSON cannot say: half a character, an object of no JSON type, a circle.
+        BadRequest: it holds what JSON cannot represent: half a surrogate pair, another type, a reference to itself.
     """
     try:
         return encode(record)
@@ -18,11 +18,11 @@ def bytes_of(record: object) -> bytes:
 
 
 def record_of(kind: type[Resp], data: bytes) -> Resp:
-    """Read one record of a stream.
+    """Decode one record of a stream.
 
     Raises:
-        ProtocolError: it is none.
-        TgError: it is the last record of a stream that failed.
+        ProtocolError: the data is not such a record.
+        TgError: it is the last record of a failed stream.
     """
     try:
         record = decode(kind, data)

@@ -1,4 +1,4 @@
-"""Flow -> gateway: many streams side by side on one WebSocket, told apart by their ids."""
+"""Flow -> gateway: many concurrent streams on one WebSocket, identified by their ids."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,13 +19,13 @@ from tg_schema.errors import BadRequest, PeerError, ProtocolError, Unauthorized
 from tg_schema.service_spec import Req, Resp
 
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""Bytes of one frame from the gateway."""
+"""Largest frame from the gateway."""
 GREETING_TIMEOUT_SECONDS = 10.0
-"""Seconds for the connection, and again for the answer to the token."""
+"""Timeout of the connection, and of the answer to the token."""
 HEARTBEAT_SECONDS = 20.0
-"""Seconds between pings; a gateway that answers none for half of that is gone."""
+"""Seconds between pings; a gateway that answers none for half of that is considered dead."""
 _SEND = 5.0
-"""Seconds that a frame may take to leave."""
+"""Timeout of sending a frame."""
 
 
 class _Ask(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class _Auth(msgspec.Struct, frozen=True):
 
 
 class _Frame(msgspec.Struct, frozen=True):
-    """Whatever the gateway sends."""
+    """Any frame from the gateway."""
 
     id: str | None = None
     response: msgspec.Raw = msgspec.Raw()
@@ -56,7 +56,7 @@ class _Frame(msgspec.Struct, frozen=True):
 
 
 class WebSocketTransport:
-    """The WebSocket way in; made by `open_socket`. Leaving a stream early sends its cancel."""
+    """The WebSocket transport, created by `open_socket`. Leaving a stream early sends its cancel."""
 
     def __init__(self, address: Address, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._base = address.base
@@ -70,7 +70,7 @@ class WebSocketTransport:
     async def stream(
         self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
     ) -> AsyncIterator[AsyncIterator[Resp]]:
-        """See `Door`."""
+        """See `Transport`."""
         if self._closed:
             raise self._lost
         clock = Deadline(timeout, timeout)
@@ -87,10 +87,10 @@ class WebSocketTransport:
                 await self._cancel(name)
 
     async def greet(self, token: str | None) -> None:
-        """Show the token.
+        """Send the token.
 
         Raises:
-            Unauthorized: it is refused.
+            Unauthorized: the gateway rejects it.
         """
         await self._send(_Auth(token or ""))
         message = await self._socket.receive()
@@ -100,7 +100,7 @@ class WebSocketTransport:
             raise Unauthorized(f"{self._base} {TOKEN_NEEDED}")
 
     async def read(self) -> None:
-        """Hand out what comes until the socket, or this task, ends; then every stream that is still open fails."""
+        """Distribute the frames until the socket or this task ends; then every open stream fails."""
         try:
             async for message in self._socket:
                 self._take(_frame_of(message.data))
@@ -147,10 +147,10 @@ def _frame_of(data: str | bytes) -> _Frame:
 async def open_socket(
     address: Address, session: aiohttp.ClientSession, token: str | None
 ) -> AsyncIterator[WebSocketTransport]:
-    """Connect, show the token, and read until the block is left.
+    """Connect, send the token, and read until the block is left.
 
     Raises:
-        TgError: no gateway, no socket, or the token is refused.
+        TgError: no gateway or WebSocket answers there, or the token is not valid.
     """
     clock = Deadline(GREETING_TIMEOUT_SECONDS, GREETING_TIMEOUT_SECONDS)
     with connecting(address.base):

@@ -1,4 +1,4 @@
-"""Socket -> caller: one stream's records, behind a bounded buffer."""
+"""WebSocket -> caller: one stream's records, behind a bounded buffer."""
 
 import asyncio
 from collections import deque
@@ -14,14 +14,14 @@ from tg_schema.errors import SlowConsumer
 from tg_schema.service_spec import Resp
 
 MAX_BUFFERED_BYTES = 1024 * 1024
-"""Bytes of records that may wait for a slow reader; beyond it that stream ends, alone, with SlowConsumer."""
+"""Bytes of records buffered for a slow reader. A stream that exceeds it ends with SlowConsumer; no other does."""
 
 
 class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
-    """Iterate to read. What waits is joined, so a slow reader gets fewer and larger records.
+    """Iterate to read. Buffered records are joined: a slow reader gets fewer and larger ones.
 
     Attributes:
-        over: whether the gateway has nothing more to send.
+        over: whether the gateway will send nothing more.
     """
 
     def __init__(self, kind: type[Resp], clock: Deadline) -> None:
@@ -45,7 +45,7 @@ class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
             self._news.set()
 
     def fail(self, error: TgError) -> None:
-        """Nothing more will come; what came before is read first. Ignored where the last record has been read."""
+        """End the stream: the reader gets the buffered records, then the error. Ignored after the last record."""
         if self._error is None:
             self._error = error
             self._news.set()

@@ -1,4 +1,4 @@
-"""A model's text -> the object in it: fences stripped, parsed strictly, checked against the template's schema."""
+"""Model's text -> object: strips fences, parses strictly, checks against the template's schema."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def json_object(text: str, schema: ObjectSchema | None, finish_reason: str | Non
     """The one object of a json template, as compact JSON text.
 
     Raises:
-        SchemaViolation: the answer is no JSON or breaks the schema.
+        SchemaViolation: the answer is not JSON or violates the schema.
     """
     what = "the model's answer"
     value = _parse(strip_fence(text), what, finish_reason)
@@ -21,12 +21,12 @@ def json_object(text: str, schema: ObjectSchema | None, finish_reason: str | Non
 
 
 def json_lines(text: str, schema: ObjectSchema | None, finish_reason: str | None) -> str:
-    """The objects of a jsonl template, as the JSON text of a list. A model may write them as one list as well.
+    """The objects of a jsonl template, as the JSON text of a list. A model may also write them as one list.
 
-    Empty lines are passed over; nothing else is left out.
+    Empty lines are skipped, and nothing else.
 
     Raises:
-        SchemaViolation: a line is no JSON object or breaks the schema.
+        SchemaViolation: a line is not a JSON object or violates the schema.
     """
     text = strip_fence(text)
     if text.startswith("["):

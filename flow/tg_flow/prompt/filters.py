@@ -1,7 +1,7 @@
-"""What a template can do to a value: the filters and tests, each of bounded work.
+"""Template -> value: the filters and tests of templates, each of bounded work.
 
-Jinja's own where their result is no larger than what they are given; ours where a number or a second value could make
-it larger. All that is missing here (`center`, `format`, `batch`, `attr` ...) is missing on purpose.
+Jinja's own if their result is no larger than their input; our own if a number or a second value could make it larger.
+What is missing here (`center`, `format`, `batch`, `attr` ...) is missing on purpose.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,11 +24,11 @@ MAX_DIGITS = 15
 
 
 def text_of(value: Any) -> str:
-    """A value as it is written into a prompt: text as it is, everything else as JSON.
+    """A value as text for a prompt: text as it is, everything else as JSON.
 
     Raises:
         UndefinedError: it is missing.
-        TypeError: it is no value but a function or an iterator.
+        TypeError: it is a function or an iterator.
     """
     if type(value) is str:
         return value
@@ -115,7 +115,7 @@ def _wordcount(value: Any) -> int:
 
 
 def _charge(function: Any) -> _Function:
-    """Charge for what goes in and what comes out; `wraps` keeps Jinja's mark for those that want the environment."""
+    """Charge for input and output; `wraps` keeps Jinja's mark of filters that want the environment."""
 
     @wraps(function)
     def charged(*args: Any, **kwargs: Any) -> Any:
@@ -127,7 +127,7 @@ def _charge(function: Any) -> _Function:
 
 
 def _sorting(function: Any) -> _Function:
-    """As `_charge`, and for the comparisons, which nothing can interrupt."""
+    """As `_charge`, and for the comparisons, which cannot be interrupted."""
     charged = _charge(function)
 
     @wraps(function)

@@ -1,6 +1,6 @@
-"""Template operation -> meter: a template may do only so much work, however it is written.
+"""Template operation -> meter: bounds the work of a template, however it is written.
 
-Every operation that can repeat or enlarge anything charges the meter of the render that runs on this thread.
+Every operation that can repeat or enlarge anything charges the meter of the render that runs in this thread.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 NODE_COST = 16
-"""What one element of a list or table costs; a character costs 1 where text is made, 1/16 where it is only read."""
+"""Cost of one element of a list or table. A character costs 1 when text is made, 1/16 when it is only read."""
 
 
 class TooMuchWork(Exception):
@@ -20,9 +20,9 @@ class Meter:
     """A budget.
 
     Args:
-        work: how much may be made, in characters.
-        seconds: how long it may take.
-        time: the clock that this is measured by: a render holds the loop, so that the loop's own stands still.
+        work: characters that may be made.
+        seconds: time that the render may take.
+        time: the clock for it, in seconds. A render blocks the loop, so the loop's own clock would stand still.
     """
 
     def __init__(self, work: int, seconds: float, time: Callable[[], float] = monotonic) -> None:
@@ -34,7 +34,7 @@ class Meter:
         """Take from the budget.
 
         Raises:
-            TooMuchWork: nothing is left of it.
+            TooMuchWork: the budget is used up.
         """
         self._left -= amount
         if self._left < 0 or self._time() > self._end:
@@ -51,7 +51,7 @@ def charge(amount: int) -> None:
 
 
 def charge_read(value: Any) -> Any:
-    """Charge for looking at all of a value, and give it back. A part that occurs twice counts twice."""
+    """Charge for reading all of a value, and return it. A part that occurs twice counts twice."""
     meter = METER.get()
     if isinstance(value, str):
         meter.charge(NODE_COST + len(value) // NODE_COST)
@@ -74,7 +74,7 @@ def charge_read(value: Any) -> Any:
 
 
 def charge_made(value: Any) -> Any:
-    """Charge for a value that was made just now, and give it back."""
+    """Charge for a new value, and return it."""
     charge(
         NODE_COST + (len(value) if isinstance(value, str) else NODE_COST * len(value) if isinstance(value, list) else 0)
     )

@@ -1,4 +1,4 @@
-"""Jinja, immutable and sandboxed, in the part that `template_syntax` allows, with metered operators and calls."""
+"""Template -> Jinja: an immutable, sandboxed environment with the allowed syntax and metered operators and calls."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ _METHODS: dict[type, frozenset[str]] = {
 
 
 class Missing(StrictUndefined):
-    """A variable or field that is not there: every use of it fails, in our own words."""
+    """A missing variable or field: every use of it fails, with our own message."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class Missing(StrictUndefined):
 
 
 class PromptEnvironment(ImmutableSandboxedEnvironment):
-    """What all templates share. Nothing in it changes, so that any thread may render."""
+    """The environment of all templates. It never changes, so that any thread may render."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
@@ -79,7 +79,7 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
 
     @override
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """A field of a value; what the value says wins over its methods, so that `order.items` is the order's."""
+        """A field of a value. Fields override methods, so that `order.items` is the field of the order."""
         if type(obj) is dict and attribute in obj:
             return obj[attribute]
         return super().getattr(obj, attribute)
@@ -112,7 +112,7 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
 
 @pass_context
 def _finalize(_: Context, value: Any) -> str:
-    """What `{{ ... }}` writes. It takes the context only so that Jinja does not call it at compile time."""
+    """The text that `{{ ... }}` writes. It takes the context only so that Jinja does not call it at compile time."""
     text = text_of(value)
     charge(1 + len(text))
     return text

@@ -17,20 +17,20 @@ from tg_flow.prompt.variables import variables_of
 from tg_schema import PROMPT, PromptRequest, PromptResponse, TextCompletionRequest, TextCompletionResponse
 
 DEFAULT_DEADLINE_SECONDS = 1800.0
-"""Seconds of the model's silence; who asked the prompt gives up earlier, and that stops the model."""
+"""Seconds of the model's silence. The requestor gives up earlier, and that stops the model."""
 
 _Read = Callable[[str, ObjectSchema | None, str | None], str]
 _READERS: dict[Literal["json", "jsonl"], _Read] = {"json": json_object, "jsonl": json_lines}
 
 
 class PromptService(Service[PromptRequest, PromptResponse]):
-    """Prompts of one flow. A text template streams; an object comes whole, in one response (seed, decision 4).
+    """The prompts of one flow. A text template streams; an object comes whole, in one response.
 
     Attributes:
-        templates: what it answers to; replaced as a whole, and used from the next request on.
+        templates: its templates; replaced as a whole, and used from the next request on.
 
     Args:
-        time: the clock that a render's seconds are measured by.
+        time: the clock for the time limit of a render, in seconds.
     """
 
     spec = PROMPT
@@ -64,7 +64,7 @@ class PromptService(Service[PromptRequest, PromptResponse]):
 
 
 def _completion(template: PromptTemplate, rendered: Rendered) -> TextCompletionRequest:
-    """The question for a whole answer. Only one object can be asked for as JSON: a list of lines is no JSON text."""
+    """The request for a whole answer. JSON mode is requested only for one object: a list of lines is not JSON text."""
     is_json = template.response_type == "json"
     return TextCompletionRequest(
         system=rendered.system,

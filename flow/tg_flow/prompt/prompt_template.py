@@ -1,4 +1,4 @@
-"""One template of the configuration, ready to render: its two texts, its response type and its schema."""
+"""Configuration -> template: its two texts, its response type and its schema, ready to render."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,18 +11,18 @@ from tg_flow.prompt.template_text import TemplateText
 from tg_schema.errors import BadRequest
 
 MAX_SHOWN_NAMES = 20
-"""How many names an error lists."""
+"""Names that an error lists."""
 
 
 class Rendered(NamedTuple):
-    """What the model is asked."""
+    """The rendered texts for the model."""
 
     system: str
     prompt: str
 
 
 class PromptTemplate:
-    """A template; nothing in it changes, so that any thread may render.
+    """A template; it never changes, so that any thread may render.
 
     Args:
         config: the whole configuration.
@@ -43,10 +43,10 @@ class PromptTemplate:
         self.variables = self._prompt.variables | self._system.variables
 
     def render(self, variables: Mapping[str, Any], meter: Meter) -> Rendered:
-        """Both texts.
+        """Render both texts.
 
         Raises:
-            BadRequest: a variable is unknown or missing, or the template cannot use it.
+            BadRequest: a variable is unknown, missing, or of a type that the template cannot use.
             TooMuchWork: the budget is used up.
         """
         for name in variables.keys() - self.variables:
@@ -59,14 +59,14 @@ class PromptTemplate:
 
 
 def check_template(config: Config, name: str, findings: Findings) -> None:
-    """Find all that is wrong with one template."""
+    """Find all errors of one template."""
     for part in (_prompt, _system, _schema):
         with findings.collect():
             part(config, name)
 
 
 def list_names(names: frozenset[str]) -> str:
-    """Names for an error, sorted and not too many."""
+    """Names for an error, sorted, at most `MAX_SHOWN_NAMES`."""
     some = ", ".join(sorted(names)[:MAX_SHOWN_NAMES])
     return some if len(names) <= MAX_SHOWN_NAMES else f"{some} and {len(names) - MAX_SHOWN_NAMES} more"
 

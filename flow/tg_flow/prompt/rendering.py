@@ -1,7 +1,7 @@
-"""Template and variables -> prompt, without ever holding up the loop.
+"""Template and variables -> prompt, without blocking the event loop.
 
-Nearly all templates are rendered in microseconds, where they are asked for. One that has not come to its end after a
-few milliseconds is begun anew on a thread, with a larger budget, and a few at a time.
+Nearly all templates render in microseconds, in the loop. A template that has not finished after a few milliseconds is
+started again in a thread, with a larger budget; only a few run there concurrently.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ MOST_WORK, MOST_SECONDS = 16_000_000, 0.4
 """The budget of a render: characters made or elements visited (16 each), and seconds."""
 
 MAX_CONCURRENT_RENDERINGS = 2
-"""Long renders at once; the others wait for their turn."""
+"""Long renders that run concurrently; the others wait."""
 
 
 class Rendering:
     """Renders for one service.
 
     Args:
-        time: the clock that a render's seconds are measured by.
+        time: the clock for the time limit of a render, in seconds.
     """
 
     def __init__(self, time: Callable[[], float] = monotonic) -> None:
@@ -33,7 +33,7 @@ class Rendering:
         self._turns = asyncio.Semaphore(MAX_CONCURRENT_RENDERINGS)
 
     async def render(self, template: PromptTemplate, variables: Mapping[str, Any]) -> Rendered:
-        """The texts for the model.
+        """Render the texts for the model.
 
         Raises:
             BadRequest: the variables do not fit, or the template does too much work.

@@ -1,7 +1,7 @@
-"""Parsed template -> the part of Jinja that is allowed, rewritten so that every operation charges its meter.
+"""Parsed template -> the allowed part of Jinja, rewritten so that every operation charges its meter.
 
-Left out is what makes text grow without an operation of its own (macros, captured blocks, recursive loops) or reaches
-outside (include, import, extends). Lists and tables are written of constants only, so that no value contains itself.
+Not allowed is what makes text grow without an operation of its own (macros, captured blocks, recursive loops) or reads
+other files (include, import, extends). List and table literals hold only constants, so that no value contains itself.
 """
 
 from math import isfinite
@@ -12,7 +12,7 @@ from jinja2.visitor import NodeTransformer
 from tg_flow.prompt.filters import FILTERS, TESTS
 
 EACH, READ, TEXT, CUT = " each", " read", " text", " cut"
-"""Filters that only this file can put in: no template can write a name with a space in it."""
+"""Filters that only this file can insert: no template can write a name with a space in it."""
 
 MAX_NODES = 5000
 """Operations, names and constants in one template: more takes too long to compile."""
@@ -57,7 +57,7 @@ _WORDS = {
 
 
 class Refused(Exception):
-    """The template uses something that is not allowed; `message` says what and, where possible, what to use."""
+    """The template uses something that is not allowed; `message` says what, and what to use instead."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ class Refused(Exception):
 
 
 def check_syntax(template: nodes.Template) -> None:
-    """Refuse what a template may not use.
+    """Reject what a template may not use.
 
     Raises:
         Refused: with the line.
@@ -109,7 +109,7 @@ def _callable(called: nodes.Node) -> bool:
 
 
 class _Rewriter(NodeTransformer):
-    """Puts a charging filter wherever Jinja's compiler would otherwise repeat, compare, cut or join by itself."""
+    """Inserts a charging filter wherever Jinja's compiler would repeat, compare, cut or join by itself."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - Jinja finds its visitors by these names
         self.generic_visit(node)
@@ -136,7 +136,7 @@ class _Rewriter(NodeTransformer):
 
 
 def add_metering(template: nodes.Template) -> nodes.Template:
-    """The same template, with every operation charged. Changes what it is given."""
+    """The same template, with every operation charged. Modifies its argument."""
     _Rewriter().visit(template)
     return template
 

@@ -1,4 +1,4 @@
-"""Template source -> text: one text, compiled once and rendered within a budget."""
+"""Template source -> text: compiled once, rendered within a budget."""
 
 from collections.abc import Mapping
 from types import TracebackType
@@ -16,10 +16,10 @@ MAX_SOURCE_CHARACTERS = 100_000
 """Characters of a template."""
 
 MAX_TOKENS = 15_000
-"""Words and signs in a template, spaces included: more takes too long to parse."""
+"""Tokens of a template, including white space: more takes too long to parse."""
 
 MAX_PROMPT_CHARACTERS = 2_000_000
-"""Characters of a rendered text; the bus carries a little more."""
+"""Characters of a rendered text; the limit of the bus is a little higher."""
 
 _ENVIRONMENT = PromptEnvironment()
 _FAILURES = (
@@ -35,14 +35,14 @@ _FAILURES = (
 
 
 class TemplateText:
-    """A template that can be rendered, from any thread.
+    """A compiled template; any thread may render it.
 
     Args:
-        name: how errors call it.
+        name: its name in errors.
         source: the template.
 
     Attributes:
-        variables: the names that it mentions.
+        variables: the names of its variables.
 
     Raises:
         Refused: it is not a template, or uses what is not allowed; with the line.
@@ -66,7 +66,7 @@ class TemplateText:
             raise Refused("nested too deep, or a number is too long", 1) from None
 
     def render(self, variables: Mapping[str, Any], meter: Meter) -> str:
-        """The text. Values are never rendered themselves.
+        """Render it. Values are never rendered as templates.
 
         Raises:
             BadRequest: a variable is missing or of a type that the template cannot use; with the template's line.
@@ -96,7 +96,7 @@ class TemplateText:
         raise BadRequest(f"{self._name}, line {self._line(error.__traceback__)}: {reason}") from None
 
     def _line(self, trace: TracebackType | None) -> int:
-        """The template's line that was running: the deepest frame of its code."""
+        """The template's line that was running: the innermost frame of its code."""
         line = 0
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == self._name:
@@ -106,7 +106,7 @@ class TemplateText:
 
 
 def _variables(tree: nodes.Template) -> frozenset[str]:
-    """As `meta.find_undeclared_variables`, which would compute constants on the way, unmetered."""
+    """As `meta.find_undeclared_variables`, which would evaluate constants on the way, unmetered."""
     names = meta.TrackingCodeGenerator(_ENVIRONMENT)
     names.optimizer = None
     names.visit(tree)

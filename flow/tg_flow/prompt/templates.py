@@ -8,7 +8,7 @@ from tg_schema.errors import BadRequest, NotFound
 
 
 class Templates:
-    """The templates that a prompt service answers to."""
+    """The templates of a prompt service."""
 
     def __init__(self, templates: dict[str, PromptTemplate]) -> None:
         self._templates = templates
@@ -24,16 +24,16 @@ class Templates:
 
     @staticmethod
     def check(config: Config, findings: Findings) -> None:
-        """Find all that is wrong with all of them; `of` raises the first."""
+        """Find all errors of all templates; `of` raises the first."""
         for name in config.prompts.templates:
             check_template(config, name, findings)
 
     def get(self, name: str | None) -> PromptTemplate:
-        """The template of that id.
+        """The template with that id.
 
         Raises:
-            BadRequest: none was asked for.
-            NotFound: it is not known; the message lists the ids that are.
+            BadRequest: no id was given.
+            NotFound: the id is unknown; the message lists the known ones.
         """
         if not name:
             raise BadRequest("id is missing: name a template")

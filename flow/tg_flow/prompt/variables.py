@@ -1,4 +1,4 @@
-"""PromptRequest.terms -> variables: each term is the JSON text of one value (seed)."""
+"""PromptRequest.terms -> variables: each term is the JSON text of one value."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -9,7 +9,7 @@ PIECE_BYTES = 32
 
 
 class AnswerText:
-    """Collects the answers that may end the dialog. An answer that ends before the dialog was withdrawn, and is dropped."""
+    """Collects the answers that may end the dialog. One that ends before the dialog was withdrawn, and is dropped."""
 
     def __init__(self) -> None:
         self._answers: dict[str | None, list[str]] = {}
