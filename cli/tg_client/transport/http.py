@@ -54,7 +54,7 @@ class HttpTransport:
             await _close(posting, opened)
 
     async def _post(self, url: str, body: bytes, opened: list[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-        """Send the request. The response is also put into `opened`: a task cancelled at its last step loses its result."""
+        """Send the request. The response is also in `opened`: a task cancelled at its last step loses its result."""
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
         with connecting(self._base):
             opened.append(await self._session.post(url, data=body, headers=headers, allow_redirects=False))

@@ -62,9 +62,9 @@ class Exchange:
 
 
 class _Pump:
-    """Moves records to a sink, right where they arrive: a task that is woken for each would double the cost.
+    """Sends records to a sink where they arrive: waking a task for each of them would double the cost.
 
-    The task that runs it sleeps until there is something to wait for: a slow client, or the end.
+    Its own task sleeps until there is something to wait for: a slow client, or the end.
     """
 
     def __init__(
@@ -90,9 +90,11 @@ class _Pump:
     async def run(self) -> None:
         self._responses.listen(self._turn)
         try:
+            # Sends what has come before; everything later is sent by the listener, in the task that reads the bus.
             self._turn()
             await self._needed
             while not self._over:
+                # The client is slow. Until it has caught up, records are buffered in the stream, which bounds them.
                 await self._caught_up()
                 self._needed = self._loop.create_future()
                 self._turn()
@@ -104,7 +106,7 @@ class _Pump:
             if self._error is not None:
                 raise self._error
         finally:
-            # Its traceback holds this object: without a circle, both go with their last reader.
+            # The traceback refers to this object. Without the circle, both are freed without the garbage collector.
             self._error = None
 
     async def _caught_up(self) -> None:
@@ -115,7 +117,8 @@ class _Pump:
         self._sink.hold(0)
 
     def _turn(self) -> None:
-        """Records have come. Called from the reader of the bus, which nothing here may hold up or break."""
+        """Records have come. Called in the task that reads the bus: it must not block or raise."""
+        # Our task has been woken and goes on by itself; to send here too could overtake it.
         if self._needed.done():
             self._sink.hold(self._responses.waiting)
             return
@@ -130,7 +133,7 @@ class _Pump:
             self._needed.set_result(None)
 
     def _move(self) -> bool:
-        """Send what is there; True where the task is needed: the client is slow, or all is sent."""
+        """Send the buffered records; True if the task is needed: the client is slow, or everything is sent."""
         while (record := self._responses.poll()) is not None:
             self._sink.send(self._event(record), last=record.last)
             self._note_sent()

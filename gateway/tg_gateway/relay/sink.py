@@ -14,7 +14,7 @@ class Sink(Protocol):
         """Whether the client does not keep up."""
 
     def hold(self, size: int) -> None:
-        """So many bytes wait for the client to catch up; a sink that others share may end this stream for it."""
+        """`size` bytes are buffered for this client; a shared sink may close this stream to free memory."""
 
     async def drain(self) -> None:
         """Return once the client has caught up.
