@@ -1,4 +1,4 @@
-"""Token bytes -> what a reader may see of them: whole characters, no stop string, each token beside its text."""
+"""Token bytes -> visible text: whole characters, without stop strings, with each token beside its text."""
 
 import codecs
 from collections import deque
@@ -13,7 +13,7 @@ _Utf8 = codecs.getincrementaldecoder("utf-8")
 class AnswerText:
     """The text of one answer.
 
-    A character whose bytes are spread over tokens comes with the last of them; bytes that are no UTF-8 become U+FFFD.
+    A character that spans several tokens comes with the last of them; bytes that are not UTF-8 become U+FFFD.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -24,10 +24,10 @@ class AnswerText:
         self._shown = 0
 
     def feed(self, piece: bytes, token: Token | None) -> tuple[str, tuple[Token, ...], bool]:
-        """Take a token's bytes, and its data where they are wanted.
+        """Add a token's bytes, and its data if they are wanted.
 
         Returns:
-            The text to show, the tokens that begin in text that was shown, and whether a stop string ended the answer.
+            The text to show, the tokens that begin in it, and whether a stop string ended the answer.
         """
         text = self._utf8.decode(piece)
         if self._stop is None:
@@ -39,7 +39,7 @@ class AnswerText:
         return text, self._beside(text, everything=not stopped and not self._stop.held), stopped
 
     def flush(self) -> tuple[str, tuple[Token, ...], bool]:
-        """The answer ended by itself: give what was held back. As `feed`."""
+        """The answer ended by itself: return what was held back, as `feed` does."""
         text = self._utf8.decode(b"", final=True)
         if self._stop is None:
             return text, (), False

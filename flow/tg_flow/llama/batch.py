@@ -1,4 +1,4 @@
-"""Slots -> Batch: which tokens the next step evaluates."""
+"""Slots -> Batch: the tokens that the next step evaluates."""
 
 from collections.abc import Sequence
 from typing import Self
@@ -7,13 +7,13 @@ from tg_flow.llama.slot import Slot
 
 
 class Batch:
-    """One step's rows.
+    """The rows of one step.
 
     Attributes:
-        tokens, positions, sequences, outputs: the columns; `outputs` is 1 where the row's logits are wanted.
-        slots: whose tokens are in it.
+        tokens, positions, sequences, outputs: the columns; `outputs` is 1 if the row's logits are wanted.
+        slots: the slots with tokens in it.
         sampled: the slots that get their next token from this step, each with its row.
-        prompt_tokens: how many rows are prompt.
+        prompt_tokens: the number of prompt rows.
     """
 
     def __init__(self) -> None:
@@ -27,9 +27,9 @@ class Batch:
 
     @classmethod
     def of(cls, slots: Sequence[Slot], most: int, prefill: int) -> Self:
-        """A token of each answer, and `prefill` prompt tokens, in all at most `most` rows.
+        """One token of each answer, and `prefill` prompt tokens, at most `most` rows in all.
 
-        The slots' `evaluated` is moved on. Rows are in the order of their sequences, as llama.cpp wants them.
+        Advances the slots' `evaluated`. Rows are in the order of their sequences, as llama.cpp requires.
         """
         batch = cls()
         needs = [len(slot.tokens) - slot.evaluated for slot in slots if not slot.answering]
@@ -45,7 +45,7 @@ class Batch:
         return batch
 
     def _answer_all(self, slots: Sequence[Slot]) -> None:
-        """The common case, for which a step has no time to lose."""
+        """The common case, optimized: all slots are answering."""
         self.tokens = [slot.tokens[-1] for slot in slots]
         self.positions = [slot.evaluated for slot in slots]
         self.sequences = list(range(len(slots)))
@@ -81,7 +81,7 @@ class Batch:
 
 
 def shares(room: int, needs: Sequence[int]) -> list[int]:
-    """How much each gets, so that a long prompt does not keep short ones waiting: equal parts, none unused."""
+    """Equal shares of `prefill`, none unused, so that a long prompt does not delay short ones."""
     given = [0] * len(needs)
     order = sorted(range(len(needs)), key=needs.__getitem__)
     for done, number in enumerate(order):

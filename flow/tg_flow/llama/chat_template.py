@@ -1,7 +1,7 @@
-"""A GGUF's own chat template -> where in a prompt the texts of the system and of each turn stand.
+"""GGUF's chat template -> layouts: where the texts of the system and of each turn go in a prompt.
 
-A template is a program that came with a file from somewhere. It runs once for each kind of conversation, when the model
-is loaded, in a sandbox, on placeholders; no request's text ever passes through it.
+A template is a program from an untrusted file. It runs once for each kind of conversation, when the model is loaded, in
+a sandbox, on placeholders; the text of a request never passes through it.
 """
 
 import ctypes
@@ -19,20 +19,20 @@ from typing_extensions import override
 from tg_schema.errors import Unavailable
 
 RENDER_SECONDS = 5.0
-"""How long a template may take; real ones take a millisecond."""
+"""Time limit of a template; real ones take a millisecond."""
 
 MAX_OPERAND_LENGTH = 10_000
-"""What a template may multiply: a text or a number beyond it is a bomb."""
+"""Largest operand of a multiplication in a template; a larger text or number is an attack."""
 
 _EDGE = "\u2003"
-"""White space that no template writes, put around placeholders: if it is gone, the template trims the text."""
+"""White space that no template writes, around each placeholder: if it is missing, the template trims the text."""
 
 _Name = Literal["system", "prompt", "answer"]
 _MARKS: dict[_Name, str] = {name: f"\ue000{name}\ue001" for name in get_args(_Name)}
 
 
 class Hole(NamedTuple):
-    """Where a request's text goes."""
+    """The place of a request's text."""
 
     name: _Name
     trimmed: bool
@@ -78,9 +78,9 @@ class ChatTemplate:
         self.between = rendering.between
 
     def conversation(self, turns: int, *, system: bool) -> Layout:
-        """The layout of `turns` turns, the user's and the assistant's by turns, the last one the user's.
+        """The layout of `turns` alternating turns of user and assistant, the last one the user's.
 
-        More than one need `between`.
+        More than one turn needs `between`.
         """
         layout = self.with_system if system else self.alone
         if turns < 2 or self.between is None:
@@ -91,7 +91,7 @@ class ChatTemplate:
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Without the operators that make much out of little."""
+    """Without the operators that make large values from small ones."""
 
     intercepted_binops = frozenset({"*", "**"})
 
@@ -106,18 +106,18 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Interrupted(BaseException):
-    """The template takes too long; nothing in Jinja catches this."""
+    """The template takes too long; nothing in Jinja catches this exception."""
 
 
 _FAILURES = (
     *(TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError),
     *(RecursionError, MemoryError, _Interrupted),
 )
-"""How a template can fail."""
+"""The exceptions of a failing template."""
 
 
 class _Rendering(threading.Thread):
-    """Renders on a thread of its own, which can be interrupted between two steps of the template."""
+    """Renders in a thread of its own, which can be interrupted between two steps of the template."""
 
     def __init__(self, source: str, names: dict[str, str]) -> None:
         super().__init__(name="chat-template", daemon=True)
@@ -138,7 +138,7 @@ class _Rendering(threading.Thread):
             return
 
     def interrupt(self) -> None:
-        """Let the thread end at its next step."""
+        """Make the thread end at its next step."""
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(_Interrupted))
 
     def _with_system(self, alone: Layout) -> Layout:
@@ -154,7 +154,7 @@ class _Rendering(threading.Thread):
         return tuple(parts)
 
     def _between(self, alone: Layout) -> Layout | None:
-        """What stands between two prompts, if it is the same in every round and the rest is as in `alone`."""
+        """The text between two prompts, if it is the same in every round and the rest is as in `alone`."""
         prompt, answer = _message("user", "prompt"), _message("assistant", "answer")
         long = self._layout([prompt, answer, prompt, answer, prompt])
         holes = [part.name for part in long if isinstance(part, Hole)]

@@ -1,4 +1,4 @@
-"""Engine -> llama.cpp: one context, whose sequences are numbered 0 to n - 1 without holes."""
+"""Engine -> llama.cpp: one context, whose sequences are numbered 0 to n - 1 without gaps."""
 
 import ctypes
 from typing import Any
@@ -17,13 +17,13 @@ _Sequence = ctypes.POINTER(ctypes.c_int32)
 class Context:
     """A `llama_context` with its batch. Every method belongs to the engine's thread.
 
-    Each sequence has a memory of its own (`kv_unified` off), so that a token looks only at its own stream, and a
-    stream's floating point sums do not depend on where its neighbours lie. llama.cpp evaluates such sequences in one
-    go only while their numbers follow each other: `copy` closes a hole.
+    Each sequence has separate memory (`kv_unified` off), so that a token attends only to its own stream, and a stream's
+    floating point sums do not depend on its neighbours. llama.cpp evaluates such sequences together only if their
+    numbers are consecutive: `copy` closes a gap.
     """
 
     def __init__(self, model: Model, *, sequences: int, tokens: int, batch: int, threads: int) -> None:
-        """Make room for `sequences` streams of `tokens` tokens; a step takes at most `batch` tokens.
+        """Allocate memory for `sequences` streams of `tokens` tokens; a step evaluates at most `batch` tokens.
 
         Raises:
             Unavailable: there is not enough memory.
@@ -70,10 +70,10 @@ class Context:
         sequences: list[int],
         outputs: list[int],
     ) -> int:
-        """Evaluate one batch, row by row: token, its position, its sequence, and 1 if its logits are wanted.
+        """Evaluate one batch; each row has a token, its position, its sequence, and 1 if its logits are wanted.
 
         Returns:
-            0, or llama.cpp's error number; then the memory of these sequences is not to be relied on.
+            0, or llama.cpp's error number; then the memory of these sequences is undefined.
         """
         count = len(tokens)
         self._token[:count] = tokens
@@ -90,19 +90,19 @@ class Context:
         return ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float * self._vocabulary)).contents
 
     def keep(self, sequence: int, tokens: int) -> int:
-        """Forget a sequence from its token number `tokens` on; gives how many it still has, `tokens` or 0."""
+        """Forget a sequence from token `tokens` on; returns how many it still has, `tokens` or 0."""
         if tokens and self._divisible and _remove(self._memory, sequence, tokens, -1):
             return tokens
         _remove(self._memory, sequence, -1, -1)
         return 0
 
     def copy(self, source: int, target: int) -> None:
-        """Let sequence `target` be what `source` is."""
+        """Copy sequence `source` to sequence `target`."""
         _remove(self._memory, target, -1, -1)
         _copy(self._memory, source, target, -1, -1)
 
     def close(self) -> None:
-        """Free the memory; nothing may use the context afterwards."""
+        """Free the memory; the context must not be used afterwards."""
         pointer, self.pointer = self.pointer, None
         if pointer:
             native.llama_free(pointer)

@@ -1,4 +1,4 @@
-"""Generations -> Engine -> tokens: the one thread that owns the context and evaluates all streams side by side."""
+"""Generations -> engine -> tokens: one thread owns the context and evaluates all streams together."""
 
 import atexit
 import threading
@@ -22,16 +22,16 @@ from tg_schema import TgError
 from tg_schema.errors import Internal, RateLimited, TooLarge, Unavailable
 
 STEP_SECONDS = 0.1
-"""How long a step that reads prompts should take: a cancel, and the other streams, wait for its end."""
+"""Target duration of a step with prompt tokens: a cancel and the other streams wait for its end."""
 
 MIN_PREFILL_TOKENS = 32
-"""Prompt tokens that a step may always read, however slow the model."""
+"""Prompt tokens that a step evaluates at least, however slow the model."""
 
 log = structlog.get_logger()
 
 
 class EngineStats(msgspec.Struct, frozen=True):
-    """What the engine has done since it was started, and what it is doing now."""
+    """Totals since the engine was started, and its present state."""
 
     steps: int
     prompt_tokens: int
@@ -41,19 +41,19 @@ class EngineStats(msgspec.Struct, frozen=True):
 
     @classmethod
     def total(cls, several: Sequence[Self]) -> Self:
-        """The sum of all."""
+        """The sum of several engines' stats."""
         return cls(*[sum(column) for column in zip(*[msgspec.structs.astuple(each) for each in several], strict=True)])
 
 
 class Engine:
-    """Any thread may call `submit`, `stats` and `close`; everything else happens on the engine's own thread.
+    """Any thread may call `submit`, `stats` and `close`; everything else runs in the engine's own thread.
 
-    One step: drop what was cancelled, take in what waits while slots are free, evaluate one batch (a token of every
+    One step: drop cancelled generations, start waiting ones while slots are free, evaluate one batch (a token of every
     answer, then as much prompt as fits), choose the next tokens, wake each event loop once.
     """
 
     def __init__(self, model: Model, sizes: EngineSizes) -> None:
-        """Make room, and start. Several engines may share a model, which outlives them.
+        """Allocate memory and start. Several engines may share a model, which must outlive them.
 
         Raises:
             Unavailable: there is not enough memory.
@@ -83,11 +83,11 @@ class Engine:
         atexit.register(self.close)  # the thread must be gone before the native library is taken down
 
     def submit(self, generation: Generation) -> None:
-        """Let `generation` be worked on as soon as a slot is free; its pieces are read from itself.
+        """Start `generation` as soon as a slot is free; read its pieces from the object itself.
 
         Raises:
             TooLarge: its prompt leaves no room for an answer.
-            RateLimited: too many are waiting already.
+            RateLimited: too many generations wait already.
             Unavailable: the engine is closed.
         """
         length = len(generation.job.prompt)
@@ -103,11 +103,11 @@ class Engine:
             raise Unavailable("the model is being shut down")
 
     def load(self) -> int:
-        """How many generations it has, running and waiting."""
+        """The number of generations, running and waiting."""
         return len(self._slots) + len(self._waiting) + self._inbox.qsize()
 
     def stats(self) -> EngineStats:
-        """What has been done so far; the numbers are of slightly different moments."""
+        """The totals so far; the numbers are of slightly different moments."""
         return EngineStats(
             steps=self._steps,
             prompt_tokens=self._prompt_tokens,
@@ -117,7 +117,7 @@ class Engine:
         )
 
     def close(self) -> None:
-        """End what runs with an error, join the thread and free the memory; may be called more than once."""
+        """Fail what runs, join the thread and free the memory; may be called more than once."""
         atexit.unregister(self.close)
         self._closing = True
         self._inbox.put(None)
@@ -141,7 +141,7 @@ class Engine:
             self._context.close()
 
     def _collect(self) -> bool:
-        """Take in what was submitted, and sleep while there is nothing to do; False once the engine is to close."""
+        """Take new generations in, and sleep while there is nothing to do; False when the engine is to close."""
         if not self._slots and not self._waiting:
             self._mailboxes.clear()
             self._take(self._inbox.get())
@@ -157,7 +157,7 @@ class Engine:
             self._mailboxes.add(generation.mailbox)
 
     def _rearrange(self) -> None:
-        """Give the slots of what has ended to what waits, or close the holes: sequences stay numbered 0, 1, 2."""
+        """Give free slots to waiting generations, or close the gaps: sequences stay numbered 0, 1, 2."""
         slots = self._slots
         for number in range(len(slots) - 1, -1, -1):
             if not (slots[number].done or slots[number].generation.cancelled):
@@ -181,7 +181,7 @@ class Engine:
         self._remembered[number] = slot.tokens[: slot.evaluated]
 
     def _next(self, number: int) -> Slot | None:
-        """Start what waits longest in sequence `number`, after what that sequence and its prompt have in common."""
+        """Start the longest waiting generation in sequence `number`, after the tokens that both have in common."""
         while self._waiting:
             generation = self._waiting.popleft()
             try:
@@ -220,7 +220,7 @@ class Engine:
         self._prefill = max(MIN_PREFILL_TOKENS, min(self._batch, int(tokens_a_second * STEP_SECONDS)))
 
     def _abandon(self, error: TgError) -> None:
-        """End everything with `error`."""
+        """Fail all generations with `error`."""
         for slot in self._slots:
             slot.close()
             if not slot.done:
@@ -235,6 +235,6 @@ class Engine:
 
 
 def common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two texts have in common, from the start."""
+    """How many tokens two token lists have in common, from the start."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((number for number, (left, right) in pairs if left != right), min(len(one), len(other)))

@@ -18,15 +18,15 @@ log = structlog.get_logger()
 
 
 def hub_file(repository: str, file: str, cache: Path | None = None, *, fetch: bool = True) -> Path | None:
-    """The file's place in the cache, fetched if it is not there; a cached file needs no network.
+    """The file's path in the cache. It is fetched if it is missing; a cached file needs no network.
 
-    Without `fetch` the hub is only asked whether it would give the file, and None is returned where it would.
+    Without `fetch` the hub is only asked whether it would serve the file; then the result is None.
 
     Raises:
-        BadRequest: `repository` is no name of a repository.
+        BadRequest: `repository` is not the name of a repository.
         NotFound: the hub has no such repository or file.
-        ProviderAuth: the hub wants a token.
-        Unavailable: the hub cannot be reached, or the file not be stored.
+        ProviderAuth: the hub requires a token.
+        Unavailable: the hub cannot be reached, or the file cannot be stored.
     """
     try:  # `hf_hub_download(local_files_only=True)` would still call the hub, to say which program it is
         cached = try_to_load_from_cache(repository, file, cache_dir=cache)
@@ -36,7 +36,7 @@ def hub_file(repository: str, file: str, cache: Path | None = None, *, fetch: bo
 
 
 def _download(repository: str, file: str, cache: Path | None, *, fetch: bool) -> Path | None:
-    """Fetch a file, with a progress bar if standard error is a terminal; goes on where a broken download ended."""
+    """Fetch a file, with a progress bar if standard error is a terminal; continues a broken download."""
     try:
         if not fetch:
             hf_hub_download(repository, file, cache_dir=cache, dry_run=True)

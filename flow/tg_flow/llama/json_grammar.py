@@ -1,8 +1,8 @@
 """JSON schema -> GBNF grammar, whose every text satisfies the schema.
 
-What the grammar cannot hold the model to is refused, never passed over. Every text that it allows is JSON without
-insignificant white space but one blank after a colon or comma. Where a schema allows more than that (other orders of
-properties, properties that it does not name), the grammar keeps to the plainest form.
+A keyword that the grammar cannot enforce is rejected, never ignored. Every text that it allows is JSON without
+insignificant white space, except one blank after a colon or comma. If a schema allows more (other orders of properties,
+additional properties), the grammar uses the simplest form.
 """
 
 import json
@@ -13,25 +13,25 @@ from tg_flow.llama.schema_keywords import ANNOTATIONS, KINDS, KNOWN, fits, kinds
 from tg_schema.errors import BadRequest
 
 MAX_NODES = 1000
-"""Sub-schemas in a schema, every use of a reference counted once."""
+"""Sub-schemas in a schema; every use of a reference counts once."""
 
 MAX_DEPTH = 32
-"""Levels of sub-schemas within each other."""
+"""Nesting depth of sub-schemas."""
 
 MAX_REPETITION = 1000
-"""For minItems, maxItems, minLength and maxLength: llama.cpp makes a rule for each repetition."""
+"""Limit of minItems, maxItems, minLength and maxLength: llama.cpp makes a rule for each repetition."""
 
 MAX_TOTAL_REPETITIONS = 20_000
-"""Of all these together: a stream that starts must not hold up those that run."""
+"""Limit of all these together: a stream that starts must not delay those that run."""
 
 MAX_GRAMMAR_CHARACTERS = 200_000
-"""Characters."""
+"""Characters of a grammar."""
 
 MAX_READINGS = 64
-"""In how many ways at once the grammar may understand a text so far: each costs time at each token."""
+"""Parses of a text that the grammar may have open at once: each costs time at each token."""
 
 ANY_STRUCTURE: dict[str, Any] = {"anyOf": [{"type": "object"}, {"type": "array"}]}
-"""What "JSON" alone stands for."""
+"""The schema of JSON mode without a schema."""
 
 LEADS_TO_ITSELF = "schema: a $ref leads to nothing but itself"
 
@@ -63,13 +63,13 @@ def json_grammar(schema: dict[str, Any]) -> str:
     """The grammar of `schema`, with the start rule `root`. Takes milliseconds for the largest schema allowed.
 
     Raises:
-        BadRequest: the schema is wrong, too large, or asks for what a grammar cannot hold; the message says what.
+        BadRequest: the schema is wrong, too large, or uses what a grammar cannot enforce; the message says what.
     """
     return _Grammar(schema).text()
 
 
 class _Rule(NamedTuple):
-    """A rule's name (or short body), and in how many ways at once a text may be understood within it."""
+    """A rule's name (or short body), and the most parses that a text may have open within it."""
 
     text: str
     readings: int = 1
@@ -128,7 +128,7 @@ class _Grammar:
             raise BadRequest(f"schema: this provider cannot hold a model to {json.dumps(unknown)[:100]}; leave it out")
 
     def _alternatives(self, schema: object, seen: set[str], depth: int) -> Iterator[dict[str, Any]]:
-        """The schema's alternatives, those of nested unions among them; a reference comes once."""
+        """The schema's alternatives, including those of nested unions; a reference comes once."""
         if schema is True or schema == {}:
             schema = {"type": list(KINDS)}
         if not isinstance(schema, dict):
@@ -151,7 +151,7 @@ class _Grammar:
                 yield {"$ref": pointer}
 
     def _behind(self, pointer: str, reference: dict[str, Any], seen: set[str], depth: int) -> Iterator[dict[str, Any]]:
-        """A reference to a union counts as its alternatives, one to anything else as itself."""
+        """A reference to a union counts as its alternatives, a reference to anything else as itself."""
         inner = list(self._alternatives(self._target(pointer), seen, depth + 1))
         if len(inner) == 1 and "$ref" not in inner[0]:
             yield reference
@@ -168,7 +168,7 @@ class _Grammar:
         return target
 
     def _resolve(self, pointer: str) -> str:
-        """Where a chain of references ends."""
+        """The target of a chain of references."""
         seen: set[str] = set()
         while isinstance(target := self._target(pointer), dict) and "$ref" in target:
             if pointer in seen:
@@ -178,7 +178,7 @@ class _Grammar:
         return pointer
 
     def _alike(self, alternatives: list[dict[str, Any]]) -> int:
-        """How many alternatives may begin with the same bracket."""
+        """The most alternatives that begin with the same bracket."""
         counts = dict.fromkeys(KINDS, 0)
         for alternative in alternatives:
             schema = self._target(alternative["$ref"]) if "$ref" in alternative else alternative
@@ -297,7 +297,7 @@ class _Grammar:
 
 
 def _choices(plain: dict[str, Any]) -> list[Any] | None:
-    """What a union chooses from; None for a schema that is none."""
+    """The alternatives of a union; None for any other schema."""
     if isinstance(plain.get("type"), list) and plain["type"]:
         return [plain | {"type": kind} for kind in plain["type"]]
     word = next((word for word in ("anyOf", "oneOf", "allOf") if word in plain), None)

@@ -1,4 +1,4 @@
-"""llama.cpp -> Python: its log, and the way its short functions are called.
+"""llama.cpp -> Python: its log, and a faster way to call its short functions.
 
 Importing this module loads the native library.
 """
@@ -22,7 +22,7 @@ ERROR_LEVEL = 4
 log = structlog.get_logger()
 
 native: Any = llama_cpp
-"""The binding; it has no types worth the name."""
+"""The binding; its types are not usable."""
 
 
 def _on_log(level: int, text: bytes, _data: object) -> None:
@@ -36,9 +36,9 @@ native.llama_backend_init()
 
 
 def hold_interpreter_lock(function: Any) -> Callable[..., Any]:
-    """The same native function, called without letting go of the interpreter lock.
+    """The same native function, called without releasing the interpreter lock.
 
-    A call of a few microseconds must not offer the lock to the event loop's thread: getting it back may take five
+    A call of a few microseconds must not release the lock to the event loop's thread: getting it back may take five
     milliseconds (`sys.getswitchinterval`), once for every token.
     """
     address = ctypes.cast(function, ctypes.c_void_p).value or 0

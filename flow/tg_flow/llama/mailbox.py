@@ -1,4 +1,4 @@
-"""Engine thread -> one event loop: whatever a step has for the loop's streams arrives with one wake-up."""
+"""Engine thread -> event loop: the output of a step for all streams of a loop arrives with one wake-up."""
 
 import asyncio
 from collections import deque
@@ -7,17 +7,17 @@ from weakref import WeakKeyDictionary, ref
 
 
 class Sleeper(Protocol):
-    """What waits in a loop for the engine."""
+    """A reader in a loop that waits for the engine."""
 
     def wake(self) -> None:
         """Something arrived; called in the loop."""
 
     def cancel(self) -> None:
-        """Nobody will read any more."""
+        """The reader is gone."""
 
 
 class Mailbox:
-    """One for each event loop that has streams on the engine."""
+    """One for each event loop with streams on the engine."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = ref(loop)
@@ -38,7 +38,7 @@ class Mailbox:
         self._ready.append(sleeper)
 
     def flush(self) -> None:
-        """Engine thread, at the end of a step: call the loop, unless a call is already on its way."""
+        """Engine thread, at the end of a step: call the loop, unless a call is pending."""
         if self._called or not self._ready:
             return
         loop = self._loop()
@@ -52,7 +52,7 @@ class Mailbox:
             self._abandon()
 
     def _abandon(self) -> None:
-        """The loop is gone, and the readers with it."""
+        """The loop is closed, and its readers are gone."""
         while self._ready:
             self._ready.popleft().cancel()
 

@@ -1,4 +1,4 @@
-"""GGUF file -> Model: the weights, and what the file says of its vocabulary and chat template."""
+"""GGUF file -> model: the weights, the vocabulary and the chat template."""
 
 import ctypes
 import threading
@@ -13,10 +13,10 @@ _tokenize = hold_interpreter_lock(native.llama_tokenize)
 _piece = hold_interpreter_lock(native.llama_token_to_piece)
 
 LONG_TEXT_CHARACTERS = 4096
-"""Bytes from which cutting a text lets other threads run meanwhile."""
+"""Bytes of text from which tokenizing releases the interpreter lock."""
 
 MAX_PIECE_BYTES = 1024
-"""Bytes of one token's text that are read; no vocabulary comes near."""
+"""Bytes of one token's text that are read; no vocabulary has longer ones."""
 
 
 def _settings(*, weights: bool) -> Any:
@@ -28,25 +28,25 @@ def _settings(*, weights: bool) -> Any:
 
 
 class Model:
-    """A loaded GGUF model. Everything but `close` may be called from any thread.
+    """A loaded GGUF model. Any thread may call everything but `close`.
 
     Attributes:
-        context_length: tokens that the model was trained to see at once.
+        context_length: tokens of context that the model was trained with.
         size: bytes of its weights.
-        vocabulary: how many tokens it knows.
+        vocabulary: the number of its tokens.
         pieces: the bytes of each token, b"" for control tokens.
-        utf8: which of them may follow each other.
+        utf8: which tokens may follow each other in UTF-8.
         end_tokens: the tokens that end an answer.
-        divisible: whether the memory of a text's beginning can be told from the rest, to go on from there.
-        chat_template: the file's own Jinja template, None if it has none.
+        divisible: whether a sequence's memory can be cut after a common beginning and reused.
+        chat_template: the file's own Jinja template; None if it has none.
     """
 
     def __init__(self, path: Path, *, weights: bool = True) -> None:
-        """Load `path`; blocks, for large models for seconds.
+        """Load `path`. Blocks, for seconds with large models.
 
         Args:
             path: the file.
-            weights: False reads all but them, quickly: what the file says, and whether it is whole.
+            weights: False reads only the metadata, quickly, and checks that the file is complete.
 
         Raises:
             Unavailable: the file cannot be read, or is not a model that llama.cpp can run.
@@ -90,22 +90,22 @@ class Model:
 
     @property
     def begin(self) -> int | None:
-        """The token that every prompt begins with, None where the model wants none."""
+        """The token at the beginning of every prompt; None if the model needs none."""
         wanted = native.llama_vocab_get_add_bos(self.vocab)
         return int(native.llama_vocab_bos(self.vocab)) if wanted else None
 
     def special_text(self, token: int) -> str:
-        """How a template writes `token`; "" for -1, which is how llama.cpp says that there is none."""
+        """The text of `token` in a template; "" for -1, which means none in llama.cpp."""
         return "" if token < 0 else native.llama_vocab_get_text(self.vocab, token).decode("utf-8", "replace")
 
     @property
     def begin_text(self) -> str:
-        """What a template calls `bos_token`."""
+        """A template's `bos_token`."""
         return self.special_text(native.llama_vocab_bos(self.vocab))
 
     @property
     def end_text(self) -> str:
-        """What a template calls `eos_token`."""
+        """A template's `eos_token`."""
         return self.special_text(native.llama_vocab_eos(self.vocab))
 
     def attributes(self, token: int) -> int:
@@ -116,8 +116,8 @@ class Model:
         """The tokens of `text`, without a begin or end token.
 
         Args:
-            text: what to cut; lone surrogates become question marks.
-            special: read control tokens by their names; False takes such names for the text that they are.
+            text: the text; lone surrogates become question marks.
+            special: whether names of control tokens become control tokens; otherwise they are ordinary text.
 
         Raises:
             Unavailable: the model is closed.
@@ -135,7 +135,7 @@ class Model:
         return list(tokens[:count])
 
     def close(self) -> None:
-        """Free the weights; no context may use them any more."""
+        """Free the weights; no context may use them afterwards."""
         with self._lock:
             pointer, self.pointer = self.pointer, None
             if pointer:

@@ -11,17 +11,17 @@ HUB_PREFIX = "hf:"
 
 
 def model_file(path: str, cache: Path | None = None, *, fetch: bool = True) -> Path | None:
-    """Where the model lies. A hub's file is taken from the cache, without any network, if it is there.
+    """The model's path. A file of the hub comes from the cache if it is there, without network access.
 
     Args:
         path: "" for the demo model, `PATH.gguf`, or `hf:OWNER/NAME/FILE`.
-        cache: the hub's cache directory; None = where `HF_HUB_CACHE` or `HF_HOME` says.
-        fetch: False only asks the hub whether it would give a file that is not in the cache, and returns None then.
+        cache: the hub's cache directory; None = the one that `HF_HUB_CACHE` or `HF_HOME` names.
+        fetch: False only asks the hub whether it would serve a file that is not cached, and returns None then.
 
     Raises:
-        BadRequest: `path` is neither.
+        BadRequest: `path` has none of these forms.
         NotFound: there is no such file here, or no such file or repository on the hub.
-        ProviderAuth: the hub wants a token.
+        ProviderAuth: the hub requires a token.
         Unavailable: the hub cannot be reached.
     """
     if not path:

@@ -14,10 +14,10 @@ _Part = int | str | Hole
 
 
 class PromptTokenizer:
-    """Cuts a template's layouts at their control tokens once; then cuts each request's text between them.
+    """Tokenizes the control tokens of a template's layouts once, and each request's text between them.
 
-    Between two control tokens the template's and the request's text are cut as one text, as the model saw it in
-    training; a control token's name in a request stays a text of several tokens.
+    Between two control tokens, the template's and the request's text are tokenized as one text, as in training. The name
+    of a control token in a request stays ordinary text.
     """
 
     def __init__(self, model: Model) -> None:
@@ -36,13 +36,13 @@ class PromptTokenizer:
         """The prompt's tokens; takes milliseconds for a text of 10,000 characters.
 
         Args:
-            system: before all.
+            system: the system text.
             prompt: the user's last text.
-            limit: how many tokens there may be, those of the answer among them.
-            earlier: the texts of the turns before, the user's and the assistant's by turns, an even number of them.
+            limit: the most tokens, including those of the answer.
+            earlier: the texts of the previous turns, alternating between user and assistant; an even number.
 
         Raises:
-            TooLarge: the text cannot fit into `limit` tokens; most that do not fit are seen later.
+            TooLarge: the text cannot fit into `limit` tokens. Most texts that do not fit are detected later.
         """
         size = len(system or "") + len(prompt) + sum(map(len, earlier))
         if size > limit * self._model.longest_piece:
@@ -103,7 +103,7 @@ class PromptTokenizer:
             yield text
 
     def _cut_ahead(self, parts: list[_Part]) -> Iterator[_Part]:
-        """Texts that stand between two control tokens, without a hole beside them, become tokens now."""
+        """Tokenize the texts between two control tokens without a request's text in advance."""
         for is_token, run in groupby(parts, lambda part: isinstance(part, int)):
             group = list(run)
             texts = [part for part in group if isinstance(part, str)]

@@ -9,10 +9,10 @@ _sample = hold_interpreter_lock(native.llama_sampler_sample)
 
 
 class Sampler:
-    """Belongs to the engine's thread. The penalties count the answer's tokens, not the prompt's."""
+    """Belongs to the engine's thread. Penalties count only the answer's tokens."""
 
     def __init__(self, model: Model, settings: SamplerSettings, longest: int) -> None:
-        """For answers of at most `longest` tokens, for which penalties take room at once."""
+        """For answers of at most `longest` tokens, for which penalties allocate memory at once."""
         self.chain = native.llama_sampler_chain_init(native.llama_sampler_chain_default_params())
         if settings.presence_penalty or settings.frequency_penalty:
             self._add(
@@ -39,7 +39,7 @@ class Sampler:
         return token
 
     def close(self) -> None:
-        """Free the chain; the sampler is not used afterwards."""
+        """Free the chain; the sampler must not be used afterwards."""
         chain, self.chain = self.chain, None
         if chain:
             native.llama_sampler_free(chain)

@@ -1,4 +1,4 @@
-"""Request + options -> SamplerSettings: how the next token is chosen, every default filled in, every value checked."""
+"""Request and options -> SamplerSettings, with every default filled in and every value checked."""
 
 import math
 import secrets
@@ -9,11 +9,11 @@ from tg_schema import Sampling
 from tg_schema.errors import BadRequest
 
 MAX_SEED = 0xFFFFFFFF
-"""llama.cpp takes 32 bits and reads the highest value as "any"."""
+"""llama.cpp uses 32 bits, and its highest value means a random seed."""
 
 
 class SamplerSettings(msgspec.Struct, frozen=True):
-    """`temperature` 0 = always the likeliest token; `top_k` 0 = all tokens; `top_p` 1 = all probability."""
+    """`temperature` 0 = always the most likely token; `top_k` 0 = all tokens; `top_p` 1 = all probability."""
 
     temperature: float
     top_k: int
@@ -24,10 +24,10 @@ class SamplerSettings(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, sampling: Sampling, *, temperature: float, top_k: int, top_p: float) -> "SamplerSettings":
-        """What `sampling` says, and the given values where it is silent; without a seed, any seed.
+        """The values of `sampling`, or else the given ones; without a seed, a random one.
 
         Raises:
-            BadRequest: a value is out of its range; the message names it.
+            BadRequest: a value is out of range; the message names it.
         """
         seed = secrets.randbelow(MAX_SEED) if sampling.seed is None else sampling.seed % MAX_SEED
         return cls(

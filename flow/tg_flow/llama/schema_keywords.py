@@ -1,4 +1,4 @@
-"""JSON schema keywords: which ones a grammar can hold a model to, and which type they speak of."""
+"""JSON schema keywords: which ones a grammar can enforce, and to which types they apply."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "discriminator"}
     | {"$schema", "$id", "$comment", "$defs", "definitions", "contentMediaType", "contentEncoding"}
 )
-"""Words that allow and forbid nothing; `default` and `examples` may hold anything."""
+"""Keywords without an effect on validity; `default` and `examples` may hold anything."""
 
 _PYTHON = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
@@ -28,7 +28,7 @@ def without(schema: dict[str, Any], words: frozenset[str]) -> dict[str, Any]:
 
 
 def kinds_of(schema: object) -> tuple[str, ...]:
-    """The types that a value of `schema` may have, as far as its own keywords say so; all if they do not."""
+    """The types that a value of `schema` may have according to its own keywords; all if they do not say."""
     if not isinstance(schema, dict):
         return KINDS
     kind = schema.get("type")

@@ -1,4 +1,4 @@
-"""Engine -> Slot: one running generation, token by token."""
+"""Engine -> slot: one running generation, token by token."""
 
 from tg_flow.llama.context import Context
 from tg_flow.llama.generation import Generation
@@ -13,11 +13,11 @@ class Slot:
     """Belongs to the engine's thread.
 
     Attributes:
-        generation: whose tokens these are.
+        generation: the generation that it runs.
         tokens: prompt and answer.
-        evaluated: how many of them the context has seen, which is the next one's position.
-        answering: the prompt is evaluated, and the last of `tokens` is the next to be.
-        done: the generation got its end.
+        evaluated: how many of them the context has evaluated, which is the position of the next one.
+        answering: whether the prompt is evaluated; then the last of `tokens` is evaluated next.
+        done: whether the generation has its end.
     """
 
     def __init__(self, model: Model, generation: Generation, context_length: int) -> None:
@@ -40,7 +40,7 @@ class Slot:
         )
 
     def step(self, context: Context, row: int) -> None:
-        """Choose the token that follows batch row `row`, and give it to the reader.
+        """Choose the token that follows batch row `row`, and pass it to the reader.
 
         Raises:
             ProtocolError: no token fits the job's grammar.
@@ -65,5 +65,5 @@ class Slot:
         self.done = True
 
     def close(self) -> None:
-        """Free what is native."""
+        """Free the native memory."""
         self._sampler.close()

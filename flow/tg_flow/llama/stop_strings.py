@@ -1,17 +1,17 @@
-"""Model text -> text up to a stop string: what may be the start of one is held back."""
+"""Model's text -> text up to a stop string; a possible beginning of one is held back."""
 
 from collections.abc import Sequence
 
 
 class StopStrings:
-    """Watches one answer. The outcome does not depend on how the text is cut: the stop string that ends first wins."""
+    """Watches one answer. The result does not depend on how the text is split: the stop string that ends first wins."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
         self._held = ""
 
     def feed(self, text: str) -> tuple[str, bool]:
-        """Take the next text; give the text that may be shown, and whether a stop string ended the answer."""
+        """Add text; return the text that may be shown, and whether a stop string ended the answer."""
         text = self._held + text
         found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
@@ -22,7 +22,7 @@ class StopStrings:
         return text[:cut], False
 
     def _overlap(self, text: str) -> int:
-        """Length of the longest end of `text` that begins a stop string."""
+        """Length of the longest end of `text` that is the beginning of a stop string."""
         longest = 0
         for stop in self._stops:
             for length in range(min(len(stop) - 1, len(text)), longest, -1):
@@ -32,7 +32,7 @@ class StopStrings:
         return longest
 
     def flush(self) -> str:
-        """The answer ended otherwise: give what is held back."""
+        """The answer ended otherwise: return what was held back."""
         text, self._held = self._held, ""
         return text
 

@@ -1,4 +1,4 @@
-"""Token bytes -> which tokens may follow, so that an answer is UTF-8: a grammar of characters does not see to it."""
+"""Token bytes -> allowed next tokens, so that an answer is UTF-8: a grammar of characters cannot ensure that."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ Mask = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
 def incomplete(raw: bytes) -> bytes | None:
-    """The bytes of a character that is not yet whole at the end of `raw`; None if `raw` can never become UTF-8."""
+    """The bytes of the incomplete character at the end of `raw`; None if `raw` can never become UTF-8."""
     try:
         raw.decode()
     except UnicodeDecodeError as error:
@@ -17,7 +17,7 @@ def incomplete(raw: bytes) -> bytes | None:
 
 
 class Utf8Tokens:
-    """What the tokens of one vocabulary can continue."""
+    """Which tokens of a vocabulary can continue an incomplete character."""
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self._pieces = pieces
@@ -25,7 +25,7 @@ class Utf8Tokens:
         self._continuing = [number for number, piece in enumerate(pieces) if piece and 0x80 <= piece[0] < 0xC0]
 
     def after(self, unfinished: bytes) -> Mask:
-        """The tokens that may follow a text that ends with the bytes `unfinished` of a character."""
+        """The tokens that may follow a text that ends with `unfinished`, the first bytes of a character."""
         if not unfinished:
             return self._starting
         mask = np.zeros_like(self._starting)
