@@ -56,7 +56,7 @@ def invoke_agent(
 
 
 def _question(words: tuple[str, ...], asked: str | None, group: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The question and the groups. After -q, words are more groups: the predecessor's form is `-g ONE TWO`."""
+    """The question and the groups. After -q, further arguments are groups, as in TrustGraph's `-g ONE TWO`."""
     if asked is not None and words and not group:
         raise click.UsageError("the question is given twice: as an argument and with -q")
     if asked is not None:

@@ -185,4 +185,4 @@ def _json(name: str, value: object) -> str:
     try:
         return encode(value).decode()
     except (TypeError, ValueError, RecursionError):
-        raise BadRequest(f"the variable {name} has a value that JSON cannot say") from None
+        raise BadRequest(f"the variable {name} has a value that JSON cannot represent") from None

@@ -139,7 +139,7 @@ async def test_a_dialog_that_leads_nowhere_fails_at_every_door(tmp_path: Path) -
         ] * 2
         done = await ran("tg-invoke-agent", "q", "-u", url)
         assert (done.code, done.out) == (1, "")
-        assert done.err.startswith("tg-invoke-agent: the model does not keep to the form")
+        assert done.err.startswith("tg-invoke-agent: the model makes no valid tool call")
         assert done.err.count("\n") == 1
 
 

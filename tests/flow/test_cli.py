@@ -114,7 +114,7 @@ async def test_wrong_usage(name: str, arguments: list[str], stdin: bytes, senten
         (LLM, ["", "3", "-f", "nope"], "no flow has this id; there are: default"),
         (LLM, ["s", ""], "prompt is missing"),
         (LLM, ["s", "\udcff"], "not Unicode"),
-        (LLM, ["s", "1", "-f", ""], "the flow's id is none"),
+        (LLM, ["s", "1", "-f", ""], "the flow's id is not valid"),
         (LLM, ["s", "3", "--no-streaming", "-f", "nope"], "no flow has this id"),
         (PROMPT, ["nope"], "no template has this id; there are: object, text"),
     ],

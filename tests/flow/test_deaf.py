@@ -139,5 +139,5 @@ async def test_without_hope_the_process_ends_with_a_sentence(kind: str) -> None:
     async with asyncio.timeout(60):
         _, said = await process.communicate()
     assert process.returncode == 1
-    assert b"the bus answers, but has refused to let us read" in said
+    assert b"the bus answers, but has refused the subscription to" in said
     assert b"Traceback" not in said

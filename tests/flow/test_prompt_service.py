@@ -227,7 +227,7 @@ async def test_a_bad_line_is_an_error_and_never_left_out(bus: Bus, file: Path, t
         (PromptRequest(id="count"), BadRequest, 'template "count", line 1: the variable "n" is missing'),
         (PromptRequest(id="count", terms={"n": "x"}), BadRequest, 'the variable "n" is not JSON text'),
         (PromptRequest(id="count", terms={"n": "1", "m": "1"}), BadRequest, 'no variable "m"; it has manner, n'),
-        (PromptRequest(id="count", terms={"n": '""'}), BadRequest, "makes an empty prompt"),
+        (PromptRequest(id="count", terms={"n": '""'}), BadRequest, "renders an empty prompt"),
     ],
 )
 async def test_a_wrong_request_never_reaches_the_model(

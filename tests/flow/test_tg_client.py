@@ -78,7 +78,7 @@ async def test_a_variable_that_json_cannot_say(flow: Flow) -> None:
 async def test_a_text_that_is_not_unicode(flow: Flow, prompt: str) -> None:
     with pytest.raises(BadRequest, match="not Unicode"):
         await flow.text_completion("", prompt)
-    with pytest.raises(BadRequest, match="JSON cannot say"):
+    with pytest.raises(BadRequest, match="JSON cannot represent"):
         await flow.text_completion("", "1", schema={"x": object()})
 
 

@@ -107,7 +107,9 @@ async def hear_for_ever(bus: EndingBus) -> None:
 
 async def test_without_hope_the_task_that_entered_ends_with_a_sentence(bus: EndingBus) -> None:
     async with asyncio.timeout(20):
-        with pytest.raises(BusError, match=f"has refused to let us read {INBOX} for 0.3 s: the broker does not let us"):
+        with pytest.raises(
+            BusError, match=f"refused the subscription to {INBOX} for 0.3 s: the broker does not let us"
+        ):
             await hear_for_ever(bus)
     task = asyncio.current_task()
     assert task is not None

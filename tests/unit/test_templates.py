@@ -245,7 +245,7 @@ async def test_a_long_render_ends_well_on_a_thread() -> None:
         ("{{ a // 0 }}", {"a": 1}, "or a number a size, that the template cannot use here"),
         ("{{ a|truncate(1) }}", {"a": "long"}, "or a number a size, that the template cannot use here"),
         ("{{ 1 ~ (1).x }}", {}, 'a value has no field "x"'),
-        ("{{ a }}", {"a": "  "}, "makes an empty prompt"),
+        ("{{ a }}", {"a": "  "}, "renders an empty prompt"),
     ],
 )
 def test_variables_that_do_not_fit_are_named(source: str, variables: dict[str, Any], words: str) -> None:
@@ -276,7 +276,7 @@ def test_a_template_may_have_a_system_text_of_its_own() -> None:
         ('prompt = "{% if a is nope %}{% endif %}"', 2, 'there is no test "nope"; known are '),
         ('prompt = "{% macro a() %}{% endmacro %}"', 2, '"macro" is not available in prompt templates'),
         ('prompt = "{{ 1e400 }}"', 2, "a number is too large"),
-        ('prompt = "{{ [a] }}"', 2, "lists and tables are written of constants only"),
+        ('prompt = "{{ [a] }}"', 2, "lists and tables can hold only constants"),
         ('prompt = "a"\nsystem = "{{"', 3, 'system template of "t", its line 1: '),
         ('prompt = "a"\nresponse_type = "json"\nschema.type = "objekt"', 4, "not a valid JSON schema, at type"),
         ('prompt = "a"\nresponse_type = "jsonl"\nschema = { "$ref" = "#/nowhere" }', 4, "not a valid JSON schema"),

@@ -73,7 +73,7 @@ class AdmissionControl:
         REFUSALS.labels(route.spec.name, "queue").inc()
         name = f"{route.spec.name} of flow {route.flow}"
         wait = (waiting + 1) * pool.seconds / max(room, 1) or DEFAULT_RETRY_AFTER_SECONDS
-        raise RateLimited(f"more requests wait for {name} than may; come back later", retry_after=in_milliseconds(wait))
+        raise RateLimited(f"too many requests wait for {name}; ask again later", retry_after=in_milliseconds(wait))
 
     def _pool(self, queue: str) -> _Pool:
         if self._version != self._presence.version:

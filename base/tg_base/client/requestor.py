@@ -320,7 +320,10 @@ class Requestor:
         elif stream.processor in dead:
             self._give_up(stream, Unavailable("the processor died in the middle of the answer; ask again"))
         elif stream.processor is not None and stream.link < over.get(stream.processor, 0):
-            self._give_up(stream, Unavailable("the processor has given up the answer, unheard; ask again"))
+            self._give_up(
+                stream,
+                Unavailable("the processor lost contact with this process and stopped; ask again"),
+            )
         elif stream.processor is None and not stream.route.plain:
             self._check_queued(stream, dead)
 

@@ -125,7 +125,7 @@ class Subscriptions:
         """End the task that entered, because this subscription cannot be reopened."""
         if self._lost is None:
             self._lost = BusError(
-                f"the bus answers, but has refused to let us read {subscription.topic} for {self._give_up:g} s: "
+                f"the bus answers, but has refused the subscription to {subscription.topic} for {self._give_up:g} s: "
                 f"{error.message}"
             )
             log.critical("reading.given_up", topic=subscription.topic, reason=error.message)

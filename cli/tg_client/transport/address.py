@@ -52,7 +52,7 @@ class Address:
         except UnicodeEncodeError:
             name = ""
         if name in {"", ".", ".."}:
-            raise BadRequest("the flow's id is none: name the flow, for instance default")
+            raise BadRequest("the flow's id is not valid; name a flow, for example default")
         return f"{self.base}api/v1/flow/{name}/service/{service}"
 
     @property

@@ -56,7 +56,7 @@ def connecting(base: str) -> Iterator[None]:
             f"the TLS certificate of {base} cannot be verified; check the URL and the certificate"
         ) from None
     except aiohttp.ConnectionTimeoutError:
-        raise Timeout(f"no connection to {base} came about; check the host, the port and the network") from None
+        raise Timeout(f"no connection to {base} in time; check the host, the port and the network") from None
     except aiohttp.ClientConnectorError:
         raise Unavailable(f"no gateway answers at {base}: start one with tg-serve, or give the URL of one") from None
     except aiohttp.ClientResponseError:

@@ -14,7 +14,7 @@ def bytes_of(record: object) -> bytes:
     try:
         return encode(record)
     except (TypeError, ValueError, RecursionError):
-        raise BadRequest("the request has a text that is not Unicode, or a value that JSON cannot say") from None
+        raise BadRequest("the request has a text that is not Unicode, or a value that JSON cannot represent") from None
 
 
 def record_of(kind: type[Resp], data: bytes) -> Resp:

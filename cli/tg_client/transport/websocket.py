@@ -140,7 +140,7 @@ def _frame_of(data: str | bytes) -> _Frame:
     try:
         return decode(_Frame, data)
     except BadRequest:
-        raise ProtocolError("the gateway sent a frame that is none of its protocol") from None
+        raise ProtocolError("the gateway sent a frame that is not part of its protocol") from None
 
 
 @asynccontextmanager

@@ -16,8 +16,8 @@ _Part = int | str | Hole
 class PromptTokenizer:
     """Tokenizes the control tokens of a template's layouts once, and each request's text between them.
 
-    Between two control tokens, the template's and the request's text are tokenized as one text, as in training. The name
-    of a control token in a request stays ordinary text.
+    Between two control tokens, the template's and the request's text are tokenized as one text, as in training. The
+    name of a control token in a request stays ordinary text.
     """
 
     def __init__(self, model: Model) -> None:

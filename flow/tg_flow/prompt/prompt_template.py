@@ -54,7 +54,7 @@ class PromptTemplate:
             raise BadRequest(f'template "{self.name}" has no variable "{name[:100]}"; it has {known}')
         rendered = Rendered(self._system.render(variables, meter), self._prompt.render(variables, meter))
         if not rendered.prompt.strip():
-            raise BadRequest(f'template "{self.name}" makes an empty prompt of these variables; fill them')
+            raise BadRequest(f'template "{self.name}" renders an empty prompt with these variables; fill them')
         return rendered
 
 

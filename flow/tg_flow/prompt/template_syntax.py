@@ -101,7 +101,7 @@ def _check(node: nodes.Node) -> None:
             raise Refused("only range and the methods of values can be called in prompt templates", node.lineno)
         case nodes.List() | nodes.Dict() | nodes.Tuple(ctx="load"):
             if any(not isinstance(child, _CONSTANT) for child in node.iter_child_nodes()):
-                raise Refused("lists and tables are written of constants only; pass others as variables", node.lineno)
+                raise Refused("lists and tables can hold only constants; pass other values as variables", node.lineno)
 
 
 def _callable(called: nodes.Node) -> bool:

@@ -49,7 +49,9 @@ class Broker:
     def __init__(self, url: str, options: BusOptions) -> None:
         named = options.token_env is not None or options.token_file is not None
         if options.trust_certs is not None and not options.trust_certs.is_file():
-            raise BadRequest(f"the file {options.trust_certs} should hold the broker's authorities; it is not there")
+            raise BadRequest(
+                f"the file {options.trust_certs} does not exist; it must hold the broker's certificate authorities"
+            )
         self._url = url
         self._options = options
         self._token = _TokenFile(options) if named else None

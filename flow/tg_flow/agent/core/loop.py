@@ -70,9 +70,9 @@ class AgentLoop:
             self._dialog.keep(turn.turn)
             faults = faults + 1 if turn.faulty else 0
             if faults == MAX_FAULTS and turn.cut:
-                raise TooLarge("the model reached its limit of tokens before it came to a call or an answer; raise it")
+                raise TooLarge("the model reached its token limit before a tool call or an answer; raise the limit")
             if faults == MAX_FAULTS:
-                raise ProtocolError("the model does not keep to the form in which tools are called; ask another model")
+                raise ProtocolError("the model makes no valid tool call; ask another model")
 
     async def _ask(self, turn: OpenTurn) -> AsyncGenerator[AgentResponse, None]:
         calling = self._dialog.calling

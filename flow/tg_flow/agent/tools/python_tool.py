@@ -94,7 +94,7 @@ def _arguments_of(function: Callable[..., Any]) -> type[msgspec.Struct]:
     try:
         signature = inspect.signature(function, eval_str=True)
     except (ValueError, NameError):
-        raise BadRequest("the function does not tell its parameters; wrap it in one that does").at("function") from None
+        raise BadRequest("the function has no readable signature; wrap it in one that has").at("function") from None
     for name, parameter in signature.parameters.items():
         if parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY}:
             sentence = f'the parameter "{name}" of the function has no name of its own; a tool needs named ones'
