@@ -131,7 +131,7 @@ async def test_a_dialog_that_leads_nowhere_fails_at_every_door(tmp_path: Path) -
     wrong = call("nope")
     async with road(TurnsLlm(*(wrong, wrong) * 3), tmp_path) as url, TgClient(url) as client:
         async with client.flow().agent_stream("q") as events:
-            with pytest.raises(ProtocolError, match="the form in which tools are called"):
+            with pytest.raises(ProtocolError, match="the model makes no valid tool call"):
                 async for _ in events:
                     pass
         assert [message.content for message in events.trace.messages if isinstance(message, Observation)] == [

@@ -105,13 +105,13 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.ending_bus import EndingBus
 from tests.flow.open_gateway import CONFIG, TEXTS
 from tg_base.bus.memory import MemoryBus
-from tg_base.protocol import Liveness
+from tg_base.protocol import HeartbeatTiming
 from tg_base.server import serve_process
 from tg_base.server import Processor
 from tg_base.client import Requestor
 from tg_schema import TgError
 
-SOON = Liveness(0.2, give_up=0.5)
+SOON = HeartbeatTiming(0.2, give_up=0.5)
 bus_end = {"inbox": lambda it: it._inbox.topic, "request": lambda it: TEXTS[0].request}
 
 @asynccontextmanager
