@@ -83,6 +83,7 @@ def test_an_empty_file_is_a_configuration() -> None:
         ('[flows.a]\ntext-completion = { modle = "x" }', 2, 'unknown field "modle" in flows.a.text-completion'),
         ('[prompts.templates.q]\nprompt = """\n[x]\ny = 1\n"""\nresponse_type = "xml"', 6, "must be one of"),
         ("[prompts.templates.q]\nprompt = 1", 2, "prompts.templates.q.prompt must be text"),
+        ("[bus.options]\ntrust_certs = 1", 2, "bus.options.trust_certs must be text, not a whole number"),
         ("[bus.options]\nfoo = 1", 2, 'unknown field "foo" in bus.options'),
         ("[flows.f]\ntext-completion = {}", 2, "text-completion needs a model"),
         ('[flows.f]\ntext-completion = { model = "m" }', 2, 'there is no model "m"; known are none'),
@@ -112,6 +113,11 @@ def test_a_mistake_is_named_with_file_and_line(text: str, line: int, words: str)
         parse_config(text, FILE)
     assert refused.value.message.startswith(f"tg.toml, line {line}: ")
     assert words in refused.value.message
+
+
+def test_text_is_a_path_where_a_file_is_meant() -> None:
+    options = parse_config('[bus.options]\ntoken_file = "/run/token"\ntrust_certs = "ours.pem"', FILE).bus.options
+    assert (options.token_file, options.trust_certs) == (Path("/run/token"), Path("ours.pem"))
 
 
 def test_a_plain_flow_needs_no_model() -> None:

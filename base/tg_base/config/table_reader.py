@@ -1,6 +1,7 @@
 """Data of a table -> a value of its type, and all that is wrong with it, each with its keys."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -61,7 +62,7 @@ class TableReader:
             elements = (self._read(value, get_args(bare)[0], (*keys, str(at))) for at, value in enumerate(data))
             return get_origin(bare)(value for value in elements if value is not _WRONG)
         try:
-            return msgspec.convert(data, kind)
+            return msgspec.convert(data, kind, dec_hook=_decode)
         except msgspec.ValidationError as error:
             self.wrong.append(WrongValue(keys, bare, str(error)))
             return _WRONG
@@ -88,3 +89,10 @@ def _bare(kind: Any) -> Any:
             return kind
         kind = kind.__origin__ if hasattr(kind, "__metadata__") else parts[0]
     return kind
+
+
+def _decode(kind: type, value: Any) -> Any:
+    """Text -> a path, which TOML does not have."""
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise ValueError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")
