@@ -90,7 +90,8 @@ async def run_shell(block: Block, workshop: Workshop) -> AsyncIterator[str]:
         if not command or any(command.startswith(skipped) for skipped in block.skipped):
             continue
         if is_server(command):
-            code, got = 0, await workshop.serve(command)
+            code: int | None = 0
+            got = await workshop.serve(command)
         else:
             if workshop.port is None:
                 require_nobody_at_the_default_port()
