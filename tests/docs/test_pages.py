@@ -38,6 +38,8 @@ REASONS = {
     "an interactive shell's own",
 }
 """Every reason that a page may give."""
+UNREADABLE = {"wrong on purpose", "needs a class of yours"}
+"""Configurations that are TOML, and that we refuse."""
 SERVERS = ("make serve", "tg-serve")
 
 
@@ -140,7 +142,7 @@ def parse(block: Block, workshop: Workshop, place: str) -> None:
             parse_python(block.text, place)
         case "toml":
             tomllib.loads(block.text)
-            if block.reason == "wrong on purpose":
+            if block.reason in UNREADABLE:
                 workshop.write(block.file or "tokengrid.toml", block.text)
             else:
                 read_config(workshop.write("part.toml", block.text))
