@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SEND_TIMEOUT = 5.0
 """Seconds that a publish, or a call, waits for the broker's word."""
 LEAVE_TIMEOUT = 1.0
+RESUBSCRIBE_SECONDS = 1.0
+"""Seconds after which the client asks again where the broker refused a subscription that was open before."""
 GROUPING = 0.1
 """Seconds for which the client gathers acknowledgements."""
 
@@ -144,10 +146,17 @@ class SimulatedBus(Bus):
     def reconnect(self) -> None:
         """The broker is back: subscribe again, and send again what it has not confirmed."""
         for reader in self.readers:
-            reader.attach()
+            self._attach_again(reader)
         for done, topic, message in tuple(self._pending.values()):
             if not done.done():
                 self._wire.outward.send(self._publish, topic, message)
+
+    def _attach_again(self, reader: "SimulatedReader") -> None:
+        """As Pulsar's client, which asks again for as long as the broker refuses."""
+        if self._process.alive and reader in self.readers:
+            reader.attach()
+            if reader.refused:
+                self._simulator.after(RESUBSCRIBE_SECONDS, self._attach_again, reader)
 
     def disconnect(self) -> None:
         """The process is dead, and the broker knows."""
