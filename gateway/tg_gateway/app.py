@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self
@@ -14,12 +14,14 @@ from typing_extensions import override
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
-from tg_gateway.access import Authenticator, Limits, RateLimits, UnauthenticatedLimit
-from tg_gateway.http import Health, HttpHandlers, Middleware
+from tg_gateway.access import CONNECTION_REFUSED, Authenticator, Limits, RateLimits, UnauthenticatedLimit
+from tg_gateway.dialects import Catalogue, Mount
+from tg_gateway.http import Health, HttpHandlers, Middleware, Router
 from tg_gateway.http_connections import watch_connections
-from tg_gateway.relay import Endpoints, Relay
+from tg_gateway.mounts import MOUNTS
+from tg_gateway.relay import Relay
 from tg_gateway.telemetry import MALFORMED, show_metrics
-from tg_gateway.websocket import Backend, FlowService, WebSocketHandler
+from tg_gateway.websocket import Backend, WebSocketHandler
 
 log = structlog.get_logger()
 
@@ -59,6 +61,7 @@ class Gateway:
         requestor: this process's end of the bus, entered by whoever made it.
         routes: every service of every flow.
         limits: what one client may take.
+        mounts: which protocols are where.
 
     Attributes:
         url: where it listens, with a slash at its end; set once it is entered.
@@ -74,15 +77,16 @@ class Gateway:
         routes: tuple[Route[Any, Any], ...],
         *,
         limits: Limits | None = None,
+        mounts: Sequence[Mount] = MOUNTS,
     ) -> None:
         self.url = ""
         self._config = config
         self._requestor = requestor
         self._routes = routes
         self._limits = limits or Limits()
+        self._mounts = mounts
         self._authenticator = Authenticator(config, self._limits, time.monotonic)
         self._rate_limits = RateLimits(config, time.monotonic)
-        self._unauthenticated = UnauthenticatedLimit(config.max_unauthenticated, lambda: self._authenticator.required)
 
     def prepare(self, config: GatewayConfig) -> Callable[[], None]:
         """Check what is `Followed` of an edited configuration, and return what puts it in force.
@@ -133,14 +137,20 @@ class Gateway:
 
     def _application(self) -> web.Application:
         config, limits, relay = self._config, self._limits, self._relay
-        directory = Endpoints(self._routes)
-        backend = Backend(self._authenticator, directory, relay, FlowService(directory), limits, config.body_limit)
-        self._sockets = WebSocketHandler(backend, config, self._unauthenticated)
-        entrance = Middleware(self._authenticator, self._unauthenticated, limits)
-        application = web.Application(middlewares=[entrance.admit], client_max_size=config.body_limit)
-        application.add_routes(HttpHandlers(directory, relay, config, limits).routes())
-        application.add_routes(self._sockets.routes())
-        application.add_routes(Health(self._requestor, directory, relay, limits).routes())
+        catalogue = Catalogue(self._routes, self._requestor.presence.serving, config.aliases)
+        router = Router(self._mounts, catalogue)
+        unauthenticated = self._unauthenticated = UnauthenticatedLimit(
+            config.max_unauthenticated,
+            router.refuse_connection(CONNECTION_REFUSED),
+            lambda: self._authenticator.required,
+        )
+        backend = Backend(self._authenticator, catalogue, relay, limits, config.body_limit)
+        self._sockets = WebSocketHandler(backend, config, unauthenticated)
+        handlers = HttpHandlers(relay, config, limits)
+        middleware = Middleware(self._authenticator, unauthenticated, router, limits)
+        application = web.Application(middlewares=[middleware.admit], client_max_size=config.body_limit)
+        application.add_routes(router.routes(handlers.answer, self._sockets.answer))
+        application.add_routes(Health(self._requestor, catalogue, relay, limits).routes())
         application.add_routes([web.get("/metrics", show_metrics)])
         return application
 

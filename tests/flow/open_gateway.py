@@ -1,6 +1,6 @@
 """A gateway that really listens, on the memory bus or on a given one, with a model and a prompt service behind it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -17,8 +17,10 @@ from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
+from tg_gateway.dialects import Mount
+from tg_gateway.mounts import MOUNTS
 
-FLOWS = {"default": {"text-completion": TextCompletionConfig(), "prompt": PromptConfig()}}
+FLOWS = {"default": {"text-completion": TextCompletionConfig(model="counting"), "prompt": PromptConfig()}}
 CONFIG = Config(flows=FLOWS)
 TEXTS = CONFIG.routes("text-completion")
 PROMPTS = CONFIG.routes("prompt")
@@ -50,6 +52,7 @@ async def open_gateway(
     instead: LlmService | None = None,
     timing: HeartbeatTiming | None = None,
     bus: Bus | None = None,
+    mounts: Sequence[Mount] = MOUNTS,
 ) -> AsyncIterator[Opened]:
     """Everything in one process; the client's base URL is the gateway's. The bus is closed with it.
 
@@ -58,10 +61,10 @@ async def open_gateway(
     llm = llm or CountingLlm()
     bus = bus or MemoryBus()
     async with (
-        Processor(bus, CONFIG.topics, instead or llm, TEXTS, timing=timing, grace=0.05),
+        Processor(bus, CONFIG.topics, instead or llm, TEXTS, models=(llm.model,), timing=timing, grace=0.05),
         Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, timing=timing, grace=0.05),
         Requestor(bus, CONFIG.topics, timing=timing) as requestor,
-        Gateway(config, requestor, TEXTS + PROMPTS, limits=limits) as gateway,
+        Gateway(config, requestor, TEXTS + PROMPTS, limits=limits, mounts=mounts) as gateway,
         ClientSession(gateway.url) as http,
     ):
         yield Opened(gateway, llm, bus, http)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tg_gateway.dialects import DIALECTS
+from tg_gateway.dialects.native.services import SERVICES
 from tg_schema.errors import BadRequest
 
 LEAST: dict[str, dict[str, Any]] = {
@@ -17,7 +17,7 @@ LEAST: dict[str, dict[str, Any]] = {
 
 def refused(service: str, **more: Any) -> str:
     with pytest.raises(BadRequest) as caught:
-        DIALECTS[service].parse(json.dumps(LEAST[service] | more).encode())
+        SERVICES[service].parse(json.dumps(LEAST[service] | more).encode())
     return caught.value.message
 
 
@@ -73,9 +73,9 @@ def test_what_clients_of_trustgraph_send_is_taken() -> None:
         | {"subagent_goal": "g", "expected_siblings": 1},
     }
     for service, more in theirs.items():
-        DIALECTS[service].parse(json.dumps(LEAST[service] | more).encode())
+        SERVICES[service].parse(json.dumps(LEAST[service] | more).encode())
 
 
 def test_what_nobody_knows_is_ignored() -> None:
     more = {f"x-{number}" * 9: 1 for number in range(2000)} | {"y" * 100_000: 1, "": 2}
-    DIALECTS["text-completion"].parse(json.dumps(LEAST["text-completion"] | more).encode())
+    SERVICES["text-completion"].parse(json.dumps(LEAST["text-completion"] | more).encode())

@@ -1,15 +1,17 @@
 """Bytes of server-sent events, against what the specification says."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from tg_gateway.relay import KEEP_ALIVE, chunk, event, event_chunk
+from tg_gateway.dialects import KEEP_ALIVE, json_line, server_sent_event
 
 
-@given(st.binary())
-def test_the_quick_way_is_the_same(data: bytes) -> None:
-    assert event_chunk(data) == chunk(event(data))
-    assert chunk(data).startswith(b"%x\r\n" % len(data))
+def test_an_event_has_the_lines_that_it_is_given() -> None:
+    assert server_sent_event(b"{}") == b"data: {}\n\n"
+    assert server_sent_event(b"{}", b"delta") == b"event: delta\ndata: {}\n\n"
+    assert server_sent_event(b"{}", number=b"7") == b"id: 7\ndata: {}\n\n"
+    assert server_sent_event(b"{}", b"delta", b"7") == b"event: delta\nid: 7\ndata: {}\n\n"
+
+
+def test_a_line_of_json_ends_with_its_line() -> None:
+    assert json_line(b"{}") == b"{}\n"
 
 
 def test_a_comment_is_an_event_without_data() -> None:

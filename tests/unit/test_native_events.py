@@ -2,7 +2,7 @@
 
 import pytest
 
-from tg_gateway.dialects import DIALECTS
+from tg_gateway.dialects.native.services import SERVICES
 from tg_schema import AgentResponse, ModelInfo, PromptResponse, TextCompletionResponse, Token, ToolCallDelta
 from tg_schema.errors import RateLimited, TgError, Timeout
 from tg_schema.response import Response
@@ -126,9 +126,9 @@ FAILURES = (
 
 @pytest.mark.parametrize(("service", "record", "event"), EVENTS)
 def test_events(service: str, record: Response, event: bytes) -> None:
-    assert DIALECTS[service].event(record) == event
+    assert SERVICES[service].event(record) == event
 
 
 @pytest.mark.parametrize(("service", "error", "event"), FAILURES)
 def test_failures(service: str, error: TgError, event: bytes) -> None:
-    assert DIALECTS[service].failure(error) == event
+    assert SERVICES[service].failure(error) == event

@@ -56,6 +56,25 @@ async def test_who_iterates_is_woken(stream: Stream) -> None:
         await anext(stream)
 
 
+async def test_who_left_while_waiting_is_not_woken(stream: Stream) -> None:
+    reading = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    reading.cancel()
+    put(stream, "a")
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert text_of(await anext(stream)) == "a"
+
+
+async def test_a_listener_takes_over_from_who_iterated(stream: Stream) -> None:
+    put(stream, "a")
+    assert text_of(await anext(stream)) == "a"
+    heard: list[str | None] = []
+    stream.listen(lambda: heard.append(text_of(stream.poll())))
+    put(stream, "b", last=True)
+    assert heard == ["b"]
+
+
 async def test_the_moment_that_the_oldest_came(stream: Stream) -> None:
     before = asyncio.get_running_loop().time()
     put(stream, "a")

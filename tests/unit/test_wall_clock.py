@@ -10,7 +10,7 @@ READERS = {
     "base/tg_base/bus/pulsar/consumer.py",  # how old a message is: the broker's stamp is a wall clock's
     "base/tg_base/llm/core/errors.py",  # Retry-After as a date
     "flow/tg_flow/llama/chat_template.py",  # templates that tell the model today's date
-    "gateway/tg_gateway/http/event_stream.py",  # the header Date
+    "gateway/tg_gateway/http/body_stream.py",  # the header Date
 }
 
 

@@ -18,10 +18,11 @@ MAX_BUFFERED_BYTES = 1024 * 1024
 
 
 class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
-    """Iterate to read, or `listen` and `poll`. Buffered records are joined: a slow reader gets fewer and larger ones.
+    """One reader polls, and listens for when to poll again; iterating does that for a task.
 
-    A record's texts have at most `MAX_EVENT_BYTES`, so that every dialect can send it as one event. Only an object (of
-    a JSON template) and a list of models come whole, whatever their size.
+    Buffered records are joined: a slow reader gets fewer and larger ones. A record's texts have at most
+    `MAX_EVENT_BYTES`, so that every dialect can send it as one event. Only an object (of a JSON template) and a list of
+    models come whole, whatever their size.
 
     Args:
         stream: its id.
@@ -37,7 +38,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         asked: size of the request on the bus, in bytes.
         came: arrival time (loop time) of the oldest record in the last batch read.
 
-    Raises (while iterating):
+    Raises (by `poll`, and while iterating):
         TgError: the stream failed. Nothing follows.
     """
 
@@ -55,8 +56,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._cut_size = 0
         self._records: deque[Resp] = deque()
         self._error: TgError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._listener: Callable[[], None] | None = None
+        self._wake: Callable[[], None] = _ignore
         self._loop = asyncio.get_running_loop()
         self._whole = whole
         self._clock = StreamClock(timeout, total, self.fail)
@@ -109,18 +109,6 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._clock.close()
         self.fail(SlowConsumer("the stream was closed by its reader"))
 
-    @override
-    def __aiter__(self) -> Self:
-        return self
-
-    @override
-    async def __anext__(self) -> Resp:
-        while (record := self.poll()) is None:
-            if self.complete:
-                raise StopAsyncIteration
-            await self._come()
-        return record
-
     def poll(self) -> Resp | None:
         """The next record, without waiting; None if none is buffered, or after the last one (`complete`).
 
@@ -139,11 +127,31 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         return record
 
     def listen(self, listener: Callable[[], None] | None) -> None:
-        """Call `listener` when a record arrives or the stream fails, instead of waking the iterating task.
+        """Call `listener`, instead of the one before, when a record arrives or the stream fails.
 
         Called synchronously on arrival; it must not raise or block. Saves one task wake-up per record.
         """
-        self._listener = listener
+        self._wake = listener or _ignore
+
+    @override
+    def __aiter__(self) -> Self:
+        return self
+
+    @override
+    async def __anext__(self) -> Resp:
+        while (record := self.poll()) is None:
+            if self.complete:
+                raise StopAsyncIteration
+            await self._come()
+        return record
+
+    async def _come(self) -> None:
+        woken = self._loop.create_future()
+        self.listen(lambda: None if woken.done() else woken.set_result(None))
+        try:
+            await woken
+        finally:
+            self.listen(None)
 
     def _join_waiting(self) -> None:
         """Join the buffered records, and cut what is too long for one event."""
@@ -165,15 +173,6 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
             self._size = 0
             self._error = ProtocolError("a response on the bus is not a record of its service")
 
-    async def _come(self) -> None:
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
 
-    def _wake(self) -> None:
-        if self._listener is not None:
-            self._listener()
-        elif self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+def _ignore() -> None:
+    """Nobody listens."""

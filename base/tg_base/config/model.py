@@ -62,6 +62,8 @@ class GatewayConfig(Section, frozen=True):
     keys: Followed[tuple[ApiKey, ...]] = ()
     hosts: Followed[tuple[str, ...]] = ()
     """Further names by which a gateway that asks for no token may be called: a browser's page may know others."""
+    aliases: dict[str, str] = {}
+    """Further names of models, for protocols that ask by a model's name: name to model, or to "model:adapter"."""
     auth_timeout: Seconds = 10.0
     """Seconds in which a WebSocket must have shown a right token, where one is asked for."""
     max_unauthenticated: Annotated[int, msgspec.Meta(ge=0)] = 128
@@ -107,6 +109,11 @@ class ServiceConfig(Section, frozen=True):
 
     def find_queue(self, config: "Config") -> int | None:
         """How many requests of one requestor may wait for it; None = in proportion to the announced capacity."""
+        return None
+
+    @property
+    def bound_model(self) -> str | None:
+        """The model that a request asks for by asking this; None = it has no model of its own."""
         return None
 
 
@@ -233,4 +240,5 @@ class Config(Section, frozen=True):
             resolve_topic(said.response) if said.response else topics.response(flow, spec.name),
             said.plain,
             said.find_queue(self),
+            said.bound_model,
         )

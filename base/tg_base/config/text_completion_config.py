@@ -29,6 +29,11 @@ class TextCompletionConfig(ServiceConfig, frozen=True):
             sentence = f'there is no model "{self.model}"; known are {known}. Add a table [models.{self.model}]'
             yield config.fault(sentence, *keys, "model")
 
+    @property
+    @override
+    def bound_model(self) -> str | None:
+        return self.model
+
     @override
     def find_queue(self, config: Config) -> int | None:
         model = config.models.get(self.model or "")

@@ -19,6 +19,7 @@ class Route(Generic[Req, Resp]):
         plain: whether the processors are plain peers, without links and presence (TrustGraph's, for example); the
             requestor then reads `response` as well.
         queue: how many requests of one requestor may be queued; None = in proportion to the announced capacity.
+        model: the model that the configuration binds to it; only text completion has one.
     """
 
     flow: str
@@ -27,3 +28,4 @@ class Route(Generic[Req, Resp]):
     response: str
     plain: bool = False
     queue: int | None = None
+    model: str | None = None

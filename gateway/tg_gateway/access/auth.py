@@ -4,9 +4,10 @@ import hashlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
@@ -21,6 +22,8 @@ log = structlog.get_logger()
 
 CACHED_HOSTS = 256
 """Host headers and addresses whose meaning is remembered."""
+KEY_HEADERS: Final = ("x-api-key", "api-key")
+"""Headers that hold a token alone: Anthropic's clients send the first, Azure's the second."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -138,10 +141,12 @@ class Authenticator:
         return is_loopback(name) or name in self._hosts or (_is_number(name) and not page)
 
 
-def bearer(authorization: str | None) -> str | None:
-    """The token of an `Authorization` header (RFC 6750, section 2.1)."""
-    scheme, _, token = (authorization or "").partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
+def find_token(headers: Mapping[str, str]) -> str | None:
+    """The token of a request: that of `Authorization: Bearer` (RFC 6750, section 2.1), otherwise of `KEY_HEADERS`."""
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    bearer = token.strip() if scheme.lower() == "bearer" else ""
+    alone = (headers.get(name, "").strip() for name in KEY_HEADERS)
+    return next((found for found in (bearer, *alone) if found), None)
 
 
 @lru_cache(CACHED_HOSTS)

@@ -17,11 +17,14 @@ class KeyGroups:
 
     Args:
         config: the keys.
+
+    Attributes:
+        allowed: the groups of each, by name; a gateway without such keys has nothing to check.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
         limited = {key.name: key.groups for key in config.keys if key.groups is not None}
-        self._allowed = {name: groups for name, groups in limited.items() if ALL_GROUPS not in groups}
+        self.allowed = {name: groups for name, groups in limited.items() if ALL_GROUPS not in groups}
 
     def check(self, key: str | None, service: str, request: object) -> None:
         """Let pass what the key may ask; only agents have groups.
@@ -29,7 +32,7 @@ class KeyGroups:
         Raises:
             AccessDenied: it asks for another group, by name, by "*", or by naming none.
         """
-        allowed = self._allowed.get(key or "")
+        allowed = self.allowed.get(key or "")
         if allowed is None or not isinstance(request, AgentRequest):
             return
         wanted = (DEFAULT_GROUP,) if request.group is None else request.group

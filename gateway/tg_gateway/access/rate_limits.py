@@ -80,7 +80,8 @@ class RateLimits:
         """
         if key not in self._admitted:
             raise Unauthorized("the bearer token is not known")
-        self._groups.check(key, service, request)
+        if self._groups.allowed:
+            self._groups.check(key, service, request)
         allowance = self._allowances.get(key or "")
         if allowance is None:
             yield Spending()

@@ -7,22 +7,15 @@ from collections.abc import Callable
 import structlog
 
 from tg_gateway.access.throttle import network_of
-from tg_gateway.dialects import refusal
+from tg_gateway.dialects import Answer
 from tg_gateway.telemetry import UNAUTHENTICATED_REFUSED
 from tg_schema.errors import RateLimited
 
 log = structlog.get_logger()
 
 RETRY_AFTER_SECONDS = 1.0
-_BODY = refusal(
-    RateLimited(
-        "too many connections of this address have not shown a token; show one, or wait",
-        retry_after=RETRY_AFTER_SECONDS,
-    )
-)
-_REFUSAL = (
-    b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    b"Retry-After: %d\r\nContent-Length: %d\r\n\r\n%b" % (RETRY_AFTER_SECONDS, len(_BODY), _BODY)
+CONNECTION_REFUSED = RateLimited(
+    "too many connections of this address have not shown a token; show one, or wait", retry_after=RETRY_AFTER_SECONDS
 )
 
 
@@ -31,12 +24,18 @@ class UnauthenticatedLimit:
 
     Args:
         limit: how many of them one address (IPv6: one /64) may have; 0 = as many as it likes.
+        answer: to a connection that is one too many; whose protocol it would speak is not known yet.
         required: whether a token is asked for now.
     """
 
-    def __init__(self, limit: int, required: Callable[[], bool]) -> None:
+    def __init__(self, limit: int, answer: Answer, required: Callable[[], bool]) -> None:
         self._limit = limit
         self._required = required
+        self._answer = (
+            b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: %b\r\nConnection: close\r\n"
+            b"Retry-After: %d\r\nContent-Length: %d\r\n\r\n%b"
+            % (answer.content_type.encode(), RETRY_AFTER_SECONDS, len(answer.body), answer.body)
+        )
         self._networks: dict[asyncio.BaseTransport, str] = {}
         self._counts: Counter[str] = Counter()
 
@@ -49,7 +48,7 @@ class UnauthenticatedLimit:
         if self._counts[network] >= self._limit:
             UNAUTHENTICATED_REFUSED.inc()
             log.debug("gateway.stranger", address=network)
-            transport.write(_REFUSAL)
+            transport.write(self._answer)
             transport.close()
             return
         self._networks[transport] = network

@@ -1,29 +1,69 @@
-"""Door <-> records: what every dialect can do, so that HTTP and WebSocket carry all of them alike."""
+"""Protocol -> gateway: what a dialect can do, and where it is mounted."""
 
-from typing import Protocol, TypeVar
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
+from tg_gateway.dialects.call import Answer, Ask, Call
+from tg_gateway.dialects.conversation import Conversation, Socket
 from tg_schema import TgError
-from tg_schema.response import Response
-
-Asked_co = TypeVar("Asked_co", covariant=True)
-Told_contra = TypeVar("Told_contra", bound=Response, contravariant=True)
 
 
-class Dialect(Protocol[Asked_co, Told_contra]):
-    """How one service is asked and answered in somebody's JSON: pure functions of values."""
+class Dialect(ABC):
+    """One protocol: how it asks, answers and refuses. It has no state; that of a request is in its writer."""
 
-    def parse(self, body: bytes) -> Asked_co:
-        """The request that a body asks for.
+    def check_head(self, call: Call) -> None:  # noqa: B027 - most protocols need nothing of it
+        """Refuse what can be told before the body is read. `call.body` is empty.
 
         Raises:
-            BadRequest: the body is not what the service takes; the message names what is wrong.
+            TgError: as `parse`.
         """
 
-    def event(self, record: Told_contra) -> bytes:
-        """The JSON of one record of a stream, or of the whole answer as a single record."""
+    @abstractmethod
+    def parse(self, call: Call) -> Ask | Answer:
+        """What a request wants.
 
-    def failure(self, error: TgError) -> bytes:
-        """The JSON of a stream's last event, when it failed after its first byte."""
+        Raises:
+            TgError: it is wrong; the message names what. `refuse` makes it this protocol's answer.
+        """
 
-    def refusal(self, error: TgError) -> bytes:
-        """The JSON of an HTTP response with the error's own status."""
+    @abstractmethod
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        """The answer to a request that failed before its first byte.
+
+        Args:
+            error: why. Its `retry_after` is already on its way as a header.
+            status: what HTTP has for it: 401 without a right key, 404 for an unknown path, 405 and 413 among others.
+            call: what is known of the request. Its body is empty where it was refused unread.
+        """
+
+    def converse(self, socket: Socket) -> Conversation:
+        """The conversation of a new WebSocket, on the mounts that are sockets.
+
+        Raises:
+            NotImplementedError: the protocol has no WebSocket.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A row of the table of mounts: requests of this method and path are this dialect's.
+
+    Where rows have the same method and path, the first with a header that the request has takes it; otherwise the
+    first without. Paths that no row has are refused by the dialect whose rows have most of the path's segments.
+
+    Attributes:
+        path: `{name}` stands for one segment.
+        operation: which of the dialect's operations, as `Call.operation`.
+        header: the row is for requests with this header alone.
+        socket: the path opens WebSockets.
+        keyless: nobody has to show a key. A socket whose key comes in a message has `keyless`; its session asks for it.
+    """
+
+    method: str
+    path: str
+    dialect: Dialect
+    operation: str
+    header: str = ""
+    socket: bool = False
+    keyless: bool = False

@@ -1,12 +1,15 @@
-"""HTTP -> relay -> HTTP: middleware, handlers, streams of events, probes."""
+"""HTTP -> relay -> HTTP: the router of mounts, middleware, handlers, streaming bodies, probes."""
 
 from tg_gateway.http.handlers import HttpHandlers
 from tg_gateway.http.health import Health
 from tg_gateway.http.middleware import ENTRY, Middleware
+from tg_gateway.http.router import DOOR, Router
 
 __all__ = [
+    "DOOR",
     "ENTRY",
     "Health",
     "HttpHandlers",
     "Middleware",
+    "Router",
 ]

@@ -1,4 +1,4 @@
-"""HTTP door: one JSON in, one JSON or a stream of events out."""
+"""HTTP door: one request in, one body or a stream of bytes out, in the protocol of its mount."""
 
 import asyncio
 
@@ -6,74 +6,76 @@ from aiohttp import web
 
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
-from tg_gateway.dialects import DIALECTS
-from tg_gateway.http.event_stream import EventStream
-from tg_gateway.http.middleware import ENTRY, Handler
-from tg_gateway.relay import DEFAULT_FLOW, Endpoints, Exchange, Relay
+from tg_gateway.dialects import Answer, Ask
+from tg_gateway.http.body_stream import BodyStream
+from tg_gateway.http.middleware import ENTRY, make_response
+from tg_gateway.http.router import DOOR, Door
+from tg_gateway.relay import Exchange, Relay
+from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, TooLarge
 
 
 class HttpHandlers:
-    """The REST paths of every service."""
+    """What answers on every mount that is no socket."""
 
-    def __init__(self, directory: Endpoints, relay: Relay, config: GatewayConfig, limits: Limits) -> None:
-        self._directory = directory
+    def __init__(self, relay: Relay, config: GatewayConfig, limits: Limits) -> None:
         self._relay = relay
         self._config = config
         self._limits = limits
 
-    def routes(self) -> list[web.RouteDef]:
-        """The short paths (seed) and the predecessor's, which name the flow."""
-        short = [web.post(f"/api/v1/{service}", self._short(service)) for service in DIALECTS]
-        return [*short, web.post("/api/v1/flow/{flow}/service/{service}", self._long)]
-
-    def _short(self, service: str) -> Handler:
-        async def handle(request: web.Request) -> web.StreamResponse:
-            return await self._ask(request, DEFAULT_FLOW, service)
-
-        return handle
-
-    async def _long(self, request: web.Request) -> web.StreamResponse:
-        return await self._ask(request, request.match_info["flow"], request.match_info["service"])
-
-    async def _ask(self, request: web.Request, flow: str, service: str) -> web.StreamResponse:
-        endpoint, entry = self._directory.find(flow, service), request[ENTRY]
-        entry.flow, entry.service = flow, service
-        asked = endpoint.dialect.parse(await self._body(request))
-        async with self._relay.ask(endpoint, asked, entry) as exchange:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Read, ask, and write the answer; an error before its first byte is the caller's to answer."""
+        door, entry = request[DOOR], request[ENTRY]
+        asked = await self._parse(request, door, entry)
+        if isinstance(asked, Answer):
+            return make_response(asked)
+        async with self._relay.ask(asked.route, asked.request, entry) as exchange:
             if asked.streaming:
-                return await self._stream(request, exchange)
-            body = await exchange.whole()
-        headers = {"X-Stream-Id": exchange.responses.id}
-        return web.Response(body=body, content_type="application/json", headers=headers)
+                return await self._stream(request, asked, exchange)
+            body = await exchange.whole(asked.writer)
+        headers = {"X-Stream-Id": exchange.responses.id, **asked.writer.headers}
+        return make_response(Answer(body, 200, asked.writer.content_type, headers))
 
-    async def _stream(self, request: web.Request, exchange: Exchange) -> web.StreamResponse:
-        """Relay events; an error before the first byte is the caller's to answer with a real status."""
+    async def _parse(self, request: web.Request, door: Door, entry: AccessLogEntry) -> Ask | Answer:
+        route = None
+        try:
+            door.dialect.check_head(door.call)
+            door.call.body = await self._body(request)
+            asked = door.dialect.parse(door.call)
+            route = asked.route if isinstance(asked, Ask) else None
+        finally:
+            if known := route or door.call.route:
+                entry.flow, entry.service = known.flow, known.spec.name
+        return asked
+
+    async def _stream(self, request: web.Request, asked: Ask, exchange: Exchange) -> web.StreamResponse:
+        """Relay; an error before the first byte is the caller's to answer with a real status."""
         entry = request[ENTRY]
         entry.door = "sse"
         headers = {"X-Request-Id": entry.request, "X-Stream-Id": exchange.responses.id}
-        with EventStream(request, headers, self._config.keep_alive, self._limits.write) as events:
+        with BodyStream(request, asked.writer, headers, self._config.keep_alive, self._limits.write) as body:
             try:
-                await exchange.relay(events)
+                await exchange.relay(asked.writer, body)
             except TgError as error:
-                if not events.started:
+                if not body.started:
                     raise
                 entry.end(200, error.type)
-                events.send(exchange.endpoint.dialect.failure(error), last=True)
-        return events
+                body.fail(error)
+        return body
 
     async def _body(self, request: web.Request) -> bytes:
-        limit = self._config.body_limit
-        too_large = TooLarge(f"the body may have at most {limit} bytes")
-        if (request.content_length or 0) > limit:
-            raise too_large
+        if (request.content_length or 0) > self._config.body_limit:
+            raise self._too_large()
         try:
             async with asyncio.timeout(self._limits.body):
                 return await request.read()
         except web.HTTPRequestEntityTooLarge:
-            raise too_large from None
+            raise self._too_large() from None
         except web.RequestPayloadError:
             raise BadRequest("the body's transfer or content encoding is broken") from None
         except TimeoutError:
             raise web.HTTPRequestTimeout(text=f"the body did not come within {self._limits.body:g} s") from None
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"the body may have at most {self._config.body_limit} bytes")

@@ -7,7 +7,8 @@ from aiohttp import web
 
 from tg_base.client import Requestor
 from tg_gateway.access import Limits
-from tg_gateway.relay import Endpoints, Relay
+from tg_gateway.dialects import Catalogue
+from tg_gateway.relay import Relay
 from tg_schema import TgError, encode
 
 FRESH_SECONDS = 0.5
@@ -22,9 +23,9 @@ class _Ready(msgspec.Struct, frozen=True):
 class Health:
     """`/health` and `/ready`."""
 
-    def __init__(self, requestor: Requestor, directory: Endpoints, relay: Relay, limits: Limits) -> None:
+    def __init__(self, requestor: Requestor, catalogue: Catalogue, relay: Relay, limits: Limits) -> None:
         self._requestor = requestor
-        self._directory = directory
+        self._catalogue = catalogue
         self._relay = relay
         self._limits = limits
         self._asking = asyncio.Lock()
@@ -51,7 +52,7 @@ class Health:
             missing.append("a subscription has ended and is being opened again")
         serving = self._requestor.presence.serving
         # A plain peer announces nothing: whether it lives is not known.
-        needed = [route for route in self._directory.routes if not route.plain]
+        needed = [route for route in self._catalogue.routes if not route.plain]
         deserted = [route for route in needed if not serving(route.request)]
         return (*missing, *(f"no live processor serves {route.spec.name} of flow {route.flow}" for route in deserted))
 

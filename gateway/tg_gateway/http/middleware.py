@@ -1,18 +1,19 @@
-"""HTTP request -> handler -> answer: who may come in, one JSON shape for every error, one log line."""
+"""HTTP request -> handler -> answer: who may come in, every error in the shape of its mount, one log line."""
 
 import asyncio
 import math
 import re
 import uuid
-from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 import structlog
 from aiohttp import web
 
 from tg_base.telemetry import trace
-from tg_gateway.access import Authenticator, Limits, UnauthenticatedLimit, bearer
-from tg_gateway.dialects import refusal
+from tg_gateway.access import Authenticator, Limits, UnauthenticatedLimit, find_token
+from tg_gateway.dialects import Answer
+from tg_gateway.http.router import DOOR, Door, Handler, Router
 from tg_gateway.relay import DEFECT_MESSAGE
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
@@ -22,14 +23,12 @@ log = structlog.get_logger()
 
 ENTRY: Final = web.RequestKey("line", AccessLogEntry)
 """Where a handler finds the request's line in the log."""
-OPEN_PATHS: Final = frozenset({"/health", "/ready", "/api/v1/socket"})
-"""Paths without a token: what an orchestrator asks, and the socket, which has its own frame for it."""
+OPEN_PATHS: Final = frozenset({"/health", "/ready"})
+"""Paths without a token beside the mounts that are `keyless`: what an orchestrator asks."""
 
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _KINDS: Final[dict[int, type[TgError]]] = {403: Unauthorized, 404: NotFound, 413: TooLarge, 500: Internal}
 _MESSAGES: Final = {404: "no such path", 405: "this path does not take the method {method}"}
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Middleware:
@@ -38,10 +37,14 @@ class Middleware:
     Args:
         authenticator: the check.
         unauthenticated: who has not passed it yet.
+        router: whose request it is.
         limits: how long a client may take to read its answer.
     """
 
-    def __init__(self, authenticator: Authenticator, unauthenticated: UnauthenticatedLimit, limits: Limits) -> None:
+    def __init__(
+        self, authenticator: Authenticator, unauthenticated: UnauthenticatedLimit, router: Router, limits: Limits
+    ) -> None:
+        self._router = router
         self._authenticator = authenticator
         self._unauthenticated = unauthenticated
         self._limits = limits
@@ -51,6 +54,7 @@ class Middleware:
         """Check, handle, answer, log."""
         entry = request[ENTRY] = AccessLogEntry("http", _request_id(request.headers.get("X-Request-Id")))
         entry.traceparent = request.headers.get("traceparent")
+        request[DOOR] = self._router.find(request, entry.request)
         trace.enter(trace.Span.at_door(entry.request, entry.traceparent))
         try:
             response = await self._answer(request, handler, entry)
@@ -64,16 +68,16 @@ class Middleware:
             self._check(request, entry)
             response = await handler(request)
         except TgError as error:
-            response = make_error_response(error)
+            response = _refuse(request[DOOR], error, error.status)
             entry.end(error.status, error.type)
         except web.HTTPException as error:
-            response = _spoken(error, request.method)
+            response = _refuse_http(request[DOOR], error, request.method)
             entry.end(error.status, "http")
         except Exception as unexpected:
             ending = Cancelled("the client left") if _has_left(request, unexpected) else Internal(DEFECT_MESSAGE)
             if isinstance(ending, Internal):
                 log.exception("gateway.defect")
-            response = make_error_response(ending)
+            response = _refuse(request[DOOR], ending, ending.status)
             entry.end(ending.status, ending.type)
         else:
             if not entry.outcome:
@@ -86,10 +90,11 @@ class Middleware:
                 text="pages of another origin may not use this gateway; "
                 "where it is called by a name of its own, that stands in the configuration's gateway.hosts"
             )
-        if request.path not in OPEN_PATHS:
-            token = bearer(request.headers.get("Authorization"))
-            entry.key = self._authenticator.check(token, request.remote or "").name
-            self._unauthenticated.forget(request.transport)
+        mount = request[DOOR].mount
+        if request.path not in OPEN_PATHS and not (mount and mount.keyless):
+            entry.key = self._authenticator.check(find_token(request.headers), request.remote or "").name
+            if self._authenticator.required:
+                self._unauthenticated.forget(request.transport)
 
     async def _send(self, request: web.Request, response: web.StreamResponse, entry: AccessLogEntry) -> None:
         """Write a plain answer here, so that a client which does not read it is cut off in time."""
@@ -105,22 +110,29 @@ class Middleware:
                 request.transport.abort()
 
 
-def make_error_response(error: TgError) -> web.Response:
-    """The answer with the error's own status."""
+def make_response(answer: Answer) -> web.Response:
+    """A dialect's answer as the server sends it."""
+    headers = {**answer.headers, "Content-Type": answer.content_type}
+    return web.Response(status=answer.status, body=answer.body, headers=headers)
+
+
+def _refuse(door: Door, error: TgError, status: int) -> web.Response:
+    """In the dialect's shape, with the headers that HTTP has for it."""
+    answer = door.dialect.refuse(error, status, door.call)
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
-    if error.status == Unauthorized.status:
+    if status == Unauthorized.status:
         headers["WWW-Authenticate"] = "Bearer"
-    return web.Response(status=error.status, body=refusal(error), content_type="application/json", headers=headers)
+    return make_response(replace(answer, headers={**headers, **answer.headers}))
 
 
-def _spoken(error: web.HTTPException, method: str) -> web.Response:
-    """The server's own refusals (no such path, method not allowed) in our shape."""
+def _refuse_http(door: Door, error: web.HTTPException, method: str) -> web.Response:
+    """The server's own refusals: no such path, method not allowed."""
     known = _MESSAGES.get(error.status)
     message = known.format(method=method) if known else error.text or error.reason
     kind = _KINDS.get(error.status, BadRequest)
-    response = web.Response(status=error.status, body=refusal(kind(message)), content_type="application/json")
+    response = _refuse(door, kind(message), error.status)
     if "Allow" in error.headers:
         response.headers["Allow"] = error.headers["Allow"]
     return response

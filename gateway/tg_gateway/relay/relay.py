@@ -10,13 +10,13 @@ from typing import Any
 import structlog
 
 from tg_base.client import Requestor, ResponseStream
-from tg_base.telemetry import REFUSALS
+from tg_base.protocol import Route
+from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS
 from tg_gateway.access import RateLimits, Usage
-from tg_gateway.relay.endpoints import Endpoint
+from tg_gateway.dialects import Writer
 from tg_gateway.relay.sink import Sink
 from tg_gateway.telemetry import STREAMING, AccessLogEntry
 from tg_schema import TgError
-from tg_schema.answer_collector import AnswerCollector
 from tg_schema.errors import Internal, Unavailable
 
 log = structlog.get_logger()
@@ -26,39 +26,55 @@ DRAIN_ERROR_SECONDS = 1.0
 """Seconds that running requests get to pass their error on, after the drain's time is over."""
 
 
+class _Clocks:
+    """What watches the chunks of one service."""
+
+    def __init__(self, service: str) -> None:
+        self.first_token = FIRST_TOKEN_SECONDS.labels(service)
+        self.gap = CHUNK_GAP_SECONDS.labels(service)
+        self.overhead = OVERHEAD_SECONDS.labels(service)
+
+
 class Exchange:
-    """One running request: its responses, and the clocks on them."""
+    """One running request.
+
+    Attributes:
+        responses: what comes.
+        clocks: what watches its chunks.
+        entry: its line in the log.
+        usage: what it has used so far; None where nobody counts it.
+    """
 
     def __init__(
-        self, endpoint: Endpoint, responses: ResponseStream[Any], entry: AccessLogEntry, usage: Usage | None = None
+        self, responses: ResponseStream[Any], clocks: _Clocks, entry: AccessLogEntry, usage: Usage | None = None
     ) -> None:
-        self.endpoint = endpoint
         self.responses = responses
-        self._entry = entry
-        self._usage = usage
+        self.clocks = clocks
+        self.entry = entry
+        self.usage = usage
 
-    async def relay(self, sink: Sink) -> None:
-        """Send every record as it comes, until the last.
+    async def relay(self, writer: Writer[Any], sink: Sink) -> None:
+        """Write every record as it comes, until the last, and what follows it.
 
         Raises:
             TgError: the stream failed; what came before has been sent.
         """
-        await _Pump(self.endpoint, self.responses, self._entry, sink, self._usage).run()
+        await _Pump(self, writer, sink).run()
 
-    async def whole(self) -> bytes:
-        """The whole answer as one record's JSON.
+    async def whole(self, writer: Writer[Any]) -> bytes:
+        """What the writer makes of all records.
 
         Raises:
-            TooLarge: it is larger than any record may be; the work is stopped.
+            TooLarge: it is larger than the writer keeps; the work is stopped.
             TgError: the stream failed.
         """
-        answer = AnswerCollector(self.endpoint.route.spec.response.join)
+        parts = []
         async for record in self.responses:
-            answer.add(record)
-            self._entry.records += 1
-            if self._usage is not None:
-                self._usage.add(record)
-        return self.endpoint.dialect.event(answer.records()[-1])
+            parts.append(writer.write(record))
+            self.entry.records += 1
+            if self.usage is not None:
+                self.usage.add(record)
+        return b"".join((*parts, writer.end()))
 
 
 class _Pump:
@@ -67,20 +83,14 @@ class _Pump:
     Its own task sleeps until there is something to wait for: a slow client, or the end.
     """
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        responses: ResponseStream[Any],
-        entry: AccessLogEntry,
-        sink: Sink,
-        usage: Usage | None,
-    ) -> None:
-        self._endpoint = endpoint
-        self._event = endpoint.dialect.event
-        self._responses = responses
-        self._entry = entry
+    def __init__(self, exchange: Exchange, writer: Writer[Any], sink: Sink) -> None:
+        self._writer = writer
+        self._write = writer.write
+        self._responses = exchange.responses
+        self._clocks = exchange.clocks
+        self._entry = exchange.entry
+        self._usage = exchange.usage
         self._sink = sink
-        self._usage = usage
         self._loop = asyncio.get_running_loop()
         self._needed = self._loop.create_future()
         self._error: TgError | None = None
@@ -135,7 +145,8 @@ class _Pump:
     def _move(self) -> bool:
         """Send the buffered records; True if the task is needed: the client is slow, or everything is sent."""
         while (record := self._responses.poll()) is not None:
-            self._sink.send(self._event(record), last=record.last)
+            data, last = self._write(record), record.last
+            self._sink.send(data + self._writer.end() if last else data, last=last)
             self._note_sent()
             if self._usage is not None:
                 self._usage.add(record)
@@ -147,11 +158,11 @@ class _Pump:
     def _note_sent(self) -> None:
         now = self._loop.time()
         if self._entry.records:
-            self._endpoint.gap.observe(now - self._sent_at)
+            self._clocks.gap.observe(now - self._sent_at)
         else:
             self._entry.first = time.monotonic() - self._entry.started
-            self._endpoint.first_token.observe(self._entry.first)
-        self._endpoint.overhead.observe(now - self._responses.came)
+            self._clocks.first_token.observe(self._entry.first)
+        self._clocks.overhead.observe(now - self._responses.came)
         self._entry.records += 1
         self._sent_at = now
 
@@ -169,32 +180,36 @@ class Relay:
         self._requestor = requestor
         self._timeout = timeout
         self._limits = limits
+        self._clocks: dict[str, _Clocks] = {}
         self._running: set[ResponseStream[Any]] = set()
         self._ended = asyncio.Event()
         self.draining = False
 
     @asynccontextmanager
-    async def ask(self, endpoint: Endpoint, request: Any, entry: AccessLogEntry) -> AsyncIterator[Exchange]:
+    async def ask(self, route: Route[Any, Any], request: Any, entry: AccessLogEntry) -> AsyncIterator[Exchange]:
         """Ask, and relay inside `async with`; leaving early stops the work, wherever it is done.
 
         Raises:
             TgError: as `Requestor.stream`, Unavailable where the gateway is about to leave, and RateLimited over a
                 limit of the key that asks (`entry.key`).
         """
-        name = endpoint.route.spec.name
+        name = route.spec.name
         if self.draining:
             REFUSALS.labels(name, "draining").inc()
             raise Unavailable("the gateway is shutting down; ask again", retry_after=1.0)
+        clocks = self._clocks.get(name) or self._clocks.setdefault(name, _Clocks(name))
         with self._limits.admit(entry.key, name, request) as spending:
-            async with self._ask(endpoint, request, entry) as responses:
+            async with self._ask(route, request, entry) as responses:
                 spending.asked = True
                 if spending.usage is not None:
                     spending.usage.asked = responses.asked
-                yield Exchange(endpoint, responses, entry, spending.usage)
+                yield Exchange(responses, clocks, entry, spending.usage)
 
     @asynccontextmanager
-    async def _ask(self, endpoint: Endpoint, request: Any, entry: AccessLogEntry) -> AsyncIterator[ResponseStream[Any]]:
-        stream = self._requestor.stream(endpoint.route, request, timeout=self._timeout, bounded=True)
+    async def _ask(
+        self, route: Route[Any, Any], request: Any, entry: AccessLogEntry
+    ) -> AsyncIterator[ResponseStream[Any]]:
+        stream = self._requestor.stream(route, request, timeout=self._timeout, bounded=True)
         async with stream as responses:
             entry.stream = responses.id
             structlog.contextvars.bind_contextvars(stream=responses.id)

@@ -6,8 +6,8 @@ from typing import Protocol
 class Sink(Protocol):
     """One client's end of one stream. Writing never waits; a slow client is waited for explicitly, with a bound."""
 
-    def send(self, event_json: bytes, *, last: bool) -> None:
-        """Write the JSON of one event; nothing follows the last one."""
+    def send(self, data: bytes, *, last: bool) -> None:
+        """Write what a writer gave, be it nothing; nothing follows the last."""
 
     @property
     def full(self) -> bool:

@@ -1,11 +1,9 @@
-"""WebSocket -> relay -> WebSocket: many streams on one socket."""
+"""WebSocket -> relay -> WebSocket: many streams on one socket, in the protocol of its mount."""
 
-from tg_gateway.websocket.flow_service import FlowService
 from tg_gateway.websocket.handler import WebSocketHandler
 from tg_gateway.websocket.session import Backend
 
 __all__ = [
     "Backend",
-    "FlowService",
     "WebSocketHandler",
 ]

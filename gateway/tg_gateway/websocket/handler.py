@@ -1,4 +1,4 @@
-"""WebSocket door: the handshake, the messages that come, and the ways a socket can end."""
+"""WebSocket door: the handshake, the messages that come, in whatever protocol, and the ways a socket can end."""
 
 import asyncio
 from typing import Literal
@@ -7,14 +7,14 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
-from tg_gateway.access import UnauthenticatedLimit, bearer
-from tg_gateway.http import ENTRY
-from tg_gateway.telemetry import SOCKETS, AccessLogEntry
+from tg_gateway.access import UnauthenticatedLimit, find_token
+from tg_gateway.dialects import Conversation
+from tg_gateway.http import DOOR, ENTRY
+from tg_gateway.telemetry import SOCKETS
 from tg_gateway.websocket.session import Backend, Session
 from tg_gateway.websocket.writer import SocketWriter
 from tg_schema.errors import BadRequest, SlowConsumer, Unavailable
 
-PATH = "/api/v1/socket"
 CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds that a client may take to answer our close."""
 
@@ -40,10 +40,6 @@ class WebSocketHandler:
         self._unauthenticated = unauthenticated
         self._sockets: set[_Socket] = set()
 
-    def routes(self) -> list[web.RouteDef]:
-        """The path."""
-        return [web.get(PATH, self._open)]
-
     async def close(self) -> None:
         """Close all sockets, within a bounded time; every request that still runs gets an error first."""
         closing = [asyncio.create_task(socket.close(code=WSCloseCode.GOING_AWAY)) for socket in self._sockets]
@@ -52,10 +48,11 @@ class WebSocketHandler:
             for task in late:
                 task.cancel()
 
-    async def _open(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Open a socket, and serve it until it ends."""
         entry, limits = request[ENTRY], self._backend.limits
         entry.service = "socket"
-        token = bearer(request.headers.get("Authorization"))
+        token = find_token(request.headers)
         principal = None
         if token is not None:
             principal = self._backend.authenticator.check(token, request.remote or "")
@@ -81,21 +78,18 @@ class WebSocketHandler:
         try:
             async with Session(self._backend, writer, entry, request.remote or "", principal) as session:
                 socket.session = session
-                await self._serve(socket, session, writer, entry, request.transport)
+                conversation = request[DOOR].dialect.converse(session)
+                await self._serve(socket, session, conversation, writer, request)
         finally:
             SOCKETS.dec()
             self._sockets.discard(socket)
         return socket
 
     async def _serve(
-        self,
-        socket: _Socket,
-        session: Session,
-        writer: SocketWriter,
-        entry: AccessLogEntry,
-        transport: asyncio.BaseTransport | None,
+        self, socket: _Socket, session: Session, conversation: Conversation, writer: SocketWriter, request: web.Request
     ) -> None:
         """Take messages until the socket ends."""
+        entry, transport = request[ENTRY], request.transport
         time = asyncio.get_running_loop().time
         until: float | None = None
         while True:
@@ -113,7 +107,7 @@ class WebSocketHandler:
                 return
             if message.type not in {WSMsgType.TEXT, WSMsgType.BINARY}:
                 return
-            session.take(message.data)
+            conversation.take(message.data)
             if writer.full:
                 try:
                     await writer.drain()

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from aiohttp import web
 from typing_extensions import override
 
-from tg_gateway.relay import Sink, text_frame
-from tg_gateway.websocket import envelope
+from tg_gateway.relay import Sink
 from tg_gateway.websocket.buffer_budget import BufferBudget, Holder
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, SlowConsumer
@@ -43,12 +42,12 @@ class SocketWriter:
         """Whether the client does not keep up."""
         return self._unsent > MAX_UNSENT_BYTES or self._protocol.writing_paused
 
-    def write(self, message: bytes) -> None:
-        """Send a text message, together with the others of this turn of the event loop."""
+    def write(self, frames: bytes) -> None:
+        """Send whole frames, together with the others of this turn of the event loop."""
         if not self._frames:
             self._loop.call_soon(self.flush)
-        self._frames.append(text_frame(message))
-        self._unsent += len(message)
+        self._frames.append(frames)
+        self._unsent += len(frames)
 
     def flush(self) -> None:
         """Send now."""
@@ -83,13 +82,17 @@ class SocketWriter:
 class SocketStream(Sink, Holder):
     """One request's answers on a socket; exactly one of them is the last.
 
+    Args:
+        writer: the way to the client.
+        fail: the frames that end a request which failed.
+
     Attributes:
         stop: called where the stream has to end because its client does not read.
     """
 
-    def __init__(self, writer: SocketWriter, request: envelope.Id) -> None:
+    def __init__(self, writer: SocketWriter, fail: Callable[[TgError], bytes]) -> None:
         self._writer = writer
-        self._opened = envelope.opening(request)
+        self._fail = fail
         self._ended = False
         self.stop: Callable[[], None] = lambda: None
 
@@ -103,27 +106,28 @@ class SocketStream(Sink, Holder):
         self.fail(SlowConsumer("too much waits for the client of this socket, and this stream holds most of it"))
         self.stop()
 
-    async def deliver(self, event_json: bytes) -> None:
+    async def deliver(self, frames: bytes) -> None:
         """Send a whole answer, once the client keeps up."""
         try:
             while self.full:
-                self.hold(len(event_json))
+                self.hold(len(frames))
                 await self.drain()
         finally:
             self.hold(0)
-        self.send(event_json, last=True)
+        self.send(frames, last=True)
 
     @override
-    def send(self, event_json: bytes, *, last: bool) -> None:
+    def send(self, data: bytes, *, last: bool) -> None:
         if not self._ended:
             self._ended = last
-            self._writer.write(envelope.response(self._opened, event_json, last=last))
+            if data:
+                self._writer.write(data)
 
     def fail(self, error: TgError) -> None:
         """End with an error, unless it has ended."""
         if not self._ended:
             self._ended = True
-            self._writer.write(envelope.failure(self._opened, error, error.type))
+            self._writer.write(self._fail(error))
 
     @property
     @override

@@ -1,6 +1,6 @@
-"""Events -> one HTTP client: the body of a streaming answer, written without waiting.
+"""A writer's bytes -> one HTTP client: the body of a streaming answer, written without waiting.
 
-The head leaves together with the first event, in one write: on its own it would cost a packet, and a status that can
+The head leaves together with the first bytes, in one write: on its own it would cost a packet, and a status that can
 no longer be changed.
 """
 
@@ -9,32 +9,39 @@ import time
 from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
+from typing import Any
 
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from typing_extensions import override
 
-from tg_gateway.relay import END_OF_BODY, KEEP_ALIVE, Sink, chunk, event, event_chunk
+from tg_gateway.dialects import Writer
+from tg_gateway.relay import Sink
+from tg_schema import TgError
 from tg_schema.errors import Cancelled, SlowConsumer
 
-_HEAD = (
-    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
-    "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
-)
+END_OF_BODY = b"0\r\n\r\n"
+"""The last chunk of a chunked body (RFC 9112, section 7.1)."""
 
 
-class EventStream(web.StreamResponse, Sink):
+class BodyStream(web.StreamResponse, Sink):
     """Enter it to keep the connection alive while nothing comes; leave it when nothing more will.
 
     Args:
         request: who asked. An HTTP/1.0 client gets the same body unchunked, ended by the end of the connection.
+        writer: of the answer; it says the content type, and what keeps the connection alive.
         headers: further headers; names and values are ours, free of line breaks.
-        keep_alive: seconds of silence after which a comment is sent; the first one also sends the head.
+        keep_alive: seconds of silence after which the writer's `keep_alive` is sent; the first also sends the head.
         patience: seconds that the client may leave what waits for it unread.
     """
 
     def __init__(
-        self, request: web.BaseRequest, headers: Mapping[str, str], keep_alive: float, patience: float
+        self,
+        request: web.BaseRequest,
+        writer: Writer[Any],
+        headers: Mapping[str, str],
+        keep_alive: float,
+        patience: float,
     ) -> None:
         super().__init__()
         if request.transport is None:
@@ -44,7 +51,8 @@ class EventStream(web.StreamResponse, Sink):
         self._request = request
         self._transport = request.transport
         self._protocol = request.protocol
-        self._headers_text = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        self._writer = writer
+        self._more_headers = headers
         self._chunked = request.version >= HttpVersion11
         self._patience = patience
         self._silence = keep_alive
@@ -52,7 +60,7 @@ class EventStream(web.StreamResponse, Sink):
         self._wrote_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
-    def __enter__(self) -> "EventStream":
+    def __enter__(self) -> "BodyStream":
         self._timer = self._loop.call_at(self._wrote_at + self._silence, self._silent)
         return self
 
@@ -61,10 +69,24 @@ class EventStream(web.StreamResponse, Sink):
             self._timer.cancel()
 
     @override
-    def send(self, event_json: bytes, *, last: bool) -> None:
-        framed = event_chunk(event_json) if self._chunked else event(event_json)
-        self._ended = last
-        self._write(framed + END_OF_BODY if last and self._chunked else framed)
+    def send(self, data: bytes, *, last: bool) -> None:
+        if data and self._chunked:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        if last:
+            self._ended = True
+            data += END_OF_BODY if self._chunked else b""
+        if not self.started and (data or last):
+            data = self._head() + data
+            self.started = True
+        if data:
+            self._wrote_at = self._loop.time()
+            if not self._transport.is_closing():
+                self._transport.write(data)
+
+    def fail(self, error: TgError) -> None:
+        """The writer's last bytes, after the first have been sent."""
+        data = self._writer.fail(error)
+        self.send(data, last=not self._writer.cut_after_failure)
 
     @property
     @override
@@ -84,19 +106,16 @@ class EventStream(web.StreamResponse, Sink):
             self._transport.abort()
             raise SlowConsumer("the client read nothing for too long") from None
 
-    def _write(self, framed: bytes) -> None:
-        self._wrote_at = self._loop.time()
-        if not self.started:
-            self.started = True
-            framed = self._head() + framed
-        if not self._transport.is_closing():
-            self._transport.write(framed)
-
     def _head(self) -> bytes:
         keep = self._chunked and self._request.keep_alive
         framing = "Transfer-Encoding: chunked\r\n" if self._chunked else ""
         connection = "" if keep else "Connection: close\r\n"
-        return f"{_HEAD}{self._headers_text}Date: {_date(int(time.time()))}\r\n{framing}{connection}\r\n".encode()
+        headers = {"Content-Type": self._writer.content_type, **self._writer.headers, **self._more_headers}
+        headers["Date"] = _date(int(time.time()))
+        if any("\n" in value or "\r" in value for value in headers.values()):
+            raise ValueError("a header of the writer has a line break")
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        return f"HTTP/1.1 200 OK\r\n{lines}{framing}{connection}\r\n".encode()
 
     def _silent(self) -> None:
         """One timer for the whole stream, moved only when it fires."""
@@ -104,7 +123,7 @@ class EventStream(web.StreamResponse, Sink):
         due = self._wrote_at + self._silence
         if now >= due:
             if not self.full:
-                self._write(chunk(KEEP_ALIVE) if self._chunked else KEEP_ALIVE)
+                self.send(self._writer.keep_alive, last=False)
             due = now + self._silence
         self._timer = self._loop.call_at(due, self._silent)
 

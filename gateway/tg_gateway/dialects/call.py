@@ -1,0 +1,67 @@
+"""HTTP request -> dialect -> what the gateway does about it: ask a service, or answer at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tg_base.protocol import Route
+from tg_gateway.dialects.catalogue import Catalogue
+from tg_gateway.dialects.writer import Writer
+
+
+@dataclass(slots=True)
+class Call:
+    """One HTTP request, as its dialect reads it.
+
+    Attributes:
+        operation: that of the mount; "" where no mount has this path and method.
+        catalogue: all that can be asked for.
+        headers: names in any case.
+        path: the variables of the mount's path.
+        query: the parameters behind `?`; of several with one name the first.
+        request_id: the client's `X-Request-Id`, or ours; every answer has it in its head.
+        body: empty until it has been read.
+        route: the service, as soon as it is known; the dialect sets it, so that the log and the metrics of a refused
+            request can name it. That of an `Ask` need not be set.
+    """
+
+    operation: str
+    catalogue: Catalogue
+    headers: Mapping[str, str]
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    request_id: str
+    body: bytes = b""
+    route: Route[Any, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A service has to be asked.
+
+    Attributes:
+        route: which one.
+        request: its request record.
+        writer: of the answer; made for this request alone.
+        streaming: whether the answer's bytes leave as they are written, or as one body with its length.
+    """
+
+    route: Route[Any, Any]
+    request: Any
+    writer: Writer[Any]
+    streaming: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer that no service has to be asked for: a list of models, a refusal.
+
+    Attributes:
+        headers: further ones. `X-Request-Id` and, where they are known, `Retry-After`, `Allow` and `WWW-Authenticate`
+            are the gateway's.
+    """
+
+    body: bytes
+    status: int = 200
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)

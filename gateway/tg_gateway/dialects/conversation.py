@@ -1,0 +1,69 @@
+"""WebSocket messages -> dialect -> requests: what a protocol of sockets does, and what its socket does for it."""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+from tg_base.protocol import Route
+from tg_gateway.dialects.call import Ask
+from tg_gateway.dialects.catalogue import Catalogue
+from tg_schema import TgError
+
+Name = Hashable
+"""What tells the requests of one socket apart; the client's own word for it."""
+
+
+class Socket(Protocol):
+    """One client's WebSocket. Nothing of it waits.
+
+    Attributes:
+        catalogue: all that can be asked for.
+        max_name: characters that a request's name may have.
+    """
+
+    catalogue: Catalogue
+    max_name: int
+
+    @property
+    def key(self) -> str | None:
+        """The name of the key that its next request has; None = it must show a token, for instance a new one."""
+
+    def authenticate(self, token: str | None) -> None:
+        """Check a token; until one is right, `key` is None.
+
+        Raises:
+            Unauthorized: it is not known.
+            RateLimited: too many wrong ones came from this address.
+        """
+
+    def say(self, frames: bytes) -> None:
+        """Send, together with what else is ready: one or more of `text_frame`."""
+
+    def is_running(self, name: Name) -> bool:
+        """Whether a request of this name has not ended yet."""
+
+    def ask(
+        self, name: Name, route: Route[Any, Any], size: int, parse: Callable[[], Ask], fail: Callable[[TgError], bytes]
+    ) -> None:
+        """Ask a service; the writer's bytes, framed by it as WebSocket messages, go to the client as they come.
+
+        Args:
+            name: no running request has it.
+            route: what the log and the metrics name.
+            size: bytes of the request.
+            parse: reads the request; what it raises is the request's answer.
+            fail: the frames that end a request which failed, at any time.
+
+        Raises:
+            RateLimited: too many run on this socket.
+            TooLarge: the request.
+        """
+
+    def cancel(self, name: Name) -> None:
+        """Stop a request; one that has ended is left alone."""
+
+
+class Conversation(Protocol):
+    """One protocol on one socket."""
+
+    def take(self, message: bytes) -> None:
+        """A message came. Whatever it is, it is answered, and disturbs no other request; nothing is raised."""

@@ -1,0 +1,33 @@
+"""JSON -> bytes of a protocol: server-sent events (WHATWG HTML, section 9.2), lines, WebSocket frames (RFC 6455, 5.2).
+
+The JSON that comes in has its control characters escaped, so that no text can end a line or begin another event.
+"""
+
+import struct
+
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment: ignored by every reader, seen by every proxy that would cut a silent connection."""
+
+
+def server_sent_event(data: bytes, name: bytes = b"", number: bytes = b"") -> bytes:
+    """One event, with its `event:` and `id:` lines where they are given. Nothing of it holds a line break."""
+    if not name and not number:
+        return b"data: %b\n\n" % data
+    named = b"event: %b\n" % name if name else b""
+    numbered = b"id: %b\n" % number if number else b""
+    return b"%b%bdata: %b\n\n" % (named, numbered, data)
+
+
+def json_line(data: bytes) -> bytes:
+    """One line of JSON lines (NDJSON)."""
+    return data + b"\n"
+
+
+def text_frame(payload: bytes) -> bytes:
+    """One whole text message from a server: final, unmasked, not compressed."""
+    size = len(payload)
+    if size < 126:
+        return b"\x81%c%b" % (size, payload)
+    if size < 65536:
+        return struct.pack("!BBH", 0x81, 126, size) + payload
+    return struct.pack("!BBQ", 0x81, 127, size) + payload

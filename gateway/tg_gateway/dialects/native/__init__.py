@@ -1,0 +1,6 @@
+"""Our own protocol, whose shapes are the seed's: REST, server-sent events and the WebSocket."""
+
+from tg_gateway.dialects.native.dialect import NATIVE
+from tg_gateway.dialects.native.mounts import NATIVE_MOUNTS
+
+__all__ = ["NATIVE", "NATIVE_MOUNTS"]

@@ -1,0 +1,90 @@
+"""Our own protocol on a WebSocket: envelopes in, requests side by side, envelopes out."""
+
+from typing import Any
+
+from typing_extensions import override
+
+from tg_base.protocol import Route
+from tg_gateway.dialects import DEFAULT_FLOW, Ask, Conversation, Socket, text_frame
+from tg_gateway.dialects.native import envelope
+from tg_gateway.dialects.native.flow_service import FLOW_SERVICES, answer_flow_service
+from tg_gateway.dialects.native.services import service_of
+from tg_gateway.dialects.native.writers import MessageWriter, WholeMessageWriter
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, Unauthorized
+
+
+class NativeConversation(Conversation):
+    """One client's envelopes.
+
+    Args:
+        socket: its WebSocket.
+    """
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
+
+    @override
+    def take(self, message: bytes) -> None:
+        try:
+            asked = envelope.parse_envelope(message)
+            if asked.type == "auth":
+                self._authenticate(asked.token)
+            else:
+                self._dispatch(asked)
+        except TgError as error:
+            self._refuse(envelope.id_of(message), error)
+
+    def _authenticate(self, token: str | None) -> None:
+        try:
+            self._socket.authenticate(token)
+        except TgError as error:
+            self._say(envelope.auth_failed(error))
+        else:
+            self._say(envelope.AUTH_OK)
+
+    def _dispatch(self, asked: envelope.Envelope) -> None:
+        socket = self._socket
+        if socket.key is None and not (asked.cancel and socket.is_running(asked.id)):
+            raise Unauthorized("auth failure")
+        if asked.id is None:
+            raise BadRequest("id is missing: every request needs one of its own")
+        if isinstance(asked.id, str) and len(asked.id) > socket.max_name:
+            raise BadRequest(f"id may have at most {socket.max_name} characters")
+        if asked.cancel:
+            socket.cancel(asked.id)
+        elif socket.is_running(asked.id):
+            raise BadRequest("a request with this id is running on this socket; take another id")
+        elif asked.service is None or not bytes(asked.request):
+            raise BadRequest("service or request is missing: send `id`, `service`, `request` and, optionally, `flow`")
+        elif asked.flow is None and asked.service in FLOW_SERVICES:
+            answer = answer_flow_service(socket.catalogue, asked.service, bytes(asked.request))
+            self._say(envelope.response(envelope.opening(asked.id), answer, last=True))
+        else:
+            route = socket.catalogue.find_service(asked.flow or DEFAULT_FLOW, asked.service)
+            self._ask(asked.id, route, bytes(asked.request))
+
+    def _ask(self, name: envelope.Id, route: Route[Any, Any], body: bytes) -> None:
+        service = service_of(route.spec)
+        message = MessageWriter(service, name)
+
+        def parse() -> Ask:
+            request = service.parse(body)
+            writer = message if request.streaming else WholeMessageWriter(service, route.spec.response, name)
+            return Ask(route, request, writer, bool(request.streaming))
+
+        self._socket.ask(name, route, len(body), parse, message.fail)
+
+    def _refuse(self, request: envelope.Id | None, error: TgError) -> None:
+        kind = "auth-required" if isinstance(error, Unauthorized) else error.type
+        if request is not None and self._socket.is_running(request):
+            self._say(envelope.aside(request, error, kind))
+            return
+        short = request is not None and len(str(request)) <= self._socket.max_name
+        opened = envelope.opening(request) if short and request is not None else b"{"
+        self._say(envelope.failure(opened, error, kind))
+
+    def _say(self, message: bytes) -> None:
+        self._socket.say(text_frame(message))

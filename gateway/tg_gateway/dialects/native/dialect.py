@@ -1,0 +1,73 @@
+"""Our own protocol over HTTP: which service a path means, and how it is asked, answered and refused."""
+
+from typing import Any, Final
+
+from typing_extensions import override
+
+from tg_base.protocol import Route
+from tg_gateway.dialects import (
+    DEFAULT_FLOW,
+    Answer,
+    Ask,
+    Call,
+    Conversation,
+    Dialect,
+    Socket,
+    Writer,
+    server_sent_event,
+)
+from tg_gateway.dialects.native.conversation import NativeConversation
+from tg_gateway.dialects.native.failures import encode_refusal
+from tg_gateway.dialects.native.services import NativeService, service_of
+from tg_gateway.dialects.native.writers import BodyWriter
+from tg_schema import TgError
+from tg_schema.response import Response
+
+
+class EventWriter(Writer[Any]):
+    """Server-sent events without names."""
+
+    def __init__(self, service: NativeService) -> None:
+        self._event = service.event
+        self._failure = service.failure
+
+    @override
+    def write(self, record: Response) -> bytes:
+        return b"data: %b\n\n" % self._event(record)
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return server_sent_event(self._failure(error))
+
+
+class Native(Dialect):
+    """The short paths (seed) name a service of the flow `default`; the predecessor's name the flow as well."""
+
+    @override
+    def check_head(self, call: Call) -> None:
+        _find(call)
+
+    @override
+    def parse(self, call: Call) -> Ask:
+        route = _find(call)
+        service = service_of(route.spec)
+        request = service.parse(call.body)
+        writer = EventWriter(service) if request.streaming else BodyWriter(service, route.spec.response)
+        return Ask(route, request, writer, bool(request.streaming))
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        return Answer(encode_refusal(error), status)
+
+    @override
+    def converse(self, socket: Socket) -> Conversation:
+        return NativeConversation(socket)
+
+
+def _find(call: Call) -> Route[Any, Any]:
+    flow, service = call.path.get("flow", DEFAULT_FLOW), call.path.get("service", call.operation)
+    route = call.route = call.catalogue.find_service(flow, service)
+    return route
+
+
+NATIVE: Final = Native()

@@ -1,0 +1,49 @@
+"""Error -> our own JSON, as a refusal and as a stream's last event."""
+
+import msgspec
+
+from tg_schema import TgError, encode
+from tg_schema.agent import ChunkType
+
+
+class _Failed(msgspec.Struct, frozen=True, omit_defaults=True):
+    type: str
+    message: str
+    retry_after: float | None = None
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: _Failed
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    error: _Failed
+    end_of_stream: bool = True
+
+
+class _AgentFailure(msgspec.Struct, frozen=True):
+    content: str
+    error: _Failed
+    chunk_type: ChunkType = "error"
+    message_type: ChunkType = "error"
+    end_of_message: bool = True
+    end_of_dialog: bool = True
+
+
+def encode_refusal(error: TgError) -> bytes:
+    """`{"error":{"type","message"}}`, with `retry_after` in seconds where it is known."""
+    return encode(_Refusal(_make_failed(error)))
+
+
+def encode_failure(error: TgError) -> bytes:
+    """The last event of a stream that failed."""
+    return encode(_Failure(_make_failed(error)))
+
+
+def encode_agent_failure(error: TgError) -> bytes:
+    """The last event of a dialog that failed."""
+    return encode(_AgentFailure(error.message, _make_failed(error)))
+
+
+def _make_failed(error: TgError) -> _Failed:
+    return _Failed(error.type, error.message, error.retry_after)

@@ -1,0 +1,74 @@
+"""What flows there are, in the predecessor's words: enough for its `tg-show-flows`, read only.
+
+Field names have hyphens here, and a flow travels as JSON text (the predecessor's flow and config services).
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from tg_gateway.dialects import Catalogue
+from tg_schema import decode, encode
+from tg_schema.errors import BadRequest, NotFound
+
+
+class _Request(msgspec.Struct, frozen=True, rename="kebab"):
+    operation: str | None = None
+    flow_id: str | None = None
+
+
+class _FlowResponse(msgspec.Struct, frozen=True, rename="kebab"):
+    blueprint_names: tuple[str, ...] = ()
+    flow_ids: tuple[str, ...] = ()
+    blueprint_definition: str = ""
+    flow: str = ""
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class _ConfigResponse(msgspec.Struct, frozen=True):
+    version: int = 0
+    values: tuple[Any, ...] = ()
+    directory: tuple[str, ...] = ()
+    config: dict[str, Any] = {}
+
+
+class _Interface(msgspec.Struct, frozen=True):
+    request: str
+    response: str
+
+
+class _Flow(msgspec.Struct, frozen=True, rename="kebab"):
+    description: str
+    interfaces: dict[str, _Interface]
+    blueprint_name: str = ""
+    parameters: dict[str, Any] = {}
+
+
+FLOW_SERVICES: Final = frozenset({"flow", "config"})
+"""The global services, which belong to no flow."""
+
+
+def answer_flow_service(catalogue: Catalogue, service: str, body: bytes) -> bytes:
+    """The whole answer's JSON.
+
+    Raises:
+        BadRequest: the operation is not one of those that only read.
+        NotFound: no such flow.
+    """
+    asked = decode(_Request, body)
+    if service == "config" and asked.operation in {"list", "get", "config"}:
+        return encode(_ConfigResponse())
+    if service == "flow" and asked.operation == "list-flows":
+        return encode(_FlowResponse(flow_ids=catalogue.flows))
+    if service == "flow" and asked.operation == "get-flow":
+        return encode(_describe_flow(catalogue, asked.flow_id or ""))
+    raise BadRequest("operation is missing or unknown: flow has list-flows and get-flow, config has list and get")
+
+
+def _describe_flow(catalogue: Catalogue, flow: str) -> _FlowResponse:
+    routes = [route for route in catalogue.routes if route.flow == flow]
+    if not routes:
+        raise NotFound("no flow has this id")
+    interfaces = {route.spec.name: _Interface(route.request, route.response) for route in routes}
+    return _FlowResponse(flow=encode(_Flow(flow, interfaces)).decode(), description=flow)

@@ -1,0 +1,142 @@
+"""Our own JSON <-> records: field names with underscores, keys that are null left out.
+
+The shapes are the seed's, and what the predecessor's clients read: `end_of_stream` always stands, text is never null.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from tg_gateway.dialects.native.event_shape import event_encoder
+from tg_gateway.dialects.native.failures import encode_agent_failure, encode_failure
+from tg_gateway.dialects.native.foreign_fields import check_names
+from tg_schema import (
+    AGENT,
+    PROMPT,
+    TEXT_COMPLETION,
+    AgentRequest,
+    AgentResponse,
+    PromptRequest,
+    PromptResponse,
+    ServiceSpec,
+    TextCompletionRequest,
+    TextCompletionResponse,
+    TgError,
+    decode,
+    encode,
+)
+from tg_schema.errors import BadRequest
+
+
+@dataclass(frozen=True, slots=True)
+class NativeService:
+    """How one service is asked and answered; functions of values.
+
+    Attributes:
+        parse: the request that a body asks for; raises BadRequest, whose message names what is wrong.
+        event: the JSON of one record of a stream, or of the whole answer as a single record.
+        failure: the JSON of a stream's last event, when it failed after its first byte.
+    """
+
+    parse: Callable[[bytes], Any]
+    event: Callable[[Any], bytes]
+    failure: Callable[[TgError], bytes] = encode_failure
+
+
+def _parse_completion(body: bytes) -> TextCompletionRequest:
+    """`{"system","prompt","streaming", ...}`."""
+    request = decode(TextCompletionRequest, body)
+    check_names(TEXT_COMPLETION.name, TextCompletionRequest, body)
+    if not (request.prompt or request.messages or request.operation):
+        raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
+    return request
+
+
+class _PromptBody(msgspec.Struct, frozen=True):
+    id: str | None = None
+    variables: dict[str, msgspec.Raw] | None = None
+    terms: dict[str, str] | None = None
+    streaming: bool | None = False
+
+
+def _parse_prompt(body: bytes) -> PromptRequest:
+    """`{"id","variables","streaming"}`."""
+    asked = decode(_PromptBody, body)
+    check_names(PROMPT.name, _PromptBody, body)
+    if not asked.id:
+        raise BadRequest("id is missing: send a JSON object with `id` (a template's name) and `variables`")
+    if asked.variables and asked.terms:
+        raise BadRequest("send `variables` (any JSON) or `terms` (JSON text), not both")
+    terms = asked.terms or _terms(asked.variables or {})
+    return PromptRequest(id=asked.id, terms=terms, streaming=asked.streaming)
+
+
+def _terms(variables: Mapping[str, msgspec.Raw]) -> dict[str, str]:
+    """Each variable's JSON text, as it was written."""
+    try:
+        return {name: bytes(value).decode() for name, value in variables.items()}
+    except UnicodeDecodeError:
+        raise BadRequest("not valid JSON: the text is not UTF-8") from None
+
+
+def _parse_agent(body: bytes) -> AgentRequest:
+    """`{"question","group","state","history","streaming"}`."""
+    request = decode(AgentRequest, body)
+    check_names(AGENT.name, AgentRequest, body)
+    if not (request.question or "").strip():
+        raise BadRequest("question is missing: send a JSON object with `question` (text)")
+    return request
+
+
+_COMPLETION_ORDER = ("response", "in_token", "out_token", "model", "end_of_stream", "finish_reason", "reasoning")
+_encode_completion = event_encoder(
+    TextCompletionResponse,
+    {"response": "", "end_of_stream": False},
+    order=(*_COMPLETION_ORDER, "tokens", "tool_calls", "cached_token", "reasoning_token"),
+)
+_encode_prompt = event_encoder(PromptResponse, {"end_of_stream": False})
+_encode_agent = event_encoder(
+    AgentResponse,
+    {"chunk_type": "answer", "content": "", "end_of_message": False, "end_of_dialog": False},
+    also={"chunk_type": "message_type"},  # the predecessor's name for the same
+)
+
+
+def _encode_prompt_event(record: PromptResponse) -> bytes:
+    """Text or an object; one of them always stands."""
+    if record.text is None and record.object is None:
+        record = msgspec.structs.replace(record, text="")
+    return _encode_prompt(record)
+
+
+SERVICES: Final[Mapping[str, NativeService]] = {
+    TEXT_COMPLETION.name: NativeService(_parse_completion, _encode_completion),
+    PROMPT.name: NativeService(_parse_prompt, _encode_prompt_event),
+    AGENT.name: NativeService(_parse_agent, _encode_agent, encode_agent_failure),
+}
+"""By service."""
+
+
+@cache
+def service_of(spec: ServiceSpec[Any, Any]) -> NativeService:
+    """How a service is asked and answered: by its row or, without one, by the fields of its records."""
+    return SERVICES.get(spec.name) or _make_service(spec)
+
+
+def _make_service(spec: ServiceSpec[Any, Any]) -> NativeService:
+    """All fields of the records, null ones left out, and `end_of_stream` at the end."""
+    shown = tuple(name for name in spec.response.__struct_fields__ if name not in {"error", "end_of_stream"})
+
+    def parse(body: bytes) -> Any:
+        request = decode(spec.request, body)
+        check_names(spec.name, spec.request, body)
+        return request
+
+    def event(record: Any) -> bytes:
+        said = {name: value for name in shown if (value := getattr(record, name)) is not None}
+        return encode(said | {"end_of_stream": record.last})
+
+    return NativeService(parse, event)

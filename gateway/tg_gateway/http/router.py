@@ -1,0 +1,106 @@
+"""HTTP request -> mount -> dialect: who reads it, and in whose shape it is refused."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from tg_gateway.dialects import Answer, Call, Catalogue, Dialect, Mount
+from tg_schema import TgError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a request has come to.
+
+    Attributes:
+        dialect: whose refusals it gets.
+        mount: None where the path or the method is nobody's.
+        call: what the dialect reads.
+    """
+
+    dialect: Dialect
+    mount: Mount | None
+    call: Call
+
+
+DOOR: Final = web.RequestKey("door", Door)
+"""Where a handler finds what its request has come to."""
+
+
+class Router:
+    """The table of mounts.
+
+    Args:
+        mounts: the first row's dialect refuses what is near to nobody's path.
+        catalogue: all that can be asked for.
+    """
+
+    def __init__(self, mounts: Sequence[Mount], catalogue: Catalogue) -> None:
+        self._mounts = mounts
+        self._catalogue = catalogue
+        self._rows: dict[tuple[str, str], list[Mount]] = {}
+        for mount in mounts:
+            self._rows.setdefault((mount.method, mount.path), []).append(mount)
+        self._segments = [(mount, mount.path.strip("/").split("/")) for mount in mounts]
+
+    @property
+    def default(self) -> Dialect:
+        """Who answers for all that is nobody's."""
+        return self._mounts[0].dialect
+
+    def routes(self, http: Handler, socket: Handler) -> list[web.RouteDef]:
+        """Each method and path once; GET is for HEAD too, unless that has a row of its own."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            mount = request[DOOR].mount
+            return await (socket if mount is not None and mount.socket else http)(request)
+
+        return [self._route(method, path, answer) for method, path in self._rows]
+
+    def _route(self, method: str, path: str, answer: Handler) -> web.RouteDef:
+        if method == "GET":
+            return web.get(path, answer, allow_head=("HEAD", path) not in self._rows)
+        return web.route(method, path, answer)
+
+    def find(self, request: web.Request, request_id: str) -> Door:
+        """What a request has come to; its path was matched by the server already."""
+        resource = request.match_info.route.resource
+        path = resource.canonical if resource is not None else ""
+        rows = self._rows.get((request.method, path)) or (
+            self._rows.get(("GET", path)) if request.method == "HEAD" else None
+        )
+        mount = None if rows is None else _choose(rows, request.headers)
+        dialect = self._nearest(request.path) if mount is None else mount.dialect
+        operation = "" if mount is None else mount.operation
+        call = Call(operation, self._catalogue, request.headers, request.match_info, request.query, request_id)
+        return Door(dialect, mount, call)
+
+    def refuse_connection(self, error: TgError) -> Answer:
+        """To a connection that was refused before it asked anything."""
+        return self.default.refuse(error, error.status, Call("", self._catalogue, {}, {}, {}, ""))
+
+    def _nearest(self, path: str) -> Dialect:
+        segments = path.strip("/").split("/")
+        best = max(self._segments, key=lambda row: _count_common(row[1], segments), default=None)
+        return best[0].dialect if best and _count_common(best[1], segments)[0] else self.default
+
+
+def _choose(rows: Sequence[Mount], headers: Mapping[str, str]) -> Mount:
+    for mount in rows:
+        if mount.header and mount.header in headers:
+            return mount
+    return next((mount for mount in rows if not mount.header), rows[0])
+
+
+def _count_common(mounted: Sequence[str], asked: Sequence[str]) -> tuple[int, bool]:
+    """How many segments from the first on are the same, and whether those are all."""
+    common = 0
+    for ours, theirs in zip(mounted, asked, strict=False):
+        if ours != theirs and not ours.startswith("{"):
+            break
+        common += bool(theirs)
+    return common, common == len(mounted) == len(asked)

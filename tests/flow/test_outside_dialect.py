@@ -1,0 +1,192 @@
+"""A protocol from outside, as one file beside the gateway: its streams, bodies, refusals and sockets are its own."""
+
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientPayloadError, WSServerHandshakeError
+from typing_extensions import override
+
+from tests.fakes import parley
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.failing_llm import FailingLlm
+from tests.flow.open_gateway import Opened, open_gateway
+from tg_base.config import ApiKey, GatewayConfig
+from tg_gateway.dialects import Answer, Call, Mount
+from tg_gateway.mounts import MOUNTS
+from tg_schema import TgError
+
+PAGE = Path(__file__).parents[2] / "docs" / "adding-a-dialect.md"
+BOTH = (*MOUNTS, *parley.MOUNTS)
+TALKS, VOICES, LINE = "/parley/talks", "/parley/voices", "/parley/line"
+ALIASES = {"mate": "counting", "gone": "nobody"}
+OPEN = GatewayConfig(port=0, drain=0.05, aliases=ALIASES, body_limit=100)
+KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest(), requests_per_minute=1)
+LOCKED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
+
+
+@asynccontextmanager
+async def opened(config: GatewayConfig = OPEN, llm: CountingLlm | None = None) -> AsyncIterator[Opened]:
+    async with open_gateway(config, llm=llm, mounts=BOTH) as it:
+        yield it
+
+
+async def ask(it: Opened, body: object, method: str = "POST", path: str = TALKS, **headers: str) -> tuple[int, Any]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with it.http.request(method, path, data=data, headers=headers) as response:
+        assert response.content_type == "application/json"
+        return response.status, json.loads(await response.read())
+
+
+def test_the_page_shows_this_very_file() -> None:
+    (shown,) = re.findall(r"```python\n(\"\"\"Parley.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert shown == Path(parley.__file__).read_text("utf-8")
+
+
+async def test_a_stream_has_names_numbers_a_total_and_a_last_word() -> None:
+    async with opened() as it:
+        body = {"say": "2", "live": True}
+        async with it.http.post(TALKS, json=body, headers={"X-Request-Id": "r"}) as response:
+            assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+            assert response.headers["X-Accel-Buffering"] == "no"
+            text = await response.read()
+    events = text.split(b"\n\n")
+    assert events[-2:] == [b"data: [DONE]", b""]
+    assert events[-3] == b'event: total\nid: %d\ndata: {"talk":"talk-r","heard":7,"said":2}' % (len(events) - 2)
+    words = [re.fullmatch(rb'event: word\nid: (\d+)\ndata: \{"talk":"talk-r","word":"(.*)"\}', one) for one in events]
+    assert b"".join(word[2] for word in words if word) == b"0 1 "
+    assert [int(word[1]) for word in words if word] == list(range(1, len(events) - 2))
+
+
+async def test_a_whole_answer() -> None:
+    async with opened() as it:
+        status, answer = await ask(it, {"say": "2"}, **{"X-Request-Id": "r"})
+    assert (status, answer) == (200, {"talk": "talk-r", "heard": 7, "said": 2, "speech": "0 1 "})
+
+
+@pytest.mark.parametrize("voice", [None, "counting", "mate"])
+async def test_a_model_is_found_by_every_name_of_it(voice: str | None) -> None:
+    async with opened() as it:
+        assert (await ask(it, {"say": "1", "voice": voice}))[0] == 200
+        assert it.llm.requests[0].model == "counting"
+
+
+async def test_what_can_be_asked_is_listed_without_asking_anybody() -> None:
+    async with opened() as it:
+        await ask(it, {"say": "0"})
+        assert await ask(it, b"", "GET", VOICES) == (200, ["counting", "mate"])
+        assert len(it.llm.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "says"),
+    [
+        ("POST", TALKS, b"{", 400, "not valid JSON"),
+        ("POST", TALKS, {}, 400, "say something"),
+        ("POST", TALKS, {"say": "1", "voice": "gone"}, 404, "there is no model 'gone'; there are: counting, mate"),
+        ("POST", TALKS, {"say": "1", "voice": "mate:soft"}, 400, "no accents"),
+        ("POST", TALKS, {"say": "1" * 200}, 413, "at most 100 bytes"),
+        ("PUT", TALKS, {}, 405, "the method PUT"),
+        ("POST", LINE, {}, 405, "the method POST"),
+        ("GET", LINE, {}, 400, "WebSocket"),
+        ("GET", "/parley", {}, 404, "no such path"),
+        ("POST", "/parley/talks/7", {}, 404, "no such path"),
+    ],
+)
+async def test_refusals_have_its_shape(method: str, path: str, body: object, status: int, says: str) -> None:
+    async with opened() as it:
+        got, answer = await ask(it, body, method, path)
+        assert (got, set(answer), answer["code"]) == (status, {"fault", "code"}, status)
+        assert says in answer["fault"]
+
+
+async def test_its_neighbours_are_refused_in_theirs() -> None:
+    async with opened() as it:
+        for path in ("/api/v1/nope", "/nope", "/"):
+            assert (await ask(it, {}, path=path))[1] == {"error": {"type": "not-found", "message": "no such path"}}
+
+
+@pytest.mark.parametrize("header", ["Authorization", "x-api-key", "api-key"])
+async def test_a_key_by_any_header_and_its_limit(header: str) -> None:
+    def shown(key: str) -> dict[str, str]:
+        return {header: f"Bearer {key}" if header == "Authorization" else key}
+
+    async with opened(LOCKED) as it:
+        for headers in ({}, shown("wrong")):
+            async with it.http.post(TALKS, json={"say": "1"}, headers=headers) as response:
+                assert (response.status, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+                assert (await response.json())["code"] == 401
+        assert (await ask(it, {"say": "1"}, **shown("right")))[0] == 200
+        async with it.http.post(TALKS, json={"say": "1"}, headers=shown("right")) as response:
+            assert (response.status, response.headers["Retry-After"]) == (429, "60")
+            assert (await response.json())["code"] == 429
+
+
+async def test_a_failure_in_mid_stream_is_told_and_then_the_body_breaks() -> None:
+    async with opened(llm=FailingLlm()) as it, it.http.post(TALKS, json={"say": "1", "live": True}) as response:
+        lines = [await response.content.readline() for _ in range(6)]
+        assert lines[4] == b"event: fault\n"
+        with pytest.raises(ClientPayloadError):
+            await response.content.read()
+
+
+async def test_talks_side_by_side_on_its_socket() -> None:
+    async with opened() as it, it.http.ws_connect(LINE) as socket:
+        await socket.send_str("SAY a 2")
+        await socket.send_str("SHOUT b 1")
+        await socket.send_str("SAY c 1")
+        heard: dict[str, str] = {"a": "", "b": "", "c": ""}
+        over: set[str] = set()
+        while len(over) < len(heard):
+            verb, name, said = (await socket.receive_str(timeout=5)).split(" ", 2)
+            heard[name] += said
+            over |= {name} if verb in {"OVER", "FAULT"} else set()
+        assert (heard["a"], heard["c"]) == ("0 1 ", "0 ")
+        assert "SAY NAME TEXT" in heard["b"]
+
+
+async def test_its_socket_cancels() -> None:
+    async with opened() as it, it.http.ws_connect(LINE) as socket:
+        await socket.send_str("SAY a 1000000")
+        await it.llm.started.wait()
+        await socket.send_str("HUSH a")
+        last = ""
+        while not last.startswith("FAULT"):
+            last = await socket.receive_str(timeout=5)
+        assert "cancelled" in last
+
+
+async def test_its_socket_asks_for_the_key_at_the_door() -> None:
+    async with opened(LOCKED) as it:
+        with pytest.raises(WSServerHandshakeError) as refused:
+            await it.http.ws_connect(LINE)
+        assert refused.value.status == 401
+        async with it.http.ws_connect(LINE, headers={"x-api-key": "right"}) as socket:
+            await socket.send_str("SAY a 1")
+            assert (await socket.receive_str(timeout=5)).startswith("WORD a 0")
+
+
+class _Other(parley.Parley):
+    """Parley's elder sister, for requests that ask for her."""
+
+    @override
+    def parse(self, call: Call) -> Answer:
+        return Answer(b'"elder"')
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        return Answer(b'"elder refuses"', status)
+
+
+async def test_a_header_chooses_between_two_protocols_on_one_path() -> None:
+    other = Mount("GET", VOICES, _Other(), "voices", header="parley-version")
+    async with open_gateway(LOCKED, mounts=(*MOUNTS, other, *parley.MOUNTS)) as it:
+        assert (await ask(it, b"", "GET", VOICES, **{"parley-version": "1"})) == (401, "elder refuses")
+        assert (await ask(it, b"", "GET", VOICES, **{"parley-version": "1", "api-key": "right"})) == (200, "elder")
+        status, answer = await ask(it, b"", "GET", VOICES)
+        assert (status, answer["code"]) == (401, 401)

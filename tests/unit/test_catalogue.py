@@ -1,0 +1,79 @@
+"""A model's name -> the flow that has it: its own name, aliases, adapters, and who is there now."""
+
+import pytest
+
+from tg_base.protocol import Presence, Route
+from tg_gateway.dialects import Catalogue, FoundModel
+from tg_schema import PROMPT, TEXT_COMPLETION
+from tg_schema.errors import NotFound
+
+DEFAULT = Route("default", TEXT_COMPLETION, "q/default", "", model="small")
+PROMPTS = Route("default", PROMPT, "q/prompt", "")
+OTHER = Route("other", TEXT_COMPLETION, "q/other", "", model="big:8b")
+TWIN = Route("twin", TEXT_COMPLETION, "q/twin", "", model="small")
+UNBOUND = Route("unbound", TEXT_COMPLETION, "q/unbound", "")
+PLAIN = Route("plain", TEXT_COMPLETION, "q/plain", "", plain=True, model="old")
+ROUTES = (DEFAULT, PROMPTS, OTHER, TWIN, UNBOUND, PLAIN)
+ALIASES = {"gpt": "small", "tuned": "big:8b:mine", "small": "old", "lost": "nobody"}
+
+
+def catalogue(**models: str) -> Catalogue:
+    """With a live processor of these flows' models."""
+    live = {f"q/{flow}": [Presence("p", (f"q/{flow}",), 1, 0, (model,))] for flow, model in models.items()}
+    return Catalogue(ROUTES, lambda queue: live.get(queue, []), ALIASES)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("small", FoundModel(DEFAULT, "small")),
+        ("gpt", FoundModel(DEFAULT, "small")),
+        ("big:8b", FoundModel(OTHER, "big:8b")),
+        ("big:8b:lora", FoundModel(OTHER, "big:8b", "lora")),
+        ("gpt:lora", FoundModel(DEFAULT, "small", "lora")),
+        ("tuned", FoundModel(OTHER, "big:8b", "mine")),
+        ("old", FoundModel(PLAIN, "old")),
+        (None, FoundModel(DEFAULT, "small")),
+        ("", FoundModel(DEFAULT, "small")),
+    ],
+)
+def test_names(name: str | None, found: FoundModel) -> None:
+    assert catalogue().find_model(name) == found
+
+
+@pytest.mark.parametrize("name", ["none", "lost", "big", "small:", ":small", ":", "big:8b:a:b"])
+def test_names_of_nobody(name: str) -> None:
+    with pytest.raises(NotFound, match="there are: small, big:8b, old, gpt, tuned"):
+        catalogue().find_model(name)
+
+
+def test_a_long_name_is_not_repeated_whole() -> None:
+    with pytest.raises(NotFound) as refused:
+        catalogue().find_model("x" * 1000)
+    assert len(refused.value.message) < 200
+
+
+def test_what_is_served_is_preferred() -> None:
+    assert catalogue(twin="small").find_model("small").route == TWIN
+    assert catalogue(twin="small", default="small").find_model("small").route == DEFAULT
+
+
+def test_processors_say_what_the_configuration_does_not() -> None:
+    assert catalogue(unbound="new").find_model("new:lora") == FoundModel(UNBOUND, "new", "lora")
+
+
+def test_only_what_can_be_asked_now_is_listed() -> None:
+    assert catalogue().models() == ("old",)
+    assert catalogue(unbound="new", twin="small", other="big:8b").models() == (
+        "big:8b",
+        "small",
+        "new",
+        "old",
+        "gpt",
+        "tuned",
+    )
+
+
+def test_a_gateway_without_text_completion() -> None:
+    with pytest.raises(NotFound, match="it has: prompt"):
+        Catalogue((PROMPTS,), lambda _: [], {}).find_model(None)
