@@ -39,6 +39,6 @@ def join_chunks(chunks: Sequence[LlmChunk]) -> LlmChunk:
     Of chunks after the first `finish_reason`, only the counts are taken: an answer has no text after its end.
     """
     end = next((number for number, chunk in enumerate(chunks, 1) if chunk.finish_reason), len(chunks))
-    said, rest = chunks[:end], chunks[end:]
-    text = "".join(chunk.text for chunk in said)
-    return join_completions(LlmChunk(text), (*said, *(chunk.usage for chunk in rest)))
+    said = chunks[:end]
+    text = "".join([chunk.text for chunk in said])
+    return join_completions(LlmChunk(text), (*said, *(chunk.usage for chunk in chunks[end:])))
