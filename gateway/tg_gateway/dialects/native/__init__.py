@@ -1,4 +1,4 @@
-"""Our own protocol, whose shapes are the seed's: REST, server-sent events and the WebSocket."""
+"""Our own protocol, in TrustGraph's shapes: REST, server-sent events and the WebSocket."""
 
 from tg_gateway.dialects.native.dialect import NATIVE
 from tg_gateway.dialects.native.mounts import NATIVE_MOUNTS

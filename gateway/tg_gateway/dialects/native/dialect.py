@@ -41,7 +41,7 @@ class EventWriter(Writer[Any]):
 
 
 class Native(Dialect):
-    """The short paths (seed) name a service of the flow `default`; the predecessor's name the flow as well."""
+    """The short paths name a service of the flow `default`; TrustGraph's paths name the flow as well."""
 
     @override
     def check_head(self, call: Call) -> None:

@@ -1,4 +1,4 @@
-"""WebSocket message <-> values: the multiplexer's envelope, as the predecessor's clients speak it.
+"""WebSocket message <-> values: the multiplexer's envelope, as TrustGraph's clients speak it.
 
     client: {"type":"auth","token"}   {"id","service","flow"?,"request"}   {"id","cancel":true}
     server: {"type":"auth-ok","default_workspace"}   {"type":"auth-failed","error"}

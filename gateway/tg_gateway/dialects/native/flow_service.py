@@ -1,6 +1,6 @@
-"""What flows there are, in the predecessor's words: enough for its `tg-show-flows`, read only.
+"""The flows that exist, in TrustGraph's terms: enough for its `tg-show-flows`, read only.
 
-Field names have hyphens here, and a flow travels as JSON text (the predecessor's flow and config services).
+Field names have hyphens here, and a flow travels as JSON text (TrustGraph's flow and config services).
 """
 
 from typing import Any, Final

@@ -1,6 +1,6 @@
 """Our own JSON <-> records: field names with underscores, keys that are null left out.
 
-The shapes are the seed's, and what the predecessor's clients read: `end_of_stream` always stands, text is never null.
+TrustGraph's clients read these shapes: `end_of_stream` is always present, and text is never null.
 """
 
 from collections.abc import Callable, Mapping
@@ -101,7 +101,7 @@ _encode_prompt = event_encoder(PromptResponse, {"end_of_stream": False})
 _encode_agent = event_encoder(
     AgentResponse,
     {"chunk_type": "answer", "content": "", "end_of_message": False, "end_of_dialog": False},
-    also={"chunk_type": "message_type"},  # the predecessor's name for the same
+    also={"chunk_type": "message_type"},  # TrustGraph's name for the same
 )
 
 
