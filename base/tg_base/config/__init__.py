@@ -1,4 +1,4 @@
-"""Configuration file -> frozen values: reading, checking, following edits, and what options override."""
+"""Configuration file -> frozen values: reading, validation, edits while a process runs, and command-line overrides."""
 
 from tg_base.config.agent_config import AgentConfig, AgentLimits
 from tg_base.config.findings import Findings, FirstFinding

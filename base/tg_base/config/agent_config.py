@@ -1,4 +1,4 @@
-"""[flows.NAME.agent] -> how an agent reasons, with what, and how far it may go."""
+"""[flows.NAME.agent] -> an agent's model, pattern, tools and limits."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -14,12 +14,12 @@ from tg_schema.errors import BadRequest
 
 
 class AgentLimits(Section, frozen=True):
-    """What one dialog may cost before it ends with an error."""
+    """Limits of one dialog; beyond them it ends with an error."""
 
     iterations: Annotated[int, msgspec.Meta(gt=0)] = 10
-    """How often the model is asked in a loop: for the whole question, or for one step of a plan."""
+    """Model calls per loop: for the whole question, or for one step of a plan."""
     tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
-    """Tokens of all prompts and answers together, where the provider counts them."""
+    """Tokens of all prompts and answers together, if the provider reports usage."""
     seconds: Seconds = 600.0
 
 
@@ -28,19 +28,19 @@ class AgentConfig(ServiceConfig, frozen=True):
 
     spec = AGENT
     model: str | None = None
-    """Whose text-completion thinks; None = the flow's own."""
+    """The model that the agent uses; None = that of the flow's own text-completion."""
     description: str = ""
-    """What it is good at, for the supervisors that may ask it."""
+    """What the agent is good at; read by the supervisors that may call it."""
     pattern: Pattern = "react"
-    """How it reasons, unless the request says so."""
+    """The reasoning pattern, unless the request names one."""
     tools: tuple[str, ...] | None = None
-    """Which tools it has; None = all."""
+    """The names of its tools; None = all."""
     agents: tuple[str, ...] = ()
-    """The flows whose agents a supervisor may ask."""
+    """The flows whose agents a supervisor may call."""
     calling: Literal["auto", "native", "text"] = "auto"
-    """How the model calls tools; auto = natively where its provider announces that it can."""
+    """How the model calls tools; auto = natively if its provider announces the feature."""
     instructions: str = ""
-    """What the model is told besides the pattern's own prompt."""
+    """Instructions to the model in addition to the pattern's own prompt."""
     limits: AgentLimits = AgentLimits()
 
     @override
@@ -80,7 +80,8 @@ class AgentConfig(ServiceConfig, frozen=True):
 
 
 def _find_asked(team: dict[str, AgentConfig], flow: str) -> set[str]:
-    """The flow, and all flows whose agents its agent asks, however indirectly."""
+    """The flow, and all flows whose agents its agent may call, directly or indirectly."""
+    # `found` ends the search in a cycle too, which is what the caller looks for.
     found, pending = set[str](), [flow]
     while pending:
         if (name := pending.pop()) not in found:

@@ -1,4 +1,4 @@
-"""Configuration in force, edited one -> what comes into force at once, and what waits for a restart."""
+"""Active and edited configuration -> what takes effect at once, and what needs a restart."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar, get_type_hints
@@ -17,25 +17,25 @@ class _Reading:
 
 
 Followed = Annotated[Value, _Reading(followed=True)]
-"""The type of a field that is followed while a process runs, with all below it that does not say otherwise."""
+"""The type of a field whose edits take effect while a process runs, with all fields below it unless `AtStart`."""
 
 AtStart = Annotated[Value, _Reading(followed=False)]
-"""The type of a field that is read when a process starts, below one that is followed; above, all fields are."""
+"""The type of a field below a followed one that is read at the start only. All other fields are, without a mark."""
 
 _ABSENT: Any = object()
 
 
 class Changes(Generic[Table]):
-    """What an edit changes.
+    """The differences between two configurations, and their merge.
 
     Args:
-        held: what is in force.
-        edited: what the file says now.
+        held: the active configuration.
+        edited: the file's present content.
 
     Attributes:
-        in_force: `held` with all that is followed as `edited` says.
-        followed: keys of the values that differ and are followed, joined by dots.
-        at_start: keys of the values that differ and need a restart.
+        in_force: `held` with the followed values of `edited`.
+        followed: dotted keys of the different values that take effect at once.
+        at_start: dotted keys of the different values that need a restart.
     """
 
     def __init__(self, held: Table, edited: Table) -> None:
@@ -48,6 +48,7 @@ class Changes(Generic[Table]):
             return held
         if isinstance(held, msgspec.Struct) and type(held) is type(edited):
             return self._merge_fields(keys, held, edited, followed=followed)
+        # Entry by entry, so that the log names the one model or flow that was edited, not the whole table.
         if isinstance(held, dict) and isinstance(edited, dict):
             names = dict.fromkeys((*held, *edited))
             merged = {name: self._merge_entry(keys, name, held, edited, followed=followed) for name in names}
@@ -74,6 +75,6 @@ class Changes(Generic[Table]):
 
 
 def is_followed(kind: Any, *, below: bool = False) -> bool:
-    """Whether a field of this type, with its annotations, is followed; if it says nothing, as what it is `below`."""
+    """Whether a field of this annotated type is followed; without a mark it inherits that of its parent (`below`)."""
     marks = (mark for mark in getattr(kind, "__metadata__", ()) if isinstance(mark, _Reading))
     return next((mark.followed for mark in marks), below)

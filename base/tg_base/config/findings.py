@@ -1,4 +1,4 @@
-"""Errors of a configuration -> who started, or checks it: the first one, or all of them."""
+"""Errors of a configuration -> the first one (at a start), or all of them (for a check)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,23 +9,23 @@ from tg_schema import TgError
 
 
 class Findings:
-    """What is wrong. A start ends with the first finding; a check goes on, and tells all.
+    """The errors of a configuration. A start fails with the first one; a check collects all of them.
 
     Attributes:
-        sentences: the findings, each once, in the order in which a start meets them.
+        sentences: the messages without duplicates, in the order in which a start would meet them.
     """
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
 
     def add(self, error: TgError) -> None:
-        """One more; what two places of the code say in the same words is one finding."""
+        """Add an error, unless another check has reported the same message."""
         if error.message not in self.sentences:
             self.sentences.append(error.message)
 
     @contextmanager
     def collect(self) -> Iterator[None]:
-        """The error that ends the block is a finding, and the code behind the block goes on."""
+        """Add the error that ends the block, and continue after the block."""
         try:
             yield
         except TgError as error:
@@ -33,7 +33,7 @@ class Findings:
 
 
 class FirstFinding(Findings):
-    """The first one is raised: what a start does."""
+    """Raises the first error, as a start does."""
 
     @override
     def add(self, error: TgError) -> None:

@@ -1,6 +1,6 @@
-"""What the configuration file says, as frozen values; docs/configuration.md tells it to people.
+"""The configuration file as frozen values; docs/configuration.md describes it for operators.
 
-One TOML file holds it all. Secrets are never in it: it names environment variables and files.
+All settings are in one TOML file. It contains no secrets, only names of environment variables and files.
 """
 
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A table of the file; a name that is not known is an error, not a silent nothing."""
+    """A table of the file; an unknown field is an error, so that a typo is not ignored."""
 
 
 class BusConfig(Section, frozen=True):
-    """Which bus, and where on it our topics are."""
+    """The bus, and the namespace of our topics on it."""
 
     url: str = "memory://"
     namespace: str = "public/default"
@@ -37,83 +37,83 @@ class BusConfig(Section, frozen=True):
 
 
 class ApiKey(Section, frozen=True):
-    """Who may come in, and how much: limits are for each gateway process, 0 = none."""
+    """One API key and its limits, which each gateway process enforces by itself; 0 = unlimited."""
 
     name: str
-    """For logs. Tables of one name are one customer with several tokens, and share their limits."""
+    """For logs. Tables with the same name are one customer with several tokens, and share their limits."""
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-    """Of the bearer token, in hex."""
+    """SHA-256 of the bearer token, in hex."""
     requests_per_minute: Natural = 0
     streams: Natural = 0
-    """Requests that run side by side."""
+    """Concurrent requests."""
     tokens_per_minute: Natural = 0
-    """Of prompts and answers together, where the provider counts them."""
+    """Tokens of prompts and answers together, if the provider reports usage."""
     groups: tuple[str, ...] | None = None
-    """The groups of tools that its requests to agents may name; None = all. One that names none asks for "default"."""
+    """Groups of tools that agent requests may name; None = all. A request without a group names "default"."""
 
 
 class GatewayConfig(Section, frozen=True):
-    """The door."""
+    """The HTTP and WebSocket gateway."""
 
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 8888
     auth: Literal["auto", "on", "off"] = "auto"
-    """auto: off on a loopback address without keys, on otherwise. off on another address must be said here."""
+    """auto = off on a loopback address without keys, on otherwise. Only an explicit "off" opens another address."""
     keys: Followed[tuple[ApiKey, ...]] = ()
     hosts: Followed[tuple[str, ...]] = ()
-    """Further names by which a gateway that asks for no token may be called: a browser's page may know others."""
+    """Further `Host` names accepted without authentication; others are refused, against DNS rebinding by a web page."""
     aliases: dict[str, str] = {}
-    """Further names of models, for protocols that ask by a model's name: name to model, or to "model:adapter"."""
+    """Additional model names for protocols that select by model: name -> model, or "model:adapter"."""
     auth_timeout: Seconds = 10.0
-    """Seconds in which a WebSocket must have shown a right token, where one is asked for."""
+    """Seconds within which a WebSocket must authenticate, if authentication is on."""
     max_unauthenticated: Annotated[int, msgspec.Meta(ge=0)] = 128
-    """Connections of one address that may not have shown a right token yet, where one is asked for; 0 = any number."""
+    """Unauthenticated connections per client address, if authentication is on; 0 = unlimited."""
     reserve_tokens: Followed[Annotated[int, msgspec.Meta(gt=0)]] = 1024
-    """What a request without `max_tokens` is taken to need of `tokens_per_minute`, until its usage is known."""
+    """Tokens of `tokens_per_minute` reserved for a request without `max_tokens`, until its usage is known."""
     body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_MESSAGE_BYTES)] = 1024 * 1024
-    """Bytes of a request; what the bus can carry is the highest."""
+    """Maximum bytes of a request, at most what the bus carries."""
     request_timeout: Seconds = 300.0
-    """Seconds to the first record of an answer, and of silence between two; it cuts no stream that is in flow."""
+    """Seconds to the first record of an answer and between two records; the duration of a stream is not limited."""
     keep_alive: Seconds = 15.0
     """Seconds of silence after which an SSE comment or a WebSocket ping is sent."""
     drain: Annotated[float, msgspec.Meta(ge=0)] = 10.0
-    """Seconds that running streams get when the process is told to stop."""
+    """Seconds that running streams get to finish on shutdown."""
 
 
 class ModelConfig(Section, frozen=True):
-    """One model: who provides it, and what that provider wants to know."""
+    """One model: its provider and the provider's options."""
 
     provider: str
     options: dict[str, Any] = {}
     """Read by the provider itself, into its own typed options."""
     queue: AtStart[Natural | None] = None
-    """How many requests of one gateway may wait for it; None = a share of the capacity, `tg_base.client.admission`."""
+    """Queued requests per gateway; None = in proportion to the capacity, see `tg_base.client.admission`."""
 
 
 class ServiceConfig(Section, frozen=True):
-    """One service of a flow. What all services have stands here; each has a table, and rules, of its own (`services`).
+    """One service of a flow: the fields of all services. Each service derives its own table and rules (`services`).
 
-    The two topics are the flow's own unless said otherwise (full names or queue ids).
+    `request` and `response` are topics (full names or queue ids); None = the flow's own.
     """
 
     spec: ClassVar[ServiceSpec[Any, Any] | None] = None
-    """Whose table it is; None = a service that nobody knows."""
+    """The service of this table; None = an unknown one."""
     request: str | None = None
     response: str | None = None
     plain: bool = False
-    """The processors are the predecessor's: no inbox, no presence."""
+    """The processors are TrustGraph's: they have no inbox and send no heartbeats."""
 
     def faults(self, config: "Config", flow: str) -> Iterator[BadRequest]:
-        """All that keeps this service of a flow from running, beyond what a single field can tell."""
+        """The errors of this service of a flow that no single field shows, for instance a missing model."""
         yield from ()
 
     def find_queue(self, config: "Config") -> int | None:
-        """How many requests of one requestor may wait for it; None = in proportion to the announced capacity."""
+        """Queued requests per requestor; None = in proportion to the announced capacity."""
         return None
 
     @property
     def bound_model(self) -> str | None:
-        """The model that a request asks for by asking this; None = it has no model of its own."""
+        """The model that this service binds; None = it has none of its own."""
         return None
 
 
@@ -122,10 +122,10 @@ class TemplateConfig(Section, frozen=True):
 
     prompt: str
     system: str | None = None
-    """In place of the system template of all."""
+    """Replaces the system template of `[prompts]`."""
     response_type: Literal["text", "json", "jsonl"] = "text"
     schema: dict[str, Any] | None = None
-    """JSON schema of the object (json) or of each line's object (jsonl)."""
+    """JSON schema of the answer (json) or of each of its lines (jsonl)."""
 
 
 class PromptsConfig(Section, frozen=True):
@@ -136,7 +136,7 @@ class PromptsConfig(Section, frozen=True):
 
 
 ToolKindName = Literal["prompt", "text-completion", "python", "http", "mcp", "service"]
-"""The kinds of tools; `tg_flow.agent.tools` says where each is."""
+"""The kinds of tools; `tg_flow.agent.tools` implements them."""
 
 
 class ToolConfig(Section, frozen=True):
@@ -144,30 +144,31 @@ class ToolConfig(Section, frozen=True):
 
     kind: ToolKindName
     description: str = ""
-    """What it does, for the model."""
+    """What the tool does; sent to the model."""
     arguments: dict[str, Any] | None = None
-    """JSON schema of the object of arguments; None = as the tool itself says."""
+    """JSON schema of the arguments object; None = the tool's own."""
     group: tuple[str, ...] = ("default",)
-    """A request's `group` must name one of them, or "*"; "default" where the request names none."""
+    """A request gets the tool if its `group` names one of these, or "*"; a request without a group has "default"."""
     applicable_states: tuple[str, ...] = ("*",)
-    """In which states of the dialog it can be called; "*" = in all."""
+    """The dialog states in which the tool is available; "*" = all."""
     state: str | None = None
-    """The dialog's state after a call; None = as before."""
+    """The dialog's state after a call; None = unchanged."""
     timeout: Seconds = 30.0
     options: dict[str, Any] = {}
     """Read by the kind of tool itself, into its own typed options."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The file that a configuration was read from, and where in it each key stands."""
+    """The file of a configuration, and the position of each key in it."""
 
     file: Path
     places: dict[Keys, Position] = {}
     services: tuple[type[ServiceConfig], ...] = ()
-    """Those that a flow of it may bind."""
+    """The services that its flows may bind."""
 
     def where(self, *keys: str, line: int = 0) -> str:
-        """`FILE, line N` of a value, or of one line (from 1) of a text of several lines."""
+        """`FILE, line N` of a value, or of one line (counted from 1) of a multi-line string."""
+        # A value that is missing has no position; the nearest table above it is where it should be added.
         while keys and keys not in self.places:
             keys, line = keys[:-1], 0
         place = self.places.get(keys)
@@ -177,7 +178,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Config(Section, frozen=True):
-    """The whole file. What is `Followed` may change while a process runs; the rest is read when it starts."""
+    """The whole file. Edits of `Followed` fields take effect while a process runs; the rest is read at its start."""
 
     bus: BusConfig = BusConfig()
     gateway: GatewayConfig = GatewayConfig()
@@ -186,23 +187,23 @@ class Config(Section, frozen=True):
     prompts: Followed[PromptsConfig] = PromptsConfig()
     tools: dict[str, ToolConfig] = {}
     source: Source | None = None
-    """The file it was read from; set by the reader, never in the file. None = the built-in default."""
+    """The file it was read from; set by the reader, not a field of the file. None = the built-in default."""
 
     def where(self, *keys: str, line: int = 0) -> str:
-        """How an error names the place of a value: `FILE, line N`, or its keys where there is no file."""
+        """The position of a value for an error: `FILE, line N`, or its keys if there is no file."""
         return ".".join(keys) if self.source is None else self.source.where(*keys, line=line)
 
     def fault(self, sentence: str, *keys: str) -> BadRequest:
-        """What is wrong with a value, with its place before it."""
+        """The error about a value, prefixed with its position."""
         return BadRequest(f"{self.where(*keys)}: {sentence}").at(*keys)
 
     def locate(self, error: E, *table: str, otherwise: tuple[str, ...] = ()) -> E:
-        """The same error with its place in the file before it.
+        """The same error, prefixed with its position in the file.
 
         Args:
-            error: `option` says what of the table it blames.
+            error: its `option` has the keys of the wrong value within the table.
             table: the keys of the table.
-            otherwise: what of the table to name where that does not stand in the file.
+            otherwise: the keys within the table to name instead if that value is not in the file.
         """
         keys = (*table, *error.option)
         if self.source is not None and (not error.option or keys not in self.source.places):
@@ -215,19 +216,19 @@ class Config(Section, frozen=True):
         return Topics(self.bus.namespace)
 
     def bound(self, table: type[Table]) -> dict[str, Table]:
-        """By flow, what the flows say that bind one kind of service."""
+        """The tables of one kind of service, by flow."""
         name = table.spec.name if table.spec is not None else ""
         found = {flow: services.get(name) for flow, services in self.flows.items()}
         return {flow: said for flow, said in found.items() if isinstance(said, table)}
 
     def routes(self, service: str) -> tuple[Route[Any, Any], ...]:
-        """Every flow's route to one service."""
+        """The routes of all flows to one service."""
         bound = ((flow, services[service]) for flow, services in self.flows.items() if service in services)
         return tuple(self._route(flow, said.spec, said) for flow, said in bound if said.spec is not None)
 
     @property
     def all_routes(self) -> tuple[Route[Any, Any], ...]:
-        """Every flow's route to each of its services."""
+        """The routes of all flows to each of their services."""
         names = dict.fromkeys(service for services in self.flows.values() for service in services)
         return tuple(route for name in names for route in self.routes(name))
 

@@ -1,4 +1,4 @@
-"""Table of options -> typed options, or an error that knows which of them is wrong."""
+"""Table of options -> typed options, or an error that names the wrong one."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -12,19 +12,20 @@ Options = TypeVar("Options", bound=msgspec.Struct)
 
 
 def read_options(table: Mapping[str, Any], kind: type[Options], owner: str) -> Options:
-    """What a table says, as the options of a kind.
+    """Convert a table to typed options.
 
     Args:
-        table: as the configuration has it.
-        kind: the options that there are.
-        owner: whose options they are, for the error.
+        table: the table of the configuration.
+        kind: the class of the options.
+        owner: the owner of the options, for the error.
 
     Raises:
-        BadRequest: an option is unknown, missing or has a wrong value; `option` has its keys.
+        BadRequest: an option is unknown, missing or has a wrong value; the error's `option` has its keys.
     """
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
+        # msgspec reports the place only within its message; the second reading finds the keys.
         reader = TableReader()
         reader.read(table, kind)
         raise BadRequest(f"{owner}: {error}").at(*reader.wrong[0].blamed) from None

@@ -1,4 +1,4 @@
-"""Command line -> configuration: what a process's options change in what the file says."""
+"""Command line -> configuration: the options of a process that override the file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import BadRequest
 
 OVERRIDDEN_FLOW = "default"
-"""The flow that `--model` is for."""
+"""The flow whose model `--model` sets."""
 _FILE_PROVIDER = "llama-cpp"
 
 
 @dataclass(frozen=True, slots=True)
 class CliOverrides:
-    """The options; None = as the file says. `options` are the provider's."""
+    """The options of the command line; None = the file's value. `options` are the provider's."""
 
     bus: str | None = None
     host: str | None = None
@@ -30,10 +30,10 @@ class CliOverrides:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def apply(self, config: Config) -> Config:
-        """The configuration with these options in it.
+        """The configuration with these options applied.
 
         Raises:
-            BadRequest: they do not go together, or name a model that is not there.
+            BadRequest: they contradict each other, or name an unknown model.
         """
         if self.bus is not None:
             config = msgspec.structs.replace(config, bus=msgspec.structs.replace(config.bus, url=self.bus))

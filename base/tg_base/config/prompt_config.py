@@ -1,4 +1,4 @@
-"""[flows.NAME.prompt] -> that a flow answers prompts; their templates are for all flows."""
+"""[flows.NAME.prompt] -> a flow's prompt service; all flows share the templates of `[prompts]`."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from tg_schema.errors import BadRequest
 
 
 class PromptConfig(ServiceConfig, frozen=True):
-    """The prompts of a flow."""
+    """The prompt service of a flow."""
 
     spec = PROMPT
 

@@ -1,4 +1,4 @@
-"""TOML file -> Config, or one error that names file, line and what to do."""
+"""TOML file -> Config, or errors that name file, line and remedy."""
 
 import re
 import tomllib
@@ -17,10 +17,10 @@ from tg_base.config.toml_positions import Keys, places_of
 from tg_schema.errors import BadRequest, Internal
 
 DEFAULT_FILE = Path(__file__).with_name("default.toml")
-"""What holds where no file is given: the embedded demo model. Made to be copied."""
+"""The configuration without a file: the embedded demo model. Meant to be copied."""
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""Bytes of a configuration file."""
+"""Maximum size of a configuration file in bytes."""
 
 Services = tuple[type[ServiceConfig], ...]
 _Flows = dict[str, dict[str, dict[str, Any]]]
@@ -38,16 +38,16 @@ _WORDS = {
 
 
 def read_config(file: Path, services: Services = SERVICES) -> Config:
-    """Read and check a file, the flows of which may bind these services.
+    """Read and validate a file whose flows may bind these services.
 
     Raises:
-        BadRequest: it is not there, is not TOML, or says something wrong: the first thing, with file and line.
+        BadRequest: the file is missing, is not TOML, or is invalid; the message has the first error with its line.
     """
     return _sound(inspect_config(file, FirstFinding(), services))
 
 
 def parse_config(text: str, file: Path, services: Services = SERVICES) -> Config:
-    """Read and check what a file says.
+    """Parse and validate the text of a file.
 
     Raises:
         BadRequest: as `read_config`.
@@ -56,13 +56,14 @@ def parse_config(text: str, file: Path, services: Services = SERVICES) -> Config
 
 
 def inspect_config(file: Path, findings: Findings, services: Services = SERVICES) -> Config | None:
-    """Read a file and find all that is wrong in it; None where a field is, so that the rest cannot be judged.
+    """Read a file and collect all its errors; None if a field is wrong, since the rest cannot be checked then.
 
     Raises:
         BadRequest: it cannot be read, or is not TOML.
     """
     try:
         with file.open("rb") as opened:
+            # Not read_bytes: the path may name an endless device.
             data = opened.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise BadRequest(f"{file} is not there; name an existing configuration file") from None
@@ -106,7 +107,8 @@ def _inspect(text: str, file: Path, findings: Findings, services: Services) -> C
 
 
 def _convert(source: Source, data: dict[str, Any], findings: Findings) -> Config | None:
-    """Each wrong value is a finding. A service's table has a type of its own, by its key."""
+    """Convert the tables; each wrong value is a finding. The key of a service's table determines its type."""
+    # `flows` is converted by itself, because msgspec cannot choose a type by the key of a table.
     reader = TableReader()
     tables = reader.read(data.get("flows", {}), _Flows, ("flows",))
     config: Config | None = reader.read({key: value for key, value in data.items() if key != "flows"}, Config)
@@ -124,7 +126,7 @@ def _convert(source: Source, data: dict[str, Any], findings: Findings) -> Config
 
 
 def _read_service(source: Source, reader: TableReader, keys: Keys, data: dict[str, Any]) -> ServiceConfig:
-    """What belongs to other services, and a service that nobody knows, is a matter of the rules."""
+    """Convert one service's table. Unknown services and fields of other services are left to `rules`."""
     kind = next((each for each in source.services if each.spec is not None and each.spec.name == keys[-1]), None)
     if kind is None:
         return ServiceConfig()
@@ -135,6 +137,7 @@ def _read_service(source: Source, reader: TableReader, keys: Keys, data: dict[st
 
 
 def _refuse_syntax(text: str, file: Path, reason: str) -> NoReturn:
+    # tomllib offers the line only in its message; at the end of the document it gives none.
     spot = _SPOT.search(reason)
     line = int(spot[1]) if spot and spot[1] else len(text.rstrip().splitlines()) or 1
     words = _SPOT.sub("", reason)
@@ -149,7 +152,7 @@ def _tell(source: Source, wrong: WrongValue) -> BadRequest:
 
 
 def _say_what(wrong: WrongValue) -> str:
-    """What a value must be, in place of msgspec's "Expected `int | null`, got `str`" or "Expected `int` <= 65535"."""
+    """What a value must be, made from msgspec's "Expected `int | null`, got `str`" or "Expected `int` <= 65535"."""
     wanted, got, found = wrong.reason.removeprefix("Expected ").replace("`", "").partition(", got ")
     if got:
         wanted = wanted.removesuffix(" | null")

@@ -1,4 +1,4 @@
-"""Config -> what no single field can tell: references between tables, and names that become topics."""
+"""Config -> errors that no single field shows: references between tables, and names that become topics."""
 
 import re
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from tg_schema.topics import resolve_topic
 
 _FLOW = re.compile(r"[A-Za-z0-9._-]{1,100}")
 LIMITS = ("requests_per_minute", "streams", "tokens_per_minute", "groups")
-"""Fields of a key."""
+"""The fields of an API key that all keys of one name must share."""
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def faults(config: Config) -> Iterator[BadRequest]:
-    """All that keeps a configuration from running, each with its place and what to do."""
+    """All errors of a configuration, each with its position and remedy."""
     yield from _faults_of_keys(config)
     yield from foreign_faults(config)
     for flow, services in config.flows.items():
@@ -30,7 +30,8 @@ def faults(config: Config) -> Iterator[BadRequest]:
 
 
 def sound_part(config: Config) -> Config:
-    """Without the flows and tools that are wrong, and without what needs them: the rest could run."""
+    """The configuration without invalid flows and tools, and without those that depend on them."""
+    # Repeated, because removing a flow invalidates the supervisors that call its agent.
     while wrong := {fault.option[:2] for fault in faults(config) if fault.option[0] != "gateway"}:
         flows = {name: flow for name, flow in config.flows.items() if ("flows", name) not in wrong}
         tools = {name: tool for name, tool in config.tools.items() if ("tools", name) not in wrong}
@@ -39,12 +40,12 @@ def sound_part(config: Config) -> Config:
 
 
 def foreign_fields(services: tuple[type[ServiceConfig], ...], table: type[ServiceConfig]) -> set[str]:
-    """The fields that other services have, and this one has not."""
+    """The fields that other services have and this one lacks."""
     return {field for other in services for field in other.__struct_fields__} - set(table.__struct_fields__)
 
 
 def foreign_faults(config: Config) -> Iterator[BadRequest]:
-    """Fields that stand in the table of one service, and that only others have."""
+    """Errors for fields in the table of one service that only other services have."""
     for keys in config.source.places if config.source is not None else ():
         match keys:
             case ("flows", flow, service, field):
@@ -84,7 +85,7 @@ def _say_whose(field: str, owners: list[str]) -> str:
 
 
 def _list_services(config: Config, field: str | None = None) -> list[str]:
-    """The names of those that there are, or of those that have a field."""
+    """The names of all services, or of those that have a field."""
     services = config.source.services if config.source is not None else ()
     found = (each for each in services if field is None or field in each.__struct_fields__)
     return [each.spec.name for each in found if each.spec is not None]

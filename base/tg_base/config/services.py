@@ -1,4 +1,4 @@
-"""The services that a flow may bind: one row each, in the order in which the gateway names them."""
+"""The services that a flow may bind: one row each, in the order in which the gateway lists them."""
 
 from tg_base.config.agent_config import AgentConfig
 from tg_base.config.model import ServiceConfig

@@ -1,4 +1,4 @@
-"""Data of a table -> a value of its type, and all that is wrong with it, each with its keys."""
+"""Data of a table -> a value of its type, and all errors in it, each with its keys."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +14,14 @@ _WRONG: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class WrongValue:
-    """One thing that is wrong.
+    """One error.
 
     Attributes:
-        keys: of the value.
-        kind: what it should be.
-        reason: what msgspec says; "" where a field is unknown or missing.
-        unknown: the field that the type of this table does not have.
-        missing: the field that this table needs.
+        keys: the keys of the value.
+        kind: its expected type.
+        reason: msgspec's message; "" for an unknown or missing field.
+        unknown: the field that the type of this table lacks.
+        missing: the required field that is absent.
     """
 
     keys: Keys
@@ -32,22 +32,22 @@ class WrongValue:
 
     @property
     def blamed(self) -> Keys:
-        """The keys of what is to be mended."""
+        """The keys of the value to correct."""
         return (*self.keys, self.unknown) if self.unknown else self.keys
 
 
 class TableReader:
-    """Reads value by value, as msgspec alone stops at the first one that is wrong.
+    """Converts value by value, because msgspec stops at the first error.
 
     Attributes:
-        wrong: what was found so far, in the order of the file.
+        wrong: the errors so far, in the order of the file.
     """
 
     def __init__(self) -> None:
         self.wrong: list[WrongValue] = []
 
     def read(self, data: Any, kind: Any, keys: Keys = ()) -> Any:
-        """The value, without what is wrong in it; None where nothing of it is left."""
+        """The value without its wrong parts; None if nothing remains."""
         value = self._read(data, kind, keys)
         return None if value is _WRONG else value
 
@@ -76,13 +76,14 @@ class TableReader:
             elif (right := self._read(value, types[name], (*keys, name))) is not _WRONG:
                 values[name] = right
         needed = [field.name for field in msgspec.structs.fields(kind) if field.required]
-        if not any(wrong.blamed[:-1] == keys for wrong in self.wrong):  # a field may be missing because it is misspelt
+        # A table with an unknown field reports no missing one: it is probably the same field, misspelt.
+        if not any(wrong.blamed[:-1] == keys for wrong in self.wrong):
             self.wrong += [WrongValue(keys, kind, missing=name) for name in needed if name not in data]
         return kind(**values) if values.keys() >= set(needed) else _WRONG
 
 
 def _bare(kind: Any) -> Any:
-    """Without `| None`, constraints and marks."""
+    """A type without `| None`, constraints and marks."""
     while hasattr(kind, "__metadata__") or get_origin(kind) in {Union, UnionType}:
         parts = [part for part in get_args(kind) if part is not type(None)]
         if not hasattr(kind, "__metadata__") and len(parts) > 1:
@@ -92,7 +93,7 @@ def _bare(kind: Any) -> Any:
 
 
 def _decode(kind: type, value: Any) -> Any:
-    """Text -> a path, which TOML does not have."""
+    """Convert text to a path, for which TOML has no type."""
     if kind is Path and isinstance(value, str):
         return Path(value)
     raise ValueError(f"Expected `{kind.__name__}`, got `{type(value).__name__}`")

@@ -1,4 +1,4 @@
-"""[flows.NAME.text-completion] -> which model answers."""
+"""[flows.NAME.text-completion] -> the model of a flow."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ from tg_schema.errors import BadRequest
 
 
 class TextCompletionConfig(ServiceConfig, frozen=True):
-    """The text completion of a flow."""
+    """The text-completion service of a flow."""
 
     spec = TEXT_COMPLETION
     model: Followed[str | None] = None
-    """Of the tables of models; needed unless the processors are the predecessor's."""
+    """The name of a table of models; required unless the processors are TrustGraph's (`plain`)."""
 
     @override
     def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:

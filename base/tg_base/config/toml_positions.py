@@ -1,4 +1,4 @@
-"""TOML text -> where each of its keys stands, for errors that name a line; the values are `tomllib`'s business."""
+"""TOML text -> the line of each key, for error messages; `tomllib`, which parses the values, gives no positions."""
 
 import re
 import tomllib
@@ -13,23 +13,25 @@ _TEXT = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'')
 _PLAIN = re.compile(r"[^,\]}\n#]*")
 
 Keys = tuple[str, ...]
-"""The way to a value: keys of tables, and indexes of lists as text."""
+"""The path of a value: keys of tables, and indexes of lists as text."""
 
 
 class Position(NamedTuple):
-    """Lines, counted from 1: of a key, and where a text of several lines begins (0 = it is no such text)."""
+    """Lines counted from 1: of a key, and of the start of a multi-line string (0 = the value is none)."""
 
     line: int
     text: int = 0
 
 
 def places_of(text: str) -> dict[Keys, Position]:
-    """Where each key, table and list element stands in a valid TOML text."""
+    """The positions of all keys, tables and list elements of a valid TOML text."""
     return _Reader(text).read()
 
 
 class _Reader:
-    """Reads statements; whatever is inside a value is skipped, except for keys of inline tables."""
+    """Scans statements; values are skipped, except the elements of lists and the keys of inline tables."""
+
+    # No syntax is checked here: `tomllib` has accepted the text before, so each pattern can be as loose as that allows.
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -61,12 +63,13 @@ class _Reader:
         return keys
 
     def _add(self, keys: Keys, line: int) -> None:
-        """A key, and with it the tables on its way that are not written out themselves."""
+        """Record a key, and the implicit tables on its path."""
+        # The first occurrence wins: a table may be extended by later headers.
         for length in range(1, len(keys) + 1):
             self._places.setdefault(keys[:length], Position(line))
 
     def _inside(self, keys: Keys) -> Keys:
-        """The same way, with the index of the current element after each list of tables on it."""
+        """The same path, with the index of the current element after each array of tables on it."""
         full: Keys = ()
         for key in keys[:-1]:
             full = (*full, key)
@@ -98,6 +101,7 @@ class _Reader:
 
     def _value(self, keys: Keys, line: int) -> None:
         if long := _LONG_TEXT.match(self._text, self._at):
+            # TOML drops a line break directly after the opening quotes: the string then begins on the next line.
             first = self._line() + (self._text[self._at + 3 : self._at + 5].lstrip("\r")[:1] == "\n")
             self._places[keys] = Position(line, first)
             self._at = long.end()

@@ -1,4 +1,4 @@
-"""Configuration file -> running services: what it says now, and who must hear when it is edited."""
+"""Configuration file -> running services: the active configuration, and its edits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -20,38 +20,38 @@ from tg_schema import TgError
 log = structlog.get_logger()
 
 POLL_SECONDS = 0.2
-"""Seconds between looks at the file. An edit is read when two looks see the same, so never half-written."""
+"""Polling interval in seconds. An edit is read when two polls see the same file, so never while it is being written."""
 
 Commit = Callable[[], None]
 Prepare = Callable[[Config], Commit | Awaitable[Commit]]
-"""Makes ready what an edited configuration needs, and returns what puts it in place.
+"""First phase of an edit: prepares a follower for the new configuration and returns the second phase, its commit.
 
-It gets the configuration as it will be in force: what is `Followed` as the file says now, the rest as at the start.
+It gets the configuration that will be active: `Followed` fields as edited, the others as at the start.
 
-The first part runs on another thread, or as a coroutine on the loop, and may raise a TgError, which refuses the whole
-edit; the second runs on the loop, must not fail, and only after everybody's first part went well.
+The first phase runs in another thread, or as a coroutine on the loop, and may raise a TgError, which rejects the whole
+edit. The second phase runs on the loop after the first phases of all followers have succeeded, and must not fail.
 """
 
 _Signature = tuple[int, int, int] | None
 
 
 class ConfigWatcher:
-    """The configuration in force. Enter it to follow edits; nothing is followed for the built-in default.
+    """The active configuration. Enter it to follow edits of the file; the built-in default never changes.
 
-    The log says which keys of an edit are in force (`config.in_force`), and which need a restart
-    (`config.needs_restart`). A broken edit is refused: the log says why, with file and line, and what was in force
-    stays.
+    The log lists the keys of an edit that take effect (`config.in_force`), and those that need a restart
+    (`config.needs_restart`). An invalid edit is rejected: the log has the reason with file and line, and the active
+    configuration stays.
 
     Args:
-        file: what is read; None = the built-in default.
-        poll: seconds between looks; an edit is in force after about twice that.
-        services: those that a flow may bind.
+        file: the configuration file; None = the built-in default.
+        poll: polling interval in seconds; an edit takes effect after about two of them.
+        services: the services that a flow may bind.
 
     Attributes:
-        config: what holds now: what is followed as the file says, the rest as it was at the start.
+        config: the active configuration: `Followed` fields as in the file, the others as at the start.
 
     Raises:
-        BadRequest: the file cannot be read or is wrong; the message has file and line.
+        BadRequest: the file cannot be read or is invalid; the message has file and line.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class ConfigWatcher:
         self._file = file
         self._services = services
         self._poll = poll
+        # Taken before reading: an edit in between is noticed by the first poll instead of being lost.
         self._signature = _signature(file) if file else None
         read = read_config(file or DEFAULT_FILE, services)
         self.config = read if file else msgspec.structs.replace(read, source=None)
@@ -83,7 +84,7 @@ class ConfigWatcher:
 
     @contextmanager
     def follow(self, prepare: Prepare) -> Iterator[None]:
-        """Be told of every edit from now on, until the block is left."""
+        """Prepare and commit every edit from now on, until the block is left."""
         self._followers.append(prepare)
         try:
             yield
@@ -102,7 +103,9 @@ class ConfigWatcher:
     async def _reload(self, file: Path) -> None:
         try:
             edited = await asyncio.to_thread(read_config, file, self._services)
+            # The new positions, even if no value has changed: later errors must name the lines of the file as it is.
             changes = Changes(msgspec.structs.replace(self.config, source=edited.source), edited)
+            # Two phases: an edit takes effect in all followers or in none, and commits cannot fail halfway.
             commits = await self._prepare(changes.in_force)
         except TgError as error:
             self._refused = True
@@ -114,7 +117,7 @@ class ConfigWatcher:
         self._report(file, changes)
 
     async def _prepare(self, config: Config) -> list[Commit]:
-        """What puts the edit in place for all who follow by then, be it only since it is being prepared."""
+        """The commits of all followers, including those that register while the edit is being prepared."""
         commits: dict[Prepare, Commit] = {}
         while late := [prepare for prepare in self._followers if prepare not in commits]:
             for prepare in late:
@@ -123,7 +126,7 @@ class ConfigWatcher:
         return [commits[prepare] for prepare in self._followers]
 
     def _report(self, file: Path, changes: Changes[Config]) -> None:
-        """What waits for a restart is told at every edit, until it was restarted or taken back."""
+        """Log an edit. Values that need a restart are logged again at each edit, until restart or reversal."""
         if self._refused:
             log.info("config.recovered", file=str(file))
         elif not (changes.followed or changes.at_start):
