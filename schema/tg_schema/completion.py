@@ -1,4 +1,4 @@
-"""What a model's answer says besides its text: the same for a provider's chunk and for a record of the bus."""
+"""The fields of a model's answer besides its text, shared by a provider's chunk and a record on the bus."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -10,7 +10,7 @@ from tg_schema.deltas import Count, add_counts, join_text
 
 
 class Token(msgspec.Struct, frozen=True):
-    """One generated token. `logprob` is natural-log probability; `top` pairs token ids with theirs."""
+    """One generated token. `logprob` is its natural-log probability; `top` has (token id, logprob) of alternatives."""
 
     id: int
     text: str
@@ -19,21 +19,21 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of an answer. The text has its own name in each record that derives from this.
+    """A piece of an answer. Each derived record declares the text under its own name.
 
     Attributes:
-        in_token: prompt tokens not counted before; None = unknown, 0 = counted zero.
+        in_token: prompt tokens not counted before; None = unknown, 0 = counted as zero.
         out_token: answer tokens not counted before; None = unknown.
         model: the name of the model that answers.
-        finish_reason: "stop", "length", "tool_calls" or "content_filter", once, where the answer ends.
-        reasoning: new thinking text, where the provider tells it apart from the answer.
-        tokens: ids and log-probabilities of the tokens in the new text, where asked for and known.
-        tool_calls: new pieces of the calls that the model asks for.
-        cached_token: how many of `in_token` came from the provider's cache; None = unknown.
-        reasoning_token: how many of `out_token` were thinking; None = unknown.
+        finish_reason: "stop", "length", "tool_calls" or "content_filter"; set once, at the end of the answer.
+        reasoning: new thinking text, if the provider separates it from the answer.
+        tokens: ids and log-probabilities of the tokens in the new text, if requested and known.
+        tool_calls: new pieces of the model's tool calls.
+        cached_token: the part of `in_token` from the provider's cache; None = unknown.
+        reasoning_token: the part of `out_token` spent on thinking; None = unknown.
     """
 
-    # Those of nearly every piece first: what comes first is made and read in the least time.
+    # Ordered by frequency: msgspec encodes and decodes leading fields fastest, and this record is made for each chunk.
     model: str | None = None
     reasoning: str | None = None
     tokens: tuple[Token, ...] = ()
@@ -49,10 +49,10 @@ Joined = TypeVar("Joined", bound=Completion)
 
 
 def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
-    """`whole`, which has the text, with all else that the pieces say.
+    """`whole`, which has the joined text, with the other fields of all pieces.
 
-    Counts are added, thinking and tokens follow each other, pieces of a call become one; of model and `finish_reason`
-    the last one that is said holds.
+    Counts are summed, thinking and tokens are concatenated, and the pieces of a call are merged. The last model and
+    the last `finish_reason` that is set win.
     """
     model = next((piece.model for piece in reversed(pieces) if piece.model), None)
     # Nearly all pieces have nothing but text, and this runs for each message: they are looked at once, not nine times.

@@ -1,6 +1,7 @@
-"""TextCompletionRequest -> the form that its answer must have: JSON, and the request's schema.
+"""TextCompletionRequest -> validation of its answer: JSON, and the request's schema.
 
-Providers hold models to a schema, and some of them break their word; nobody is told that an answer fits which does not.
+Providers promise structured outputs, but not all of them keep the promise. No client gets an answer as valid that
+breaks its schema.
 """
 
 import asyncio
@@ -18,14 +19,14 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
 
 
 class AnswerForm:
-    """What to hold one answer to; made by `of`."""
+    """The format required of one answer; made by `of`."""
 
     def __init__(self, schema: ObjectSchema | None) -> None:
         self._schema = schema
 
     @classmethod
     async def of(cls, request: TextCompletionRequest) -> "AnswerForm | None":
-        """None where any text will do.
+        """The format that a request asks for; None = any text.
 
         Raises:
             BadRequest: `schema` is not a JSON schema, or refers to another document.
@@ -33,6 +34,7 @@ class AnswerForm:
         if request.schema is None:
             return cls(None) if request.response_format == "json" else None
         try:
+            # In a thread: compiling a large schema would block the loop, and with it all other streams.
             return cls(await asyncio.to_thread(_compile, msgspec.json.encode(request.schema)))
         except BadSchema as bad:
             raise BadRequest(f"schema: {bad.message}") from None
@@ -40,10 +42,10 @@ class AnswerForm:
             raise BadRequest("schema: it is nested too deep, or has a text that is not Unicode") from None
 
     async def check_answer(self, text: str) -> str:
-        """The JSON of a finished answer: its text, or what stands inside of a code fence.
+        """The JSON of a finished answer: its text, or the inside of its code fence.
 
         Raises:
-            SchemaViolation: there is no JSON in it, or it breaks the schema; the message names the rule.
+            SchemaViolation: it contains no JSON, or breaks the schema; the message names the rule.
         """
         return await asyncio.to_thread(self._check_answer, text)
 
@@ -59,9 +61,10 @@ class AnswerForm:
 
 
 def strip_fence(text: str) -> str:
-    """The inside of the first code fence, where the answer has one outside of JSON; else all of it."""
+    """The inside of the first code fence if the answer has one outside of JSON, otherwise the whole answer."""
     text = text.strip()
     start = text.find(_FENCE)
+    # A fence within a JSON value is part of a string, for instance Markdown that the client asked for.
     if start < 0 or text[:1] in {"{", "["}:
         return text
     inside = text[start + len(_FENCE) :]

@@ -1,4 +1,4 @@
-"""Options and environment -> where a provider's API is, so that its key goes nowhere else."""
+"""Options and environment -> base URL of a provider's API; a wrong one would get the provider's key."""
 
 import os
 from collections.abc import Sequence
@@ -7,21 +7,21 @@ from urllib.parse import urlsplit
 from tg_schema.errors import BadRequest
 
 _ROUTE = "/chat/completions"
-"""What some users' variables have at their end, as TrustGraph's did."""
+"""Suffix of the URL in some users' variables, as in TrustGraph's; it is removed."""
 
 
 def base_url_from(said: str | None, variables: Sequence[str], default: str | None, path: str = "") -> str | None:
-    """What the configuration says, else what one of the environment variables says, else the default.
+    """The configured URL, else that of an environment variable, else the default.
 
     Args:
         said: the configuration's `base_url`.
-        variables: names of environment variables, the first that is set wins. Their URLs may end in the route of
-            OpenAI's chat completions, and one without any path gets `path`.
-        default: None = there is none, or the provider's SDK has it.
-        path: for instance "/v1".
+        variables: names of environment variables; the first that is set wins. Their URLs may end in the route of
+            OpenAI's chat completions.
+        default: None = there is none, or the provider's SDK has one.
+        path: appended to a variable's URL without any path, for instance "/v1".
 
     Raises:
-        BadRequest: it is no URL of an API.
+        BadRequest: the URL is not one of an API.
     """
     found = next((value for name in variables if (value := os.environ.get(name, "").strip())), None)
     if said is not None:
@@ -37,11 +37,11 @@ def base_url_from(said: str | None, variables: Sequence[str], default: str | Non
 
 
 def _check(url: str, *option: str) -> None:
-    """Raises: BadRequest, if this cannot be the URL of an API; it is not repeated, as it may hold a password."""
+    """Raises BadRequest if this cannot be the URL of an API. The message leaves it out: it may contain a password."""
     try:
         parts = urlsplit(url)
         wrong = parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query
-        _ = parts.port
+        _ = parts.port  # urlsplit checks the port only here, and raises ValueError.
     except ValueError:
         wrong = True
     if wrong:

@@ -1,4 +1,4 @@
-"""Environment -> a provider's key, or the file that has it; kept out of every log, error and metric."""
+"""Environment -> a provider's key, or the file that contains it; kept out of every log, error and metric."""
 
 import os
 from pathlib import Path
@@ -8,18 +8,18 @@ from tg_base.telemetry import hide_in_logs
 from tg_schema.errors import BadRequest, ProviderAuth
 
 FILE_SUFFIX = "_FILE"
-"""A variable of a key's name with this at its end names the file that has the key."""
+"""Suffix of a variable that names the key's file, as in OPENAI_API_KEY_FILE."""
 
 Key = str | KeyFile | None
-"""A key that stays, one that its file may change, or none because the server needs none."""
+"""A fixed key, a file whose key may be rotated, or None for a server without authentication."""
 
 
 def key_from(variable: str | None, *older: str) -> str | None:
-    """The key in an environment variable, or in the file that `VARIABLE_FILE` names, as it is now.
+    """The current key in an environment variable, or in the file that `VARIABLE_FILE` names.
 
     Args:
         variable: its name; None or "" = the server needs no key.
-        older: names that are looked at where it is not set, for instance TrustGraph's.
+        older: fallback variables, for instance TrustGraph's.
 
     Raises:
         ProviderAuth: as `find_key`.
@@ -29,16 +29,16 @@ def key_from(variable: str | None, *older: str) -> str | None:
 
 
 def choose_key(file: str | None, variable: str | None, variables: tuple[str, ...], *, needed: bool = True) -> Key:
-    """The key of an option `key_file`, else of an option `key_variable`, else as `find_key`.
+    """The key of the option `key_file`, else of the option `key_variable`, else as `find_key`.
 
     Args:
-        file: holds the key.
-        variable: holds the key, or `VARIABLE_FILE` names the file; "" = the server needs none.
-        variables: may have the key, where neither of these two is said.
-        needed: whether one of them must be set.
+        file: path of the key's file.
+        variable: the environment variable with the key (or `VARIABLE_FILE` with its file); "" = no key is needed.
+        variables: searched if both options are absent.
+        needed: whether one of `variables` must be set.
 
     Raises:
-        BadRequest: the options name two keys.
+        BadRequest: both options are set.
         ProviderAuth: as `find_key`.
     """
     if file is not None and variable is not None:
@@ -51,15 +51,15 @@ def choose_key(file: str | None, variable: str | None, variables: tuple[str, ...
 
 
 def find_key(variables: tuple[str, ...], *, needed: bool = True) -> Key:
-    """The key in the first of the variables that is set, or the file that `VARIABLE_FILE` names.
+    """The key in the first variable that is set, or the file that its `VARIABLE_FILE` names.
 
     Args:
-        variables: their names; none = the server needs no key.
+        variables: their names; empty = the server needs no key.
         needed: whether one of them must be set.
 
     Raises:
-        ProviderAuth: there is no key, there are two, or what is there can be none; the message names the variable and
-            never what is in it.
+        ProviderAuth: there is no key, there are two, or it is malformed. The message names the variable, never its
+            value.
     """
     for name in variables:
         value, file = (os.environ.get(said, "").strip() for said in (name, name + FILE_SUFFIX))
@@ -79,6 +79,6 @@ def find_key(variables: tuple[str, ...], *, needed: bool = True) -> Key:
 
 def _check_key(name: str, value: str) -> str:
     if not is_key(value):
-        raise ProviderAuth(f"the environment variable {name} holds no key: a key is one word of printable characters")
+        raise ProviderAuth(f"the environment variable {name} holds no key: a key is printable ASCII without blanks")
     hide_in_logs(value)
     return value

@@ -1,6 +1,6 @@
 """Provider stream -> guarded stream: three timeouts on content, a terminal marker or an error, and counts in range.
 
-A cleanly truncated stream looks complete in every provider's SDK, and keep-alives defeat the timeouts of most. Both
+Every provider's SDK reports a cleanly truncated stream as complete, and keep-alives defeat most SDKs' timeouts. Both
 become errors here.
 """
 
@@ -31,11 +31,11 @@ class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def guard_stream(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -> AsyncGenerator[LlmChunk, None]:
     """Yield the chunks of `source`, and close it whatever happens.
 
-    The clocks run only while we wait for the provider: a slow reader of ours does not count against it. Chunks without
+    The clocks run only while we wait for the provider: a slow consumer does not count against it. Chunks without
     content are forwarded, but reset no clock.
 
-    The terminal marker fixes the answer: of later chunks only the counts are forwarded, and an error or a timeout only
-    ends the stream.
+    The terminal marker completes the answer. After it only the counts of a chunk are forwarded, and an error or a
+    timeout ends the stream without being raised.
 
     Raises:
         Timeout: a clock ran out; the message names it.
@@ -48,6 +48,7 @@ async def guard_stream(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -
         async with aclosing(source):
             while True:
                 try:
+                    # Not around the `yield` below: there the consumer works, at its own pace.
                     with watch:
                         chunk = await anext(source, None)
                 except TgError:
@@ -71,8 +72,8 @@ async def guard_stream(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -
 class _Watch:
     """Entered around each wait: cancels the waiting task when one of the clocks runs out.
 
-    One timer for the whole stream. It is moved when it fires too early, which is rare. `asyncio.timeout` would create
-    and cancel one for each chunk.
+    The whole stream shares one timer, which is re-armed when it fires too early. That is rare, whereas
+    `asyncio.timeout` would create and cancel a timer for each chunk.
     """
 
     def __init__(self, clocks: Clocks) -> None:
@@ -89,7 +90,7 @@ class _Watch:
         self._fired = False
 
     def saw_content(self) -> None:
-        """Content came: the idle clock restarts with the next wait."""
+        """Content has arrived: the idle clock restarts with the next wait."""
         self._waiting_for_first = False
         self._left = self._clocks.idle
 
@@ -104,6 +105,7 @@ class _Watch:
         self._due = self._entered + min(self._left, self._total_left)
         self._task = task = asyncio.current_task()
         self._cancelling = task.cancelling() if task is not None else 0
+        # A timer that fires too early re-arms itself; only one that would fire too late is replaced here.
         if self._timer is None or self._due < self._timer_due:
             self._arm()
         return self
@@ -115,7 +117,7 @@ class _Watch:
 
     def _check(self) -> None:
         self._timer = None
-        # Nobody waits for the provider now: the reader is slow. The next wait arms the timer again.
+        # No wait is in progress, because the consumer is slow. The next wait arms the timer again.
         if self._task is None:
             return
         if self._loop.time() < self._due:

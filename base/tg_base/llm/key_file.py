@@ -1,4 +1,4 @@
-"""File -> a provider's key, read for every request: a rotated key is in force without a restart."""
+"""File -> a provider's key, read for every request: a rotated key takes effect without a restart."""
 
 import asyncio
 from pathlib import Path
@@ -11,16 +11,16 @@ from tg_schema.errors import ProviderAuth
 log = structlog.get_logger()
 
 MAX_KEY_BYTES = 64 * 1024
-"""Bytes of a file that holds a key."""
+"""Maximum size of a key file in bytes."""
 
 
 class KeyFile:
-    """A key that its file may change at any time, best in one step: write another file and rename it.
+    """A key that may be rotated at any time, best atomically: write another file and rename it.
 
     Args:
-        path: the file; blanks and line ends around the key are no part of it.
-        named_by: what names the file, for instance "the environment variable OPENAI_API_KEY_FILE".
-        option: the same as a key of the provider's options, where it is one.
+        path: the file; white space around the key is stripped.
+        named_by: the setting that names the file, for instance "the environment variable OPENAI_API_KEY_FILE".
+        option: the key path of that setting in the provider's options, if it is an option.
     """
 
     def __init__(self, path: Path, named_by: str, *option: str) -> None:
@@ -31,14 +31,15 @@ class KeyFile:
         self._unreadable = False
 
     async def read(self) -> str:
-        """The key that the file holds now. Where it has none, the last one, and the log says so once.
+        """The file's current key. While the file has none, the last one; the log says so once.
 
         Raises:
-            ProviderAuth: it never had one; the message names the file's variable or option, and nothing in the file.
+            ProviderAuth: it never had one. The message names the file's variable or option, never its content.
         """
         try:
             key = await asyncio.to_thread(self.read_now)
         except ProviderAuth as error:
+            # A rotation that goes wrong must not stop a service whose old key may still be valid.
             if self._last is None:
                 raise
             if not self._unreadable:
@@ -51,12 +52,13 @@ class KeyFile:
         return key
 
     def read_now(self) -> str:
-        """The key that the file holds now. Blocks; raises as `read`, always."""
+        """The file's current key. Blocks, and raises as `read` even if there was an earlier key."""
         try:
             with self._path.open("rb") as opened:
                 data = opened.read(MAX_KEY_BYTES + 1)
         except (OSError, ValueError):
             raise self._wrong("cannot be read; it must hold the key") from None
+        # latin-1 decodes any byte, so that a binary file is rejected as a key below and not by a decoding error.
         key = data.decode("latin-1").strip()
         if len(data) > MAX_KEY_BYTES or not is_key(key):
             raise self._wrong("holds no key: write the key into it, and no more")
@@ -68,5 +70,5 @@ class KeyFile:
 
 
 def is_key(text: str) -> bool:
-    """Whether a header can carry it: one word of printable ASCII."""
+    """Whether an HTTP header can carry it: printable ASCII without blanks."""
     return bool(text) and text.isascii() and text.isprintable() and " " not in text

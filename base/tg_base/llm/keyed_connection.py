@@ -1,6 +1,6 @@
-"""Key -> connection: one provider's client, made anew when the file of its key has another one.
+"""Key -> connection: one provider's client, replaced when the key in its file changes.
 
-Every SDK keeps the key in a place of its own, some of them in several; a new client has it in all of them.
+Each SDK stores the key in its own place, some in several. Replacing the client avoids knowing these places.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ from tg_base.llm.key_file import KeyFile
 
 
 class Closing(Protocol):
-    """What a connection must be able to do."""
+    """A connection that can be closed."""
 
     async def aclose(self) -> None:
-        """Close it, with what still runs on it."""
+        """Close it, together with the requests that run on it."""
 
 
 Connection = TypeVar("Connection", bound=Closing)
 Connect = Callable[[str | None], Awaitable[Connection]]
-"""Makes a client ready, without asking anything."""
+"""Creates a client for a key, without sending a request."""
 
 
 class _Lease(Generic[Connection]):
-    """A connection, the key that it shows, and how many requests use it."""
+    """A connection, the key that it sends, and the number of requests that use it."""
 
     def __init__(self, connection: Connection, key: str | None) -> None:
         self.connection = connection
@@ -34,7 +34,7 @@ class _Lease(Generic[Connection]):
 
 
 class KeyedConnection(Generic[Connection]):
-    """Lends the connection that shows the key of now; make it with `open`."""
+    """Lends the connection for the current key; create it with `open`."""
 
     def __init__(self, key: Key, connect: Connect[Connection], first: _Lease[Connection]) -> None:
         self._file = key if isinstance(key, KeyFile) else None
@@ -44,22 +44,22 @@ class KeyedConnection(Generic[Connection]):
 
     @classmethod
     async def open(cls, key: Key, connect: Connect[Connection]) -> Self:
-        """Make the first connection ready.
+        """Create the first connection.
 
         Raises:
-            TgError: there is no key, or `connect` raises it.
+            TgError: there is no key, or `connect` raised it.
         """
         first = await key.read() if isinstance(key, KeyFile) else key
         return cls(key, connect, _Lease(await connect(first), first))
 
     @classmethod
     async def open_in_thread(cls, key: Key, connect: Callable[[str | None], Connection]) -> Self:
-        """The same for an SDK whose client takes a while to make, and blocks meanwhile."""
+        """The same for a `connect` that blocks, as SDKs do while they import and create a client."""
         return await cls.open(key, lambda now: asyncio.to_thread(connect, now))
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[Connection]:
-        """The connection for one request. One whose key was replaced is closed when its last request has ended."""
+        """The connection for one request. After a key rotation the old one is closed when its last request ends."""
         if self._file is not None:
             await self._renew(self._file)
         lease = self._lease
@@ -71,13 +71,14 @@ class KeyedConnection(Generic[Connection]):
             await self._close_unused(lease)
 
     async def aclose(self) -> None:
-        """Close the connection that shows the key of now."""
+        """Close the connection for the current key."""
         await self._lease.connection.aclose()
 
     async def _renew(self, file: KeyFile) -> None:
         if await file.read() == self._lease.key:
             return
         async with self._renewing:
+            # Read again: another request may have renewed the connection while this one waited for the lock.
             key, old = await file.read(), self._lease
             if key != old.key:
                 self._lease = _Lease(await self._connect(key), key)

@@ -1,4 +1,4 @@
-"""Provider's numbers -> ours: a count that cannot be one is unknown, and an index that cannot be one is an error."""
+"""Provider's numbers -> checked numbers: a count out of range becomes unknown, an index out of range is an error."""
 
 import msgspec
 import structlog
@@ -14,14 +14,14 @@ _COUNTS = ("in_token", "out_token", "cached_token", "reasoning_token")
 
 
 def check_numbers(chunk: LlmChunk) -> LlmChunk:
-    """The chunk with counts from 0 to `MAX_COUNT`; any other count becomes None (unknown), which the log says.
+    """The chunk with counts from 0 to `MAX_COUNT`; any other count becomes None (unknown) and is logged.
 
-    An answer is not lost for a wrong count: its text has been read, and paid.
+    A wrong count does not fail an answer: its text is correct, and has been paid for.
 
     Raises:
-        ProtocolError: a tool call's index is below 0 or above `MAX_CALL_INDEX`, or a token's id is no 64-bit number.
+        ProtocolError: a tool call's index is below 0 or above `MAX_CALL_INDEX`, or a token's id exceeds 64 bits.
     """
-    # What nearly all chunks are: text, and no number.
+    # Fast path: nearly all chunks are text without any number.
     if (
         chunk.in_token is None
         and chunk.out_token is None

@@ -1,19 +1,19 @@
-"""JSON schema -> check of what a model answered. No reference ever leaves the process."""
+"""JSON schema -> validation of a model's answer. References to other documents are never resolved."""
 
 from typing import Any
 
 import jsonschema_rs
 
 _PATH = 200
-"""Characters of a path that an error shows."""
+"""Maximum length of a path in an error, in characters."""
 
 
 class BadSchema(Exception):
-    """The schema itself is wrong.
+    """The schema itself is invalid.
 
     Attributes:
-        message: how.
-        path: the keys of the wrong value in the schema, where known.
+        message: the reason.
+        path: the keys of the invalid value within the schema, if known.
     """
 
     def __init__(self, message: str, path: tuple[str, ...]) -> None:
@@ -31,6 +31,7 @@ class ObjectSchema:
 
     def __init__(self, schema: dict[str, Any]) -> None:
         try:
+            # Offline: a client's schema with a remote $ref would otherwise make this process fetch any URL.
             self._validator = jsonschema_rs.validator_for(schema, offline=True)
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
             path = tuple(map(str, getattr(error, "instance_path", ())))
@@ -40,7 +41,7 @@ class ObjectSchema:
             raise BadSchema(f"not a valid JSON schema, {place}", path) from None
 
     def fault(self, value: Any) -> str | None:
-        """What is wrong with a value, in our words and without its content; None = nothing."""
+        """Why a value is invalid, without quoting its content; None = it is valid."""
         error = next(self._validator.iter_errors(value), None)
         if error is None:
             return None

@@ -1,6 +1,6 @@
-"""Configuration -> what may be said of a provider: the same options for every provider that has them.
+"""Configuration -> options of a provider: the same names and rules for every provider that has them.
 
-A provider says which environment variables count, one line each; the rest is here.
+A provider lists its environment variables, one line each; the rest is here.
 """
 
 from typing import Annotated
@@ -17,13 +17,13 @@ from tg_schema.features import Feature
 
 
 class ProviderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of any provider; a provider's own `Options` derive from it.
+    """The options of every provider; a provider's own `Options` derive from it.
 
     Attributes:
-        clocks: how long the provider may take.
-        tries: how often a request is tried as long as not a single chunk of it has been sent.
-        capacity: requests that the provider is asked side by side; more wait in the bus. None = the provider's own.
-        without: what this server or model cannot do although its provider can; requests for it are refused.
+        clocks: timeouts of the provider's stream.
+        tries: attempts per request; a request is retried only before its first chunk.
+        capacity: maximum number of concurrent requests; more wait in the bus. None = the provider's default.
+        without: features that this server or model lacks although its provider has them; requests for one are refused.
     """
 
     clocks: Clocks = Clocks()
@@ -32,17 +32,17 @@ class ProviderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     without: frozenset[Feature] = frozenset()
 
     def upstream_name(self, model: str) -> str:
-        """The name at the provider of the model that we call `model`."""
+        """The provider's name of the model that is called `model` here."""
         return model
 
 
 class ModelOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What may be said of a model that somebody else serves.
+    """The options of a model behind an API.
 
     Attributes:
-        upstream_model: the model's name at the provider; ours where absent.
-        temperature: for requests that do not say.
-        max_tokens: the bound on an answer's tokens, thinking included, for requests that do not say.
+        upstream_model: the model's name at the provider; None = the same as here.
+        temperature: the default for requests without one.
+        max_tokens: the default limit of an answer's tokens, thinking included.
     """
 
     upstream_model: str | None = None
@@ -54,7 +54,7 @@ class ModelOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_
         return self.upstream_model or model
 
     def sampling(self, request: TextCompletionRequest) -> Sampling:
-        """The request's sampling, with these options for what it leaves open."""
+        """The request's sampling, with these options as defaults."""
         said = request.sampling or Sampling()
         return msgspec.structs.replace(
             said,
@@ -64,13 +64,13 @@ class ModelOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class UrlOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where the API is: `base_url`, else the first of the variables that is set, else the default.
+    """The address of the API: `base_url`, else the first of the variables that is set, else the default.
 
     Attributes:
-        base_url: where the API is; where absent, see the next three.
-        base_url_variables: environment variables that may have the URL, those of the provider's own SDK first.
-        base_url_path: what a URL of these variables gets that has no path.
-        default_base_url: where no such variable is set; None = as the SDK has it, or there is no default.
+        base_url: the API's URL; None = by the next three.
+        base_url_variables: environment variables with the URL, those of the provider's own SDK first.
+        base_url_path: appended to a URL of these variables that has no path.
+        default_base_url: used if no such variable is set; None = the SDK's default, or none.
     """
 
     base_url: str | None = None
@@ -82,12 +82,12 @@ class UrlOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_only=
         """The URL by these options and the environment.
 
         Raises:
-            BadRequest: it is no URL of an API.
+            BadRequest: the URL is not one of an API.
         """
         return base_url_from(self.base_url, self.base_url_variables, self.default_base_url, self.base_url_path)
 
     def endpoint(self, model: str) -> Endpoint:
-        """Where to ask for `model` (its name at the provider), by these options and the environment; without the key.
+        """The endpoint of `model` (its name at the provider), by these options and the environment; without the key.
 
         Raises:
             BadRequest: as `url`.
@@ -104,13 +104,13 @@ class UrlOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class RemoteOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where the API is and which key it gets: see `choose_key`.
+    """The address of the API and its key: see `choose_key`.
 
     Attributes:
-        key_file: a file that holds the key, read again for every request.
-        key_variable: the environment variable that holds the key; "" for a server that needs none.
-        key_variables: environment variables that may have the key, where neither of these two is said.
-        key_needed: whether one of them must be set.
+        key_file: path of the key's file, which is read for every request.
+        key_variable: the environment variable with the key; "" for a server that needs none.
+        key_variables: environment variables that are searched if both are absent.
+        key_needed: whether one of `key_variables` must be set.
     """
 
     key_file: str | None = None

@@ -1,6 +1,6 @@
-"""TextCompletionRequest -> a provider's own SDK and wire -> LlmChunks: what those providers share.
+"""TextCompletionRequest -> a provider's own SDK and wire format -> LlmChunks: the base of those providers.
 
-A provider is its request's body, its answer's decoder and its client; the rest is here.
+A provider supplies a request's body, a decoder of the answer and a client; the rest is here.
 """
 
 import asyncio
@@ -34,33 +34,33 @@ from tg_schema import ModelInfo, TextCompletionRequest
 from tg_schema.errors import ProtocolError
 
 LIST_TIMEOUT_SECONDS = 15.0
-"""Seconds that a list of models may take; fewer where the provider's first clock has fewer."""
+"""Timeout of a list of models in seconds; `clocks.first_token` if that is shorter."""
 
 SdkOptions = TypeVar("SdkOptions", bound=UrlOptions, default=UrlOptions)
 
 
 class SdkConnection(Protocol):
-    """An SDK's client, asked for bytes: a `CapturedConnection`, a `PreparedConnection`, or one of your own."""
+    """An SDK's client that returns raw answers: a `CapturedConnection`, a `PreparedConnection`, or your own."""
 
     def post(self, body: Any) -> Awaitable[HttpAnswer]:
-        """Ask for an answer as a stream; any status is an answer. Raises TgError where there is none."""
+        """Request a streamed answer and return it whatever its status. Raises TgError if there is none."""
 
     def models(self) -> Awaitable[HttpAnswer]:
-        """Ask for the list of models; any status is an answer. Raises as `post`."""
+        """Request the list of models and return the answer whatever its status. Raises as `post`."""
 
     async def aclose(self) -> None:
         """Close the connections."""
 
 
 class SdkWire(msgspec.Struct, frozen=True, kw_only=True):
-    """What is the same for all requests to one kind of provider.
+    """The constants of one kind of provider.
 
     Attributes:
-        client: module with `connect(endpoint)`, which imports the SDK and takes a while; it is run in a thread, and
-            makes an `SdkConnection`.
-        listed: the models in the body of a list; raises one of `UNREADABLE`. None = the provider has no such list.
-        error_detail: what the body of an error says besides its status; raises as `listed`.
-        frames: takes one answer's body apart, where it is not one of server-sent events.
+        client: module with `connect(endpoint)`, which returns an `SdkConnection`. Importing and connecting take
+            seconds and run in a thread.
+        listed: parses the list of models; raises one of `UNREADABLE`. None = the provider has no such list.
+        error_detail: parses the body of an error; raises as `listed`.
+        frames: makes a splitter for an answer's body; None = server-sent events.
     """
 
     client: str
@@ -70,10 +70,10 @@ class SdkWire(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
-    """A provider with an SDK and a wire of its own. A subclass has `wire`, `features`, `body` and `decoder`.
+    """A provider with its own SDK and wire format. A subclass defines `wire`, `features`, `body` and `decoder`.
 
     Attributes:
-        usage_patience: seconds that a finished answer waits for its usage.
+        usage_patience: seconds to wait for the usage of a finished answer.
     """
 
     wire: ClassVar[SdkWire]
@@ -95,15 +95,15 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
 
     @abstractmethod
     def body(self, request: TextCompletionRequest) -> Any:
-        """What to ask, as the client's `post` takes it.
+        """The argument of the client's `post`.
 
         Raises:
-            BadRequest: the request has a form that this wire does not know; the message says which.
+            BadRequest: this wire format cannot express the request; the message says why.
         """
 
     @abstractmethod
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:
-        """Reads the answer to this request."""
+        """A decoder for the answer to this request."""
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:

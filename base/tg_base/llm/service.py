@@ -1,6 +1,6 @@
-"""TextCompletionRequest -> provider -> TextCompletionResponses: what every provider inherits.
+"""TextCompletionRequest -> provider -> TextCompletionResponses: the base of every provider.
 
-Chunk loop, final record, clocks, retries before the first chunk, usage and cancellation are written here, once.
+Chunk loop, final record, timeouts, retries before the first chunk, usage and cancellation are implemented here, once.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from tg_schema.deltas import MAX_COUNT
 from tg_schema.errors import BadRequest, NotFound, ProtocolError, SchemaViolation, Timeout
 
 MAX_RETRY_AFTER_SECONDS = 30.0
-"""Seconds; a provider that asks for more gets its error passed on, with its `retry_after`, in place of a retry."""
+"""Longest pause before a retry, in seconds. If a provider asks for more, its error goes to the client instead."""
 
 AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=Any)
 
@@ -33,17 +33,16 @@ AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=Any)
 class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic[AnyOptions]):
     """A provider. Override exactly one of `generate_content` and `generate_content_stream`.
 
-    `class Parrot(LlmService[ParrotOptions])` says what the configuration may say of it; without an argument that is
-    `ProviderOptions`.
+    `class Parrot(LlmService[ParrotOptions])` declares its options; without an argument they are `ProviderOptions`.
 
     Attributes:
         Options: the class of its options, from the argument of the class.
-        options: what the configuration says.
-        model: the name that this service answers to, and that a request without `model` gets.
+        options: the configured values.
+        model: the model's name here, and the default of a request without `model`.
         upstream_model: the same model's name at the provider.
-        clocks: how long the provider may take.
-        tries: how often a request is tried as long as not a single chunk of it has been sent.
-        features: what the provider can do; a request that asks for more is refused before the provider is called.
+        clocks: timeouts of the provider's stream.
+        tries: attempts per request; a request is retried only before its first chunk.
+        features: features of the provider; a request for another one is refused before the provider is called.
     """
 
     spec = TEXT_COMPLETION
@@ -72,16 +71,16 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
 
     @classmethod
     async def open(cls, model: str, options: AnyOptions) -> Self:
-        """Make the provider ready to serve `model`; override where that takes time (an import, a model to load).
+        """Create the provider for `model`; override it if that takes time (an import, a model to load).
 
         Raises:
-            TgError: it cannot be made ready; the message says what to do (which variable, which file).
+            TgError: it cannot be created; the message says what to do (which variable, which file).
         """
         return cls(model, options)
 
     @classmethod
     async def rehearse(cls, model: str, options: AnyOptions) -> None:
-        """Refuse what `open` would refuse, and leave nothing behind; override where `open` loads much.
+        """Check that `open` would succeed, and keep nothing open; override it if `open` loads much.
 
         Raises:
             TgError: as `open`.
@@ -89,18 +88,18 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         await (await cls.open(model, options)).aclose()
 
     def supports_streaming(self) -> bool:
-        """Whether the provider generates piece by piece: true if `generate_content_stream` is overridden."""
+        """Whether the provider streams: true if `generate_content_stream` is overridden."""
         return type(self).generate_content_stream is not LlmService.generate_content_stream
 
     async def models(self) -> tuple[ModelInfo, ...]:
-        """The provider's list; override where it has one. Raises as below."""
+        """The provider's list of models; override it if the API has one. Raises as `generate_content`."""
         return (ModelInfo(self.model),)
 
     async def generate_content(self, request: TextCompletionRequest) -> LlmChunk:
         """Generate the whole answer, as one chunk with its `finish_reason`. `request.model` is always set.
 
         Raises:
-            TgError: from the closed set; SDK errors are translated in the provider's own file.
+            TgError: one of `tg_schema.errors`; each provider translates the errors of its SDK.
         """
         answer = _collector()
         async with aclosing(self.generate_content_stream(request)) as stream:
@@ -109,7 +108,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         return answer.records()[0]
 
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        """Generate the answer in pieces; the chunk with the provider's terminal marker has a `finish_reason`.
+        """Generate the answer chunk by chunk; the one with the provider's terminal marker has a `finish_reason`.
 
         Closing the generator must close the provider's connection. Raises as `generate_content`.
         """
@@ -142,6 +141,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
                         )
                     chunk = await anext(rest, None)
         finally:
+            # Also for a cancelled or failed stream: the provider bills the tokens up to there.
             totals.record(self.model)
         whole = kept.records()[0] if keeps else LlmChunk()
         if form is not None and totals.finish_reason == "stop" and not whole.tool_calls:
@@ -171,8 +171,8 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         except TimeoutError:
             raise Timeout(f"the provider did not list its models within {self.clocks.first_token:g} s") from None
         if any(not 0 <= model.created <= MAX_COUNT for model in models):
-            raise ProtocolError("the provider's list of models has a time that is none; check base_url")
-        # The provider's other models would be refused here: what is listed is what can be asked, as it can be asked.
+            raise ProtocolError("the provider's list of models has a time out of range; check base_url")
+        # This service would refuse the provider's other models, so it lists only its own one, by its name here.
         known = next((info for info in models if info.id in {self.model, self.upstream_model}), ModelInfo(self.model))
         listed = (msgspec.structs.replace(known, id=self.model),)
         return TextCompletionResponse(response="", models=listed, end_of_stream=True)
@@ -190,11 +190,13 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
     async def _start(
         self, request: TextCompletionRequest
     ) -> AsyncIterator[tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]]:
-        """Enter the provider's stream, with its first chunk and the rest; retry as long as there is no first one."""
+        """Enter the provider's stream and yield its first chunk and the rest; retry until there is a first chunk."""
         async for attempt in stamina.retry_context(
             on=_retry, attempts=self.tries, timeout=self.clocks.first_token, wait_initial=0.2, wait_max=5.0
         ):
             stream = guard_stream(self.generate_content_stream(request), self.clocks)
+            # Only the first chunk is within the retry. Once a client has text, a second attempt would repeat or
+            # contradict it.
             with attempt:
                 first = await anext(stream)
         async with aclosing(stream):
@@ -202,7 +204,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
 
 
 class _Totals:
-    """What a stream's chunks add up to, the text apart."""
+    """The totals of a stream's chunks, except the text."""
 
     def __init__(self) -> None:
         self.in_token: int | None = None
@@ -213,7 +215,7 @@ class _Totals:
         self.finish_reason: str | None = None
 
     def add(self, chunk: LlmChunk) -> None:
-        """Count one more chunk."""
+        """Add a chunk."""
         if chunk.in_token is not None:
             self.in_token = (self.in_token or 0) + chunk.in_token
         if chunk.out_token is not None:
@@ -226,13 +228,13 @@ class _Totals:
         self.finish_reason = self.finish_reason or chunk.finish_reason
 
     def record(self, model: str) -> None:
-        """Tell the metrics what is known, be it the usage of a stream that was left."""
+        """Record the known usage in the metrics, including that of cancelled streams."""
         TOKENS.labels(model, "in").inc(self.in_token or 0)
         TOKENS.labels(model, "out").inc(self.out_token or 0)
 
 
 async def _in_form(form: AnswerForm, whole: LlmChunk, *, told: bool) -> LlmChunk:
-    """The answer with nothing around its JSON; what has been told cannot be taken back, so there it is an error."""
+    """The answer without text around its JSON. If that text was `told` (streamed) already, it is an error."""
     text = await form.check_answer(whole.text)
     if told and text != whole.text:
         raise SchemaViolation("the model's answer has other text around its JSON; ask again, or ask another model")
@@ -244,7 +246,9 @@ def _collector() -> AnswerCollector[LlmChunk]:
 
 
 def _retry(error: Exception) -> bool | float:
-    """Whether to try again, and after how many seconds where the provider said so."""
+    """Whether to retry, and after how many seconds if the provider said so."""
+    # A Timeout is left to the client: it has waited long enough, and a second attempt would begin while the provider
+    # may still be busy with the first one.
     if not isinstance(error, TgError) or not error.retryable or isinstance(error, Timeout):
         return False
     if error.retry_after is None:

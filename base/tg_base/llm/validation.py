@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> the same, if it makes sense to any provider: what each of them may rely on."""
+"""TextCompletionRequest -> the same, validated: the invariants that every provider relies on."""
 
 import msgspec
 
@@ -9,10 +9,10 @@ _CHOICES = {None, "", "auto", "none"}
 
 
 def check_completion(request: TextCompletionRequest) -> None:
-    """Check the parts of a request that belong together, and the ranges of its sampling.
+    """Check the fields of a request against each other, and the ranges of its sampling.
 
-    A turn asks, pictures have data or a URL, calls of tools are the assistant's and results name their call, and a tool
-    that must be called is there. A request that was decoded has its ranges checked; one that was made here has not.
+    There is a prompt or a message; an image has either data or a URL; only the assistant calls tools; a result names
+    its call; a forced tool exists. Ranges are checked at decoding too, but not in requests that this process creates.
 
     Raises:
         BadRequest: the message names the field and what to do.

@@ -1,4 +1,4 @@
-"""Anthropic's Messages, on any host of Claude: the host's package makes the client, the rest is here."""
+"""Anthropic's Messages API on any host of Claude: the host's package creates the client, the rest is here."""
 
 from tg_base.llm.anthropic.client import connect_client
 from tg_base.llm.anthropic.provider import Claude, ClaudeOptions

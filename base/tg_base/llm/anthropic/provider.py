@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> Anthropic's Messages -> LlmChunks: what Claude's providers share, whoever hosts it."""
+"""TextCompletionRequest -> Anthropic's Messages -> LlmChunks: the base of Claude's providers, on any host."""
 
 from typing import Annotated, Any, Generic, Literal
 
@@ -12,15 +12,15 @@ from tg_schema import TextCompletionRequest
 
 
 class ClaudeOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of a provider of Claude.
+    """The options of a provider of Claude.
 
     Attributes:
-        temperature: for requests that do not say; newer models refuse it.
-        max_tokens: the bound on an answer's tokens, for requests that do not say.
-        thinking: how many tokens the model may think before it answers, or "adaptive"; it does not where absent.
-            The thinking's text is told apart. A request in a round of tool calls is answered without it.
-        schema_by: how a schema reaches the model: "format" by structured outputs, "tool" by a tool that it must call,
-            for models and places without structured outputs. JSON without a schema is always asked for by a tool.
+        temperature: the default for requests without one; newer models refuse it.
+        max_tokens: the default limit of an answer's tokens.
+        thinking: the budget of thinking tokens before an answer, or "adaptive"; None = no thinking. Thinking text is
+            returned as `reasoning`. A request that follows tool calls is answered without thinking.
+        schema_by: how a schema is enforced: "format" by structured outputs, "tool" by a forced tool call, for models
+            and hosts without structured outputs. JSON without a schema is always requested by a tool.
     """
 
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] | None = None
@@ -33,7 +33,7 @@ AnyOptions = TypeVar("AnyOptions", bound=ClaudeOptions, default=ClaudeOptions)
 
 
 class Claude(SdkProvider[AnyOptions], Generic[AnyOptions]):
-    """A provider of Claude; a subclass says how its client is made, as `wire`."""
+    """A provider of Claude; a subclass names the module of its client in `wire`."""
 
     features = FEATURES
 

@@ -1,6 +1,6 @@
-"""Our records -> Anthropic's Messages: pure functions of values, after the public API reference.
+"""TextCompletionRequest -> Anthropic's Messages: pure functions, after the public API reference.
 
-The same wire serves Anthropic's own API and Claude on Vertex AI.
+The format is the same for Anthropic's own API and for Claude on Vertex AI.
 """
 
 from collections.abc import Sequence
@@ -17,24 +17,23 @@ from tg_schema.features import Feature
 FEATURES: frozenset[Feature] = frozenset(
     {"history", "images", "tools", "json", "schema", "stop", "top_p", "top_k"},
 )
-"""What this wire has a field for."""
+"""The features that this API has a field for."""
 
 ANSWER_TOOL = "answer"
-"""The tool that carries an answer in JSON, where the model is made to call it; its input is the answer's text."""
+"""The forced tool that returns an answer as JSON; its input is the answer's text."""
 
 Thinking = int | Literal["adaptive"] | None
-"""Tokens that the model may think, or "adaptive" where it decides itself; None = it is not asked to."""
+"""The budget of thinking tokens, or "adaptive" if the model decides; None = no thinking."""
 
 
 class Defaults(msgspec.Struct, frozen=True):
-    """What is sent for requests that do not say.
+    """The defaults for requests without these fields.
 
     Attributes:
-        max_tokens: the bound on an answer's tokens; this API wants one with every request.
+        max_tokens: the limit of an answer's tokens, which this API requires.
         temperature: None = the provider's default.
-        thinking: how the model thinks before it answers.
-        schema_by_tool: ask for answers of a schema by a tool that must be called, for models without structured
-            outputs.
+        thinking: the budget of thinking tokens.
+        schema_by_tool: enforce a schema by a forced tool, for models without structured outputs.
     """
 
     max_tokens: int
@@ -106,7 +105,7 @@ def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> M
     """The body for a request; `model` is its name at the provider.
 
     Raises:
-        BadRequest: the request asks for what this API cannot do.
+        BadRequest: this API cannot express the request.
     """
     sampling = request.sampling or Sampling()
     by_tool = answers_by_tool(request, defaults)
@@ -133,7 +132,8 @@ def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> M
 
 
 def _turns(turns: Sequence[Message]) -> tuple[_Turn, ...]:
-    """Turns of one speaker become one: all results of an assistant's calls must stand in the turn after it."""
+    """Merge consecutive turns of one role: the API wants all results of an assistant's calls in the next turn."""
+    # A turn without blocks is dropped; the API refuses empty content.
     spoken = [(("assistant" if turn.role == "assistant" else "user"), _blocks(turn)) for turn in turns]
     return tuple(
         _Turn(role, tuple(block for _, blocks in group for block in blocks))
@@ -176,7 +176,7 @@ def _output_config(schema: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _thinking(thinking: Thinking, turns: Sequence[Message]) -> dict[str, Any] | None:
-    """Not within a round of calls: the API wants the thinking before them back, signed, and our records have none."""
+    """No thinking after tool calls: the API requires the signed thinking before them, which our records lack."""
     if thinking is None or any(turn.tool_calls for turn in turns):
         return None
     if thinking == "adaptive":

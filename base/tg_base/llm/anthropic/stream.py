@@ -1,6 +1,6 @@
-"""Anthropic's events -> LlmChunks: one streamed message as it is read, after the public API reference ("Streaming").
+"""Anthropic's events -> LlmChunks: decodes one streamed message, after the public API reference ("Streaming").
 
-What we read of an event is modelled and nothing else.
+Only the fields that are used are declared; all others are skipped.
 """
 
 from datetime import datetime
@@ -59,7 +59,7 @@ class _Fault(msgspec.Struct, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event of a stream; a type that we do not know is passed over, as the reference asks."""
+    """One event of a stream; unknown types are ignored, as the reference demands."""
 
     type: str
     index: int = 0
@@ -84,7 +84,7 @@ _decode_models = msgspec.json.Decoder(_Models).decode
 
 
 def error_detail(body: bytes) -> ErrorDetail:
-    """The word that an error's body has for its kind; "" where it has none."""
+    """The error code in an error's body; "" if it has none."""
     fault = _decode(body).error
     return ErrorDetail(fault.type or "" if fault else "")
 
@@ -105,7 +105,7 @@ class StreamDecoder:
     """Events in, chunks out.
 
     Attributes:
-        done: whether the message was told to its end.
+        done: whether the message is complete.
     """
 
     def __init__(self, *, by_tool: bool = False) -> None:
@@ -119,13 +119,14 @@ class StreamDecoder:
         self._answer_block = -1
 
     def chunk(self, data: bytes) -> LlmChunk | None:
-        """The chunk for an event's data; None where the event has nothing to say, for instance a ping.
+        """The chunk of an event's data; None for an event without content, for instance a ping.
 
         Raises:
             TgError: the provider reports an error in its stream.
-            Exception: as of `EventDecoder`.
+            Exception: as `EventDecoder`.
         """
         event = _decode(data)
+        # After the stop reason there is no content: a server that sends more must not extend a finished answer.
         match event.type:
             case "content_block_delta" if self._stop_reason is None:
                 return self._delta(event.index, event.delta or _NO_DELTA)
@@ -163,7 +164,7 @@ class StreamDecoder:
         return self._convert_call(ToolCallDelta(call.index, block.id, block.name))
 
     def _end_call(self, index: int) -> LlmChunk | None:
-        """A call without arguments has no delta that says so."""
+        """Complete a call without arguments, for which the API sends no delta, with an empty object."""
         call = self._calls.get(index)
         if call is None or call.written:
             return None
@@ -188,12 +189,13 @@ class StreamDecoder:
     def _finish(self) -> str | None:
         if self._stop_reason is None:
             return None
+        # Only `ANSWER_TOOL` was called: to the client this is an ordinary answer in JSON.
         if self._stop_reason == "tool_use" and not self._calls:
             return "stop"
         return _FINISH.get(self._stop_reason, "stop")
 
     def _convert_usage(self, usage: _Usage | None) -> LlmChunk | None:
-        """Their `input_tokens` leaves out what was read from the cache or written to it; ours has all."""
+        """Anthropic's `input_tokens` excludes tokens read from or written to the cache; ours includes them."""
         if usage is None:
             return None
         parts = (usage.input_tokens, usage.cache_creation_input_tokens, usage.cache_read_input_tokens)
@@ -207,7 +209,7 @@ class StreamDecoder:
 
 
 class _Call:
-    """A tool call while it is written: its place among the answer's calls, and whether it has arguments yet."""
+    """A tool call in progress: its index among the answer's calls, and whether any arguments have arrived."""
 
     def __init__(self, index: int) -> None:
         self.index = index

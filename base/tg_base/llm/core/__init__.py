@@ -1,4 +1,4 @@
-"""What an answer is made of, and what can go wrong with it: the values that all of the provider stack shares."""
+"""Chunks, tool calls and errors: the values that the whole provider stack shares."""
 
 from tg_base.llm.core.call_arguments import call_arguments
 from tg_base.llm.core.call_numbers import CallNumbers

@@ -1,4 +1,4 @@
-"""ToolCall -> the arguments as values, for wires that carry them so."""
+"""ToolCall -> its arguments as an object, for APIs that take an object instead of JSON text."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tg_schema.errors import BadRequest
 
 
 def call_arguments(text: str) -> dict[str, Any]:
-    """A call's arguments, from the JSON text that the model wrote.
+    """Parse a call's arguments, the JSON text that the model generated.
 
     Raises:
         BadRequest: they are not a JSON object.

@@ -1,15 +1,15 @@
-"""Provider's wire -> chunks: which call of an answer a piece belongs to."""
+"""Provider's tool call deltas -> numbered calls: to which call of an answer a delta belongs."""
 
 
 class CallNumbers:
     """Numbers an answer's calls from 0 on, in the order in which they begin.
 
-    A piece belongs to the call of its index; where the server numbers nothing, to the call of its id. One with neither
-    begins a call where it has a name, and belongs to the newest one otherwise. Some servers give every call the index
-    0: a piece with another id and a name begins a new call.
+    A delta belongs to the call with its index or, without an index, to the call with its id. A delta without both
+    begins a call if it has a name, and otherwise belongs to the newest call. Some servers give every call the index 0;
+    therefore a delta with a name and a different id begins a new call.
 
     Attributes:
-        count: how many calls have begun.
+        count: the number of calls so far.
     """
 
     def __init__(self) -> None:
@@ -18,8 +18,8 @@ class CallNumbers:
         self._ids: dict[int, str] = {}
 
     def number(self, index: int | None, call_id: str | None, name: str | None) -> int:
-        """The number of the call that a piece belongs to; which is new where the piece begins one."""
-        key = (call_id or None) if index is None else index  # an empty id is none
+        """The number of the call that a delta belongs to; a new one if the delta begins a call."""
+        key = (call_id or None) if index is None else index  # Some servers send an empty id for "no id".
         known = None if key is None else self._numbers.get(key)
         if key is None and not name and self.count:
             known = self.count - 1

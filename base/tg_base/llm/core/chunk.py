@@ -6,20 +6,20 @@ from tg_schema.completion import Completion, join_completions
 
 
 class LlmChunk(Completion, frozen=True):
-    """What a provider yields, beside the text the fields of `Completion`, by their names.
+    """A piece of a provider's answer: its text and the fields of `Completion`.
 
-    Text passes through unchanged: no strip, no re-encoding. `finish_reason` is set where the provider gave its terminal
-    marker; a stream that ends without it is incomplete, whatever its socket said.
+    Text passes through unchanged: no strip, no re-encoding. `finish_reason` is set on the chunk with the provider's
+    terminal marker; a stream without it is incomplete, even if the connection was closed cleanly.
 
     Attributes:
-        text: the new text, possibly empty.
+        text: the new text; may be empty.
     """
 
     text: str = ""
 
     @property
     def usage(self) -> "LlmChunk":
-        """The counts alone."""
+        """A chunk with the token counts only."""
         return LlmChunk(
             in_token=self.in_token,
             out_token=self.out_token,
@@ -29,14 +29,14 @@ class LlmChunk(Completion, frozen=True):
 
     @property
     def has_content(self) -> bool:
-        """Whether a reader would see anything of it."""
+        """Whether a client would see anything of it."""
         return bool(self.text or self.reasoning or self.tokens or self.tool_calls)
 
 
 def join_chunks(chunks: Sequence[LlmChunk]) -> LlmChunk:
-    """One chunk with what all of them say.
+    """Join chunks into one.
 
-    Of chunks after the first `finish_reason`, only the counts are taken: an answer has no text after its end.
+    Only the counts of chunks after the first `finish_reason` are used: an answer has no text after its end.
     """
     end = next((number for number, chunk in enumerate(chunks, 1) if chunk.finish_reason), len(chunks))
     said = chunks[:end]

@@ -1,6 +1,6 @@
-"""A provider's failure -> our error: one table for HTTP statuses, one for the words in a body or in an event.
+"""A provider's failure -> our error: one table for HTTP statuses, one for the error codes in a body or an event.
 
-Statuses and words are those of the providers' public API references; compatible servers follow them.
+Statuses and codes are those of the providers' public API references; compatible servers follow them.
 """
 
 import math
@@ -22,7 +22,7 @@ from tg_schema.errors import (
 )
 
 MAX_RETRY_AFTER_SECONDS = 3600.0
-"""Seconds; a provider's longer wish is cut to this."""
+"""Upper limit of `retry_after`, in seconds."""
 
 _AUTH = (ProviderAuth, "the provider refused the processor's key; its operator must check the key and what it may do")
 _QUOTA = (ProviderAuth, "the processor's account at the provider has no credit left; its operator must top it up")
@@ -101,11 +101,12 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
 
 
 def status_error(status: int, code: str = "", wait: float | None = None) -> TgError:
-    """The error for a status that is not 2xx; a code that says more than the status wins.
+    """The error for a status that is not 2xx; a known error code takes precedence over the status.
 
-    It does not where it makes a failure of the provider out of a wrong request, as the types of some servers do.
+    Exceptions are codes that are less precise than the status, or that report a client's mistake as an outage.
     """
     known = _BY_CODE.get(code) if status < 500 and code != "invalid_request_error" else None
+    # Some servers send "api_error" for a malformed request too; as an outage it would be retried in vain.
     if status == 400 and known is _DOWN:
         known = None
     kind, sentence = known or _BY_STATUS.get(status) or _by_class(status)
@@ -113,7 +114,8 @@ def status_error(status: int, code: str = "", wait: float | None = None) -> TgEr
 
 
 def event_error(code: str | int | None, word: str | None = None) -> TgError:
-    """The error for an `error` event in a stream that began with status 200; its code may be a word or a status."""
+    """The error for an `error` event in a stream that began with status 200; its code may be a name or a status."""
+    # Compatible servers send the HTTP status as a number or as a string.
     if isinstance(code, str) and code.isdecimal() and len(code) == 3:
         code = int(code)
     if isinstance(code, int) and 400 <= code < 600:
@@ -123,9 +125,9 @@ def event_error(code: str | int | None, word: str | None = None) -> TgError:
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that the provider asks to wait: `retry-after-ms`, or `Retry-After` as seconds or as an HTTP date.
+    """Seconds to wait by the headers `retry-after-ms` or `Retry-After` (seconds or an HTTP date).
 
-    None where it says nothing that makes sense; never negative, never more than `MAX_RETRY_AFTER_SECONDS`.
+    None if they are absent or malformed, otherwise from 0 to `MAX_RETRY_AFTER_SECONDS`.
     """
     millis = _number(headers.get("retry-after-ms"))
     said = headers.get("retry-after")

@@ -1,4 +1,4 @@
-"""Gemini's `generateContent`, wherever it is served: the host makes the client, the rest is here."""
+"""Gemini's `generateContent` on any host: the host's package creates the client, the rest is here."""
 
 from tg_base.llm.gemini.client import connect_client
 from tg_base.llm.gemini.provider import Gemini, GeminiOptions

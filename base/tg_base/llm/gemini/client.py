@@ -1,7 +1,7 @@
-"""Gemini -> Google's SDK -> socket: how its client is called. Packages that host Gemini make it, and import the SDK.
+"""Gemini -> Google's SDK -> socket: how the SDK's client is called. Packages that host Gemini create it.
 
-The SDK prepares requests (URL, credentials, headers); our connections send them. Its own reading fails on keep-alives,
-takes an end without terminal marker for a success, and waits seconds after a failure.
+The SDK prepares requests (URL, credentials, headers), our connections send them. The SDK's own reader fails on
+keep-alives, reports a stream without its terminal marker as complete, and sleeps for seconds after a failure.
 """
 
 from ssl import SSLContext
@@ -13,19 +13,20 @@ from tg_base.llm import NO_FAILURES, Failures, Method, PreparedConnection, SdkRe
 def connect_client(
     client: Any, recorded: list[SdkRequest], tls: SSLContext, model: str, failures: Failures = NO_FAILURES
 ) -> PreparedConnection:
-    """A client of the SDK whose requests go nowhere but into `recorded`, and a pool of connections that sends them.
+    """A connection by a client of the SDK that only records its requests, and a pool that sends them.
 
     Args:
-        client: of the SDK.
-        recorded: what it has sent.
-        tls: which certificates are trusted.
+        client: the SDK's client.
+        recorded: the list to which its transport appends each request.
+        tls: the trusted certificates.
         model: its name at the provider.
-        failures: the SDK's exceptions where it has no credentials.
+        failures: the SDK's exceptions for missing credentials.
     """
     models = client.aio.models
 
     async def prepare(method: Method) -> SdkRequest:
         recorded.clear()
+        # The contents are a placeholder: only URL and headers are used, and the recorder answers with an empty body.
         if method == "POST":
             async for _ in await models.generate_content_stream(model=model, contents="-"):
                 pass

@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> Gemini's contents -> LlmChunks: what Gemini's providers share, wherever it is served."""
+"""TextCompletionRequest -> Gemini's contents -> LlmChunks: the base of Gemini's providers, on any host."""
 
 from typing import Annotated, Any, Generic
 
@@ -15,12 +15,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class GeminiOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of a provider of Gemini.
+    """The options of a provider of Gemini.
 
     Attributes:
-        thoughts: ask for the thinking's text, which is told apart; only for models that think.
-        thinking_budget: tokens that the model may think, 0 = none, -1 = as it likes; the provider's default where
-            absent.
+        thoughts: request the thinking text, which is returned as `reasoning`; only for thinking models.
+        thinking_budget: maximum thinking tokens; 0 = none, -1 = the model decides, None = the provider's default.
     """
 
     thoughts: bool = False
@@ -31,7 +30,7 @@ AnyOptions = TypeVar("AnyOptions", bound=GeminiOptions, default=GeminiOptions)
 
 
 class Gemini(SdkProvider[AnyOptions], Generic[AnyOptions]):
-    """A provider of Gemini; a subclass says how its client is made, as `wire`."""
+    """A provider of Gemini; a subclass names the module of its client in `wire`."""
 
     features = FEATURES
 

@@ -1,6 +1,6 @@
-"""Our records -> Gemini's contents: pure functions of values, after the public reference of `generateContent`.
+"""TextCompletionRequest -> Gemini's contents: pure functions, after the public reference of `generateContent`.
 
-The same wire serves Google AI Studio and Gemini on Vertex AI.
+The format is the same for Google AI Studio and for Gemini on Vertex AI.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,23 +17,23 @@ from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
 
 FEATURES: frozenset[Feature] = ALL_FEATURES
-"""What this wire has a field for."""
+"""The features that this API has a field for."""
 
 OWN_CALL_PREFIX = "call-"
-"""How the ids begin that we give to calls, because Gemini gave none; it doesn't hear of them."""
+"""Prefix of the ids that we generate for calls without one; they are never sent to Gemini."""
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
-"""What the reference says to send with a call whose thought signature is not at hand."""
+"""The reference's placeholder for a call whose thought signature is unknown."""
 
 
 class Defaults(msgspec.Struct, frozen=True):
-    """What is sent for requests that do not say.
+    """The defaults for requests without these fields.
 
     Attributes:
-        max_tokens: the bound on an answer's tokens.
+        max_tokens: the limit of an answer's tokens.
         temperature: None = the provider's default.
-        thoughts: ask for the thinking's text.
-        thinking_budget: tokens that the model may think; None = the provider's default.
+        thoughts: request the thinking text.
+        thinking_budget: maximum thinking tokens; None = the provider's default.
     """
 
     max_tokens: int | None = None
@@ -129,15 +129,15 @@ class GenerateRequest(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
 
 
 def to_wire(request: TextCompletionRequest, defaults: Defaults, signatures: ThoughtSignatures) -> GenerateRequest:
-    """The body for a request. Nothing of it is kept or shared between requests.
+    """The body for a request.
 
     Args:
-        request: what to answer.
-        defaults: for what the request leaves open.
-        signatures: of the calls in earlier answers.
+        request: the request.
+        defaults: values for the fields that it does not set.
+        signatures: those of the calls in earlier answers.
 
     Raises:
-        BadRequest: the request asks for what this API cannot do, or answers a call that nobody made.
+        BadRequest: this API cannot express the request, or a tool's result belongs to no call.
     """
     system = request.system_text
     return GenerateRequest(
@@ -150,7 +150,7 @@ def to_wire(request: TextCompletionRequest, defaults: Defaults, signatures: Thou
 
 
 def _contents(turns: Sequence[Message], signatures: ThoughtSignatures) -> tuple[_Content, ...]:
-    """Turns of one speaker become one: all results of a turn's calls must stand in the turn after it."""
+    """Merge consecutive turns of one role: the API wants all results of a turn's calls in the next turn."""
     spoken = groupby(_spoken(turns, signatures), key=lambda turn: turn[0])
     return tuple(_Content(tuple(part for _, parts in group for part in parts), role) for role, group in spoken)
 
@@ -177,7 +177,7 @@ def _convert_part(part: Part) -> _Part:
 
 
 def _calls(turn: Message, signatures: ThoughtSignatures) -> Iterator[_Part]:
-    """Of calls made at once only the first needs a signature."""
+    """Only the first of parallel calls needs a signature."""
     needed: str | None = _NO_SIGNATURE
     for call in turn.tool_calls:
         wire = _Call(call.name, call_arguments(call.arguments), _their_id(call.id))
@@ -186,6 +186,7 @@ def _calls(turn: Message, signatures: ThoughtSignatures) -> Iterator[_Part]:
 
 
 def _result(turn: Message, names: dict[str, str]) -> _Part:
+    # Gemini matches a result to its call by the function's name, which our records keep only with the call.
     name = names.get(turn.tool_call_id or "") or turn.name
     if not name:
         raise BadRequest("messages: a tool's message must have the tool_call_id of a call in an assistant's message")

@@ -1,6 +1,6 @@
-"""Gemini's responses -> LlmChunks: one streamed answer as it is read, after the reference of `GenerateContentResponse`.
+"""Gemini's responses -> LlmChunks: decodes one streamed answer, after the reference of `GenerateContentResponse`.
 
-What we read of a response is modelled and nothing else.
+Only the fields that are used are declared; all others are skipped.
 """
 
 from secrets import token_hex
@@ -97,7 +97,7 @@ class _Fault(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, rename="camel"):
-    """One response of a stream: a piece of an answer, with its usage so far, or an error."""
+    """One response of a stream: a part of an answer with the running usage, or an error."""
 
     candidates: tuple[_Candidate, ...] = ()
     usage_metadata: _Usage | None = None
@@ -122,7 +122,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 def error_detail(body: bytes) -> ErrorDetail:
-    """The word that an error's body has for its kind (its reason, or else its status), and its `retryDelay`."""
+    """The error code in an error's body (its reason, or else its status), and its `retryDelay`."""
+    # Some errors of streaming calls arrive as a list with one object.
     read = _decode_error(body)
     fault = next((event.error for event in (read if isinstance(read, tuple) else (read,)) if event.error), _Fault())
     return ErrorDetail(
@@ -135,7 +136,7 @@ def _word(fault: _Fault) -> str:
 
 
 def _seconds(delay: str) -> float | None:
-    """A protobuf `Duration` in JSON: seconds with an `s` behind."""
+    """Parse a protobuf `Duration` in JSON: seconds with the suffix `s`."""
     try:
         return float(delay.removesuffix("s"))
     except ValueError:
@@ -143,7 +144,7 @@ def _seconds(delay: str) -> float | None:
 
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
-    """The models of a list, without the path before their names."""
+    """The models of a list, their names without the resource path."""
     read = _decode_models(body)
     return tuple(ModelInfo(model.name.rpartition("/")[2], "google") for model in (*read.models, *read.publisher_models))
 
@@ -152,24 +153,24 @@ class StreamDecoder:
     """Responses in, chunks out.
 
     Attributes:
-        done: whether the answer was told to its end, usage included.
+        done: whether the answer is complete, usage included.
     """
 
     def __init__(self, signatures: ThoughtSignatures) -> None:
-        """The signatures of the answer's calls are left in `signatures`."""
+        """The thought signatures of the answer's calls are stored in `signatures`."""
         self.done = False
         self._signatures = signatures
         self._counts = UsageDeltas()
         self._calls = 0
 
     def chunk(self, data: bytes) -> LlmChunk | None:
-        """The chunk for a response; None where it has nothing to say.
+        """The chunk of a response; None for a response without content.
 
         Raises:
-            ProtocolError: the model wrote a call that makes no sense.
+            ProtocolError: the model generated a malformed call.
             ContentFilter: the prompt was blocked.
             TgError: the provider reports an error in its stream.
-            Exception: as of `EventDecoder`.
+            Exception: as `EventDecoder`.
         """
         event = _decode(data)
         if event.error is not None:
@@ -208,7 +209,7 @@ class StreamDecoder:
         )
 
     def _call(self, call: _Call, signature: str | None) -> ToolCallDelta:
-        """Calls come whole; an id, which not every model gives, is made where there is none."""
+        """Calls are never split. Not every model sends an id; one is generated if it is missing."""
         call_id = call.id or f"{OWN_CALL_PREFIX}{token_hex(8)}"
         if signature:
             self._signatures.keep(call_id, signature)
@@ -223,11 +224,13 @@ class StreamDecoder:
             raise ProtocolError("the model wrote a tool call that makes no sense; ask again, or simplify the tools")
         if finish is None:
             raise IncompleteStream("the provider stopped the answer for a reason of its own; ask again")
+        # Without usage in the same response the reader goes on, since it may follow in another one.
         self.done = told
+        # Gemini has no finish reason of its own for tool calls.
         return "tool_calls" if finish == "stop" and self._calls else finish
 
     def _convert_usage(self, usage: _Usage | None) -> Counts:
-        """Their totals as deltas. They count thinking beside the answer, ours has it within; zeros are left out."""
+        """Convert totals to deltas. Gemini counts thinking beside the answer, we include it; absent fields mean 0."""
         if usage is None or usage.prompt_token_count is None:
             return _UNKNOWN
         thoughts = usage.thoughts_token_count

@@ -1,14 +1,14 @@
-"""Answer -> a later request: what Gemini wants back with a call, and our records have no place for."""
+"""Answer -> a later request: the signatures that Gemini wants back with its calls and our records cannot carry."""
 
 MAX_SIGNATURES = 4096
-"""Signatures of one provider; each has a few kilobytes at most, usually some hundred bytes."""
+"""Signatures kept per provider; each has a few kilobytes at most, usually some hundred bytes."""
 
 
 class ThoughtSignatures:
-    """The signatures of the last calls of one provider, by the calls' ids; the oldest is forgotten first.
+    """The signatures of one provider's latest calls, by call id; the oldest is evicted first.
 
-    A conversation that goes on in another process, or after many others, goes on without: that costs the model the
-    thread of its thought, and nothing else.
+    A conversation that continues in another process, or after an eviction, continues without its signatures: the
+    model loses its earlier reasoning, and nothing else.
     """
 
     def __init__(self, most: int = MAX_SIGNATURES) -> None:
@@ -16,12 +16,13 @@ class ThoughtSignatures:
         self._kept: dict[str, str] = {}
 
     def keep(self, call_id: str, signature: str) -> None:
-        """Remember what came with a call."""
+        """Store the signature of a call."""
+        # Removed first, so that a call that is stored again counts as the newest.
         self._kept.pop(call_id, None)
         self._kept[call_id] = signature
         if len(self._kept) > self._most:
             del self._kept[next(iter(self._kept))]
 
     def of(self, call_id: str) -> str | None:
-        """What came with a call; None where that is not known."""
+        """The signature of a call; None if it is not known."""
         return self._kept.get(call_id)

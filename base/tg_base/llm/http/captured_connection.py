@@ -1,8 +1,8 @@
-"""An SDK's public call -> the HTTP answer to it, as it is, before the SDK reads it.
+"""An SDK's public call -> the raw HTTP answer, before the SDK reads it.
 
-Some SDKs hide what a stream says when it goes wrong, and all of them read as much as they are sent. An SDK does all
-that it does for a request (path, credentials, headers, the body's terms), `CapturingTransport` sends it over our
-connections, and the SDK never sees the answer. Works with httpx and with httpx2 alike.
+Some SDKs hide the errors within a stream, and none of them limits what it reads. Therefore an SDK only builds the
+request (path, credentials, headers, names in the body). `CapturingTransport` sends it over our connections and keeps
+the answer from the SDK. It works with httpx and httpx2.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ from tg_schema import TgError
 
 
 class _Slot:
-    """Where the answer to one call is kept, or why there is none."""
+    """The answer to one call, or the error if there is none."""
 
     answer: HttpAnswer | None = None
     error: TgError | None = None
@@ -30,18 +30,20 @@ class _Slot:
 
 
 class _CapturedError(Exception):
-    """Leads out of the SDK; carries nothing that could get into a log."""
+    """Leaves the SDK's call stack; carries no data that the SDK might log."""
 
 
+# The answer bypasses the SDK, so a context variable links each call to its request within a shared client.
 _slot: ContextVar[_Slot] = ContextVar("slot")
 
 
 class CapturingTransport:
-    """Give it to an HTTP client as its `transport`.
+    """The `transport` of an SDK's HTTP client.
 
     Args:
-        tls: which certificates are trusted.
-        keyless: the server needs no key; an SDK shows one all the same, be it the environment's.
+        tls: the trusted certificates.
+        keyless: remove the key from requests: an SDK sends one even to a server that needs none, for instance from
+            the environment.
     """
 
     def __init__(self, tls: SSLContext, *, keyless: bool = False) -> None:
@@ -49,7 +51,7 @@ class CapturingTransport:
         self._keyless = keyless
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Send, and leave the SDK with the answer."""
+        """Send the request, and raise out of the SDK with the answer kept."""
         slot = _slot.get()
         body = await request.aread()
         if self._keyless:
@@ -74,13 +76,13 @@ class CapturingTransport:
 
 
 class CapturedConnection:
-    """An SDK's client whose calls end with the HTTP answer; its HTTP client has a `CapturingTransport`.
+    """An SDK's client whose calls return the HTTP answer; its HTTP client has a `CapturingTransport`.
 
     Args:
-        post: asks for an answer as a stream; is called with a request's body.
-        models: asks for the list of models.
+        post: requests a streamed answer; its argument is a request's body.
+        models: requests the list of models.
         close: closes the SDK's client.
-        failures: of these calls, where the SDK has no credentials.
+        failures: the SDK's exceptions for missing credentials.
     """
 
     def __init__(
@@ -113,20 +115,21 @@ class CapturedConnection:
 
 
 async def capture(call: Callable[[], Awaitable[object]]) -> HttpAnswer:
-    """Let the SDK ask, and take the answer.
+    """Let the SDK send its request, and return the answer.
 
     Raises:
         TgError: of `HttpPool.ask`.
-        Exception: what the SDK raises where it does not ask.
+        Exception: the SDK's own, raised before it sent anything.
     """
     slot = _Slot()
+    # A cancellation may arrive after the answer did; nobody else would close its socket then.
     with ExitStack() as cancelled:
         cancelled.callback(slot.close)
         token = _slot.set(slot)
         try:
             await call()
         except Exception:
-            # An SDK may wrap what leads out of it; what matters is whether it has asked.
+            # An SDK may wrap `_CapturedError` in its own exceptions; whether it sent a request is what matters.
             if slot.answer is None and slot.error is None:
                 raise
         finally:

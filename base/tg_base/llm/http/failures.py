@@ -1,4 +1,4 @@
-"""Provider's connection -> our errors: how long one may take, and what is said when there is none or it breaks."""
+"""Provider's connection -> our errors: the timeout to connect, and the messages when connecting or reading fails."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import msgspec
 from tg_schema.errors import ProviderAuth, Unavailable
 
 CONNECT_TIMEOUT_SECONDS = 10.0
-"""Seconds to a connection, TLS included; everything after it is timed by the stream's guard."""
+"""Timeout to connect in seconds, TLS included; `guard_stream` times everything after it."""
 
 UNREACHABLE = "the provider cannot be reached; check its base_url, the network and whether it runs"
 BROKEN = "the connection to the provider broke before the answer was complete; ask again"
@@ -17,11 +17,11 @@ _CREDENTIALS = "the processor's credentials gave no access token; its operator m
 
 
 class Failures(msgspec.Struct, frozen=True):
-    """The exceptions by which an SDK says that it has no credentials for a request.
+    """The exceptions of an SDK that gets no credentials for a request.
 
     Attributes:
-        unreachable: nobody was there to ask for them.
-        credentials: they gave none.
+        unreachable: the server that issues access tokens cannot be reached.
+        credentials: the credentials yield no access token.
     """
 
     unreachable: tuple[type[Exception], ...] = ()
@@ -29,10 +29,10 @@ class Failures(msgspec.Struct, frozen=True):
 
     @contextmanager
     def translate(self) -> Iterator[None]:
-        """Enter around what the SDK does for a request.
+        """Enter it around the SDK's work on a request.
 
         Raises:
-            Unavailable, ProviderAuth: in place of these exceptions.
+            Unavailable, ProviderAuth: instead of these exceptions.
         """
         try:
             yield
@@ -43,4 +43,4 @@ class Failures(msgspec.Struct, frozen=True):
 
 
 NO_FAILURES = Failures()
-"""Of an SDK whose credentials are a key."""
+"""For an SDK whose only credential is a key."""

@@ -1,14 +1,14 @@
-"""Socket -> lines of JSON: how some providers stream, one object a line (application/x-ndjson)."""
+"""Bytes of a body -> lines of JSON: the stream format application/x-ndjson, one object per line."""
 
 from tg_base.llm.http.stream_reader import MAX_EVENT_BYTES
 from tg_schema.errors import ProtocolError
 
 
 class JsonLines:
-    """Incremental decoder: any split of the same bytes gives the same lines.
+    """Incremental splitter: any chunking of the same bytes gives the same lines.
 
-    Lines end with LF (a CR before it is white space to JSON) and with nothing else: U+2028 and U+0085 are text. A last
-    line without LF is no line, because it may have been cut off.
+    Only LF ends a line (JSON treats a CR before it as white space): U+2028 and U+0085 are text. A last line without
+    LF is dropped, because it may be truncated.
     """
 
     def __init__(self, longest: int = MAX_EVENT_BYTES) -> None:
@@ -17,7 +17,7 @@ class JsonLines:
         self._size = 0
 
     def feed(self, received: bytes) -> list[bytes]:
-        """The lines that `received` completes, in order, without the blank ones.
+        """The lines that `received` completes, in order, without blank ones.
 
         Raises:
             ProtocolError: a line is longer than the limit.

@@ -1,4 +1,4 @@
-"""Provider's client -> its connections: the one place that imports aiohttp, which `tokengrid-base[http]` brings."""
+"""Provider's client -> its connections: the only import of aiohttp, which `tokengrid-base[http]` installs."""
 
 import ssl
 from importlib import import_module
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 def open_pool(tls: ssl.SSLContext | Literal[True] = True) -> "HttpPool":
-    """Connections to one provider, asked and closed on one loop. No connection is made before the first question.
+    """A pool of connections to one provider, to be used and closed on one loop. It connects at the first request.
 
-    The first call imports aiohttp, which takes a while: make clients in a thread.
+    The first call imports aiohttp, which takes a while: call it in a thread.
 
     Args:
-        tls: which certificates are trusted; True = those of the system.
+        tls: the trusted certificates; True = those of the system.
     """
     module = import_module("tg_base.llm.http.pool")
     return cast("HttpPool", module.HttpPool(tls))

@@ -1,7 +1,7 @@
-"""Provider's wire -> socket: the connections to one provider, which its server cannot turn against our neighbours.
+"""Provider's request -> socket: pooled connections with limits, so that a hostile server cannot starve other streams.
 
-Nothing is inflated, little is read ahead, and the head of an answer has an end. aiohttp reads: the SDKs' own
-way to send and read costs about 1 ms more CPU per request and 130 µs more per chunk.
+Bodies are never decompressed, little is read ahead, and headers are bounded. It is built on aiohttp: the SDKs' own
+HTTP clients cost about 1 ms more CPU per request and 130 µs more per chunk.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from tg_base.llm.http.response import Method
 from tg_schema.errors import IncompleteStream, ProtocolError, Timeout, Unavailable
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Bytes up to the end of an answer's headers, those of all interim responses (1xx) included."""
+"""Maximum bytes of an answer's headers, including those of all interim responses (1xx)."""
 
 READ_BYTES = 16 * 1024
-"""Bytes of one read; twice as many, or a quarter as many chunks, may wait, then the server has to wait."""
+"""Bytes of one read. aiohttp buffers twice as many, then it stops reading until the buffer is consumed."""
 
 _HEAD_PART = 4 * 1024
 
@@ -58,10 +58,10 @@ class PoolAnswer:
 
 
 class HttpPool:
-    """Made anywhere; asked and closed on one loop. No connection is made before the first question.
+    """Created in any thread; used and closed on one loop. It connects at the first request.
 
     Args:
-        tls: which certificates are trusted; True = those of the system.
+        tls: the trusted certificates; True = those of the system.
     """
 
     def __init__(self, tls: ssl.SSLContext | Literal[True] = True) -> None:
@@ -70,19 +70,20 @@ class HttpPool:
         self._proxies: dict[tuple[str, str], str | None] = {}
 
     async def ask(self, method: Method, url: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> PoolAnswer:
-        """Send a request; any status is an answer.
+        """Send a request and return the answer, whatever its status.
 
         Args:
-            method: of HTTP.
-            url: as it is sent: an SDK has encoded it.
-            headers: without those that are ours to say (see `_OURS`).
-            body: None = there is none.
+            method: the HTTP method.
+            url: already encoded, as an SDK does it.
+            headers: those in `_OURS` are replaced.
+            body: None = no body.
 
         Raises:
             Timeout: no connection within `CONNECT_TIMEOUT_SECONDS`.
-            Unavailable: nobody listens, or the connection broke.
-            ProtocolError: the head does not end, or a good answer is compressed.
+            Unavailable: the connection was refused or broke.
+            ProtocolError: the headers exceed `MAX_HEAD_BYTES`, or a 2xx answer is compressed.
         """
+        # yarl would otherwise normalize the path and query that the SDK has encoded for its API.
         target = URL(url, encoded=True)
         asked = CIMultiDict(headers)
         for name in _OURS:
@@ -111,6 +112,8 @@ class HttpPool:
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
+            # No limit here, because the service's capacity bounds the requests. No total timeout, because the guard
+            # times the content. No cookies, because all customers share the session.
             self._session = aiohttp.ClientSession(
                 connector=_Connector(limit=0, ssl=self._tls),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
@@ -121,7 +124,7 @@ class HttpPool:
         return self._session
 
     def _proxy(self, url: URL) -> str | None:
-        """The environment's proxy for a server, looked up once and not for each request."""
+        """The environment's proxy for a server; cached, because each lookup scans the environment."""
         server = (url.scheme, url.host or "")
         if server not in self._proxies:
             self._proxies[server] = None if proxy_bypass(server[1]) else getproxies().get(server[0])
@@ -129,24 +132,26 @@ class HttpPool:
 
 
 class _EndlessHeadError(aiohttp.ClientError):
-    """The head of an answer has no end."""
+    """The headers of an answer exceed `MAX_HEAD_BYTES`."""
 
 
 class _Connector(aiohttp.TCPConnector):
-    """aiohttp's own, for connections that bound what they read."""
+    """aiohttp's connector, with connections that limit their reads."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # aiohttp has no public place for the protocol of its connections; a test holds that this one is used.
+        # aiohttp has no public way to choose the protocol of its connections. A test fails if an upgrade stops using
+        # this private factory.
         self._factory: Any = lambda: _Handler(self._loop)
 
 
 class _SmallReads(asyncio.BufferedProtocol):
-    """Socket -> handler, in small reads: the loops' own take up to 256 KiB, all of which is parsed in one turn."""
+    """Socket -> handler, in small reads: an event loop reads up to 256 KiB, which would all be parsed in one turn."""
 
     def __init__(self, handler: "_Handler") -> None:
         self._handler = handler
         self._room = memoryview(bytearray(READ_BYTES))
+        # The loop calls these callbacks on this object; they go to aiohttp's handler without an extra call each.
         self.pause_writing = handler.pause_writing  # type: ignore[method-assign]
         self.resume_writing = handler.resume_writing  # type: ignore[method-assign]
         self.eof_received = handler.eof_received  # type: ignore[method-assign]
@@ -162,7 +167,7 @@ class _SmallReads(asyncio.BufferedProtocol):
 
 
 class _Handler(ResponseHandler):
-    """aiohttp's own, with a bound on heads; in bodies it stops by itself where too much waits to be read."""
+    """aiohttp's handler with a limit on headers. For bodies it pauses reading by itself when its buffer is full."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
@@ -171,6 +176,7 @@ class _Handler(ResponseHandler):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        # Only a BufferedProtocol decides how much the loop reads at once.
         transport.set_protocol(_SmallReads(self))
 
     @override
@@ -178,6 +184,7 @@ class _Handler(ResponseHandler):
         if self._head_bytes is None:
             ResponseHandler.data_received(self, data)
             return
+        # In small parts, because the parser tells only between two calls whether the headers have ended.
         while self._head_bytes is not None and data and self.exception() is None:
             part, data = data[:_HEAD_PART], data[_HEAD_PART:]
             self._head_bytes += len(part)
@@ -197,6 +204,7 @@ class _Handler(ResponseHandler):
 
     @override
     def feed_data(self, data: Any, size: int = 0) -> None:
+        # Interim responses (1xx) arrive here too; an endless series of them must keep counting.
         if data[0].code >= 200:
             self._head_bytes = None
         super().feed_data(data, size)

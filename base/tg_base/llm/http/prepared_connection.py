@@ -1,4 +1,4 @@
-"""A provider's SDK prepares a request, our pool sends it: the SDK works once a minute, not for each request."""
+"""A provider's SDK prepares a request, our pool sends it: the SDK runs once a minute instead of for each request."""
 
 import asyncio
 import time
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from tg_base.llm.http.pool import HttpPool
 
 PREPARED_SECONDS = 60.0
-"""Seconds that a prepared request is used, so that credentials with an end are renewed by the SDK in time."""
+"""Seconds for which a prepared request is reused; short, so that the SDK renews expiring credentials in time."""
 
 
 class SdkRequest(Protocol):
-    """What we need of a request of the SDK's HTTP library, httpx or httpx2."""
+    """The common part of a request of httpx and of httpx2."""
 
     @property
     def url(self) -> Any:
-        """Where it goes."""
+        """The target URL."""
 
     @property
     def headers(self) -> Any:
-        """By name in any case."""
+        """A case-insensitive multi-dict."""
 
 
 Prepare = Callable[[Method], Awaitable[SdkRequest]]
-"""Lets the SDK do all of its work on a request, up to the network: POST asks for an answer, GET for the models."""
+"""Lets the SDK build a request without sending it: POST requests an answer, GET the list of models."""
 
 
 class _Prepared(msgspec.Struct, frozen=True):
-    """All of a request but its body, and until when (on the monotonic clock) it may be used."""
+    """A request without its body, and the monotonic time until which it may be reused."""
 
     url: str
     headers: tuple[tuple[str, str], ...]
@@ -42,12 +42,12 @@ class _Prepared(msgspec.Struct, frozen=True):
 
 
 class PreparedConnection:
-    """A client of an SDK that only prepares, and the connections that send.
+    """An SDK's client that only prepares requests, and the connections that send them.
 
     Args:
-        prepare: see `Prepare`; called once at a time.
-        pool: sends.
-        failures: of `prepare`, where it has no credentials.
+        prepare: see `Prepare`; never called concurrently.
+        pool: sends the requests.
+        failures: the exceptions of `prepare` for missing credentials.
     """
 
     def __init__(self, prepare: Prepare, pool: "HttpPool", failures: Failures = NO_FAILURES) -> None:
@@ -75,6 +75,7 @@ class PreparedConnection:
             async with self._preparing:
                 prepared = self._fresh(method) or await self._renew(method)
         answer = await self._pool.ask(method, prepared.url, prepared.headers, body)
+        # A 401 may mean that a token was revoked before its time; the SDK gets the chance to fetch another one.
         if not answer.good:
             self._prepared.pop(method, None)
         return answer
@@ -84,6 +85,7 @@ class PreparedConnection:
         return prepared if prepared is not None and time.monotonic() <= prepared.until else None
 
     async def _renew(self, method: Method) -> _Prepared:
+        # Measured from before the preparation, which may take seconds: the token is as old as its request.
         until = time.monotonic() + PREPARED_SECONDS
         with self._failures.translate():
             request = await self._prepare(method)

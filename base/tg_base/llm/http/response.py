@@ -1,4 +1,4 @@
-"""Provider's answer -> bytes: entered and left, its failures in our words."""
+"""Provider's HTTP answer -> bytes of its body; failures become our errors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -13,10 +13,10 @@ from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, ProtocolError, Timeout
 
 MAX_ERROR_BODY_BYTES = 64 * 1024
-"""Bytes looked at of the body of an error, for its code."""
+"""Bytes read of an error's body, to find its code."""
 
 ERROR_BODY_TIMEOUT_SECONDS = 2.0
-"""Seconds that the body of an error may take; its status is known, and says enough."""
+"""Timeout of an error's body in seconds; after it the status alone decides."""
 
 _LONGEST_BODY = 4 * 1024 * 1024
 _NO_STREAM = {"application/json", "text/html"}
@@ -28,11 +28,11 @@ Method = Literal["GET", "POST"]
 
 
 class HttpAnswer(Protocol):
-    """One answer, whose body is still to be read; of a `tg_base.llm.http.pool.HttpPool`."""
+    """An answer of `tg_base.llm.http.pool.HttpPool` whose body has not been read yet."""
 
     @property
     def status(self) -> int:
-        """Of HTTP."""
+        """The HTTP status."""
 
     @property
     def good(self) -> bool:
@@ -40,32 +40,32 @@ class HttpAnswer(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """By name in any case."""
+        """Case-insensitive."""
 
     @property
     def content_type(self) -> str:
-        """In small letters, without parameters."""
+        """In lower case, without parameters."""
 
     @property
     def encoded(self) -> bool:
         """Whether the body is compressed."""
 
     async def read(self) -> bytes:
-        """What has arrived, at least one byte; nothing at the body's end. Raises IncompleteStream."""
+        """The bytes that have arrived, at least one; b"" at the body's end. Raises IncompleteStream."""
 
     def close(self) -> None:
-        """Let go of the answer; before the body's end that closes the socket."""
+        """Release the connection; before the body's end this closes the socket."""
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
-    """What the body of an error says: the provider's word for it, and the seconds that it asks to wait."""
+    """The body of an error: the provider's error code (`word`), and the seconds to wait before a retry."""
 
     word: str = ""
     wait: float | None = None
 
 
 def no_detail(body: bytes) -> ErrorDetail:
-    """Of a provider whose errors say nothing to programs beside their status."""
+    """For a provider whose errors have no machine-readable code beside the status."""
     return ErrorDetail()
 
 
@@ -73,14 +73,14 @@ def no_detail(body: bytes) -> ErrorDetail:
 async def open_body(
     call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail] = no_detail
 ) -> AsyncIterator[Read]:
-    """Enter the body of an answer. Leaving before its end closes the socket.
+    """Enter the body of a streamed answer. Leaving before its end closes the socket.
 
     Args:
-        call: what asks for it.
-        error_detail: what the body of an error says besides its status; raises `UNREADABLE` where it says nothing.
+        call: sends the request.
+        error_detail: parses the body of an error; raises one of `UNREADABLE` if it cannot.
 
     Raises:
-        TgError: of `call`; its status is not 2xx, or it is no stream; in our own words.
+        TgError: of `call`, for a status that is not 2xx, or for a body that is not a stream.
     """
     answer = await call
     try:
@@ -96,12 +96,12 @@ async def open_body(
 async def read_whole_body(
     call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail], patience: float = 60.0
 ) -> bytes:
-    """The whole body of an answer that is no stream.
+    """The whole body of an answer that is not streamed.
 
     Raises:
-        Timeout: it has not come within `patience` seconds.
-        ProtocolError: it has more than 4 MB.
-        TgError: as of `open_body`.
+        Timeout: it took more than `patience` seconds.
+        ProtocolError: it is larger than 4 MiB.
+        TgError: as `open_body`.
     """
     try:
         async with asyncio.timeout(patience):
@@ -120,7 +120,7 @@ async def read_whole_body(
 
 
 async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorDetail]) -> TgError:
-    """The error for a status that is not 2xx. Nothing of the body's text is passed on: it may hold anything."""
+    """The error for a status that is not 2xx. The body's text is never passed on: it may contain prompts or keys."""
     said = ErrorDetail()
     if not answer.encoded:
         try:
@@ -133,7 +133,7 @@ async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorD
 
 
 async def _at_most(read: Read, size: int) -> bytes:
-    """A body, or its beginning with more than `size` bytes."""
+    """A body, or at least its first `size + 1` bytes."""
     body = bytearray()
     while len(body) <= size and (part := await read()):
         body += part

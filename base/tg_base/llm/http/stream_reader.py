@@ -1,4 +1,4 @@
-"""Socket -> server-sent events -> LlmChunks: the reading loop of every provider that streams events over HTTP."""
+"""Bytes of a body -> events -> LlmChunks: the read loop of every provider that streams over HTTP."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -12,61 +12,61 @@ from tg_schema.errors import ProtocolError
 from tg_schema.server_sent_events import ServerSentEvents
 
 DRAIN_TIMEOUT_SECONDS = 0.1
-"""Seconds that a finished answer waits for its body's end, so that the connection can be used again."""
+"""Seconds to wait for the end of a finished answer's body, so that its connection can be reused."""
 
 USAGE_TIMEOUT_SECONDS = 5.0
-"""Seconds that a finished answer waits for its usage; without usage it is whole all the same."""
+"""Seconds to wait for the usage of a finished answer; without it the answer is still complete."""
 
 MAX_EVENT_BYTES = 1024 * 1024
-"""Bytes of one event of a provider."""
+"""Maximum bytes of one event."""
 
 _NO_EVENT = "the provider sent an event that is not of an answer; check that base_url is its API's"
 
 MAX_TURN_BYTES = 16 * 1024
-"""Bytes that are read apart in one turn of the loop; a body of comments and empty events costs neighbours no more."""
+"""Bytes parsed in one turn of the loop, so that a body of tiny or empty events delays other streams no longer."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What the decoding of foreign JSON raises."""
+"""The exceptions of decoding untrusted JSON."""
 
 Read = Callable[[], Awaitable[bytes]]
-"""What has arrived, at least one byte; nothing at the body's end."""
+"""Returns the bytes that have arrived, at least one; b"" at the body's end."""
 
 
 class Frames(Protocol):
-    """Takes a body apart; `ServerSentEvents` is one."""
+    """Splits a body into events; `ServerSentEvents` is one."""
 
     def feed(self, received: bytes) -> list[bytes]:
         """The data of the events that `received` completes, in order. Raises ProtocolError."""
 
 
 class EventDecoder(Protocol):
-    """One answer as it is read.
+    """Decodes the events of one answer.
 
     Attributes:
-        done: whether all has been told; what follows is not read as a part of the answer.
+        done: whether the answer and its usage are complete; later events are ignored.
     """
 
     done: bool
 
     def chunk(self, data: bytes) -> LlmChunk | None:
-        """The chunk for an event's data; None where the event has nothing to say.
+        """The chunk of an event's data; None if the event has no part in the answer.
 
         Raises:
-            TgError: the provider reports an error, or says what makes no sense.
-            Exception: one of `UNREADABLE`: it is no event of this provider. The reader makes a ProtocolError of it.
+            TgError: the provider reports an error, or its event is inconsistent.
+            Exception: one of `UNREADABLE`, for an event of another format. The reader turns it into a ProtocolError.
         """
 
 
 async def event_chunks(
     read: Read, decoder: EventDecoder, usage_patience: float = USAGE_TIMEOUT_SECONDS, frames: Frames | None = None
 ) -> AsyncGenerator[LlmChunk, None]:
-    """The chunks of an answer: what arrives in one read becomes one chunk, nobody could have shown its parts earlier.
+    """The chunks of an answer. The events of one read are joined, since none of them could have been shown earlier.
 
-    The body is one of server-sent events where `frames` says nothing else. The loop gets its turn after each
-    `MAX_TURN_BYTES`, whatever they hold.
+    The body consists of server-sent events unless `frames` says otherwise. The loop runs other tasks after each
+    `MAX_TURN_BYTES`.
 
     Raises:
-        TgError: of the decoder, after the chunks before it; after the terminal marker nothing is raised any more.
+        TgError: of the decoder, after the chunks before it. After the terminal marker nothing is raised any more.
     """
     stream = _Stream(decoder, frames or ServerSentEvents(MAX_EVENT_BYTES))
     while not stream.finished and not decoder.done:
@@ -87,7 +87,7 @@ async def event_chunks(
 
 
 class _Stream:
-    """Bytes in, chunks out; an error after content is kept for later."""
+    """Bytes in, chunks out. An error after content is stored, so that the content is delivered first."""
 
     def __init__(self, decoder: EventDecoder, frames: Frames) -> None:
         self._events = frames
@@ -119,7 +119,7 @@ class _Stream:
 
 
 async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None:
-    """What follows a finished answer, its usage; whatever comes from here on makes the answer neither less nor more."""
+    """The usage that follows a finished answer. Errors and content from here on are ignored."""
     usage = LlmChunk()
     loop = asyncio.get_running_loop()
     drained = stream.decoder.done
@@ -141,7 +141,7 @@ async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None
 
 
 def _parts(received: bytes) -> Iterable[bytes]:
-    """What was read, itself where it is small; else others have their turn before each part."""
+    """The bytes of one read, split if there are more than `MAX_TURN_BYTES`."""
     if len(received) <= MAX_TURN_BYTES:
         return (received,)
     return (received[start : start + MAX_TURN_BYTES] for start in range(0, len(received), MAX_TURN_BYTES))

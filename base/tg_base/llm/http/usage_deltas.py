@@ -1,13 +1,13 @@
-"""Provider's running totals -> our deltas: usage that is exact however often a provider repeats it."""
+"""Provider's running totals -> deltas: the usage stays exact however often a provider repeats its totals."""
 
 from tg_base.llm.core import LlmChunk
 
 Counts = tuple[int | None, int | None, int | None, int | None]
-"""Tokens in, out, those of in that came from the cache, those of out that were thinking; None = not told."""
+"""Tokens: input, output, cached part of the input, reasoning part of the output; None = not reported."""
 
 
 class UsageDeltas:
-    """What was told of one answer's usage so far."""
+    """The totals of one answer's usage so far."""
 
     def __init__(self) -> None:
         self._in = self._out = self._cached = self._reasoning = 0
@@ -15,7 +15,7 @@ class UsageDeltas:
     def add_totals(
         self, in_token: int | None, out_token: int | None, cached_token: int | None, reasoning_token: int | None
     ) -> Counts:
-        """What these totals add to those told before; a total that falls adds nothing."""
+        """The increase of each total since the last call; a total that decreases counts as 0."""
         more_in, more_out = _more(self._in, in_token), _more(self._out, out_token)
         more_cached, more_reasoning = _more(self._cached, cached_token), _more(self._reasoning, reasoning_token)
         self._in += more_in or 0
@@ -31,7 +31,7 @@ class UsageDeltas:
         cached_token: int | None = None,
         reasoning_token: int | None = None,
     ) -> LlmChunk:
-        """A chunk with what `add_totals` says, and nothing else."""
+        """A chunk with the deltas of `add_totals` only."""
         counts = self.add_totals(in_token, out_token, cached_token, reasoning_token)
         return LlmChunk(in_token=counts[0], out_token=counts[1], cached_token=counts[2], reasoning_token=counts[3])
 
