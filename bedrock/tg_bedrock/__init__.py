@@ -1,4 +1,4 @@
-"""Models on Amazon Bedrock: whatever the Converse API serves. The SDK is imported when a provider is opened."""
+"""Models on Amazon Bedrock by its Converse API. The SDK is imported when a provider is opened."""
 
 from tg_bedrock.provider import Bedrock
 

@@ -1,4 +1,4 @@
-"""boto3 -> connections whose sockets are known to the line of the thread that uses them, so that it can be cut."""
+"""boto3 -> connections that register their socket with the thread that uses them, so that it can be aborted."""
 
 import socket
 from collections.abc import Mapping
@@ -45,7 +45,8 @@ class _HttpsPool(AWSHTTPSConnectionPool):
 
 
 def _hold(connection: Any) -> None:
-    """Called before each request on a connection, a new or a used one."""
+    """Register the connection's socket with the current thread; called before each request, on new and reused ones."""
+    # Connected here: plain HTTP otherwise connects while sending, when its socket could not be registered any more.
     if connection.sock is None:
         connection.connect()
     line = line_of_this_thread()
@@ -54,12 +55,12 @@ def _hold(connection: Any) -> None:
 
 
 class AbortableSession(URLLib3Session):
-    """boto3's own HTTP, its connections apart."""
+    """boto3's own HTTP session with abortable connections."""
 
     _pool_classes_by_scheme: dict[str, type[HTTPConnectionPool]]
 
     def __init__(self, proxies: Mapping[str, str], connect_timeout: float, connections: int, *, verify: Any) -> None:
-        # A pair is (connect, read); nothing is said of reading, because the stream's guard has those clocks.
+        # (connect, read): reading has no timeout here, because `guard_stream` times the content.
         timeout: Any = (connect_timeout, None)
         # Without TCP_NODELAY a request waits 40 ms for the acknowledgement of the one before it.
         options: Any = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]

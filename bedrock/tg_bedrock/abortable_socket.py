@@ -1,4 +1,4 @@
-"""ThreadedStream -> the socket that its thread waits on: cut from outside, the only way to wake a thread there."""
+"""ThreadedStream -> the socket that its thread reads: shutting it down is the only way to wake a blocked thread."""
 
 import socket
 import threading
@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 
 class AbortableSocket:
-    """What a thread talks over. It is entered in that thread; `cut` is for any other."""
+    """The socket that a thread uses at present. `guard` is entered in that thread; any other may call `cut`."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
@@ -17,7 +17,7 @@ class AbortableSocket:
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Inside, the sockets that this thread uses belong to this line."""
+        """Inside, the sockets that this thread uses are registered here."""
         token = _line.set(self)
         try:
             yield
@@ -27,23 +27,25 @@ class AbortableSocket:
             _line.reset(token)
 
     def hold(self, connection: socket.socket) -> None:
-        """The thread uses this socket from now on; the line that had it before has it no longer."""
+        """Register the socket that the thread uses from now on, and unregister it from its previous user."""
         with _guard:
             self._socket = connection
             _holders[connection] = self
+            # `cut` may come before the thread has a connection: then the request ends as soon as there is one.
             if self._cut:
                 _shut(connection)
 
     def cut(self) -> None:
-        """End what the thread waits for, now and later, and tell the other side; does nothing outside of `guard`."""
+        """Shut the socket down, now and for later requests within `guard`; outside of it nothing happens."""
         with _guard:
             self._cut = True
+            # The pool may have lent the connection to another thread meanwhile, whose stream must not end.
             if self._socket is not None and _holders.get(self._socket) is self:
                 _shut(self._socket)
 
 
 def line_of_this_thread() -> AbortableSocket | None:
-    """The line that was entered here."""
+    """The object whose `guard` this thread has entered; None = none."""
     return _line.get()
 
 

@@ -1,4 +1,4 @@
-"""boto3 -> an answer's head and its body where it is no stream: neither may be endless."""
+"""boto3 -> limits on an answer's headers, and on its body unless it is a stream."""
 
 from collections.abc import Iterator
 from http.client import HTTPResponse
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from botocore.awsrequest import AWSResponse
 
 MAX_INTERIM_RESPONSES = 16
-"""Interim responses (1xx) before an answer; Python's own reading passes over any number."""
+"""Maximum number of interim responses (1xx) before an answer; `http.client` itself skips any number."""
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-"""Bytes of a list of models, or of the body of an error."""
+"""Maximum bytes of a list of models or of an error's body."""
 
 _STREAM = "application/vnd.amazon.eventstream"
 
 
 class EndlessError(ValueError):
-    """The other side does not come to an end."""
+    """The server exceeds a limit."""
 
 
 class BoundedResponse(HTTPResponse):
-    """Python's own, which gives up on a server that only says that it goes on."""
+    """Python's own response class, with a limit on interim responses."""
 
     _statuses = 0
 
@@ -37,7 +37,7 @@ class BoundedResponse(HTTPResponse):
 
 
 def bound_body(response: "AWSResponse") -> "AWSResponse":
-    """Let boto3, which reads a body that is no stream in one go, read `MAX_BODY_BYTES` of it at most."""
+    """Limit a body that is not a stream to `MAX_BODY_BYTES`, because boto3 reads it at once."""
     failed = response.status_code >= 300
     if failed or response.headers.get("content-type", "").partition(";")[0].strip() != _STREAM:
         response.raw = _BoundedBody(response.raw, needed=not failed)
@@ -45,14 +45,14 @@ def bound_body(response: "AWSResponse") -> "AWSResponse":
 
 
 class _BoundedBody:
-    """What boto3 needs of a body. Where it is not `needed`, one that is too long is none: the status says enough."""
+    """The part of a body's interface that boto3 uses. Unless it is `needed`, a body that is too long reads as empty."""
 
     def __init__(self, raw: Any, *, needed: bool) -> None:
         self._raw = raw
         self._needed = needed
 
     def stream(self, *arguments: Any, **options: Any) -> Iterator[bytes]:
-        """The parts of the body. Raises EndlessError."""
+        """Yield the parts of the body. Raises EndlessError."""
         parts: list[bytes] = []
         left = MAX_BODY_BYTES
         for part in self._raw.stream(*arguments, **options):

@@ -1,7 +1,7 @@
-"""Bedrock -> boto3 -> socket: the one file that asks the SDK; everything in it blocks, and belongs into a thread.
+"""Bedrock -> boto3 -> socket: only this file calls the SDK. Everything in it blocks and must run in a thread.
 
-boto3 signs, sends and takes the frames apart (checksums included). Its retries are off and it has no clock for reading:
-the base has both.
+boto3 signs and sends requests, and parses the frames, checksums included. Its retries and its read timeout are
+switched off, because `tg_base.llm` has both.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from types_boto3_bedrock_runtime.type_defs import ConverseStreamRequestTypeDef
 
 KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
-"""Where AWS's tools look for a key of Bedrock's own."""
+"""The variable in which AWS's tools look for a Bedrock API key."""
 
 _NO_CREDENTIALS = (
     "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK, "
@@ -81,7 +81,7 @@ _REFUSED = "the request cannot be put into the provider's terms; check names of 
 
 
 class BedrockClient:
-    """boto3's clients for one region: the one that answers, and the one that lists models."""
+    """boto3's clients for one region: one for answers, and one for the list of models."""
 
     def __init__(
         self, runtime: "BedrockRuntimeClient", control: "ControlClient", sessions: tuple[AbortableSession, ...]
@@ -94,21 +94,21 @@ class BedrockClient:
     def open(
         cls, region: str | None, profile: str | None, endpoint_url: str | None, connections: int, key: str | None
     ) -> "BedrockClient":
-        """Make the clients ready; nothing is sent to Bedrock before the first request.
+        """Create the clients; nothing is sent to Bedrock before the first request.
 
         Args:
-            region: of AWS; None = the environment's, or the profile's.
-            profile: of ~/.aws/credentials; None = the environment's.
-            endpoint_url: of Bedrock; None = the environment's, the profile's, or AWS's own.
-            connections: how many may be open side by side.
-            key: one of Bedrock's own; None = AWS's credentials.
+            region: the AWS region; None = the environment's or the profile's.
+            profile: a profile of ~/.aws/credentials; None = the environment's.
+            endpoint_url: Bedrock's URL; None = the environment's, the profile's, or AWS's own.
+            connections: maximum number of open connections.
+            key: a Bedrock API key; None = AWS's credentials.
 
         Raises:
             ProviderAuth: there are no credentials.
             BadRequest: region or profile are missing or wrong.
         """
         with _translate_errors():
-            # boto3 itself reads AWS_DEFAULT_REGION alone; AWS_REGION is what all other SDKs of AWS, and its hosts, set.
+            # boto3 itself reads only AWS_DEFAULT_REGION; AWS_REGION is the variable of AWS's other SDKs and hosts.
             region = region or os.environ.get("AWS_REGION") or None
             core = Session()
             session = boto3.session.Session(region_name=region, profile_name=profile, botocore_session=core)
@@ -126,10 +126,10 @@ class BedrockClient:
         return cls(runtime, control, tuple(_own_connections(client, connections) for client in (runtime, control)))
 
     def chunks(self, request: "ConverseStreamRequestTypeDef") -> Generator[LlmChunk, None, None]:
-        """Ask, and read the answer's events to their end.
+        """Send a request, and read the answer's events to their end.
 
         Raises:
-            TgError: from the closed set, in our own words.
+            TgError: one of `tg_schema.errors`.
         """
         answer = StreamDecoder()
         with _translate_errors():
@@ -138,12 +138,12 @@ class BedrockClient:
             for event in events:
                 chunk = answer.chunk(event)
                 if chunk is None:
-                    time.sleep(0)  # Lets the loop go on where a server sends nothing but events without content.
+                    time.sleep(0)  # Release the GIL: a server may send nothing but events without content.
                 else:
                     yield _check_chunk(chunk)
 
     def models(self) -> Generator[ModelInfo, None, None]:
-        """The text models that answer in streams. Raises as `chunks`."""
+        """The text models with streaming. Raises as `chunks`."""
         with _translate_errors():
             listed = self._control.list_foundation_models(byOutputModality="TEXT")
         for model in listed["modelSummaries"]:
@@ -151,22 +151,22 @@ class BedrockClient:
                 yield ModelInfo(model["modelId"], model.get("providerName", ""))
 
     async def aclose(self) -> None:
-        """Close the connections, which blocks."""
+        """Close the connections in a thread, because that blocks."""
         for close in self._closing:
             await asyncio.to_thread(close)
 
 
 def _own_connections(client: "BaseClient", connections: int) -> AbortableSession:
-    """Let a client send over connections that can be cut."""
+    """Let a client send its requests over abortable connections."""
     proxies = get_environ_proxies(client.meta.endpoint_url)
     verify = os.environ.get("AWS_CA_BUNDLE") or os.environ.get("REQUESTS_CA_BUNDLE") or True
     session = AbortableSession(proxies, CONNECT_TIMEOUT_SECONDS, connections, verify=verify)
 
     def send(request: "AWSPreparedRequest", **_: Any) -> "AWSResponse":
-        request.stream_output = True  # Else boto3's HTTP reads the body at once, without a bound.
+        request.stream_output = True  # Otherwise boto3's HTTP layer reads the body at once, without a limit.
         return bound_body(session.send(request))
 
-    # What a handler of this event returns, boto3 takes for the answer; the stubs know no handler that returns.
+    # If a handler of this event returns a response, boto3 does not send by itself; the stubs lack such handlers.
     handler: Any = send
     client.meta.events.register(f"before-send.{client.meta.service_model.service_id.hyphenize()}", handler)
     return session
@@ -192,12 +192,12 @@ _FOREIGN: tuple[type[Exception], ...] = (
     OSError,
     *(kind for kinds, _, _ in _KINDS for kind in kinds),
 )
-"""What boto3 raises, and what comes through it from below."""
+"""The exceptions of boto3, and of the libraries below it that pass through it."""
 
 
 @contextmanager
 def _translate_errors(broken: str | None = None) -> Iterator[None]:
-    """Errors of the SDK become ours; with `broken`, an answer had begun."""
+    """Translate the SDK's exceptions to ours. `broken` is the message for an answer that had already begun."""
     try:
         yield
     except ClientError as error:
@@ -215,7 +215,8 @@ _chunks = msgspec.json.Decoder(LlmChunk)
 
 
 def _check_chunk(chunk: LlmChunk) -> LlmChunk:
-    """boto3 checks no types, and lets half a character pass. Raises ValueError where the chunk cannot travel."""
+    """Validate types and text, which boto3 does not. Raises ValueError if the chunk cannot be sent on the bus."""
+    # The round trip finds wrong types and lone surrogates here, where they fail one stream with a clear error.
     encoded = msgspec.json.encode(check_numbers(chunk))
     if len(encoded) > MAX_EVENT_BYTES:
         raise EndlessError
@@ -223,7 +224,7 @@ def _check_chunk(chunk: LlmChunk) -> LlmChunk:
 
 
 def _make_error(error: ClientError) -> TgError:
-    """What Bedrock answered instead of an answer, or reports in a stream, where the words begin with a small letter."""
+    """The error for an error response, or for an error event, whose code begins with a lower-case letter."""
     code = error.response.get("Error", {}).get("Code", "")
     if isinstance(error, EventStreamError):
         return event_error(code[:1].upper() + code[1:])

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class BedrockOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of models on Bedrock. Credentials come from where AWS tools look for them.
+    """The options of models on Bedrock. Credentials are found as by AWS's tools.
 
     Attributes:
-        upstream_model: id of the model or of an inference profile, or an ARN; our name for it where absent.
-        region: of AWS; where absent `AWS_REGION`, `AWS_DEFAULT_REGION`, or the profile's.
-        profile: of ~/.aws/credentials; `AWS_PROFILE`, or none, where absent.
-        endpoint_url: of Bedrock where it is not AWS's own, for instance a private link; where absent, what
+        upstream_model: id of the model or of an inference profile, or an ARN; None = the model's name here.
+        region: the AWS region; None = `AWS_REGION`, `AWS_DEFAULT_REGION`, or the profile's.
+        profile: a profile of ~/.aws/credentials; None = `AWS_PROFILE`, or none.
+        endpoint_url: Bedrock's URL if it is not AWS's own, for instance a private link; None =
             `AWS_ENDPOINT_URL_BEDROCK_RUNTIME` (for lists of models `AWS_ENDPOINT_URL_BEDROCK`), `AWS_ENDPOINT_URL` or
-            the profile says.
-        model_fields: what only this model knows, passed on as it is (`additionalModelRequestFields`).
-        usage_patience: seconds that a finished answer waits for its usage; without usage it is whole all the same.
+            the profile's.
+        model_fields: fields of this model only, sent unchanged as `additionalModelRequestFields`.
+        usage_patience: seconds to wait for the usage of a finished answer; without it the answer is still complete.
     """
 
     region: str | None = None
@@ -45,7 +45,7 @@ class BedrockOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class Bedrock(LlmService[BedrockOptions]):
-    """A model on Bedrock. Each stream has a thread of its own, because boto3 knows no other way to wait."""
+    """A model on Bedrock. Each stream has a thread of its own, because boto3 only has blocking calls."""
 
     features: frozenset[Feature] = frozenset({"history", "images", "tools", "schema", "stop", "top_p"})
 
@@ -103,7 +103,7 @@ class Bedrock(LlmService[BedrockOptions]):
 
 
 async def _rest(stream: "ThreadedStream[LlmChunk]", patience: float) -> list[LlmChunk]:
-    """What follows a finished answer, its usage; whatever goes wrong from here on does not make the answer less."""
+    """The usage that follows a finished answer; errors from here on are ignored."""
     chunks: list[LlmChunk] = []
     try:
         async with asyncio.timeout(patience):

@@ -1,6 +1,6 @@
 """TextCompletionRequest -> the arguments of `converse_stream`, after the "Amazon Bedrock API reference".
 
-One shape of messages and tools for the models of every family; what differs among them, Bedrock translates.
+Messages and tools have one format for the models of all families; Bedrock translates it for each of them.
 """
 
 import base64
@@ -42,19 +42,20 @@ def to_wire(
     """The arguments of `converse_stream` for a request.
 
     Args:
-        request: what to answer.
+        request: the request.
         model: id of the model or of an inference profile, or an ARN.
-        sampling: the request's, with the configuration's values for what it leaves open.
-        model_fields: what only this model knows, for instance how much it shall think.
+        sampling: the request's, with the configuration's defaults.
+        model_fields: fields of this model only, for instance its thinking budget.
 
     Raises:
-        BadRequest: the request asks for what this API cannot do.
+        BadRequest: this API cannot express the request.
     """
     wire: ConverseStreamRequestTypeDef = {"modelId": model, "messages": _messages(request.turns)}
     if request.system_text:
         wire["system"] = [{"text": request.system_text}]
     if inference := _inference(sampling):
         wire["inferenceConfig"] = inference
+    # Converse has no choice "none": the tools are left out instead.
     if request.tools and request.tool_choice != "none":
         wire["toolConfig"] = _tools(request.tools, request.tool_choice)
     if request.schema is not None:
@@ -97,7 +98,7 @@ def _tool(tool: Tool) -> "ToolTypeDef":
 
 
 def _messages(turns: Iterable[Message]) -> "list[MessageUnionTypeDef]":
-    """Turns of one side that follow each other become one message: Converse wants the sides to alternate."""
+    """Merge consecutive turns of one role: Converse requires roles to alternate."""
     said: list[tuple[str, list[ContentBlockUnionTypeDef]]] = []
     for turn in turns:
         side = "assistant" if turn.role == "assistant" else "user"

@@ -1,6 +1,6 @@
 """Events of Bedrock's Converse API -> LlmChunks, after the "Amazon Bedrock API reference".
 
-One shape of events for the models of every family; what differs among them, Bedrock translates.
+Events have one format for the models of all families.
 """
 
 from typing import TYPE_CHECKING
@@ -24,16 +24,16 @@ _FINISH = {
 
 
 class StreamDecoder:
-    """One answer as it is read: events in, chunks out. Counts the tool calls, because Bedrock counts all blocks."""
+    """Decodes one answer: events in, chunks out. It numbers tool calls itself, because Bedrock numbers all blocks."""
 
     def __init__(self) -> None:
         self._calls: dict[int, int] = {}
 
     def chunk(self, event: "ConverseStreamOutputTypeDef") -> LlmChunk | None:
-        """The chunk for an event; None where it has nothing to say, for instance the role's.
+        """The chunk of an event; None for an event without content, for instance the role.
 
         Raises:
-            ProtocolError: the model wrote what Bedrock could not read.
+            ProtocolError: the model generated output that Bedrock could not parse.
         """
         if "contentBlockDelta" in event:
             block = event["contentBlockDelta"]
@@ -67,7 +67,7 @@ def _finish(reason: str) -> str:
 
 
 def _usage(usage: "TokenUsageTypeDef") -> LlmChunk:
-    """`inputTokens` has only what the cache had no part in ("Prompt caching" in the "Amazon Bedrock User Guide")."""
+    """`inputTokens` excludes cached tokens ("Prompt caching", "Amazon Bedrock User Guide"); ours includes them."""
     read = usage.get("cacheReadInputTokens")
     return LlmChunk(
         in_token=usage["inputTokens"] + (read or 0) + (usage.get("cacheWriteInputTokens") or 0),

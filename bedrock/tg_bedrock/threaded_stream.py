@@ -1,4 +1,4 @@
-"""Blocking iterator -> batches in the event loop: one thread for one stream, at most `ahead` items on their way."""
+"""Blocking iterator -> batches in the event loop: one thread per stream, at most `ahead` items buffered."""
 
 import asyncio
 import threading
@@ -14,13 +14,13 @@ from tg_bedrock.abortable_socket import AbortableSocket
 T = TypeVar("T")
 
 MAX_WAITING_EVENTS = 64
-"""Items that a thread reads before anybody takes them; then the provider has to wait, by its socket."""
+"""Items buffered per stream; beyond it the thread stops reading, and TCP slows the provider down."""
 
 
 class ThreadedStream(Generic[T]):
-    """Runs `read` in a thread of `threads` while entered. Leaving it cuts the line of the thread, which ends it.
+    """Runs `read` in a thread of `threads` while entered. Leaving it shuts down the thread's socket, which ends it.
 
-    Errors of `read` are raised by `batch`, after everything that came before them.
+    `batch` raises the errors of `read`, after all items before them.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class ThreadedStream(Generic[T]):
         return self
 
     async def batch(self) -> list[T]:
-        """All that has come since the last call, at least one item; an empty list at the end.
+        """All items since the last call, at least one; an empty list at the end.
 
         Raises:
-            Exception: whatever `read` raised.
+            Exception: the one that `read` raised.
         """
         taken: list[T] = []
         while not taken and not self._ended:
@@ -70,8 +70,9 @@ class ThreadedStream(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._left = True
-        self._thread.cancel()  # where it has not begun
+        self._thread.cancel()  # Has an effect only if the thread has not begun.
         self._line.cut()
+        # The thread may wait for room instead of the socket; it then finds `_left`.
         self._room.release()
 
     def _hand_over(self) -> None:

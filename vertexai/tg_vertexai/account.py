@@ -1,4 +1,4 @@
-"""Environment, key file -> Google Cloud credentials, project and location: found once, when a provider is opened."""
+"""Options, environment -> Google Cloud credentials, project and location, resolved once, when a provider is opened."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from tg_schema.errors import ProviderAuth
 from tg_vertexai.endpoint import VertexEndpoint
 
 FAILURES = Failures(unreachable=(TransportError,), credentials=(GoogleAuthError,))
-"""How Google's library says that nobody was there to ask for a token, and that credentials give none."""
+"""Exceptions of Google's library: the token server cannot be reached, and the credentials yield no token."""
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 _FILE = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -23,7 +23,7 @@ _LOCATION = "GOOGLE_CLOUD_LOCATION"
 
 
 class Account(NamedTuple):
-    """Who asks, whose project pays, and where the model runs."""
+    """The credentials, the project that is billed, and the location of the model."""
 
     credentials: Credentials
     project: str
@@ -31,14 +31,14 @@ class Account(NamedTuple):
 
 
 def find_account(endpoint: VertexEndpoint) -> Account:
-    """Find the credentials: a key file, or else what Google's library finds on this machine. Blocks; use a thread.
+    """Find credentials, project and location. Blocks; use a thread.
 
-    Where the endpoint says nothing, the project is `GOOGLE_CLOUD_PROJECT`, or else the one of the credentials, the
-    location is `GOOGLE_CLOUD_LOCATION`, and the credentials are those that `GOOGLE_APPLICATION_CREDENTIALS` names, or
-    else the default ones of this machine.
+    The endpoint's values take precedence. Otherwise the project is `GOOGLE_CLOUD_PROJECT`, or else that of the
+    credentials; the location is `GOOGLE_CLOUD_LOCATION`; the credentials are in the file that
+    `GOOGLE_APPLICATION_CREDENTIALS` names, or else the default ones of this machine.
 
     Raises:
-        ProviderAuth: something is missing or makes no sense; the message names the variable, and no content of a file.
+        ProviderAuth: a value is missing or invalid. The message names the variable, never the content of a file.
     """
     credentials, own_project = _of_key_file(endpoint.credentials_file) if endpoint.credentials_file else _default()
     project = endpoint.project or os.environ.get(_PROJECT) or own_project
@@ -62,6 +62,7 @@ def _of_key_file(file: str) -> tuple[Credentials, str | None]:
 
 def _default() -> tuple[Credentials, str | None]:
     file = os.environ.get(_FILE)
+    # Google's library would only say that the default credentials were not found.
     if file and not Path(file).is_file():
         raise ProviderAuth(f"{_FILE} names a file that is not there")
     try:

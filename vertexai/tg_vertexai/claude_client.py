@@ -1,4 +1,4 @@
-"""VertexClaude -> SDK -> socket: the one file that imports Anthropic's SDK (seconds of imports)."""
+"""VertexClaude -> SDK -> socket: only this file imports Anthropic's SDK, which takes seconds."""
 
 from typing import cast
 
@@ -12,7 +12,7 @@ from tg_vertexai.endpoint import VertexEndpoint
 
 
 def connect(endpoint: VertexEndpoint) -> CapturedConnection:
-    """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request."""
+    """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     owner, base_url = find_account(endpoint), endpoint.base_url
     transport = cast(httpx2.AsyncBaseTransport, CapturingTransport(httpx2.create_ssl_context()))
     client = anthropic.AsyncAnthropicVertex(

@@ -1,4 +1,4 @@
-"""Options -> where a model on Vertex AI is, and whose it is."""
+"""Options -> project, location and credentials of a model on Vertex AI."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from tg_base.llm import Endpoint
 
 @dataclass(frozen=True, slots=True)
 class VertexEndpoint(Endpoint):
-    """There is no key; for all else that is absent see `tg_vertexai.account`.
+    """An endpoint without a key; `tg_vertexai.account` supplies absent values.
 
     Attributes:
-        project: of Google Cloud, which pays.
+        project: the Google Cloud project that is billed.
         location: a region, or "global".
         credentials_file: a service account's key file.
     """

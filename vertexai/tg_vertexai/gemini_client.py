@@ -1,4 +1,4 @@
-"""VertexGemini -> SDK -> socket: the one file that imports Google's SDK (seconds of imports)."""
+"""VertexGemini -> SDK -> socket: only this file imports Google's SDK, which takes seconds."""
 
 import httpx
 from google import genai
@@ -11,11 +11,12 @@ from tg_vertexai.endpoint import VertexEndpoint
 
 
 def connect(endpoint: VertexEndpoint) -> PreparedConnection:
-    """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request."""
+    """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     owner = find_account(endpoint)
     recorded: list[SdkRequest] = []
 
     def record(request: httpx.Request) -> httpx.Response:
+        # `connect_client` takes the request; the SDK gets an empty answer and needs no network.
         recorded.append(request)
         return httpx.Response(200, request=request, content=b"{}")
 

@@ -9,9 +9,9 @@ from tg_vertexai.endpoint import VertexEndpoint
 
 
 class VertexClaudeOptions(anthropic.ClaudeOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of Claude on Vertex AI; for the last three see `VertexEndpoint`.
+    """The options of Claude on Vertex AI; for the last three see `VertexEndpoint`.
 
-    Google's organizations have structured outputs of Claude switched off unless they say otherwise, hence `schema_by`.
+    `schema_by` is "tool", because structured outputs of Claude are off by default in Google Cloud organizations.
     """
 
     base_url_variables: tuple[str, ...] = ("ANTHROPIC_VERTEX_BASE_URL",)
@@ -26,7 +26,7 @@ class VertexClaudeOptions(anthropic.ClaudeOptions, frozen=True, forbid_unknown_f
 
 
 class VertexGeminiOptions(gemini.GeminiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of Gemini on Vertex AI; for the last three see `VertexEndpoint`."""
+    """The options of Gemini on Vertex AI; for the last three see `VertexEndpoint`."""
 
     base_url_variables: tuple[str, ...] = ("GOOGLE_VERTEX_BASE_URL",)
     project: str | None = None
@@ -39,12 +39,12 @@ class VertexGeminiOptions(gemini.GeminiOptions, frozen=True, forbid_unknown_fiel
 
 
 class VertexClaude(anthropic.Claude[VertexClaudeOptions]):
-    """Claude on Vertex AI, through Anthropic's asynchronous SDK."""
+    """Claude on Vertex AI, by Anthropic's asynchronous SDK."""
 
     wire = SdkWire(client="tg_vertexai.claude_client", error_detail=anthropic.error_detail)
 
 
 class VertexGemini(gemini.Gemini[VertexGeminiOptions]):
-    """Gemini on Vertex AI, through Google's asynchronous SDK."""
+    """Gemini on Vertex AI, by Google's asynchronous SDK."""
 
     wire = SdkWire(client="tg_vertexai.gemini_client", listed=gemini.model_list, error_detail=gemini.error_detail)

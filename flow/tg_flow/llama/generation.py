@@ -1,4 +1,4 @@
-"""Provider -> Generation -> engine: what is asked for; and back: tokens become the text that is read."""
+"""Provider -> Generation -> engine: a job; and back: the engine's tokens become text."""
 
 import asyncio
 from collections import deque
@@ -14,15 +14,15 @@ from tg_schema import TgError, Token
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One request, checked and in the model's terms.
+    """One validated request in the model's terms.
 
     Attributes:
         prompt: token ids, at least one.
-        settings: how the next token is chosen.
-        max_tokens: after how many tokens the answer ends with "length".
-        stop: texts that end the answer and are not part of it.
-        logprobs: how many alternatives to report for each token; None = no token data.
-        grammar: GBNF text that the answer must follow, from its rule `root`.
+        settings: settings of the sampler.
+        max_tokens: number of tokens after which the answer ends with "length".
+        stop: stop strings, which end the answer and are not part of it.
+        logprobs: number of alternatives to report for each token; None = no token data.
+        grammar: GBNF grammar of the answer; its start rule is `root`.
     """
 
     prompt: tuple[int, ...]
@@ -34,10 +34,10 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Generation:
-    """One job on the engine: filled by the engine's thread, read by one task of one loop.
+    """One job on the engine: written by the engine's thread, read by one task of one loop.
 
-    The engine gives bare tokens; text is made of them in the loop, while the engine computes the next ones. So the
-    engine may be a token or two further when a stop string is found; they are dropped and not counted.
+    The engine produces tokens. They are decoded to text in the loop, while the engine computes the next ones.
+    Therefore the engine may be a token or two ahead when a stop string is found; these are dropped and not counted.
     """
 
     def __init__(self, job: Job, pieces: Sequence[bytes], mailbox: Mailbox) -> None:
@@ -56,17 +56,17 @@ class Generation:
         self._end: str | TgError | None = None
 
     def put(self, token: int | Token) -> None:
-        """Engine thread: the next token."""
+        """Add the next token; called by the engine's thread."""
         self._arrived.append(token)
         self.mailbox.put(self)
 
     def finish(self, end: str | TgError) -> None:
-        """Engine thread: the answer's `finish_reason`, or why there is none; nothing comes after it."""
+        """End the answer with its `finish_reason` or an error; called by the engine's thread, once."""
         self._arrived.append(end)
         self.mailbox.put(self)
 
     def wake(self) -> None:
-        """Loop: take what the engine has put, and let the reader go on if there is something to read."""
+        """Take the engine's output, and wake the reader if there is something to read; called in the loop."""
         arrived = self._arrived
         while arrived:
             self._take(arrived.popleft())
@@ -86,6 +86,7 @@ class Generation:
         else:
             if isinstance(item, str):
                 self._add(*self._answer.flush())
+            # The flushed text may complete a stop string, whose "stop" takes precedence.
             self._end = self._end or item
 
     def _add(self, text: str, tokens: tuple[Token, ...], stopped: bool) -> None:
@@ -96,12 +97,12 @@ class Generation:
             self.cancelled = True
 
     async def read(self) -> LlmChunk:
-        """Everything that came since the last call, in one chunk; waits until there is something.
+        """Return all output since the last call as one chunk; waits until there is some.
 
-        Each chunk has the tokens that it counts; the prompt's stand on the first, `finish_reason` on the last.
+        Each chunk counts its own tokens. The first chunk has the prompt's count, the last one the `finish_reason`.
 
         Raises:
-            TgError: the generation failed; what had been generated was given before.
+            TgError: the generation failed; text generated before was returned by earlier calls.
         """
         if not (self._text or self._tokens or self._end):
             self._waiter = asyncio.get_running_loop().create_future()
@@ -116,5 +117,5 @@ class Generation:
         return LlmChunk(text, in_token=prompt, out_token=count, finish_reason=reason, tokens=tokens)
 
     def cancel(self) -> None:
-        """Nobody reads any more: the engine's next step works without it. May be called from any thread."""
+        """Stop the generation: the engine drops it at its next step. May be called from any thread."""
         self.cancelled = True

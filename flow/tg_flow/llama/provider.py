@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> llama.cpp in this process: many streams side by side on one model."""
+"""TextCompletionRequest -> llama.cpp in this process: concurrent streams on one model."""
 
 import asyncio
 import os
@@ -24,34 +24,34 @@ from tg_schema import FEATURES, Message, Sampling, TextCompletionRequest, TgErro
 from tg_schema.errors import BadRequest, Internal
 
 SMALL_MODEL_PARAMETERS = 64_000_000
-"""Bytes of weights up to which one thread computes a step faster than several that wait for each other."""
+"""Bytes of weights up to which one thread computes a step faster than several, which must synchronize."""
 
 MAX_DEFAULT_CONTEXT_TOKENS = 4096
-"""Tokens for each slot, unless the configuration wants more or the model can do less: memory grows with it."""
+"""Default tokens per slot, or fewer if the model was trained with fewer; memory grows with it."""
 
 LONG_TEXT_CHARACTERS = 8_000
-"""Characters from which a prompt is cut into tokens on another thread: below, it takes less than a millisecond."""
+"""Characters from which a prompt is tokenized in another thread; a shorter one takes less than a millisecond."""
 
 MAX_STOPS = 16
 MAX_STOP_CHARACTERS = 256
-"""Characters."""
+"""Maximum length of a stop string in characters."""
 
 MAX_LOGPROBS = 20
 
 
 class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
-    """What the configuration may say of a llama-cpp model.
+    """The options of a llama-cpp model.
 
     Attributes:
         path: "" for the packaged demo model, `PATH.gguf`, or `hf:OWNER/NAME/FILE`.
-        slots: streams that are generated side by side.
-        context: tokens of prompt and answer for each slot; None = what the model was trained for, at most 4096.
-        engines: contexts that streams are spread over, each with a thread and memory of its own; None = 2 for a model
-            below 64 MB, else 1.
-        threads: threads that compute one step of one engine; None = 1 for a model below 64 MB, else one for each CPU.
-        batch: tokens evaluated in one step at most.
-        waiting: requests that may wait for a slot; more are refused as rate-limited.
-        temperature: used, like `top_k` and `top_p`, where a request does not say.
+        slots: maximum number of concurrent streams.
+        context: tokens of prompt and answer per slot; None = the model's training length, at most 4096.
+        engines: contexts that share the streams, each with its own thread and memory; None = 2 for a model below 64 MB,
+            else 1.
+        threads: threads per engine that compute one step; None = 1 for a model below 64 MB, else one per CPU.
+        batch: maximum tokens evaluated in one step.
+        waiting: maximum number of requests waiting for a slot; more are refused as rate-limited.
+        temperature: the default, like `top_k` and `top_p`, for requests without one.
     """
 
     path: str = ""
@@ -66,7 +66,7 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
     top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.95
 
     def sizes(self, trained: int, size: int) -> EngineSizes:
-        """For a model of `size` bytes that was trained to see `trained` tokens."""
+        """The sizes for a model of `size` bytes with a training context of `trained` tokens."""
         small = size <= SMALL_MODEL_PARAMETERS
         cores = os.cpu_count() or 1
         return EngineSizes(
@@ -80,10 +80,10 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
 
 
 class LlamaCpp(LlmService[LlamaCppOptions]):
-    """The `llama-cpp` provider. Made by `open`, because a model must be loaded.
+    """The `llama-cpp` provider. Create it with `open`, which loads the model.
 
     Attributes:
-        engine: what evaluates the model; its `stats()` tell what it is doing.
+        engine: evaluates the model; its `stats()` have totals and the present state.
     """
 
     features = FEATURES - {"images", "tools"}
@@ -92,6 +92,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         super().__init__(model, options)
         self.capacity = options.slots
         self.engine = engine
+        # Without a chat template for several turns a model cannot tell earlier answers from the prompt.
         if not tokenizer.knows_history:
             self.features -= {"history"}
         self._tokenizer = tokenizer
@@ -148,7 +149,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
 
 
 def _load(options: LlamaCppOptions) -> tuple[EnginePool, PromptTokenizer]:
-    """The engine for `options`; blocks while files are fetched and read."""
+    """The engine for `options`; blocks while the model is downloaded and loaded."""
     model = _model(options, weights=True)
     if model is None:
         raise Internal("a model's file was not fetched")
@@ -170,7 +171,7 @@ def _rehearse(options: LlamaCppOptions) -> None:
 
 
 def _model(options: LlamaCppOptions, *, weights: bool) -> Model | None:
-    """The model of `options`; without weights None where the file is not here yet, and could be fetched."""
+    """The model of `options`. Without weights None, if the file has not been downloaded yet but could be."""
     try:
         path = model_file(options.path, fetch=weights)
         return None if path is None else Model(path, weights=weights)
@@ -179,7 +180,7 @@ def _model(options: LlamaCppOptions, *, weights: bool) -> Model | None:
 
 
 def _texts(turns: tuple[Message, ...]) -> list[str]:
-    """The texts of a conversation; turns of the same speaker in a row are one, with a blank line between them."""
+    """The texts of a conversation; consecutive turns of one role are joined by a blank line."""
     spoken = [(role, "\n\n".join(turn.text for turn in group)) for role, group in groupby(turns, _role)]
     if [role for role, _ in spoken] != (["user", "assistant"] * len(spoken))[: len(spoken)] or len(spoken) % 2 == 0:
         raise BadRequest("messages: this model knows turns of user and assistant, the first and the last the user's")

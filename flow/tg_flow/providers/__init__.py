@@ -1,4 +1,4 @@
-"""Configuration -> provider: rows of data. One package a vendor; nothing else knows what differs."""
+"""Configuration -> provider: a table of providers, and one package per vendor with everything specific to it."""
 
 from tg_flow.providers.check import check_provider
 from tg_flow.providers.registry import open_provider, rehearse_provider

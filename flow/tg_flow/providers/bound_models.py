@@ -1,4 +1,4 @@
-"""Configuration -> the models that flows bind, and what each of them needs to serve."""
+"""Configuration -> the models that flows bind, each with its provider, options and routes."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Opened = TypeVar("Opened")
 
 @dataclass(frozen=True, slots=True)
 class ModelBinding:
-    """What makes a processor: another provider, other options or other routes need another processor."""
+    """The inputs of a processor; if one of them changes, the processor must be replaced."""
 
     provider: str
     options: Mapping[str, Any]
@@ -26,7 +26,7 @@ class ModelBinding:
 
 
 def bind_models(config: Config) -> dict[str, ModelBinding]:
-    """What each bound model needs; one without a table is left out."""
+    """The binding of each bound model; models without a table are omitted."""
     models = {model: config.models[model] for model in list_bound_models(config) if model in config.models}
     return {
         model: ModelBinding(table.provider, table.options, _routes_of(config, model)) for model, table in models.items()
@@ -34,7 +34,7 @@ def bind_models(config: Config) -> dict[str, ModelBinding]:
 
 
 def list_bound_models(config: Config) -> list[str]:
-    """The models that some flow binds, each once."""
+    """The models that at least one flow binds, without duplicates."""
     bound = config.bound(TextCompletionConfig).values()
     return list(dict.fromkeys(said.model for said in bound if said.model is not None and not said.plain))
 
@@ -47,17 +47,17 @@ def _routes_of(config: Config, model: str) -> tuple[Route[Any, Any], ...]:
 async def open_model(
     config: Config, model: str, opener: Callable[[str, str, Mapping[str, Any]], Awaitable[Opened]]
 ) -> Opened:
-    """Make one table of models ready.
+    """Open one table of models by `opener`.
 
     Raises:
-        TgError: it cannot be; the message has its place in the file.
+        TgError: it cannot be opened; the message has its position in the file.
     """
     table = config.models[model]
     try:
         return await opener(table.provider, model, table.options)
     except TgError as error:
         raise config.locate(error, "models", model, otherwise=("provider",)) from None
-    except Exception:  # a provider may be anybody's code; what serves beside it goes on
+    except Exception:  # A provider may be third-party code; its defects must not stop the services beside it.
         log.exception("model.defect", model=model)
         defect = Internal(f'provider "{table.provider}" has a defect; the log says which')
         raise config.locate(defect, "models", model, otherwise=("provider",)) from None

@@ -1,4 +1,4 @@
-"""Provider, model and options -> one smallest real request, and a line that says what came of it."""
+"""Provider, model and options -> one minimal real request, and a line with its result."""
 
 import time
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse, T
 from tg_schema.answer_collector import AnswerCollector
 
 MAX_TOKENS = 16
-"""The bound on the answer: the least that all providers take."""
+"""The answer's limit: the smallest that all providers accept."""
 
 MAX_SHOWN_MODELS = 10
 
@@ -19,12 +19,13 @@ _REQUEST = TextCompletionRequest(prompt="Say: ok", streaming=True, sampling=Samp
 
 
 async def check_provider(provider: str, model: str | None, options: Mapping[str, Any]) -> str:
-    """Ask `model` for a few tokens, once. Without a model ask for the list of models, and the only one if it has one.
+    """Request a few tokens of `model`, without retries. Without a model, list the models; if there is one, request it.
 
     Raises:
-        TgError: of the kind that a request would get; the message begins with the provider and the word for the kind.
+        TgError: the error that a request would get; its message begins with the provider and the error's type.
     """
     try:
+        # A list needs no model, but every service has one: the provider's own name stands in.
         service = await open_provider(provider, model or provider, {**options, "tries": 1})
         try:
             if model is not None:

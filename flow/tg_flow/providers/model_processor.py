@@ -1,4 +1,4 @@
-"""One opened model -> its processor, from its first request until it is replaced."""
+"""An opened model -> its processor, from the first request until it is replaced."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -10,10 +10,10 @@ from tg_schema import TgError
 
 
 class ModelProcessor:
-    """One processor, in a task of its own: the bus ends the task that has entered what it can no longer read.
+    """One processor in a task of its own: the bus cancels the task that entered a subscription when that fails.
 
     Attributes:
-        begun: set when it serves, or `error` says why it does not.
+        begun: set when it serves or has failed; `error` has the failure.
     """
 
     def __init__(self, binding: ModelBinding, processor: Processor) -> None:
@@ -27,7 +27,8 @@ class ModelProcessor:
         """Serve until cancelled or, if replaced, until the last request has ended."""
         try:
             async with AsyncExitStack() as stack:
-                stack.push_async_callback(service.aclose)  # of a processor that could not begin
+                # A processor closes its service when it is left, so only one that fails to start needs this.
+                stack.push_async_callback(service.aclose)
                 await self.processor.__aenter__()
                 stack.pop_all()
         except TgError as error:
@@ -41,5 +42,5 @@ class ModelProcessor:
             await self.processor.retire()
 
     def replace(self) -> None:
-        """Take no more requests."""
+        """Take no more requests; `run` returns when the last one has ended."""
         self._replaced.set()

@@ -1,4 +1,4 @@
-"""Configuration, and its edits -> the processors of all bound models: which begin, which go on, and which end."""
+"""Configuration and its edits -> the processors of all bound models: which start, which continue, and which end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,19 +18,19 @@ from tg_schema import TgError
 log = structlog.get_logger()
 
 REHEARSAL_SECONDS = 5.0
-"""Seconds that an edit waits for the rehearsal of its models: a slow one must not hold up a key that is revoked."""
+"""Timeout of the rehearsal of an edit's models: a slow one must not delay other changes, as a revoked key."""
 
 
 class ModelProcessors:
     """Text completion: one processor for each model that a flow binds.
 
-    A model whose table was edited is opened anew. From then on the new one takes the requests, and the old one ends
-    when its last request has ended. Where one cannot be opened, all old ones stay, and the log says why.
+    When a model's table is edited, a new processor is opened and takes all further requests. The old one ends with its
+    last request. If any new one cannot be opened, all old ones stay, and the log says why.
 
     Args:
-        config: what is in force.
-        bus: what carries everything.
-        timing: of the processors.
+        config: the active configuration.
+        bus: carries everything.
+        timing: the processors' heartbeat timing.
     """
 
     def __init__(self, config: Config, bus: Bus, timing: HeartbeatTiming | None = None) -> None:
@@ -42,7 +42,7 @@ class ModelProcessors:
 
     @property
     def processors(self) -> tuple[Processor, ...]:
-        """Those that take requests now."""
+        """The processors that take requests now."""
         return tuple(served.processor for served in self._served.values())
 
     @asynccontextmanager
@@ -50,7 +50,7 @@ class ModelProcessors:
         """Serve while the block runs.
 
         Raises:
-            TgError: a model cannot be made ready; the message has its place in the file.
+            TgError: a model cannot be opened; the message has its position in the file.
         """
         try:
             async with asyncio.TaskGroup() as self._group:
@@ -61,17 +61,20 @@ class ModelProcessors:
                     yield
                 finally:
                     for task in tasks:
-                        if not task.cancelling():  # a second one would cut short how it leaves
+                        # A second cancellation would interrupt the draining that the first one began.
+                        if not task.cancelling():
                             task.cancel()
+        # Callers expect a TgError, not a group; all tasks but the failed one were cancelled because of it.
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
 
     async def prepare(self, config: Config) -> Callable[[], None]:
-        """Rehearse the models that an edit changes, and return what has them opened, beside what runs.
+        """Rehearse the models that an edit changes, and return the commit, which has them opened in the background.
 
         Raises:
-            TgError: one could not be opened; the message has its place in the file.
+            TgError: one could not be opened; the message has its position in the file.
         """
+        # Past the timeout the edit is accepted unrehearsed; `_follow` still keeps the old models if opening fails.
         with suppress(TimeoutError):
             async with asyncio.timeout(REHEARSAL_SECONDS):
                 for model in self._find_changed(config):
@@ -87,6 +90,7 @@ class ModelProcessors:
         while True:
             await self._edited.wait()
             self._edited.clear()
+            # Opening takes time: edits that arrive meanwhile set the event again, and only the last one counts.
             config = self._config
             if not self._find_changed(config) and self._bind(config).keys() == self._served.keys():
                 continue
@@ -107,7 +111,7 @@ class ModelProcessors:
         log.info("models.in_force", begun=sorted(begun), ended=sorted(ended))
 
     async def _begin(self, config: Config) -> dict[str, ModelProcessor]:
-        """What serves each model that needs another processor, all of them or, raising TgError, none."""
+        """Start a processor for each model whose binding changed; all of them or, raising TgError, none."""
         begun: dict[str, ModelProcessor] = {}
         try:
             for model, binding in self._find_changed(config).items():
@@ -135,7 +139,7 @@ class ModelProcessors:
         return {model: binding for model, binding in bound.items() if self._get_binding(model) != binding}
 
     def _bind(self, config: Config) -> dict[str, ModelBinding]:
-        """What each bound model needs. One whose table has gone while a flow binds it stays as it is."""
+        """The binding of each bound model. If a bound model's table was removed, its old binding stays."""
         bound = bind_models(config)
         stay = (model for model in list_bound_models(config) if model in self._served and model not in bound)
         return {**bound, **{model: self._served[model].binding for model in stay}}

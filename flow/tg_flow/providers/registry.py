@@ -1,4 +1,4 @@
-"""Configuration -> provider: the providers as rows of data, each imported only when it is opened."""
+"""Configuration -> provider: the table of providers. Each is imported only when it is opened."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -21,9 +21,9 @@ class ProviderEntry:
     """One provider.
 
     Attributes:
-        place: where its class is, "module:Class".
-        install: what `pip install` needs for it, for instance an extra of `tokengrid-flow`; "" where we cannot know.
-        options: where they differ from the defaults of the class; the configuration wins over them.
+        place: its class, as "module:Class".
+        install: the argument of `pip install`, for instance an extra of `tokengrid-flow`; "" = unknown.
+        options: values that differ from the defaults of the class; the configuration overrides them.
     """
 
     place: str
@@ -36,7 +36,7 @@ _OPENAI = "tokengrid-flow[openai]"
 
 
 def _compatible(key: str, url: str, default: str | None = None, without: tuple[Feature, ...] = ()) -> ProviderEntry:
-    """A server that speaks OpenAI's chat completions and mostly needs no key: the names of its variables, its URL."""
+    """A server with OpenAI's chat completions API that usually needs no key: its variables, default URL and gaps."""
     options = {"key_variables": (key,), "key_needed": False, "base_url_variables": (url,), "default_base_url": default}
     return ProviderEntry(_COMPATIBLE, _OPENAI, {**options, "without": without})
 
@@ -69,28 +69,29 @@ PROVIDERS: dict[str, ProviderEntry] = {
 }
 
 _OURS = {"tg_schema", "tg_base", "tg_flow"}
-"""Always there where this file is: if one of their modules is missing, that is a defect."""
+"""Packages that are always installed with this file: a missing module of theirs is a defect, not a missing extra."""
 
 
 async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> LlmService:
     """Open a provider for one model.
 
     Args:
-        provider: a name of `PROVIDERS`, or "module:Class" of a provider that somebody else distributes.
-        model: the name that the service answers to.
-        table: the provider's options as the configuration has them.
+        provider: a name of `PROVIDERS`, or "module:Class" of a third-party provider.
+        model: the model's name in the configuration.
+        table: the provider's table of options in the configuration.
 
     Raises:
         NotFound: no such provider; the message lists the known ones.
         BadRequest: an option is unknown or has a wrong value; the message names provider and field.
         Unavailable: the provider's SDK is not installed; the message has the command that installs it.
-        TgError: the provider cannot be made ready. `option` says what of the model's table is to blame, where known.
+        TgError: the provider cannot be opened. Its `option` has the keys of the wrong value in the model's table, if
+            known.
     """
     return await _ready(provider, table, lambda kind, options: kind.open(model, options))
 
 
 async def rehearse_provider(provider: str, model: str, table: Mapping[str, Any]) -> None:
-    """Do all that opening a provider does, short of loading weights. Arguments and errors as `open_provider`."""
+    """Open a provider as far as possible without loading weights. Arguments and errors as `open_provider`."""
     await _ready(provider, table, lambda kind, options: kind.rehearse(model, options))
 
 
@@ -101,6 +102,7 @@ async def _ready(
 ) -> Result:
     row = _row(provider)
     try:
+        # In a thread: importing an SDK takes seconds.
         kind = await asyncio.to_thread(_load, provider, row)
         options = _options(provider, kind, {**row.options, **table})
         with _blaming_options():
@@ -113,7 +115,7 @@ async def _ready(
 
 
 def find_features(provider: str, table: Mapping[str, Any]) -> frozenset[Feature]:
-    """What the provider can do with these options; it is imported but not opened. Raises as `open_provider`."""
+    """The provider's features with these options; imports but does not open it. Raises as `open_provider`."""
     row = _row(provider)
     service = _load(provider, row)
     return service.features - _options(provider, service, {**row.options, **table}).without

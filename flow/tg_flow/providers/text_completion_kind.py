@@ -1,4 +1,4 @@
-"""[flows.NAME.text-completion] -> running processors: one for each model that a flow binds."""
+"""[flows.NAME.text-completion] -> running processors, one for each bound model."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,9 +13,9 @@ from tg_flow.providers.registry import rehearse_provider
 
 
 class TextCompletionKind(ServiceKind):
-    """Text completion: each bound model is opened once, and answers the queues of all flows that bind it.
+    """Text completion: each bound model is opened once, and serves the queues of all flows that bind it.
 
-    Edits of the models, and of which of them a flow binds, are followed.
+    Edits of models and bindings take effect while it runs.
     """
 
     table = TextCompletionConfig
@@ -30,7 +30,7 @@ class TextCompletionKind(ServiceKind):
 
     @override
     async def rehearse(self, context: ServeContext, findings: Findings) -> None:
-        """Make every bound model ready, short of loading weights. One without a table is the reader's finding."""
+        """Rehearse every bound model. One without a table is skipped: the configuration's reader reports it."""
         for model in [model for model in list_bound_models(context.config) if model in context.config.models]:
             with findings.collect():
                 await open_model(context.config, model, rehearse_provider)

@@ -1,4 +1,4 @@
-"""Claude by Anthropic's own API."""
+"""Claude on Anthropic's own API."""
 
 from tg_flow.providers.anthropic.provider import Anthropic
 

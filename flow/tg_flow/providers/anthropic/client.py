@@ -1,4 +1,4 @@
-"""Anthropic -> SDK -> socket: the one file that imports Anthropic's SDK and its HTTP stack (seconds of imports)."""
+"""Anthropic -> SDK -> socket: only this file imports Anthropic's SDK and its HTTP stack, which takes seconds."""
 
 from typing import cast
 
@@ -10,7 +10,7 @@ from tg_base.llm.anthropic import connect_client
 
 
 def connect(endpoint: Endpoint) -> CapturedConnection:
-    """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request."""
+    """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     transport = cast(httpx2.AsyncBaseTransport, CapturingTransport(httpx2.create_ssl_context()))
     client = anthropic.AsyncAnthropic(
         base_url=endpoint.base_url,
@@ -18,5 +18,6 @@ def connect(endpoint: Endpoint) -> CapturedConnection:
         max_retries=0,
         http_client=httpx2.AsyncClient(transport=transport, timeout=None),
     )
+    # Without a key, the SDK insists on one, and would also take another from the environment.
     keyless = {"Authorization": anthropic.Omit(), "X-Api-Key": anthropic.Omit()}
     return connect_client(client, httpx2.Response, anthropic.AsyncStream[object], {} if endpoint.key else keyless)

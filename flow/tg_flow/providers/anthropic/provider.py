@@ -7,13 +7,13 @@ from tg_base.llm.anthropic import Claude, ClaudeOptions, error_detail, model_lis
 
 
 class AnthropicOptions(ClaudeOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of Anthropic.
+    """The options of Anthropic.
 
     Attributes:
         base_url_variables: the SDK's own.
-        key_file: a file that holds the key, read again for every request.
-        key_variable: the environment variable that holds the key; "" for a server that needs none.
-        key_variables: where neither is said: the SDK's own, and TrustGraph's.
+        key_file: path of the key's file, which is read for every request.
+        key_variable: the environment variable with the key; "" for a server that needs none.
+        key_variables: searched if both are absent: the SDK's own, and TrustGraph's.
     """
 
     base_url_variables: tuple[str, ...] = ("ANTHROPIC_BASE_URL",)
@@ -28,6 +28,6 @@ class AnthropicOptions(ClaudeOptions, frozen=True, forbid_unknown_fields=True, k
 
 
 class Anthropic(Claude[AnthropicOptions]):
-    """Anthropic's Messages API, through its asynchronous SDK."""
+    """Anthropic's Messages API, by its asynchronous SDK."""
 
     wire = SdkWire(client="tg_flow.providers.anthropic.client", listed=model_list, error_detail=error_detail)

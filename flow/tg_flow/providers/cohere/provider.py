@@ -12,13 +12,13 @@ from tg_schema.features import Feature
 
 
 class CohereOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of Cohere.
+    """The options of Cohere.
 
     Attributes:
         base_url_variables: the SDK's own.
         key_variables: ours, the SDK's own, and TrustGraph's.
-        thinking: whether a reasoning model thinks before it answers, or how many tokens of that it may use; its own
-            default where absent. The thinking's text is told apart.
+        thinking: whether a reasoning model thinks before it answers, or its budget of thinking tokens; None = the
+            model's default. Thinking text is returned as `reasoning`.
     """
 
     base_url_variables: tuple[str, ...] = ("CO_API_URL",)
@@ -27,7 +27,7 @@ class CohereOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class Cohere(SdkProvider[CohereOptions]):
-    """Cohere's chat."""
+    """Cohere's Chat API."""
 
     features: frozenset[Feature] = FEATURES - {"logprobs"}
     wire = SdkWire(client="tg_flow.providers.cohere.client", listed=model_list)

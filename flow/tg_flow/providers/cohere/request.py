@@ -60,7 +60,7 @@ class _Thinking(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `chat_stream` takes."""
+    """The arguments of `chat_stream`."""
 
     model: str
     messages: tuple[_Message, ...]
@@ -84,7 +84,7 @@ def to_wire(
     """The arguments for a request.
 
     Raises:
-        BadRequest: the request has a form that this API does not know; the message says which.
+        BadRequest: this API cannot express the request; the message says why.
     """
     tools, choice = _choice(request)
     asked = ChatRequest(
@@ -108,7 +108,7 @@ def to_wire(
 
 
 def _choice(request: TextCompletionRequest) -> tuple[tuple[_Tool, ...], str | None]:
-    """The tools to offer, and what to say of them. A tool that must be called is offered alone: Cohere names none."""
+    """The offered tools and the choice. A forced tool is offered alone, because Cohere's choice cannot name one."""
     choice = request.tool_choice or "auto"
     named = tuple(tool for tool in request.tools if tool.name == choice)
     if choice in {"auto", "none", "required"} or not named:

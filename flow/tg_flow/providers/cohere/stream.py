@@ -25,7 +25,7 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 class _Message(msgspec.Struct, frozen=True):
-    """`content` and `tool_calls` are lists where a message starts, and single things after that."""
+    """`content` and `tool_calls` are lists in the first event of a message, and single objects later."""
 
     content: _Content | list[_Content] | None = None
     tool_calls: _Call | list[_Call] | None = None
@@ -74,17 +74,17 @@ def model_list(body: bytes) -> tuple[ModelInfo, ...]:
 
 
 class StreamDecoder:
-    """One answer as it is read: events in, chunks out."""
+    """Decodes one answer: events in, chunks out."""
 
     def __init__(self) -> None:
         self.done = False
 
     def chunk(self, data: bytes) -> LlmChunk | None:
-        """The chunk for an event's data; None where the event has nothing to say, for instance a citation's.
+        """The chunk of an event's data; None for an event without content, for instance a citation.
 
         Raises:
             TgError: the provider reports an error in its stream.
-            Exception: as of `EventDecoder`.
+            Exception: as `EventDecoder`.
         """
         event = _decode(data)
         delta = event.delta
@@ -118,6 +118,7 @@ def _end(delta: _Delta) -> LlmChunk:
     if reason == "TIMEOUT":
         raise event_error(_GAVE_UP)
     usage = delta.usage or _Usage()
+    # Billed units may be lower than the tokens; they are used only if nothing else is reported.
     tokens = usage.tokens or usage.billed_units or _Tokens()
     return LlmChunk(
         in_token=_whole(tokens.input_tokens),
@@ -128,5 +129,5 @@ def _end(delta: _Delta) -> LlmChunk:
 
 
 def _whole(count: float | None) -> int | None:
-    """Counts of tokens come as 11 or as 11.0."""
+    """Cohere sends token counts as 11 or as 11.0."""
     return None if count is None else int(count)

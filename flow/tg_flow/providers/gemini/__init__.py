@@ -1,4 +1,4 @@
-"""Gemini by Google AI Studio."""
+"""Gemini on Google AI Studio."""
 
 from tg_flow.providers.gemini.provider import GoogleAiStudio
 

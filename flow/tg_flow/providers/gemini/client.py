@@ -1,4 +1,4 @@
-"""GoogleAiStudio -> SDK -> socket: the one file that imports Google's SDK and its HTTP stack (seconds of imports)."""
+"""GoogleAiStudio -> SDK -> socket: only this file imports Google's SDK and its HTTP stack, which takes seconds."""
 
 import httpx
 from google import genai
@@ -9,10 +9,11 @@ from tg_base.llm.gemini import connect_client
 
 
 def connect(endpoint: Endpoint) -> PreparedConnection:
-    """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request."""
+    """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     recorded: list[SdkRequest] = []
 
     def record(request: httpx.Request) -> httpx.Response:
+        # The SDK refuses to be created without a key, so it gets a placeholder, which must not be sent.
         if endpoint.key is None:
             del request.headers["x-goog-api-key"]
         recorded.append(request)

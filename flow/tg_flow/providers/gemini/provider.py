@@ -7,13 +7,13 @@ from tg_base.llm.gemini import Gemini, GeminiOptions, error_detail, model_list
 
 
 class GoogleAiStudioOptions(GeminiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of Google AI Studio.
+    """The options of Google AI Studio.
 
     Attributes:
         base_url_variables: the SDK's own.
-        key_file: a file that holds the key, read again for every request.
-        key_variable: the environment variable that holds the key; "" for a server that needs none.
-        key_variables: where neither is said: the SDK's own two, and TrustGraph's between them.
+        key_file: path of the key's file, which is read for every request.
+        key_variable: the environment variable with the key; "" for a server that needs none.
+        key_variables: searched if both are absent: the SDK's own two, and TrustGraph's between them.
     """
 
     base_url_variables: tuple[str, ...] = ("GOOGLE_GEMINI_BASE_URL",)
@@ -28,6 +28,6 @@ class GoogleAiStudioOptions(GeminiOptions, frozen=True, forbid_unknown_fields=Tr
 
 
 class GoogleAiStudio(Gemini[GoogleAiStudioOptions]):
-    """Gemini behind Google AI Studio's API, through Google's asynchronous SDK."""
+    """Gemini on Google AI Studio, by Google's asynchronous SDK."""
 
     wire = SdkWire(client="tg_flow.providers.gemini.client", listed=model_list, error_detail=error_detail)

@@ -1,4 +1,4 @@
-"""Mistral's own API: OpenAI's, with differences."""
+"""Mistral's own API: a variant of OpenAI's."""
 
 from tg_flow.providers.mistral.provider import Mistral
 

@@ -1,4 +1,4 @@
-"""Mistral -> SDK -> socket: the one file that imports Mistral's SDK and its HTTP stack."""
+"""Mistral -> SDK -> socket: only this file imports Mistral's SDK and its HTTP stack."""
 
 from typing import cast
 
@@ -9,9 +9,9 @@ from tg_base.llm import CapturedConnection, CapturingTransport, Endpoint
 
 
 def connect(endpoint: Endpoint) -> CapturedConnection:
-    """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request.
+    """Create the SDK's client; slow, so call it in a thread. It connects at the first request.
 
-    Its own reading hides what an error in a stream says.
+    Answers are captured because the SDK's own reader hides the details of an error within a stream.
     """
     transport = CapturingTransport(httpx2.create_ssl_context(), keyless=endpoint.key is None)
     http = httpx2.AsyncClient(transport=cast(httpx2.AsyncBaseTransport, transport))

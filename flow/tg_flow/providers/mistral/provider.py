@@ -13,13 +13,14 @@ from tg_schema.features import Feature
 
 
 class MistralOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of Mistral.
+    """The options of Mistral.
 
     Attributes:
         base_url_variables: ours; the SDK has none.
         key_variables: the SDK's own, and TrustGraph's.
-        reasoning_effort: for models whose thinking can be chosen so.
-        prompt_mode: "reasoning" lets a reasoning model think before it answers; the thinking's text is told apart.
+        reasoning_effort: for models with this field.
+        prompt_mode: "reasoning" lets a reasoning model think before it answers; thinking text is returned as
+            `reasoning`.
     """
 
     base_url_variables: tuple[str, ...] = ("MISTRAL_BASE_URL",)

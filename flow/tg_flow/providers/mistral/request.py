@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> the arguments of Mistral's chat, after its public API reference: nearly OpenAI's."""
+"""TextCompletionRequest -> the arguments of Mistral's chat, after its public API reference: a variant of OpenAI's."""
 
 from typing import Any
 
@@ -12,9 +12,10 @@ def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> d
     """The arguments of the SDK's `chat.stream_async`.
 
     Raises:
-        BadRequest: the request has a form that this API does not know; the message says which.
+        BadRequest: this API cannot express the request; the message says why.
     """
     asked = openai_request.to_wire(request, model, sampling, completion_tokens=False, strict=True)
+    # The SDK's method refuses unknown arguments: it has no `stream_options`, and its sampling seed is `random_seed`.
     theirs = msgspec.structs.replace(asked, stream_options=None, seed=None)
     body: dict[str, Any] = msgspec.to_builtins(theirs)
     if sampling.seed is not None:

@@ -1,4 +1,4 @@
-"""Events of Mistral's chat completions -> LlmChunks, after its public API reference: OpenAI's, with differences."""
+"""Events of Mistral's chat completions -> LlmChunks, after its public API reference: a variant of OpenAI's."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class _Thought(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Piece(msgspec.Struct, frozen=True):
-    """A piece of content: "text", "thinking", or something that is no text (a reference, for instance)."""
+    """A piece of content: "text", "thinking", or another type without text (for instance a reference)."""
 
     type: str | None = None
     text: str = ""
@@ -62,7 +62,7 @@ class _Fault(msgspec.Struct, frozen=True):
 
 
 class ChatEvent(msgspec.Struct, frozen=True):
-    """One event of a stream; an error has the members of an error's body."""
+    """One event of a stream; an error event has the fields of an error's body."""
 
     choices: tuple[_Choice, ...] | None = None
     model: str | None = None
@@ -78,12 +78,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def error_detail(body: bytes) -> ErrorDetail:
-    """Mistral's `type` of an error; a sentence in `detail` (of validation, of keys) says nothing to programs."""
+    """The `type` of an error; validation and key errors have only a sentence in `detail`, which is not a code."""
     return ErrorDetail(_decode(body).type or "")
 
 
 class StreamDecoder:
-    """One answer as it is read: events in, chunks out."""
+    """Decodes one answer: events in, chunks out."""
 
     def __init__(self) -> None:
         self.done = False
@@ -91,12 +91,12 @@ class StreamDecoder:
         self._calls = CallNumbers()
 
     def chunk(self, data: bytes) -> LlmChunk | None:
-        """The chunk for an event's data; None where the event has nothing to say, for instance the role's.
+        """The chunk of an event's data; None for an event without content, for instance the role.
 
         Raises:
-            ProtocolError: the data is not a chat completion's event.
+            ProtocolError: the data is not an event of a chat completion.
             TgError: the provider reports an error in its stream.
-            Exception: as of `EventDecoder`.
+            Exception: as `EventDecoder`.
         """
         if data == b"[DONE]":
             self.done = True
@@ -122,9 +122,10 @@ class StreamDecoder:
         return LlmChunk(content or "", model=model, tool_calls=calls) if content or calls else None
 
     def _call(self, call: _Call) -> ToolCallDelta:
-        """A call comes whole, or in pieces of which the later ones have the first one's index and no id."""
+        """A call is sent at once, or in pieces; later pieces have the first one's index and no id."""
         function = call.function
         arguments = function.arguments if isinstance(function.arguments, str) else _encode(function.arguments).decode()
+        # Mistral sends the text "null" for the missing id of a later piece.
         known = None if call.id in {None, "null"} else call.id
         number = self._calls.number(call.index, known, function.name)
         return ToolCallDelta(number, known, function.name or None, arguments)

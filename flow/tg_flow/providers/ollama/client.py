@@ -1,4 +1,4 @@
-"""Ollama -> SDK -> socket: the one file that imports Ollama's SDK and its HTTP stack."""
+"""Ollama -> SDK -> socket: only this file imports Ollama's SDK and its HTTP stack."""
 
 from functools import partial
 from typing import cast
@@ -10,11 +10,11 @@ from tg_base.llm import CapturedConnection, CapturingTransport, Endpoint
 
 
 class _Client(ollama.AsyncClient):
-    """Only what the SDK knows of the server is used: its HTTP client, which has the server's address and our key.
+    """The SDK's client, of which only the HTTP client is used: it has the server's address and the key.
 
-    Its own reading takes U+0085 and U+2028 within a text for ends of lines, takes an end of the stream without its
-    terminal marker for a success, and opens the file that an image's data names; its own writing leaves out all of a
-    tool's schema that it does not know.
+    The SDK's own reader splits lines at U+0085 and U+2028 within a text, and reports a stream without its terminal
+    marker as complete. Its own writer opens a local file if an image's data is a path, and drops the parts of a tool's
+    schema that it does not know.
     """
 
     @property
@@ -23,7 +23,7 @@ class _Client(ollama.AsyncClient):
 
 
 def connect(endpoint: Endpoint) -> CapturedConnection:
-    """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request."""
+    """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     transport = CapturingTransport(httpx.create_ssl_context(), keyless=endpoint.key is None)
     headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else None
     client = _Client(endpoint.base_url, headers=headers, transport=cast(httpx.AsyncBaseTransport, transport))

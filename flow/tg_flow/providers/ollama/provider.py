@@ -14,16 +14,15 @@ from tg_schema.features import Feature
 
 
 class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of Ollama.
+    """The options of Ollama.
 
     Attributes:
-        base_url_variables: the SDK's own; it may have a host alone. Where it is not set, port 11434 of this machine.
+        base_url_variables: the SDK's own; a host alone is allowed. If it is not set, port 11434 of this machine.
         key_variables: the SDK's own, for ollama.com.
-        think: whether, or how much, the model shall think before it answers; its own default where absent.
-        num_ctx: tokens of the context that the model is loaded with; the server's default where absent, which cuts
-            longer prompts in silence.
-        keep_alive: how long the model stays loaded after a request, for instance "10m"; the server's default where
-            absent.
+        think: whether or how much the model thinks before it answers; None = the model's default.
+        num_ctx: the context length in tokens with which the model is loaded; None = the server's default, which
+            silently truncates longer prompts.
+        keep_alive: how long the model stays loaded after a request, for instance "10m"; None = the server's default.
     """
 
     base_url_variables: tuple[str, ...] = ("OLLAMA_HOST",)
@@ -35,7 +34,7 @@ class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
 
     @override
     def url(self) -> str | None:
-        """The URL, or a host with or without port, which the SDK completes."""
+        """The URL, or a host with or without port, which the SDK completes; therefore it is not checked as a URL."""
         said = (os.environ.get(name, "").strip() for name in self.base_url_variables)
         return self.base_url or next((url for url in said if url), self.default_base_url)
 

@@ -77,7 +77,7 @@ def to_wire(
     """The body for a request.
 
     Raises:
-        BadRequest: the request has a form that this API does not know; the message says which.
+        BadRequest: this API cannot express the request; the message says why.
     """
     if request.tool_choice not in {None, "", "auto", "none"}:
         raise BadRequest('this provider cannot make its model call a tool; tool_choice may be "auto" or "none"')
@@ -108,6 +108,7 @@ def to_wire(
 def _messages(request: TextCompletionRequest) -> Iterable[_Message]:
     if request.system_text:
         yield _Message("system", request.system_text)
+    # Ollama matches a tool's result to its call by the tool's name, not by an id.
     names = {call.id: call.name for turn in request.turns for call in turn.tool_calls}
     for turn in request.turns:
         calls = tuple(_Call(_CalledFunction(call.name, call_arguments(call.arguments))) for call in turn.tool_calls)

@@ -37,7 +37,7 @@ class _Logprob(msgspec.Struct, frozen=True):
 
 
 class ChatLine(msgspec.Struct, frozen=True):
-    """One line of an answer; the last one is `done`."""
+    """One line of an answer; the last one has `done`."""
 
     model: str | None = None
     message: _Said | None = None
@@ -63,28 +63,29 @@ _NOTHING = _Said()
 
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
-    """The models of `GET /api/tags`: those that the server has on its disk."""
+    """The models of `GET /api/tags`, which the server has downloaded."""
     return tuple(ModelInfo(model.name) for model in msgspec.json.decode(body, type=_ModelList).models)
 
 
 class StreamDecoder:
-    """One answer as it is read: lines in, chunks out."""
+    """Decodes one answer: lines in, chunks out."""
 
     def __init__(self) -> None:
         self.done = False
         self._calls = 0
 
     def chunk(self, data: bytes) -> LlmChunk | None:
-        """The chunk for a line; None where it has nothing to say.
+        """The chunk of a line; None for a line without content.
 
         Raises:
             TgError: the provider reports an error in its stream.
-            Exception: as of `EventDecoder`.
+            Exception: as `EventDecoder`.
         """
         line = _decode(data)
         if line.error is not None:
             raise event_error(None)
         said = line.message or _NOTHING
+        # Fast path: nearly all lines are text only.
         if line.done or said.tool_calls or said.thinking or line.logprobs:
             return self._uncommon(line, said)
         return LlmChunk(said.content, model=line.model) if said.content else None
@@ -117,7 +118,7 @@ class StreamDecoder:
         return "tool_calls" if self._calls else "stop"
 
     def _call(self, call: _AskedCall) -> ToolCallDelta:
-        """A call comes whole. Older servers give it no id, so we do: results are told by the tool's name anyway."""
+        """A call is never split. Older servers send no id, so one is generated; results name the tool anyway."""
         index = self._calls
         self._calls += 1
         arguments = _encode(call.function.arguments).decode()

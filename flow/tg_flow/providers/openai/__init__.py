@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, whoever serves them: the SDK is imported when a provider is opened."""
+"""OpenAI's chat completions on any server. The SDK is imported when a provider is opened."""
 
 from tg_flow.providers.openai import request
 from tg_flow.providers.openai.azure import AzureOpenAi

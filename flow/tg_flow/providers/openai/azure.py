@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> a deployment of Azure OpenAI -> LlmChunks: OpenAI's wire at another kind of address."""
+"""TextCompletionRequest -> a deployment of Azure OpenAI -> LlmChunks: OpenAI's format at another kind of URL."""
 
 import os
 
@@ -8,17 +8,17 @@ from tg_flow.providers.openai.endpoint import AzureEndpoint
 from tg_flow.providers.openai.provider import ChatCompletions, OpenAiOptions
 
 API_VERSION = "2024-10-21"
-"""The latest version that is generally available, after Microsoft's list of API versions."""
+"""The latest generally available version in Microsoft's list of API versions."""
 
 _VERSION_VARIABLES = ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION", "AZURE_API_VERSION")
 
 
 class AzureOpenAiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """As any OpenAI-compatible provider's; `base_url` is the resource's, `upstream_model` is the deployment's name.
+    """As `OpenAiOptions`; `base_url` is the resource's URL, `upstream_model` is the deployment's name.
 
     Attributes:
-        api_version: of the API; where absent, what `OPENAI_API_VERSION`, `AZURE_OPENAI_API_VERSION` or
-            `AZURE_API_VERSION` says, else `2024-10-21`.
+        api_version: the API's version; None = the variable `OPENAI_API_VERSION`, `AZURE_OPENAI_API_VERSION` or
+            `AZURE_API_VERSION`, else `2024-10-21`.
     """
 
     base_url_variables: tuple[str, ...] = ("AZURE_OPENAI_ENDPOINT", "AZURE_ENDPOINT")

@@ -1,6 +1,6 @@
-"""OpenAiCompatible -> SDK -> socket: the one file that imports the OpenAI SDK and its HTTP stack (seconds of imports).
+"""OpenAiCompatible -> SDK -> socket: only this file imports OpenAI's SDK and its HTTP stack, which takes seconds.
 
-The SDK prepares requests (URL, credentials, headers), which stay good for a while; our connections send them and read
+The SDK prepares requests (URL, credentials, headers), which are reused for a while. Our connections send them and read
 the answers.
 """
 
@@ -15,10 +15,10 @@ from tg_flow.providers.openai.endpoint import AzureEndpoint
 
 
 def connect(endpoint: Endpoint) -> PreparedConnection:
-    """Make the SDK's client ready, in a thread: that takes a while. No connection is made before the first request."""
+    """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     client = _client(endpoint)
     options: openai.RequestOptions = {} if endpoint.key else {"headers": {"Authorization": openai.Omit()}}
-    # With `stream` and this `cast_to` the SDK hands out the response as it is, whatever its overloads say.
+    # With `stream` and this `cast_to` the SDK returns the raw response, which its overloads do not declare.
     as_it_is: Any = {"cast_to": httpx2.Response, "stream": True, "stream_cls": openai.AsyncStream[object]}
 
     async def prepare(method: Method) -> SdkRequest:
@@ -32,7 +32,7 @@ def connect(endpoint: Endpoint) -> PreparedConnection:
 
 
 class _Settings(TypedDict):
-    """What all of the SDK's clients are told."""
+    """The arguments common to all clients of the SDK."""
 
     api_key: str
     max_retries: int
@@ -42,7 +42,7 @@ class _Settings(TypedDict):
 
 
 def _client(endpoint: Endpoint) -> openai.AsyncOpenAI:
-    """The SDK loads parts of itself when they are first used: here, and not in the event loop."""
+    """Create the client, and make it load its lazy parts here in the thread, not later in the event loop."""
     settings: _Settings = {
         "api_key": endpoint.key or "none",
         "max_retries": 0,
@@ -65,7 +65,7 @@ def _client(endpoint: Endpoint) -> openai.AsyncOpenAI:
 
 
 class _Nowhere(httpx2.AsyncBaseTransport):
-    """Where the SDK sends the requests that it prepares."""
+    """Answers the requests that the SDK prepares, without sending them."""
 
     @override
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:

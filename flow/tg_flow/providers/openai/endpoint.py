@@ -1,4 +1,4 @@
-"""Where an OpenAI-compatible API is, and with which key: for Azure OpenAI, more than a URL."""
+"""Address of a deployment on Azure OpenAI: a resource's URL, a deployment's name and an API version."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from tg_base.llm import Endpoint
 
 @dataclass(frozen=True, slots=True)
 class AzureEndpoint(Endpoint):
-    """A deployment on Azure OpenAI: `base_url` is the resource's, `model` is the deployment's name.
+    """A deployment on Azure OpenAI: `base_url` is the resource's URL, `model` is the deployment's name.
 
     Attributes:
-        api_version: of the API.
+        api_version: the API's version.
     """
 
     api_version: str = ""

@@ -1,4 +1,4 @@
-"""TextCompletionRequest -> any server that speaks OpenAI's chat completions -> LlmChunks."""
+"""TextCompletionRequest -> any server with OpenAI's chat completions API -> LlmChunks."""
 
 from typing import Annotated, Any, Generic, Literal
 
@@ -16,17 +16,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the configuration may say of an OpenAI-compatible provider. Its row in the registry has other defaults.
+    """The options of an OpenAI-compatible provider. Its row in the registry may have other defaults.
 
     Attributes:
-        without: what this server cannot do; OpenAI itself does not know `top_k`, many compatible servers do.
-        base_url: where the API is, up to and without `/chat/completions`.
-        max_tokens_field: what the provider calls that bound of an answer; reasoning models take
-            `max_completion_tokens` only.
-        strict_schema: ask for answers that cannot break the request's schema; such a schema must name all properties as
-            required and allow no others.
+        without: features that this server lacks; OpenAI itself has no `top_k`, many compatible servers have.
+        base_url: the API's URL, without `/chat/completions`.
+        max_tokens_field: the provider's name of the answer's limit; reasoning models accept `max_completion_tokens`
+            only.
+        strict_schema: enforce the request's schema while the model generates. The schema must then require all
+            properties and allow no others.
         extra_body: further fields of each request, for instance `{ reasoning_effort = "low" }`.
-        usage_patience: seconds that a finished answer waits for its usage; without usage it is whole all the same.
+        usage_patience: seconds to wait for the usage of a finished answer; without it the answer is still complete.
     """
 
     without: frozenset[Feature] = frozenset({"top_k"})
@@ -41,7 +41,7 @@ class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
 
     @override
     def endpoint(self, model: str) -> Endpoint:
-        """As of any provider; without a URL a BadRequest, too."""
+        """As `UrlOptions.endpoint`; also raises BadRequest if there is no URL."""
         endpoint = super().endpoint(model)
         if endpoint.base_url is None:
             where = " or ".join(self.base_url_variables)
@@ -53,7 +53,7 @@ AnyOptions = TypeVar("AnyOptions", bound=OpenAiOptions, default=OpenAiOptions)
 
 
 class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
-    """What the providers behind OpenAI's chat completions share: its wire, its asynchronous SDK."""
+    """The base of the providers with OpenAI's chat completions API: its format and its asynchronous SDK."""
 
     features: frozenset[Feature] = FEATURES
     wire = SdkWire(client="tg_flow.providers.openai.client", listed=model_list, error_detail=error_detail)
@@ -73,6 +73,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
             completion_tokens=options.max_tokens_field == "max_completion_tokens",
             strict=options.strict_schema,
         )
+        # The extra fields are encoded once: they are appended to the body's JSON instead of merged as a dict.
         body = _encode(asked)
         return body[:-1] + self._extra if self._extra else body
 
@@ -82,9 +83,9 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
 
 class OpenAiCompatible(ChatCompletions[OpenAiOptions]):
-    """A provider behind OpenAI's chat completions API: OpenAI itself, and many others."""
+    """A provider with OpenAI's chat completions API: OpenAI itself, and many others."""
 
 
 def _members(extra: dict[str, Any]) -> bytes:
-    """The end of a JSON object that has these members besides others; b"" where there are none."""
+    """The end of a JSON object whose last members are these; b"" if there are none."""
     return b"," + _encode(extra)[1:] if extra else b""

@@ -76,7 +76,7 @@ class _ResponseFormat(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of `POST /chat/completions`. `top_k` is not OpenAI's, but known to many compatible servers."""
+    """The body of `POST /chat/completions`. `top_k` is not in OpenAI's API, but in that of many compatible servers."""
 
     model: str
     messages: tuple[_Message, ...]
@@ -104,14 +104,14 @@ def to_wire(
     """The body for a request.
 
     Args:
-        request: what to answer.
+        request: the request.
         model: its name at the provider.
-        sampling: the request's, with the configuration's values for what it leaves open.
-        completion_tokens: name the bound on the answer's length `max_completion_tokens`, as reasoning models need.
-        strict: ask for answers that cannot break the schema.
+        sampling: the request's, with the configuration's defaults.
+        completion_tokens: send the answer's limit as `max_completion_tokens`, as reasoning models need.
+        strict: enforce the schema while the model generates.
 
     Raises:
-        BadRequest: the request has a form that this API does not know; the message says which.
+        BadRequest: this API cannot express the request; the message says why.
     """
     limit = sampling.max_tokens
     return ChatRequest(

@@ -1,6 +1,6 @@
-"""Events of OpenAI's chat completions -> LlmChunks: pure functions of values, after the public API reference.
+"""Events of OpenAI's chat completions -> LlmChunks, after the public API reference.
 
-What we read of an event is modelled and nothing else; other fields of compatible servers are passed over.
+Only the fields that are used are declared; other fields of compatible servers are skipped.
 """
 
 import msgspec
@@ -11,7 +11,7 @@ from tg_schema.deltas import Count
 from tg_schema.errors import ContentFilter
 
 NO_TOKEN_ID = -1
-"""A token's id where the provider tells the token's text alone, as OpenAI's API does."""
+"""A token's id if the provider reports the token's text only, as OpenAI's API does."""
 
 _FINISH = {
     "stop": "stop",
@@ -99,12 +99,12 @@ class _Fault(msgspec.Struct, frozen=True):
 
     @property
     def word(self) -> str | None:
-        """Its type; some compatible servers have none, and say it before the colon of their message."""
+        """The error's type; some compatible servers put it before the colon of the message instead."""
         return self.type or (self.message or "").partition(":")[0]
 
 
 class ChatEvent(msgspec.Struct, frozen=True):
-    """One event of a stream: a piece of an answer, its usage (with empty `choices`), or an error."""
+    """One event of a stream: a part of an answer, its usage (with empty `choices`), or an error."""
 
     choices: tuple[_Choice, ...] | None = None
     model: str | None = None
@@ -127,7 +127,7 @@ _decode = msgspec.json.Decoder(ChatEvent).decode
 
 
 def error_detail(body: bytes) -> ErrorDetail:
-    """The word that an error's body has for its kind: its code or else its type; "" where it has none."""
+    """The error code in an error's body: its `code`, or else its `type`; "" if it has none."""
     fault = _decode(body).error
     return ErrorDetail(str(fault.code or fault.type or "") if isinstance(fault, _Fault) else "")
 
@@ -139,12 +139,12 @@ def model_list(body: bytes) -> tuple[ModelInfo, ...]:
 
 
 class StreamDecoder:
-    """One answer as it is read: events in, chunks out.
+    """Decodes one answer: events in, chunks out.
 
-    Remembers the counts told so far, because ours are deltas, and the number of tool calls.
+    It keeps the totals so far, because our counts are deltas, and the number of tool calls.
 
     Attributes:
-        done: whether the stream's own end has come.
+        done: whether the stream's end marker has arrived.
     """
 
     def __init__(self) -> None:
@@ -153,16 +153,17 @@ class StreamDecoder:
         self._calls = CallNumbers()
 
     def chunk(self, data: bytes) -> LlmChunk | None:
-        """The chunk for an event's data; None where the event has nothing to say, for instance the role's.
+        """The chunk of an event's data; None for an event without content, for instance the role.
 
         Raises:
             TgError: the provider reports an error in its stream.
-            Exception: as of `EventDecoder`.
+            Exception: as `EventDecoder`.
         """
         if data.startswith(_DONE):
             self.done = True
             return None
         event = _decode(data)
+        # Fast path: nearly all events have one choice with text only.
         choice = event.choices[0] if event.choices else None
         if choice is None or choice.index or choice.finish_reason or choice.logprobs or event.usage or event.error:
             return self._uncommon(event)
@@ -194,11 +195,11 @@ class StreamDecoder:
         return None if chunk == LlmChunk(model=event.model) else chunk
 
     def _convert_usage(self, usage: _Usage | None) -> Counts:
-        """What the usage adds to the counts told before; some servers repeat the running counts in each event."""
+        """The increase of the usage since the last event; some servers repeat the running totals in each event."""
         return (None, None, None, None) if usage is None else self._counts.add_totals(*usage.counts)
 
     def _finish(self, reason: str | None) -> str | None:
-        """Our word. By the reference, an answer to a request that names its tool ends with "stop" despite the call."""
+        """Our finish reason. By the reference, an answer to a request that forces a tool ends with "stop"."""
         if not reason:
             return None
         ours = _FINISH.get(reason, "stop")
@@ -214,7 +215,7 @@ class StreamDecoder:
         return LlmChunk(delta.content or "", model=model, reasoning=reasoning or None, tool_calls=calls)
 
     def _call(self, call: _CallDelta) -> ToolCallDelta:
-        """A piece of a call; the pieces of several may alternate."""
+        """A piece of a call; the pieces of several calls may alternate."""
         function = call.function or _Function()
         number = self._calls.number(call.index, call.id, function.name)
         return ToolCallDelta(number, call.id or None, function.name or None, function.arguments or "")

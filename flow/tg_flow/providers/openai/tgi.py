@@ -1,7 +1,7 @@
 """TextCompletionRequest -> Hugging Face's text-generation-inference -> LlmChunks, by its Messages API.
 
-Its Messages API is OpenAI's chat completions with differences. Its own `/generate_stream` takes one text, into which
-system text and turns would have to be glued here, without the model's template; and no tools.
+The Messages API is a variant of OpenAI's chat completions. The server's own `/generate_stream` takes a single text: it
+would bypass the model's chat template, and has no tools.
 """
 
 from collections.abc import Iterable
@@ -16,10 +16,10 @@ from tg_schema.features import Feature
 
 
 class TgiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """As of any server that speaks OpenAI's chat completions.
+    """As `OpenAiOptions`.
 
     Attributes:
-        upstream_model: "tgi" for the server's model itself, or the id of one of its adapters.
+        upstream_model: "tgi" for the server's base model, or the id of one of its adapters.
     """
 
     without: frozenset[Feature] = frozenset({"top_k", "json", "penalties"})
@@ -39,12 +39,13 @@ class Tgi(ChatCompletions[TgiOptions]):
         body = super().body(msgspec.structs.replace(request, messages=messages, schema=None))
         if request.schema is None:
             return body
+        # The server has a response format of its own for schemas: "json_object" with a `value`.
         shape = msgspec.json.encode({"response_format": {"type": "json_object", "value": request.schema}})
         return body[:-1] + b"," + shape[1:]
 
 
 def _split_turn(turn: Message) -> Iterable[Message]:
-    """Text and calls as turns of their own: of a message with both, the server leaves out the calls."""
+    """Split a turn with text and calls in two: the server drops the calls of a message that has both."""
     if not turn.tool_calls or not turn.content:
         return (turn,)
     return Message(turn.role, turn.content), msgspec.structs.replace(turn, content="")
