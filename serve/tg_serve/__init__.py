@@ -1,1 +1,1 @@
-"""Who runs it all: `tg-serve`, and the pipeline embedded in a command."""
+"""Runs the pipeline: `tg-serve`, and the pipeline embedded in a command."""

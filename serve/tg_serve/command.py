@@ -74,7 +74,7 @@ def serve(
 
 
 def _run(order: ServeOptions, *, check_only: bool) -> None:
-    # What only a server needs is imported when the arguments are known to be right: --help stays quick.
+    # Imported only after the arguments were checked, so that --help and usage errors stay quick.
     from tg_schema import TgError
     from tg_serve import launcher
 
@@ -93,7 +93,7 @@ def _run(order: ServeOptions, *, check_only: bool) -> None:
 
 
 def _provider_options(base_url: str | None, pairs: tuple[str, ...]) -> dict[str, Any]:
-    """`--base-url`, and NAME=VALUE with a value as in TOML, or text."""
+    """The provider's options: `--base-url`, and NAME=VALUE pairs whose value is TOML, or else plain text."""
     options: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
     for pair in pairs:
         name, equals, value = pair.partition("=")

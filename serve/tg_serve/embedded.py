@@ -1,4 +1,4 @@
-"""No gateway -> one in this process: memory bus, demo model, prompts and the real gateway, on a free loopback port."""
+"""No gateway -> an embedded one: memory bus, demo model, prompts and the real gateway, on a free loopback port."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,10 +13,10 @@ _ORDER = ServeOptions(bus="memory://", host="127.0.0.1", port=0, drain=1.0, log_
 
 @asynccontextmanager
 async def embedded_gateway() -> AsyncIterator[str]:
-    """The URL of a gateway that lives as long as the block, with the built-in configuration.
+    """Run a gateway with the built-in configuration for as long as the block, and yield its URL.
 
     Raises:
-        TgError: it cannot be run; the message says what to do.
+        TgError: it cannot run; the message says what to do.
     """
     set_up(_ORDER)
     async with launch(_ORDER) as (_, url):

@@ -1,4 +1,4 @@
-"""Order -> running services: the single file that knows flow, gateway and base, each imported when it is run."""
+"""ServeOptions -> running services: the only file that connects base, flow and gateway, imported as they are needed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 Follow = Callable[[Prepare], AbstractContextManager[None]]
 _PING = 10.0
-"""Seconds in which a bus must answer a check."""
+"""Timeout of a check's ping to the bus in seconds."""
 
 
 def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
-    """Run until SIGTERM or SIGINT, then drain; `ready` gets one line when everything runs.
+    """Run until SIGTERM or SIGINT, then drain; `ready` is called with one line when everything runs.
 
     Raises:
         TgError: a part cannot run; the message says what to do.
@@ -46,31 +46,31 @@ def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
 
 
 def set_up(order: ServeOptions) -> None:
-    """Configure what belongs to the whole process: its log."""
+    """Configure the log of the process."""
     configure_log(order.log_form, order.log_level)
 
 
 def check(order: ServeOptions) -> tuple[str, list[str]]:
-    """Do what a start does, short of listening and of loading weights; ask the bus, and a model that the order names.
+    """Do what a start does, except listening and loading weights; ping the bus, and request a model of the options.
 
     Returns:
-        What would run; and all that is wrong, each with its place in the file.
+        A description of what would run; and all errors, each with its position in the file.
     """
     set_up(order)
     return asyncio.run(inspect(order))
 
 
 async def inspect(order: ServeOptions) -> tuple[str, list[str]]:
-    """`check`, on the loop that runs."""
+    """`check`, on the running loop."""
     findings = Findings()
     return await _check(order, findings), findings.sentences
 
 
 @asynccontextmanager
 async def launch(order: ServeOptions) -> AsyncIterator[tuple[Config, str | None]]:
-    """Run parts of the pipeline in this process until the block is left, the gateway leaving first.
+    """Run parts of the pipeline in this process until the block is left; the gateway stops first.
 
-    Yields the configuration in force, and the gateway's URL where it is one of the parts.
+    Yields the active configuration, and the gateway's URL if it is one of the parts.
 
     Raises:
         TgError: a part cannot run; the message says what to do.
@@ -84,7 +84,7 @@ async def launch(order: ServeOptions) -> AsyncIterator[tuple[Config, str | None]
             return config_file.follow(lambda edited: prepare(_configure(order, edited)))
 
         for kind in _load_kinds(order).values():
-            # The file as it is now: it may have been edited while the service before was made ready.
+            # The file as it is now: it may have been edited while the previous service was started.
             context = ServeContext(_configure(order, config_file.config), config_file.config, bus, follow)
             await stack.enter_async_context(kind.serve(context))
         config = _configure(order, config_file.config)
@@ -114,7 +114,7 @@ def _load_kind(place: str) -> ServiceKind:
 
 
 def _list_tables(order: ServeOptions) -> tuple[type[ServiceConfig], ...]:
-    """What flows may bind. Ours are known without an import of what runs them: a gateway needs no model."""
+    """The services that flows may bind. Ours need no import of their implementation: a gateway runs no model."""
     ours = {table.spec.name: table for table in SERVICES if table.spec is not None}
     return tuple(ours.get(name) or _load_kind(place).table for name, place in order.services.items())
 
@@ -127,7 +127,7 @@ async def _open_bus(order: ServeOptions, config: Config, stack: AsyncExitStack) 
 
 
 def _of_bus(order: ServeOptions, config: Config, error: TgError) -> TgError:
-    """With its place, unless the command line named the bus."""
+    """The error with its position in the file, unless the command line named the bus."""
     named = order.bus is not None and error.option[:1] != ("options",)
     return error if named else config.locate(error, "bus", otherwise=("url",))
 
@@ -145,7 +145,7 @@ def _make_gateway(order: ServeOptions, config: Config, bus: Bus) -> tuple[Reques
 
 @contextmanager
 def _locating(config: Config) -> Iterator[None]:
-    """What is wrong with the gateway's table gets its place in the file."""
+    """Prefix errors of the gateway's table with their position in the file."""
     try:
         yield
     except BadRequest as error:
@@ -184,8 +184,9 @@ async def _check(order: ServeOptions, findings: Findings) -> str:
 
 
 async def _rehearse(order: ServeOptions, read: Config, config: Config, findings: Findings) -> None:
-    """As `launch`, short of what costs."""
+    """As `launch`, without listening and without loading weights."""
     async with AsyncExitStack() as stack:
+        # The memory bus stands in for one that cannot be reached, so that the other errors are found as well.
         bus = await stack.enter_async_context(open_bus("memory://"))
         with findings.collect():
             bus = await _open_bus(order, config, stack)
@@ -210,7 +211,7 @@ async def _ping(order: ServeOptions, config: Config, bus: Bus) -> None:
 
 
 async def _ask_model(order: ServeOptions, config: Config) -> tuple[str]:
-    """What the model that the order names answers to one smallest request."""
+    """The result of one minimal request to the model that the options name."""
     from tg_flow.providers import check_provider
 
     if order.model is None:
@@ -235,7 +236,7 @@ def _would_run(order: ServeOptions, config: Config) -> str:
 
 
 def _ready_line(order: ServeOptions, config: Config, url: str | None) -> str:
-    """What is served, where, and how to try it."""
+    """The served parts, their URL, and a command to try them."""
     served = ", ".join(_summarize(order, config))
     if url is None:
         return f"ready: {served}, on {config.bus.url}; add a gateway: tg-serve --bus {config.bus.url} --only gateway"

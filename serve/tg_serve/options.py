@@ -1,4 +1,4 @@
-"""Command line -> launcher: what a process shall run, in plain values that cost no import."""
+"""Command line -> launcher: the parts that a process runs, as plain values without imports of their code."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ SERVICES: Mapping[str, str] = {
     "prompt": "tg_flow.prompt:PromptKind",
     "agent": "tg_flow.agent:AgentKind",
 }
-"""By name, where the kind of a service is, "module:Class"; it is imported by a process that runs it."""
+"""The kind of each service by name, as "module:Class"; only a process that runs it imports it."""
 GATEWAY = "gateway"
 PARTS = (*SERVICES, GATEWAY)
 LogForm = Literal["auto", "json", "text"]
@@ -19,16 +19,16 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """None = as the configuration says.
+    """The options of `tg-serve`; None = the configuration's value.
 
     Attributes:
         file: the configuration; None = the built-in one.
-        parts: what of it this process runs.
-        services: those that a flow may bind; as `SERVICES`.
-        options: the provider's, for `model`.
-        host: what the gateway listens on, and the metrics.
-        drain: seconds that running streams get on leaving.
-        metrics_port: where to show metrics, for a process without a gateway.
+        parts: the parts that this process runs.
+        services: the services that a flow may bind, as `SERVICES`.
+        options: the provider's options for `model`.
+        host: the address on which gateway and metrics listen.
+        drain: seconds that running streams get to finish on shutdown.
+        metrics_port: the port of the metrics, for a process without a gateway.
     """
 
     file: Path | None = None
