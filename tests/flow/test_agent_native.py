@@ -195,7 +195,7 @@ async def test_a_turn_that_is_cut_before_it_came_to_anything_is_told_so(tmp_path
     async with pipeline(native(cut), tmp_path, BASE + ADD) as it:
         error = (await it.tell()).error
     assert isinstance(error, TooLarge)
-    assert "limit of tokens" in error.message
+    assert "token limit" in error.message
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ async def test_a_supervisor_hears_of_an_agent_that_fails(tmp_path: Path) -> None
     async with pipeline(lead, tmp_path, TEAM + ADD, models=models) as it:
         told = await it.tell()
     assert told.answer == "sorry"
-    assert any(content.startswith("error: the model does not keep to") for _, content in told.messages)
+    assert any(content.startswith("error: the model makes no valid tool call") for _, content in told.messages)
 
 
 async def test_supervisors_of_supervisors(tmp_path: Path) -> None:
