@@ -37,6 +37,10 @@ exec {real} --no-print-directory -o .venv/ready "$@"
 """
 
 
+_NOT_PASSED_ON = ("TOKENGRID_", "TRUSTGRAPH_", "MAKE", "MFLAGS", "ARGS")
+"""Variables by which a `make test` around this run would speak to a page's own `make`."""
+
+
 class Workshop:
     """The folder, and the server that the page has started last."""
 
@@ -98,7 +102,7 @@ class Workshop:
         return code if self.port is None else code.replace(f":{PORT}", f":{self.port}")
 
     def _environment(self, port: str | None) -> dict[str, str]:
-        own = {name: text for name, text in os.environ.items() if not name.startswith(("TOKENGRID_", "TRUSTGRAPH_"))}
+        own = {name: text for name, text in os.environ.items() if not name.startswith(_NOT_PASSED_ON)}
         own |= {
             "PATH": f"{self._folder}/.venv/bin:{os.environ['PATH']}",
             "DOCS_CONFIG": f"{self._folder}/.steady.toml",
