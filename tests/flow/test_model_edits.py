@@ -77,6 +77,8 @@ class OneWord(LlmService):
     @override
     async def aclose(self) -> None:
         self.closed.append(self.word)
+        if self.word == "unclosable":
+            raise RuntimeError("a defect")
 
 
 def table(name: str, word: str, more: str = "") -> str:
@@ -177,6 +179,31 @@ async def test_a_provider_with_a_defect_leaves_all_as_it_was(it: Served) -> None
     refused = (await it.told("models.refused"))["reason"]
     assert refused == f'{it.file}, line 2: provider "{PROVIDER}" has a defect; the log says which'
     assert await it.say() == "old old"
+
+
+async def test_a_replaced_model_that_cannot_be_closed_leaves_the_others_serving(file: Path) -> None:
+    write(file, SERVED.replace("old", "unclosable"))
+    async with serving(file) as it:
+        write(file, SERVED)
+        assert (await it.told("model.close_failed"))["model"] == "m"
+        write(file, SERVED.replace("other", "further"))
+        await until(lambda: OneWord.closed == ["unclosable", "other"])
+        assert [await it.say(flow) for flow in "fg"] == ["old old", "further further"]
+
+
+async def test_a_model_that_can_neither_begin_nor_be_closed_leaves_all_as_it_was() -> None:
+    inner = MemoryBus()
+    bus = EndingBus(inner)
+    models = ModelProcessors(parse_config(SERVED, Path("tg.toml")), bus, LIVELY)
+    with capture_logs() as logs:
+        async with asyncio.timeout(20), models.serve():
+            before = models.processors
+            bus.refusing = True
+            (await models.prepare(parse_config(SERVED.replace("old", "unclosable"), Path("tg.toml"))))()
+            await until(lambda: any(line["event"] == "models.refused" for line in logs))
+            assert models.processors == before
+    assert [line["model"] for line in logs if line["event"] == "model.close_failed"] == ["m"]
+    await inner.aclose()
 
 
 async def test_a_mistake_in_the_options_refuses_the_file(it: Served) -> None:

@@ -3,10 +3,14 @@
 import asyncio
 from contextlib import AsyncExitStack
 
+import structlog
+
 from tg_base.llm import LlmService
 from tg_base.server import Processor
 from tg_flow.providers.bound_models import ModelBinding
 from tg_schema import TgError
+
+log = structlog.get_logger()
 
 
 class ModelProcessor:
@@ -16,7 +20,8 @@ class ModelProcessor:
         begun: set when it serves or has failed; `error` has the failure.
     """
 
-    def __init__(self, binding: ModelBinding, processor: Processor) -> None:
+    def __init__(self, model: str, binding: ModelBinding, processor: Processor) -> None:
+        self._model = model
         self.binding = binding
         self.processor = processor
         self.begun = asyncio.Event()
@@ -24,11 +29,14 @@ class ModelProcessor:
         self._replaced = asyncio.Event()
 
     async def run(self, service: LlmService) -> None:
-        """Serve until cancelled or, if replaced, until the last request has ended."""
+        """Serve until cancelled or, if replaced, until the last request has ended.
+
+        Raises what ends the processor. Once it is replaced, its failure is only logged: another one serves.
+        """
         try:
             async with AsyncExitStack() as stack:
                 # A processor closes its service when it is left, so only one that fails to start needs this.
-                stack.push_async_callback(service.aclose)
+                stack.push_async_callback(self._close, service)
                 await self.processor.__aenter__()
                 stack.pop_all()
         except TgError as error:
@@ -36,11 +44,22 @@ class ModelProcessor:
             return
         finally:
             self.begun.set()
-        async with AsyncExitStack() as stack:
-            stack.push_async_exit(self.processor)
-            await self._replaced.wait()
-            await self.processor.retire()
+        try:
+            async with AsyncExitStack() as stack:
+                stack.push_async_exit(self.processor)
+                await self._replaced.wait()
+                await self.processor.retire()
+        except Exception:
+            if not self._replaced.is_set():
+                raise
+            log.exception("model.close_failed", model=self._model)
 
     def replace(self) -> None:
         """Take no more requests; `run` returns when the last one has ended."""
         self._replaced.set()
+
+    async def _close(self, service: LlmService) -> None:
+        try:
+            await service.aclose()
+        except Exception:  # A provider may be third-party code; its defects must not stop the services beside it.
+            log.exception("model.close_failed", model=self._model)

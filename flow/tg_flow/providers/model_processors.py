@@ -125,7 +125,7 @@ class ModelProcessors:
     async def _serve(self, config: Config, model: str, binding: ModelBinding) -> ModelProcessor:
         service = await open_model(config, model, open_provider)
         processor = Processor(self._bus, config.topics, service, binding.routes, models=(model,), timing=self._timing)
-        served = ModelProcessor(binding, processor)
+        served = ModelProcessor(model, binding, processor)
         task = self._group.create_task(served.run(service), name=f"model {model}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
