@@ -99,9 +99,10 @@ def write(file: Path, text: str) -> None:
 
 @dataclass
 class Served:
-    """The file, and a client for each flow."""
+    """The file, who watches it, and a client for each flow."""
 
     file: Path
+    watcher: ConfigWatcher
     clients: dict[str, Client[Any, Any]]
     logs: list[MutableMapping[str, Any]]
 
@@ -142,7 +143,7 @@ async def serving(file: Path) -> AsyncIterator[Served]:
                 Requestor(bus, config.topics, timing=LIVELY) as requestor,
             ):
                 routes = config.routes(TEXT_COMPLETION.name)
-                yield Served(file, {route.flow: Client(requestor, route) for route in routes}, logs)
+                yield Served(file, config_file, {route.flow: Client(requestor, route) for route in routes}, logs)
     await bus.aclose()
 
 
@@ -243,6 +244,12 @@ async def test_a_table_that_goes_before_its_flow_stays_in_force(it: Served) -> N
     await it.told("models.in_force")
     assert [await it.say(flow) for flow in "fg"] == ["new new", "other other"]
     assert OneWord.closed == ["old"]
+
+
+async def test_a_service_names_its_models_without_those_whose_tables_have_gone(it: Served) -> None:
+    write(it.file, table("m", "new") + FLOWS.partition("g.text")[0])
+    await it.told("config.in_force")
+    assert TextCompletionKind().summarize(it.watcher.config) == f"m of {PROVIDER}"
 
 
 async def test_a_server_follows_its_file(file: Path) -> None:

@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from tg_base.config import Config, Findings, TextCompletionConfig
 from tg_base.server import Processor, ServeContext, ServiceKind
-from tg_flow.providers.bound_models import list_bound_models, open_model
+from tg_flow.providers.bound_models import bind_models, list_bound_models, open_model
 from tg_flow.providers.model_processors import ModelProcessors
 from tg_flow.providers.registry import rehearse_provider
 
@@ -37,6 +37,6 @@ class TextCompletionKind(ServiceKind):
 
     @override
     def summarize(self, config: Config) -> str:
-        bound = [said.model for said in config.bound(TextCompletionConfig).values()]
-        models = [f"{model} of {config.models[model].provider}" for model in bound if model is not None]
-        return ", ".join(dict.fromkeys(models)) or "no flow has a model"
+        """The bound models; one whose table an edit removed is omitted, although its flow stays bound."""
+        models = [f"{model} of {binding.provider}" for model, binding in bind_models(config).items()]
+        return ", ".join(models) or "no flow has a model"
