@@ -42,6 +42,8 @@ class OneWord(LlmService):
         fails: bool = False
 
     gate: ClassVar[asyncio.Event]
+    rehearsed: ClassVar[list[str]]
+    opening: ClassVar[list[str]]
     opened: ClassVar[list[str]]
     closed: ClassVar[list[str]]
 
@@ -55,6 +57,9 @@ class OneWord(LlmService):
     async def open(cls, model: str, options: ProviderOptions) -> Self:
         it = cls(model, options)
         assert isinstance(options, OneWord.Options)
+        cls.opening.append(it.word)
+        if options.word == "hangs":
+            await asyncio.Event().wait()
         if options.word == "defect":
             raise RuntimeError("a defect")
         if options.fails:
@@ -66,6 +71,8 @@ class OneWord(LlmService):
     @override
     async def rehearse(cls, model: str, options: ProviderOptions) -> None:
         """As where only the weights would tell."""
+        assert isinstance(options, OneWord.Options)
+        cls.rehearsed.append(options.word)
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
@@ -116,7 +123,8 @@ class Served:
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
-    OneWord.gate, OneWord.opened, OneWord.closed = asyncio.Event(), [], []
+    OneWord.gate = asyncio.Event()
+    OneWord.rehearsed, OneWord.opening, OneWord.opened, OneWord.closed = [], [], [], []
 
 
 @pytest.fixture
@@ -244,6 +252,15 @@ async def test_a_table_that_goes_before_its_flow_stays_in_force(it: Served) -> N
     await it.told("models.in_force")
     assert [await it.say(flow) for flow in "fg"] == ["new new", "other other"]
     assert OneWord.closed == ["old"]
+
+
+async def test_a_model_that_is_being_opened_is_not_rehearsed_again(it: Served) -> None:
+    hanging = SERVED.replace("old", "hangs")
+    write(it.file, hanging)
+    await until(lambda: OneWord.opening[2:] == ["hangs"])
+    write(it.file, hanging + '[prompts.templates.t]\nprompt = "x"\n')
+    await until(lambda: "t" in it.watcher.config.prompts.templates)
+    assert OneWord.rehearsed == ["hangs"]
 
 
 async def test_a_service_names_its_models_without_those_whose_tables_have_gone(it: Served) -> None:

@@ -71,13 +71,17 @@ class ModelProcessors:
     async def prepare(self, config: Config) -> Callable[[], None]:
         """Rehearse the models that an edit changes, and return the commit, which has them opened in the background.
 
+        What an earlier edit changed alike, but is not open yet, is not rehearsed again.
+
         Raises:
             TgError: one could not be opened; the message has its position in the file.
         """
+        known = self._bind(self._config)
+        changed = [model for model, binding in self._find_changed(config).items() if known.get(model) != binding]
         # Past the timeout the edit is accepted unrehearsed; `_follow` still keeps the old models if opening fails.
         with suppress(TimeoutError):
             async with asyncio.timeout(REHEARSAL_SECONDS):
-                for model in self._find_changed(config):
+                for model in changed:
                     await open_model(config, model, rehearse_provider)
 
         def commit() -> None:
