@@ -263,6 +263,22 @@ async def test_a_model_that_is_being_opened_is_not_rehearsed_again(it: Served) -
     assert OneWord.rehearsed == ["hangs"]
 
 
+async def test_an_edit_replaces_a_model_whose_opening_hangs(it: Served) -> None:
+    write(it.file, table("m", "begun") + table("n", "hangs") + FLOWS)
+    await until(lambda: OneWord.opening[2:] == ["begun", "hangs"])
+    write(it.file, table("m", "begun") + table("n", "mended") + FLOWS)
+    await it.told("models.in_force")
+    assert [await it.say(flow) for flow in "fg"] == ["begun begun", "mended mended"]
+    await until(lambda: sorted(OneWord.closed) == ["begun", "old", "other"])
+
+
+async def test_leaving_cancels_an_opening_that_hangs(file: Path) -> None:
+    async with asyncio.timeout(20), serving(file) as it:
+        write(it.file, SERVED.replace("other", "hangs"))
+        await until(lambda: OneWord.opening[2:] == ["hangs"])
+    assert sorted(OneWord.closed) == ["old", "other"]
+
+
 async def test_a_service_names_its_models_without_those_whose_tables_have_gone(it: Served) -> None:
     write(it.file, table("m", "new") + FLOWS.partition("g.text")[0])
     await it.told("config.in_force")

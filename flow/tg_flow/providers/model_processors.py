@@ -1,8 +1,9 @@
 """Configuration and its edits -> the processors of all bound models: which start, which continue, and which end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import structlog
 
@@ -25,7 +26,8 @@ class ModelProcessors:
     """Text completion: one processor for each model that a flow binds.
 
     When a model's table is edited, a new processor is opened and takes all further requests. The old one ends with its
-    last request. If any new one cannot be opened, all old ones stay, and the log says why.
+    last request. If any new one cannot be opened, all old ones stay, and the log says why. A later edit of what is
+    being opened cancels that.
 
     Args:
         config: the active configuration.
@@ -39,6 +41,7 @@ class ModelProcessors:
         self._timing = timing
         self._served: dict[str, ModelProcessor] = {}
         self._edited = asyncio.Event()
+        self._opening: asyncio.Task[None] | None = None
 
     @property
     def processors(self) -> tuple[Processor, ...]:
@@ -57,7 +60,7 @@ class ModelProcessors:
                 tasks = self._tasks = set[asyncio.Task[None]]()
                 try:
                     self._served = await self._begin(self._config)
-                    tasks.add(self._group.create_task(self._follow()))
+                    self._start(self._follow())
                     yield
                 finally:
                     for task in tasks:
@@ -85,6 +88,9 @@ class ModelProcessors:
                     await open_model(config, model, rehearse_provider)
 
         def commit() -> None:
+            # What is being opened may hang, or fail: an edit that corrects it must not wait for that.
+            if self._opening is not None and self._find_changed(config) != self._find_changed(self._config):
+                self._opening.cancel()
             self._config = config
             self._edited.set()
 
@@ -98,12 +104,16 @@ class ModelProcessors:
             config = self._config
             if not self._find_changed(config) and self._bind(config).keys() == self._served.keys():
                 continue
-            try:
-                begun = await self._begin(config)
-            except TgError as error:
-                log.error("models.refused", reason=error.message)
-            else:
-                self._replace(config, begun)
+            self._opening = self._start(self._open(config))
+            await asyncio.wait([self._opening])
+
+    async def _open(self, config: Config) -> None:
+        try:
+            begun = await self._begin(config)
+        except TgError as error:
+            log.error("models.refused", reason=error.message)
+        else:
+            self._replace(config, begun)
 
     def _replace(self, config: Config, begun: dict[str, ModelProcessor]) -> None:
         bound, before = self._bind(config), self._served
@@ -115,12 +125,12 @@ class ModelProcessors:
         log.info("models.in_force", begun=sorted(begun), ended=sorted(ended))
 
     async def _begin(self, config: Config) -> dict[str, ModelProcessor]:
-        """Start a processor for each model whose binding changed; all of them or, raising TgError, none."""
+        """Start a processor for each model whose binding changed; all of them or, if raising or cancelled, none."""
         begun: dict[str, ModelProcessor] = {}
         try:
             for model, binding in self._find_changed(config).items():
                 begun[model] = await self._serve(config, model, binding)
-        except TgError:
+        except BaseException:
             for served in begun.values():
                 served.replace()
             raise
@@ -130,13 +140,22 @@ class ModelProcessors:
         service = await open_model(config, model, open_provider)
         processor = Processor(self._bus, config.topics, service, binding.routes, models=(model,), timing=self._timing)
         served = ModelProcessor(model, binding, processor)
-        task = self._group.create_task(served.run(service), name=f"model {model}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        await served.begun.wait()
+        self._start(served.run(service), name=f"model {model}")
+        try:
+            await served.begun.wait()
+        except asyncio.CancelledError:
+            served.replace()
+            raise
         if served.error is not None:
             raise served.error
         return served
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str | None = None) -> asyncio.Task[None]:
+        """A task that ends when the serving ends."""
+        task = self._group.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _find_changed(self, config: Config) -> dict[str, ModelBinding]:
         bound = self._bind(config)
