@@ -5,10 +5,12 @@ import json
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
-from tests.flow.agent_dialog import BASE, pipeline
+from tests.flow.agent_dialog import BASE, pipeline, until
 from tg_base.llm import LlmChunk
+from tg_base.runtime import running
 from tg_schema import AgentRequest, AgentStep
 from tg_schema.errors import BadRequest, ContentFilter, ProtocolError, Timeout, TooLarge
 
@@ -178,6 +180,42 @@ async def test_an_edit_of_a_prompt_is_in_force_for_the_next_dialog(tmp_path: Pat
         while llm.requests[-1].prompt != "q!":
             await it.tell()
         assert llm.requests[-1].system == "Ours."
+
+
+SLOW_TOOL = """
+from pathlib import Path
+from time import sleep
+
+HERE = Path(__file__).parent
+(HERE / "opening").touch()
+while not (HERE / "go").exists():
+    sleep(0.005)
+
+def wait() -> str:
+    return "waited"
+"""
+
+
+async def test_an_edit_of_a_prompt_while_the_agent_is_opened_is_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_tool.py").write_text(SLOW_TOOL)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = BASE + '[tools.slow]\nkind = "python"\noptions.function = "slow_tool:wait"\n'
+
+    async def edit() -> None:
+        try:
+            await until((tmp_path / "opening").exists)
+            (tmp_path / "tg.toml").write_text(config + '[prompts.templates.agent-react]\nprompt = "{{ question }}!"\n')
+            await until(lambda: any(line["event"] == "config.in_force" for line in logs))
+        finally:
+            (tmp_path / "go").touch()
+
+    llm = TurnsLlm(DONE)
+    with capture_logs() as logs:
+        async with running(edit()), pipeline(llm, tmp_path, config) as it:
+            await it.tell()
+    assert llm.requests[0].prompt == "q!"
 
 
 async def test_thinking_apart_from_the_text_is_a_thought_of_its_own(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 from typing_extensions import override
 
 from tg_base.client import Requestor
 from tg_base.config import AgentConfig, Config, Findings, FirstFinding, TextCompletionConfig, sound_part
+from tg_base.protocol import Route
 from tg_base.server import Opened, ServeContext, ServiceKind
 from tg_flow.agent.core import AgentModel, AgentPrompts, ToolContext
 from tg_flow.agent.service import AgentService, Member
@@ -26,20 +28,23 @@ class AgentKind(ServiceKind):
         config = context.written
         if not config.bound(AgentConfig):
             return
-        prompts = AgentPrompts.of(config)
-        plain = _list_plain_responses(config)
-        requestor = Requestor(context.bus, config.topics, plain=plain, timing=context.timing)
-        await stack.enter_async_context(requestor)
-        services = {
-            route: await open_agent(ToolContext(config, route.flow, requestor), prompts, stack, FirstFinding())
-            for route in self.routes(config)
-        }
+        prompts, services = AgentPrompts.of(config), dict[Route[Any, Any], AgentService]()
 
         def use(edited: AgentPrompts) -> None:
+            nonlocal prompts
+            prompts = edited
             for service in services.values():
                 service.thinker.prompts = edited
 
+        # Before the first wait: edits that arrive while an agent is opened count as well.
         stack.enter_context(context.follow_part(AgentPrompts.of, use))
+        plain = _list_plain_responses(config)
+        requestor = Requestor(context.bus, config.topics, plain=plain, timing=context.timing)
+        await stack.enter_async_context(requestor)
+        for route in self.routes(config):
+            service = await open_agent(ToolContext(config, route.flow, requestor), prompts, stack, FirstFinding())
+            service.thinker.prompts = prompts
+            services[route] = service
         for route, service in services.items():
             yield Opened(service, (route,))
 
