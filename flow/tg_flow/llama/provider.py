@@ -100,7 +100,12 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
     @classmethod
     @override
     async def open(cls, model: str, options: LlamaCppOptions) -> Self:
-        engine, tokenizer = await asyncio.to_thread(_load, options)
+        loading = asyncio.get_running_loop().run_in_executor(None, _load, options)
+        try:
+            engine, tokenizer = await asyncio.shield(loading)
+        except asyncio.CancelledError:
+            loading.add_done_callback(_close_late)  # nothing stops the thread, but its result must not stay in memory
+            raise
         return cls(model, options, engine, tokenizer)
 
     @classmethod
@@ -159,6 +164,13 @@ def _load(options: LlamaCppOptions) -> tuple[EnginePool, PromptTokenizer]:
     except TgError:
         model.close()
         raise
+
+
+def _close_late(loading: asyncio.Future[tuple[EnginePool, PromptTokenizer]]) -> None:
+    """Close what a cancelled opening has loaded."""
+    if not loading.cancelled() and loading.exception() is None:
+        engine, _ = loading.result()
+        engine.close()
 
 
 def _rehearse(options: LlamaCppOptions) -> None:
