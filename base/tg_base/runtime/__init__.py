@@ -1,5 +1,6 @@
-"""Lowest layer: tasks that live as long as their owner, and new ids."""
+"""Lowest layer: tasks that live as long as their owner, threads that nobody waits for, and new ids."""
 
+from tg_base.runtime.daemon_thread import start_daemon_thread
 from tg_base.runtime.ids import last_number, new_id, new_number
 from tg_base.runtime.tasks import report, running
 
@@ -9,4 +10,5 @@ __all__ = [
     "new_number",
     "report",
     "running",
+    "start_daemon_thread",
 ]

@@ -1,6 +1,5 @@
 """Configuration -> provider: the table of providers. Each is imported only when it is opened."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Any, TypeVar
 
 from tg_base.config import read_options
 from tg_base.llm import LlmService, ProviderOptions
+from tg_base.runtime import start_daemon_thread
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
 from tg_schema.features import Feature
@@ -102,8 +102,8 @@ async def _ready(
 ) -> Result:
     row = _row(provider)
     try:
-        # In a thread: importing an SDK takes seconds.
-        kind = await asyncio.to_thread(_load, provider, row)
+        # In a thread: importing an SDK takes seconds. The process may end meanwhile.
+        kind = await start_daemon_thread(lambda: _load(provider, row), f"import {provider}")
         options = _options(provider, kind, {**row.options, **table})
         with _blaming_options():
             return await ready(kind, options)
