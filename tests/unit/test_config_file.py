@@ -140,6 +140,8 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
         read_config(large)
     with pytest.raises(BadRequest, match=r"t\.toml: tables or lists are nested too deep"):
         parse_config("a = " + "[" * 100_000, Path("t.toml"))
+    with pytest.raises(BadRequest, match=r"t\.toml: a number has too many digits; shorten it"):
+        parse_config("gateway.port = " + "1" * 5000, Path("t.toml"))
 
 
 def test_every_key_is_found_where_it_stands() -> None:
@@ -279,6 +281,28 @@ async def test_a_follower_can_refuse_for_all(tmp_path: Path) -> None:
                 file.write_text('[bus]\nurl = "memory://"\n[prompts]\nsystem = "y"\n')
                 await seen(logs, "config.recovered")
                 assert [config.prompts.system for config in first.configs] == ["y"]
+
+
+async def test_a_defect_of_a_follower_refuses_the_edit_and_the_next_one_is_in_force(tmp_path: Path) -> None:
+    file, heard = tmp_path / "tg.toml", Heard()
+    file.write_text("")
+
+    def prepare(config: Config) -> Callable[[], None]:
+        if config.prompts.system == "x":
+            raise ZeroDivisionError
+        return heard.prepare(config)
+
+    with structlog.testing.capture_logs() as logs:
+        async with ConfigWatcher(file, poll=0.01) as config_file:
+            with config_file.follow(prepare):
+                replace(file, '[prompts]\nsystem = "x"\n')
+                refused = await seen(logs, "config.refused")
+                assert refused["exc_info"]
+                assert "a defect" in refused["reason"]
+                assert config_file.config.prompts.system == ""
+                replace(file, '[prompts]\nsystem = "y"\n')
+                await seen(logs, "config.recovered")
+                assert [config.prompts.system for config in heard.configs] == ["y"]
 
 
 async def test_an_edit_of_the_same_size_and_time_is_noticed_by_its_new_file(tmp_path: Path) -> None:

@@ -93,6 +93,9 @@ def _inspect(text: str, file: Path, findings: Findings, services: Services) -> C
         _refuse_syntax(text, file, str(error))
     except RecursionError:
         raise BadRequest(f"{file}: tables or lists are nested too deep") from None
+    except ValueError:
+        # What Python itself refuses to make of well-formed TOML: an integer of thousands of digits.
+        raise BadRequest(f"{file}: a number has too many digits; shorten it") from None
     source = Source(file, places_of(text.replace("\r\n", "\n")), services)
     if "source" in data:
         findings.add(_unknown_field(source, (), "source", Config))

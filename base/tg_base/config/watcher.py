@@ -29,10 +29,12 @@ Prepare = Callable[[Config], Commit | Awaitable[Commit]]
 It gets the configuration that will be active: `Followed` fields as edited, the others as at the start.
 
 The first phase runs in another thread, or as a coroutine on the loop, and may raise a TgError, which rejects the whole
-edit. The second phase runs on the loop after the first phases of all followers have succeeded, and must not fail.
+edit; so does any other exception, as a defect. The second phase runs on the loop after the first phases of all
+followers have succeeded, and must not fail.
 """
 
 _Signature = tuple[int, int, int] | None
+_DEFECT = "a defect, whose traceback is here; the active configuration stays, and the next edit is read"
 
 
 class ConfigWatcher:
@@ -110,6 +112,11 @@ class ConfigWatcher:
         except TgError as error:
             self._refused = True
             log.error("config.refused", reason=error.message)
+            return
+        except Exception:
+            # One defect must not end the watch: a key that is revoked later would go on working.
+            self._refused = True
+            log.exception("config.refused", reason=_DEFECT)
             return
         for commit in commits:
             commit()
