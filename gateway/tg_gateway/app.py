@@ -109,6 +109,8 @@ class Gateway:
         async with AsyncExitStack() as stack:
             runner = web.AppRunner(
                 self._application(),
+                # The server would inflate a body before anybody has checked the token; `BodyReader` does it after.
+                auto_decompress=False,
                 handler_cancellation=True,
                 keepalive_timeout=self._limits.head,
                 lingering_time=self._limits.linger,

@@ -35,7 +35,13 @@ async def metrics_page(host: str, port: int) -> AsyncIterator[None]:
     application = web.Application()
     application.router.add_get("/{path:.*}", _Page().show)
     runner = web.AppRunner(
-        application, access_log=None, logger=_SERVER_LOG, keepalive_timeout=HEAD_SECONDS, shutdown_timeout=0.5
+        application,
+        # Nobody reads a body here, so nothing is inflated either.
+        auto_decompress=False,
+        access_log=None,
+        logger=_SERVER_LOG,
+        keepalive_timeout=HEAD_SECONDS,
+        shutdown_timeout=0.5,
     )
     await runner.setup()
     try:

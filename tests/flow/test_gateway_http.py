@@ -1,14 +1,17 @@
 """The native REST paths: every status and every shape, as a client sees them."""
 
 import asyncio
+import gzip
 import json
-from collections.abc import AsyncIterator
+import zlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
 from tg_base.config import GatewayConfig
+from tg_gateway.http.body_reader import INFLATE_STEP_BYTES
 
 COMPLETION = "api/v1/text-completion"
 PROMPT = "api/v1/prompt"
@@ -147,6 +150,50 @@ async def test_an_encoding_that_is_none(it: Opened) -> None:
     async with it.http.post(COMPLETION, data=b'{"prompt":"2"}', headers=headers) as response:
         assert response.status == 400
         assert (await response.json())["error"]["type"] == "bad-request"
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip, br"])
+async def test_an_encoding_that_is_not_known(it: Opened, encoding: str) -> None:
+    headers = {"Content-Encoding": encoding, "X-Request-Id": "mine"}
+    async with it.http.post(COMPLETION, data=b'{"prompt":"2"}', headers=headers) as response:
+        assert (response.status, response.headers["X-Request-Id"]) == (415, "mine")
+        assert (await response.json())["error"] == {
+            "type": "bad-request",
+            "message": "the body's Content-Encoding must be gzip, deflate or identity",
+        }
+
+
+def _deflate_raw(data: bytes) -> bytes:
+    return zlib.compress(data, wbits=-zlib.MAX_WBITS)
+
+
+def _gzip_in_members(data: bytes) -> bytes:
+    return b"".join(gzip.compress(data[start : start + 5]) for start in range(0, len(data), 5))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "pack"),
+    [
+        ("gzip", gzip.compress),
+        ("X-Gzip", gzip.compress),
+        ("gzip", _gzip_in_members),
+        ("deflate", zlib.compress),
+        ("deflate", _deflate_raw),
+        ("identity", bytes),
+    ],
+)
+@pytest.mark.parametrize("padding", [0, 2 * INFLATE_STEP_BYTES - 14, 500_000])
+async def test_a_compressed_body(it: Opened, encoding: str, pack: Callable[[bytes], bytes], padding: int) -> None:
+    data = b'{"prompt":"2"}' + b" " * (padding if pack is not _gzip_in_members else padding // 100)
+    async with it.http.post(COMPLETION, data=pack(data), headers={"Content-Encoding": encoding}) as response:
+        assert (response.status, (await response.json())["response"]) == (200, "0 1 ")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+async def test_a_compressed_body_that_is_cut(it: Opened, pack: Callable[[bytes], bytes]) -> None:
+    headers = {"Content-Encoding": "gzip" if pack is gzip.compress else "deflate"}
+    async with it.http.post(COMPLETION, data=pack(b'{"prompt":"2"}')[:-1], headers=headers) as response:
+        assert (response.status, (await response.json())["error"]["type"]) == (400, "bad-request")
 
 
 async def test_ids_in_the_answer(it: Opened) -> None:

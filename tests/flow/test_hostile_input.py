@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import hashlib
 import json
 import tracemalloc
 import zlib
@@ -13,6 +14,8 @@ import pytest
 
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import raw_connection
+from tg_base.config import ApiKey, GatewayConfig
+from tg_gateway.http.body_reader import INFLATE_STEP_BYTES, inflate
 
 COMPLETION, SOCKET = "api/v1/text-completion", "api/v1/socket"
 BREAKS = "x\r\nX-Injected: 1\r\n\r\ndata: {}\n\nevent: y\u2028\u0085\x00"
@@ -40,6 +43,37 @@ async def test_a_compressed_bomb_is_refused_before_it_is_inflated(it: Opened, en
         tracemalloc.stop()
     async with it.http.post(COMPLETION, json={"prompt": "1"}) as response:
         assert response.status == 200
+
+
+async def test_a_body_without_a_token_is_not_inflated() -> None:
+    """What is no gzip would end the connection if anybody tried."""
+    key = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
+    async with (
+        open_gateway(GatewayConfig(port=0, drain=0.05, keys=(key,))) as it,
+        raw_connection(it.address) as raw,
+    ):
+        for _ in range(2):
+            raw.post(f"/{COMPLETION}", b"no gzip", headers="Content-Encoding: gzip\r\n")
+            assert (await raw.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
+            await raw.until(b"}}")
+
+
+async def test_the_loop_has_its_turn_while_a_body_is_inflated() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    try:
+        body = bytes(32 * INFLATE_STEP_BYTES)
+        assert await inflate(gzip.compress(body, 9), "gzip", len(body)) == body
+    finally:
+        counting.cancel()
+    assert turns >= 32
 
 
 @pytest.mark.parametrize("streaming", [True, False])

@@ -1,19 +1,17 @@
 """HTTP door: one request in, one body or a stream of bytes out, in the protocol of its mount."""
 
-import asyncio
-
 from aiohttp import web
 
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Answer, Ask
+from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.middleware import ENTRY, make_response
 from tg_gateway.http.router import DOOR, Door
 from tg_gateway.relay import Exchange, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, TooLarge
 
 
 class HttpHandlers:
@@ -23,6 +21,7 @@ class HttpHandlers:
         self._relay = relay
         self._config = config
         self._limits = limits
+        self._body_reader = BodyReader(config.body_limit, limits)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Read, ask, and write the answer; an error before its first byte is the caller's to answer."""
@@ -41,7 +40,7 @@ class HttpHandlers:
         route = None
         try:
             door.dialect.check_head(door.call)
-            door.call.body = await self._body(request)
+            door.call.body = await self._body_reader.read(request)
             asked = door.dialect.parse(door.call)
             route = asked.route if isinstance(asked, Ask) else None
         finally:
@@ -63,19 +62,3 @@ class HttpHandlers:
                 entry.end(200, error.type)
                 body.fail(error)
         return body
-
-    async def _body(self, request: web.Request) -> bytes:
-        if (request.content_length or 0) > self._config.body_limit:
-            raise self._too_large()
-        try:
-            async with asyncio.timeout(self._limits.body):
-                return await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise self._too_large() from None
-        except web.RequestPayloadError:
-            raise BadRequest("the body's transfer or content encoding is broken") from None
-        except TimeoutError:
-            raise web.HTTPRequestTimeout(text=f"the body did not come within {self._limits.body:g} s") from None
-
-    def _too_large(self) -> TooLarge:
-        return TooLarge(f"the body may have at most {self._config.body_limit} bytes")

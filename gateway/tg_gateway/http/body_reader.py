@@ -1,0 +1,90 @@
+"""HTTP request -> the bytes of its body, as a dialect parses them: read and inflated within the limits."""
+
+import asyncio
+import zlib
+from typing import Final
+
+from aiohttp import web
+
+from tg_gateway.access import Limits
+from tg_schema.errors import BadRequest, TooLarge
+
+INFLATE_STEP_BYTES = 64 * 1024
+"""Maximum bytes that are inflated, and that are fed to be inflated, before the event loop has its turn."""
+
+_ENCODING_BROKEN: Final = "the body's transfer or content encoding is broken"
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_WINDOWS: Final = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
+
+
+class BodyReader:
+    """Reads the bodies of requests that have passed the checks: nothing is inflated before.
+
+    Args:
+        limit: maximum bytes of a body, as it came and inflated.
+        limits: how long a body may take.
+    """
+
+    def __init__(self, limit: int, limits: Limits) -> None:
+        self._limit = limit
+        self._limits = limits
+
+    async def read(self, request: web.Request) -> bytes:
+        """The whole body, inflated.
+
+        Raises:
+            TooLarge: it has more bytes than the limit.
+            BadRequest: its transfer or content encoding is broken.
+            web.HTTPException: an encoding that we do not know, or a body that does not come in time.
+        """
+        encoding = request.headers.get("Content-Encoding", "").strip().lower()
+        if encoding not in ("", "identity", *_WINDOWS):
+            raise web.HTTPUnsupportedMediaType(text="the body's Content-Encoding must be gzip, deflate or identity")
+        if (request.content_length or 0) > self._limit:
+            raise _too_large(self._limit)
+        try:
+            async with asyncio.timeout(self._limits.body):
+                body = await request.read()
+                return await inflate(body, encoding, self._limit) if encoding in _WINDOWS else body
+        except web.HTTPRequestEntityTooLarge:
+            raise _too_large(self._limit) from None
+        except (web.RequestPayloadError, zlib.error):
+            raise BadRequest(_ENCODING_BROKEN) from None
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(text=f"the body did not come within {self._limits.body:g} s") from None
+
+
+async def inflate(packed: bytes, encoding: str, limit: int) -> bytes:
+    """Inflate a gzip or deflate body in steps, between which the event loop has its turn.
+
+    Raises:
+        TooLarge: it inflates to more bytes than the limit; at most one step beyond it is inflated.
+        BadRequest: it ends too early.
+        zlib.error: it is not of this encoding.
+    """
+    if not packed:
+        return packed
+    window = _WINDOWS[encoding]
+    # Many clients send deflate without the header of RFC 1950, whose first byte always ends with 8.
+    window = -window if encoding == "deflate" and packed[0] & 0xF != 8 else window
+    decoder, body = zlib.decompressobj(window), bytearray()
+    for start in range(0, len(packed), INFLATE_STEP_BYTES):
+        rest, made = packed[start : start + INFLATE_STEP_BYTES], b""
+        # A step that is full may have left some in the decoder.
+        while rest or len(made) == INFLATE_STEP_BYTES:
+            if decoder.eof and rest:
+                # A gzip body may have several members (RFC 1952, section 2.2).
+                decoder = zlib.decompressobj(window)
+            made = decoder.decompress(rest, INFLATE_STEP_BYTES)
+            rest = decoder.unused_data or decoder.unconsumed_tail
+            body += made
+            if len(body) > limit:
+                raise _too_large(limit)
+            await asyncio.sleep(0)
+    if not decoder.eof:
+        raise BadRequest(_ENCODING_BROKEN)
+    return bytes(body)
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body may have at most {limit} bytes")
