@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientPayloadError, WSServerHandshakeError
+from structlog.testing import capture_logs
 from typing_extensions import override
 
 from tests.fakes import parley
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.failing_llm import FailingLlm
 from tests.flow.open_gateway import Opened, open_gateway
+from tests.flow.raw_http import raw_connection
 from tg_base.config import ApiKey, GatewayConfig
-from tg_gateway.dialects import Answer, Call, Mount
+from tg_gateway.dialects import Answer, Ask, Call, Mount
 from tg_gateway.mounts import MOUNTS
 from tg_schema import TgError
 
@@ -133,6 +135,35 @@ async def test_a_failure_in_mid_stream_is_told_and_then_the_body_breaks() -> Non
         assert lines[4] == b"event: fault\n"
         with pytest.raises(ClientPayloadError):
             await response.content.read()
+
+
+class _LosesItsFault(parley.LiveWriter):
+    @override
+    def fail(self, error: TgError) -> bytes:
+        raise ZeroDivisionError
+
+
+class _Defective(parley.Parley):
+    @override
+    def parse(self, call: Call) -> Ask | Answer:
+        asked = super().parse(call)
+        assert isinstance(asked, Ask)
+        return Ask(asked.route, asked.request, _LosesItsFault("talk"), streaming=True)
+
+
+async def test_a_defect_in_mid_stream_breaks_the_body() -> None:
+    mount = Mount("POST", TALKS, _Defective(), "talk")
+    with capture_logs() as logs:
+        async with open_gateway(OPEN, llm=FailingLlm(), mounts=(mount,)) as it, raw_connection(it.address) as raw:
+            raw.post(TALKS, b'{"say":"1","live":true}')
+            answer = await raw.rest()
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert b"event: word" in answer
+    assert not answer.endswith(b"\r\n0\r\n\r\n")
+    (defect,) = (entry for entry in logs if entry["event"] == "gateway.defect")
+    assert isinstance(defect["exc_info"], ZeroDivisionError)
+    (line,) = (entry for entry in logs if entry["event"] == "gateway.request")
+    assert (line["status"], line["outcome"]) == (200, "internal")
 
 
 async def test_talks_side_by_side_on_its_socket() -> None:

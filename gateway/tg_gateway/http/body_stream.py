@@ -88,6 +88,10 @@ class BodyStream(web.StreamResponse, Sink):
         data = self._writer.fail(error)
         self.send(data, last=not self._writer.cut_after_failure)
 
+    def abort(self) -> None:
+        """Cut the connection, so that the body that has begun is not taken for a whole one."""
+        self._transport.abort()
+
     @property
     @override
     def full(self) -> bool:

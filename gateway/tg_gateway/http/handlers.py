@@ -7,7 +7,7 @@ from tg_gateway.access import Limits
 from tg_gateway.dialects import Answer, Ask
 from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
-from tg_gateway.http.middleware import ENTRY, make_response
+from tg_gateway.http.middleware import ENTRY, judge_defect, make_response
 from tg_gateway.http.router import DOOR, Door
 from tg_gateway.relay import Exchange, Relay
 from tg_gateway.telemetry import AccessLogEntry
@@ -49,16 +49,29 @@ class HttpHandlers:
         return asked
 
     async def _stream(self, request: web.Request, asked: Ask, exchange: Exchange) -> web.StreamResponse:
-        """Relay; an error before the first byte is the caller's to answer with a real status."""
+        """Relay; an error before the first byte is the caller's to answer with a real status.
+
+        A defect after it cuts the connection: the body has no proper end then.
+        """
         entry = request[ENTRY]
         entry.door = "sse"
         headers = {"X-Request-Id": entry.request, "X-Stream-Id": exchange.responses.id}
         with BodyStream(request, asked.writer, headers, self._config.keep_alive, self._limits.write) as body:
             try:
-                await exchange.relay(asked.writer, body)
-            except TgError as error:
+                await self._relay_to(body, asked, exchange, entry)
+            except Exception as unexpected:
                 if not body.started:
                     raise
-                entry.end(200, error.type)
-                body.fail(error)
+                # A status line of the middleware's would be read as a part of this body.
+                entry.end(200, judge_defect(request, unexpected).type)
+                body.abort()
         return body
+
+    async def _relay_to(self, body: BodyStream, asked: Ask, exchange: Exchange, entry: AccessLogEntry) -> None:
+        try:
+            await exchange.relay(asked.writer, body)
+        except TgError as error:
+            if not body.started:
+                raise
+            entry.end(200, error.type)
+            body.fail(error)

@@ -73,10 +73,8 @@ class Middleware:
         except web.HTTPException as error:
             response = _refuse_http(request[DOOR], error, request.method)
             entry.end(error.status, "http")
-        except Exception as unexpected:
-            ending = Cancelled("the client left") if _has_left(request, unexpected) else Internal(DEFECT_MESSAGE)
-            if isinstance(ending, Internal):
-                log.exception("gateway.defect")
+        except Exception as unexpected:  # noqa: BLE001 - a defect is logged, and answered as one
+            ending = judge_defect(request, unexpected)
             response = _refuse(request[DOOR], ending, ending.status)
             entry.end(ending.status, ending.type)
         else:
@@ -136,6 +134,14 @@ def _refuse_http(door: Door, error: web.HTTPException, method: str) -> web.Respo
     if "Allow" in error.headers:
         response.headers["Allow"] = error.headers["Allow"]
     return response
+
+
+def judge_defect(request: web.Request, unexpected: Exception) -> TgError:
+    """The error that a request ends with after an exception that nobody expected; a defect is logged."""
+    if _has_left(request, unexpected):
+        return Cancelled("the client left")
+    log.error("gateway.defect", exc_info=unexpected)
+    return Internal(DEFECT_MESSAGE)
 
 
 def _has_left(request: web.Request, error: Exception) -> bool:
