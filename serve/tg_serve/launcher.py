@@ -163,7 +163,7 @@ async def _gateway(order: ServeOptions, config: Config, bus: Bus, follow: Follow
     await stack.enter_async_context(requestor)
     try:
         await stack.enter_async_context(gateway)
-    except OSError:
+    except (OSError, ValueError):  # A host that cannot be a name, such as "a..b", is a ValueError.
         where = f"port {config.gateway.port} of {config.gateway.host}"
         raise Unavailable(f"the gateway cannot listen on {where}: taken or not allowed; give another --port") from None
     return gateway.url

@@ -18,6 +18,8 @@ from tests.flow.command import ended, ran, started
 from tg_client import TgClient
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
+from tg_serve.launcher import launch
+from tg_serve.options import ServeOptions
 
 SERVE = "tg-serve"
 KEY = "sk-canary-0123456789abcdef"
@@ -138,6 +140,14 @@ async def test_a_port_that_is_taken(provider: GatedOpenAi) -> None:
         f"{SERVE}: the gateway cannot listen on port {port} of 127.0.0.1: taken or not allowed; give another --port"
     )
     assert done.err.splitlines()[-1] == wanted
+
+
+async def test_a_host_that_cannot_be_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    file = configured(tmp_path, '[gateway]\nhost = "a..b"\nauth = "off"\n')
+    with pytest.raises(Unavailable, match=r"the gateway cannot listen on port \d+ of a\.\.b: "):
+        async with launch(ServeOptions(file=file, port=0)):
+            pass
 
 
 def configured(folder: Path, text: str) -> Path:

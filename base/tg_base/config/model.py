@@ -20,7 +20,9 @@ from tg_schema.topics import Topics, resolve_topic
 E = TypeVar("E", bound=TgError)
 Table = TypeVar("Table", bound="ServiceConfig")
 
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
+MAX_SECONDS = 365 * 86_400
+"""Maximum of a duration in seconds, a year: timers fail with infinity, and with numbers near it."""
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -76,7 +78,7 @@ class GatewayConfig(Section, frozen=True):
     """Seconds to the first record of an answer and between two records; the duration of a stream is not limited."""
     keep_alive: Seconds = 15.0
     """Seconds of silence after which an SSE comment or a WebSocket ping is sent."""
-    drain: Annotated[float, msgspec.Meta(ge=0)] = 10.0
+    drain: Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 10.0
     """Seconds that running streams get to finish on shutdown."""
 
 
