@@ -16,7 +16,7 @@ from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
 from tg_gateway.access import CONNECTION_REFUSED, Authenticator, Limits, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
-from tg_gateway.http import Health, HttpHandlers, Middleware, Router
+from tg_gateway.http import Health, HttpHandlers, Middleware, Router, defer_expectation
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.mounts import MOUNTS
 from tg_gateway.relay import Relay
@@ -153,7 +153,7 @@ class Gateway:
         application = web.Application(middlewares=[middleware.admit], client_max_size=config.body_limit)
         application.add_routes(router.routes(handlers.answer, self._sockets.answer))
         application.add_routes(Health(self._requestor, catalogue, relay, limits).routes())
-        application.add_routes([web.get("/metrics", show_metrics)])
+        application.add_routes([web.get("/metrics", show_metrics, expect_handler=defer_expectation)])
         return application
 
 

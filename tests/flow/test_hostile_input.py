@@ -23,6 +23,9 @@ INFLATED = 200 * 1024 * 1024
 MOST_HELD = 24 * 1024 * 1024
 """Bytes that a compressed body may cost: the body's limit, and what the decoder makes of one read."""
 
+KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
+LOCKED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
+
 
 @pytest.fixture
 async def it() -> AsyncIterator[Opened]:
@@ -47,15 +50,46 @@ async def test_a_compressed_bomb_is_refused_before_it_is_inflated(it: Opened, en
 
 async def test_a_body_without_a_token_is_not_inflated() -> None:
     """What is no gzip would end the connection if anybody tried."""
-    key = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
-    async with (
-        open_gateway(GatewayConfig(port=0, drain=0.05, keys=(key,))) as it,
-        raw_connection(it.address) as raw,
-    ):
+    async with open_gateway(LOCKED) as it, raw_connection(it.address) as raw:
         for _ in range(2):
             raw.post(f"/{COMPLETION}", b"no gzip", headers="Content-Encoding: gzip\r\n")
             assert (await raw.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
             await raw.until(b"}}")
+
+
+@pytest.mark.parametrize("expected", ["100-continue", "something"])
+async def test_an_expectation_without_a_token_is_refused_first(expected: str) -> None:
+    async with open_gateway(LOCKED) as it, raw_connection(it.address) as raw:
+        raw.post(f"/{COMPLETION}", b"{}", headers=f"X-Request-Id: mine\r\nExpect: {expected}\r\n")
+        head = await raw.until(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 401 ")
+        assert b"X-Request-Id: mine\r\n" in head
+
+
+async def test_a_body_is_asked_for_after_the_checks(it: Opened) -> None:
+    body = b'{"prompt":"2"}'
+    head = f"POST /{COMPLETION} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    async with raw_connection(it.address) as raw:
+        raw.send(f"{head}Expect: 100-Continue\r\n\r\n".encode())
+        assert await raw.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        raw.send(body)
+        assert (await raw.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        assert b'"response":"0 1 "' in await raw.until(b"}")
+
+
+async def test_an_expectation_that_is_not_known(it: Opened) -> None:
+    async with it.http.post(COMPLETION, data=b"{}", headers={"Expect": "something"}) as response:
+        assert (response.status, len(response.headers["X-Request-Id"])) == (417, 32)
+        assert (await response.json())["error"] == {
+            "type": "bad-request",
+            "message": "the header Expect may only be 100-continue",
+        }
+
+
+@pytest.mark.parametrize("path", ["health", "metrics"])
+async def test_an_expectation_without_a_body_does_not_matter(it: Opened, path: str) -> None:
+    async with it.http.get(path, headers={"Expect": "something"}) as response:
+        assert response.status == 200
 
 
 async def test_the_loop_has_its_turn_while_a_body_is_inflated() -> None:

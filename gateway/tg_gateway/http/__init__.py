@@ -1,5 +1,6 @@
 """HTTP -> relay -> HTTP: the router of mounts, middleware, handlers, streaming bodies, probes."""
 
+from tg_gateway.http.body_reader import defer_expectation
 from tg_gateway.http.handlers import HttpHandlers
 from tg_gateway.http.health import Health
 from tg_gateway.http.middleware import ENTRY, Middleware
@@ -12,4 +13,5 @@ __all__ = [
     "HttpHandlers",
     "Middleware",
     "Router",
+    "defer_expectation",
 ]

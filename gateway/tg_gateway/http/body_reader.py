@@ -4,7 +4,7 @@ import asyncio
 import zlib
 from typing import Final
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from tg_gateway.access import Limits
 from tg_schema.errors import BadRequest, TooLarge
@@ -14,11 +14,12 @@ INFLATE_STEP_BYTES = 64 * 1024
 
 _ENCODING_BROKEN: Final = "the body's transfer or content encoding is broken"
 _GZIP: Final = 16 + zlib.MAX_WBITS
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _WINDOWS: Final = {"gzip": _GZIP, "x-gzip": _GZIP, "deflate": zlib.MAX_WBITS}
 
 
 class BodyReader:
-    """Reads the bodies of requests that have passed the checks: nothing is inflated before.
+    """Reads the bodies of requests that have passed the checks: nothing is asked for or inflated before.
 
     Args:
         limit: maximum bytes of a body, as it came and inflated.
@@ -35,13 +36,14 @@ class BodyReader:
         Raises:
             TooLarge: it has more bytes than the limit.
             BadRequest: its transfer or content encoding is broken.
-            web.HTTPException: an encoding that we do not know, or a body that does not come in time.
+            web.HTTPException: an expectation or encoding that we do not know, or a body that does not come in time.
         """
         encoding = request.headers.get("Content-Encoding", "").strip().lower()
         if encoding not in ("", "identity", *_WINDOWS):
             raise web.HTTPUnsupportedMediaType(text="the body's Content-Encoding must be gzip, deflate or identity")
         if (request.content_length or 0) > self._limit:
             raise _too_large(self._limit)
+        await _meet_expectation(request)
         try:
             async with asyncio.timeout(self._limits.body):
                 body = await request.read()
@@ -52,6 +54,22 @@ class BodyReader:
             raise BadRequest(_ENCODING_BROKEN) from None
         except TimeoutError:
             raise web.HTTPRequestTimeout(text=f"the body did not come within {self._limits.body:g} s") from None
+
+
+async def defer_expectation(request: web.Request) -> None:
+    """What the server calls for an `Expect` header before any check: `BodyReader` meets it after them."""
+
+
+async def _meet_expectation(request: web.Request) -> None:
+    """Ask for a body that its client holds back (RFC 9110, section 10.1.1)."""
+    expected = request.headers.get("Expect", "").lower()
+    if not expected or request.version < HttpVersion11:
+        return
+    if expected != "100-continue":
+        raise web.HTTPExpectationFailed(text="the header Expect may only be 100-continue")
+    await request.writer.write(_CONTINUE)
+    # The server counts these bytes as the beginning of its answer.
+    request.writer.output_size = 0
 
 
 async def inflate(packed: bytes, encoding: str, limit: int) -> bytes:

@@ -8,6 +8,7 @@ from aiohttp import web
 from tg_base.client import Requestor
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Catalogue
+from tg_gateway.http.body_reader import defer_expectation
 from tg_gateway.relay import Relay
 from tg_schema import TgError, encode
 
@@ -34,7 +35,8 @@ class Health:
 
     def routes(self) -> list[web.RouteDef]:
         """Both paths."""
-        return [web.get("/health", self._health), web.get("/ready", self._ready)]
+        paths = {"/health": self._health, "/ready": self._ready}
+        return [web.get(path, answer, expect_handler=defer_expectation) for path, answer in paths.items()]
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         return web.Response(body=b'{"status":"ok"}', content_type="application/json")

@@ -7,6 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from tg_gateway.dialects import Answer, Call, Catalogue, Dialect, Mount
+from tg_gateway.http.body_reader import defer_expectation
 from tg_schema import TgError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -63,8 +64,8 @@ class Router:
 
     def _route(self, method: str, path: str, answer: Handler) -> web.RouteDef:
         if method == "GET":
-            return web.get(path, answer, allow_head=("HEAD", path) not in self._rows)
-        return web.route(method, path, answer)
+            return web.get(path, answer, allow_head=("HEAD", path) not in self._rows, expect_handler=defer_expectation)
+        return web.route(method, path, answer, expect_handler=defer_expectation)
 
     def find(self, request: web.Request, request_id: str) -> Door:
         """What a request has come to; its path was matched by the server already."""
