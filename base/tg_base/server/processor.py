@@ -54,6 +54,8 @@ RECENT_REQUESTS = 16
 """Weight of the moving average of request durations: a new one counts for one part in so many."""
 MAX_UNCONFIRMED_REQUESTS = 256
 """Requests that may await confirmation without a slot; any more take slots."""
+ENDED_SECONDS = 1.0
+"""For how long a request that has ended is not begun again under the same attempt."""
 UNKNOWN_WAIT_SECONDS = 1e6
 """Announced as the queue time of a request if it is not known: longer than any real one."""
 
@@ -104,6 +106,7 @@ class Processor:
         self._time = asyncio.get_running_loop().time
         self._clock = AwakeClock()
         self._cancelled = Tombstones(self._time)
+        self._ended = Tombstones(self._time)
         self._links = LinkPool(self._bus, self.name, self._service.spec.response.from_error, self._timing, self._clock)
         self._publishers = PublisherClocks(self._time)
         self._echo = Echo(self._bus, self._topics.control(self.name), self._clock, self._timing.interval)
@@ -227,10 +230,12 @@ class Processor:
             self._took(self._time() - begun)
             self._active.dec()
             del self._running[call.key]
+            # A second copy of the same publish may be too young to be confirmed; its answer must not follow this one.
+            self._ended.add(call.key, ENDED_SECONDS)
 
     def _is_unwanted(self, call: RequestHeaders) -> bool:
         """Whether nobody waits for the answer any more, or the request is already running."""
-        return call.expired or call.key in self._running or self._cancelled.take(call.key)
+        return call.expired or call.key in self._running or self._ended.take(call.key) or self._cancelled.take(call.key)
 
     def _count(self, call: RequestHeaders) -> None:
         self._taken += 1

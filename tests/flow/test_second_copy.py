@@ -1,0 +1,59 @@
+"""A publish that a broker has stored twice: the second copy of a request is not run after the first has ended."""
+
+from collections.abc import Mapping
+
+import pytest
+from prometheus_client import REGISTRY
+from typing_extensions import override
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.passing_bus import PassingBus
+from tests.flow.narrow_gateway import until
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import LlmClient, Requestor
+from tg_base.protocol import Route
+from tg_base.server import Processor
+from tg_schema import TEXT_COMPLETION
+from tg_schema.topics import Topics
+
+TOPICS = Topics()
+
+
+class CopyingBus(PassingBus):
+    """Can publish the requests that it carried once more."""
+
+    def __init__(self, bus: MemoryBus, topic: str) -> None:
+        super().__init__(bus)
+        self._topic = topic
+        self._carried: list[tuple[bytes, dict[str, str]]] = []
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        if topic == self._topic:
+            self._carried.append((body, dict(properties)))
+        await super().publish(topic, body, properties)
+
+    async def publish_again(self) -> None:
+        """All requests once more, as a client does that has lost the broker's acknowledgement."""
+        for body, properties in tuple(self._carried):
+            await super().publish(self._topic, body, properties)
+
+
+def count_dropped() -> float:
+    labels = {"service": TEXT_COMPLETION.name, "outcome": "dropped"}
+    return REGISTRY.get_sample_value("tg_streams_total", labels) or 0.0
+
+
+@pytest.mark.parametrize("prompt", ["0", "3"])
+async def test_a_second_copy_is_dropped(prompt: str) -> None:
+    name = TEXT_COMPLETION.name
+    route = Route("twice", TEXT_COMPLETION, TOPICS.request("twice", name), TOPICS.response("twice", name))
+    memory, llm = MemoryBus(), CountingLlm()
+    bus = CopyingBus(memory, route.request)
+    async with Processor(bus, TOPICS, llm, (route,)), Requestor(bus, TOPICS) as requestor:
+        await LlmClient(requestor, route).request("", prompt)
+        before = count_dropped()
+        await bus.publish_again()
+        await until(lambda: count_dropped() == before + 1)
+    assert len(llm.requests) == 1
+    await memory.aclose()
