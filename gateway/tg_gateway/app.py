@@ -58,7 +58,7 @@ class Gateway:
 
     Args:
         config: address, keys, limits. Port 0 = any free one.
-        requestor: this process's end of the bus, entered by whoever made it.
+        requestor: this process's end of the bus, entered by its owner.
         routes: every service of every flow.
         limits: what one client may take.
         mounts: which protocols are where.

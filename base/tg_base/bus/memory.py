@@ -65,7 +65,7 @@ class MemoryBus(Bus):
             room.put(message)
 
     async def _publish_when_room(self, room: "_Topic", message: "_Message") -> None:
-        # The lock keeps the order of publishes: it serves its waiters in turn, and whoever comes later sees it locked.
+        # The lock keeps the order of publishes: it serves its waiters in turn, and a later publish finds it locked.
         try:
             async with asyncio.timeout(self._publish_timeout), room.publishing:
                 while room.full and not self._closed:

@@ -51,7 +51,7 @@ is no prefetch."""
 DEAD_LETTER_PAUSE_SECONDS = 1.0
 """Pause before a message that could not be published as a dead letter is returned to the queue."""
 RECENT_REQUESTS = 16
-"""Weight of the moving average of request durations: a new one counts for one part in so many."""
+"""Weight of the moving average of request durations: a new one counts for 1 / RECENT_REQUESTS."""
 MAX_UNCONFIRMED_REQUESTS = 256
 """Requests that may await confirmation without a slot; any more take slots."""
 ENDED_SECONDS = 1.0
