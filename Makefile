@@ -38,14 +38,14 @@ serve: $(VENV)/server ## Run the whole pipeline in one process, at http://localh
 
 test: $(VENV)/ready ## Run all tests, with the real Apache Pulsar and the real model
 	@scripts/require java
-	TOKENGRID_REQUIRE_PULSAR=1 $(BIN)/pytest $(ARGS)
+	TOKENGRID_REQUIRE_ALL=1 $(BIN)/pytest $(ARGS)
 
-test-quick: $(VENV)/ready ## Run the tests that need neither broker, model, predecessor nor wheels
-	$(BIN)/pytest -m "not connected and not model and not predecessor and not install" $(ARGS)
+test-quick: $(VENV)/ready ## Run the tests that need neither broker, model, predecessor, agents nor wheels
+	$(BIN)/pytest -m "not connected and not model and not predecessor and not agents and not install" $(ARGS)
 
 test-connected: $(VENV)/ready ## Run only the tests that need the real Apache Pulsar
 	@scripts/require java
-	TOKENGRID_REQUIRE_PULSAR=1 $(BIN)/pytest -m connected $(ARGS)
+	TOKENGRID_REQUIRE_ALL=1 $(BIN)/pytest -m connected $(ARGS)
 
 check: $(VENV)/ready ## Lint, format and types
 	$(BIN)/ruff check

@@ -24,7 +24,11 @@ import uvloop
 from typing_extensions import override
 
 STAMP = re.compile(rb'(\d+):(\d{9,})(?=[ "])')
-END = re.compile(rb'"end_of_(?:stream|dialog)":\s*true|\[DONE\]')
+END = re.compile(
+    rb'"end_of_(?:stream|dialog)":\s*true|\[DONE\]|^event: (?:message_stop|response\.completed)$', re.MULTILINE
+)
+REPEAT = b"event: response.output_text.done"
+"""From here on the protocol says again what it has said."""
 ERROR = re.compile(rb'"error":\s*\{[^}]*\}|HTTP/1\.1 [45]\d\d')
 AGENTS = {"agent": "/api/v1/agent", "agent-text": "/api/v1/flow/text/service/agent"}
 """Doors that lead to an agent, whose thoughts are measured."""
@@ -36,6 +40,11 @@ def _body(door: str, prompt: str) -> tuple[str, dict[str, object]]:
     if door == "openai":
         message = {"role": "user", "content": prompt}
         return "/v1/chat/completions", {"model": "bench", "messages": [message], "stream": True}
+    if door == "anthropic":
+        message = {"role": "user", "content": prompt}
+        return "/v1/messages", {"model": "bench", "max_tokens": 100_000, "messages": [message], "stream": True}
+    if door == "responses":
+        return "/v1/responses", {"model": "bench", "input": prompt, "stream": True, "store": False}
     if door in AGENTS:
         return AGENTS[door], {"question": f"{prompt} thought=1", "streaming": True}
     return "/api/v1/text-completion", {"system": "", "prompt": prompt, "streaming": True}
@@ -102,6 +111,7 @@ class Connection(asyncio.Protocol):
         self._done = done
         self._stream = Stream()
         self._rest = b""
+        self._repeats = False
         self._later = b""
         path, body = _body(door, prompt)
         if door == "websocket":
@@ -128,9 +138,10 @@ class Connection(asyncio.Protocol):
             self._ask(later)
         data = self._rest + data
         position = 0
-        for match in STAMP.finditer(data):
+        for match in () if self._repeats else STAMP.finditer(data, 0, data.find(REPEAT) % (len(data) + 1)):
             position = match.end()
             self._stream.saw(int(match[1]), int(match[2]), now)
+        self._repeats = self._repeats or REPEAT in data
         self._rest = data[max(position, len(data) - TAIL) :]
         if found := ERROR.search(data):
             self._finish(found[0].decode(errors="replace"))
@@ -228,7 +239,9 @@ def main() -> None:
     """Read the command line, run, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("url")
-    parser.add_argument("--door", choices=["sse", "websocket", "openai", *AGENTS], default="sse")
+    parser.add_argument(
+        "--door", choices=["sse", "websocket", "openai", "responses", "anthropic", *AGENTS], default="sse"
+    )
     parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--chunks", type=int, default=64)
     parser.add_argument("--gap", type=float, default=10.0, help="milliseconds")

@@ -1,10 +1,8 @@
 """A broker for a test, or the sentence that says why there is none."""
 
-import os
 from collections.abc import Mapping
 
-import pytest
-
+from tests.missing import skip_or_fail
 from tests.pulsar_distribution import PulsarMissing
 from tests.pulsar_server import PulsarServer
 
@@ -12,11 +10,9 @@ from tests.pulsar_server import PulsarServer
 def pulsar_or_skip(settings: Mapping[str, str] | None = None, admin_token: str | None = None) -> PulsarServer:
     """A broker that is not started yet.
 
-    Where Java or Maven is missing the test skips; with TOKENGRID_REQUIRE_PULSAR=1 it fails instead.
+    Where Java or Maven is missing the test skips; with TOKENGRID_REQUIRE_ALL=1 it fails instead.
     """
     try:
         return PulsarServer(settings=settings, admin_token=admin_token)
     except PulsarMissing as missing:
-        if os.environ.get("TOKENGRID_REQUIRE_PULSAR") == "1":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
+        skip_or_fail(str(missing))

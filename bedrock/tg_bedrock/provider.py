@@ -5,12 +5,13 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import msgspec
 from typing_extensions import override
 
 from tg_base.llm import KeyedConnection, LlmChunk, LlmService, ModelOptions, find_key, join_chunks
+from tg_base.runtime import start_daemon_thread
 from tg_bedrock.request import to_wire
 from tg_bedrock.threaded_stream import ThreadedStream
 from tg_schema import ModelInfo, TextCompletionRequest, TgError
@@ -33,6 +34,8 @@ class BedrockOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_o
         endpoint_url: Bedrock's URL if it is not AWS's own, for instance a private link; None =
             `AWS_ENDPOINT_URL_BEDROCK_RUNTIME` (for lists of models `AWS_ENDPOINT_URL_BEDROCK`), `AWS_ENDPOINT_URL` or
             the profile's.
+        reasoning_by: how a request's reasoning is told: "effort" to models with an effort, "thinking" to Claude, which
+            also takes a budget.
         model_fields: fields of this model only, sent unchanged as `additionalModelRequestFields`.
         usage_patience: seconds to wait for the usage of a finished answer; without it the answer is still complete.
     """
@@ -40,6 +43,7 @@ class BedrockOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_o
     region: str | None = None
     profile: str | None = None
     endpoint_url: str | None = None
+    reasoning_by: Literal["effort", "thinking"] = "effort"
     model_fields: dict[str, Any] = msgspec.field(default_factory=dict)
     usage_patience: Annotated[float, msgspec.Meta(ge=0.0)] = 5.0
 
@@ -47,7 +51,9 @@ class BedrockOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_o
 class Bedrock(LlmService[BedrockOptions]):
     """A model on Bedrock. Each stream has a thread of its own, because boto3 only has blocking calls."""
 
-    features: frozenset[Feature] = frozenset({"history", "images", "tools", "schema", "stop", "top_p"})
+    features: frozenset[Feature] = frozenset(
+        {"history", "images", "tools", "schema", "stop", "top_p", "strict_tools", "reasoning"}
+    )
 
     def __init__(self, model: str, options: BedrockOptions, client: "KeyedConnection[BedrockClient]") -> None:
         super().__init__(model, options)
@@ -57,7 +63,7 @@ class Bedrock(LlmService[BedrockOptions]):
     @classmethod
     @override
     async def open(cls, model: str, options: BedrockOptions) -> Self:
-        module = await asyncio.to_thread(import_module, "tg_bedrock.client")
+        module = await start_daemon_thread(lambda: import_module("tg_bedrock.client"), "import tg_bedrock.client")
         place = (options.region, options.profile, options.endpoint_url, cls.capacity)
         key = find_key((module.KEY_VARIABLE,), needed=False)
         connect = partial(module.BedrockClient.open, *place)
@@ -71,11 +77,12 @@ class Bedrock(LlmService[BedrockOptions]):
             ThreadedStream(self._threads, partial(client.chunks, self._wire(request))) as stream,
         ):
             while not finished and (batch := await stream.batch()):
-                chunk = batch[0] if len(batch) == 1 else join_chunks(batch)
-                finished = chunk.finish_reason is not None
-                yield chunk
-            if finished and (rest := await _rest(stream, self.options.usage_patience)):
-                yield join_chunks(rest)
+                for chunk in batch if len(batch) == 1 else join_chunks(batch):
+                    finished = finished or chunk.finish_reason is not None
+                    yield chunk
+            if finished:
+                for chunk in join_chunks(await _rest(stream, self.options.usage_patience)):
+                    yield chunk
 
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
@@ -99,7 +106,13 @@ class Bedrock(LlmService[BedrockOptions]):
 
     def _wire(self, request: TextCompletionRequest) -> "ConverseStreamRequestTypeDef":
         options = self.options
-        return to_wire(request, self.upstream_model, options.sampling(request), options.model_fields)
+        return to_wire(
+            request,
+            self.upstream_model,
+            options.sampling(request),
+            options.model_fields,
+            by_thinking=options.reasoning_by == "thinking",
+        )
 
 
 async def _rest(stream: "ThreadedStream[LlmChunk]", patience: float) -> list[LlmChunk]:

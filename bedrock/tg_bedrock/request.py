@@ -3,41 +3,36 @@
 Messages and tools have one format for the models of all families; Bedrock translates it for each of them.
 """
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tg_base.llm import call_arguments
-from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, TextPart, Tool
-from tg_schema.errors import BadRequest
+from tg_base.llm import find_effort
+from tg_bedrock.blocks import cache_point, wire_messages
+from tg_schema import Sampling, TextCompletionRequest, TextPart, Tool
+from tg_schema.text_completion import SYSTEM_ROLES, Reasoning
 
 if TYPE_CHECKING:
-    from types_boto3_bedrock_runtime.literals import ImageFormatType
     from types_boto3_bedrock_runtime.type_defs import (
-        ContentBlockUnionTypeDef,
         ConverseStreamRequestTypeDef,
-        ImageBlockUnionTypeDef,
         InferenceConfigurationTypeDef,
-        MessageUnionTypeDef,
+        OutputConfigTypeDef,
+        SystemContentBlockTypeDef,
         ToolChoiceTypeDef,
         ToolConfigurationTypeDef,
-        ToolResultBlockUnionTypeDef,
+        ToolSpecificationTypeDef,
         ToolTypeDef,
     )
 
-_FORMATS: dict[str, "ImageFormatType"] = {
-    "image/png": "png",
-    "image/jpeg": "jpeg",
-    "image/gif": "gif",
-    "image/webp": "webp",
-}
-
 
 def to_wire(
-    request: TextCompletionRequest, model: str, sampling: Sampling, model_fields: Mapping[str, Any]
+    request: TextCompletionRequest,
+    model: str,
+    sampling: Sampling,
+    model_fields: Mapping[str, Any],
+    *,
+    by_thinking: bool = False,
 ) -> "ConverseStreamRequestTypeDef":
     """The arguments of `converse_stream` for a request.
 
@@ -46,26 +41,62 @@ def to_wire(
         model: id of the model or of an inference profile, or an ARN.
         sampling: the request's, with the configuration's defaults.
         model_fields: fields of this model only, for instance its thinking budget.
+        by_thinking: tell the reasoning by Claude's field `thinking` too, not only as an effort.
 
     Raises:
         BadRequest: this API cannot express the request.
     """
-    wire: ConverseStreamRequestTypeDef = {"modelId": model, "messages": _messages(request.turns)}
-    if request.system_text:
-        wire["system"] = [{"text": request.system_text}]
+    wire: ConverseStreamRequestTypeDef = {"modelId": model, "messages": wire_messages(request.turns)}
+    if system := _system(request):
+        wire["system"] = system
     if inference := _inference(sampling):
         wire["inferenceConfig"] = inference
     # Converse has no choice "none": the tools are left out instead.
     if request.tools and request.tool_choice != "none":
-        wire["toolConfig"] = _tools(request.tools, request.tool_choice)
+        wire["toolConfig"] = _tools(request)
+    if output := _output(request, by_thinking=by_thinking):
+        wire["outputConfig"] = output
+    if fields := {**model_fields, **(_thinking(request.reasoning) if by_thinking else {})}:
+        wire["additionalModelRequestFields"] = fields
+    return wire
+
+
+def _output(request: TextCompletionRequest, *, by_thinking: bool) -> "OutputConfigTypeDef":
+    config: OutputConfigTypeDef = {}
     if request.schema is not None:
         shape = msgspec.json.encode(request.schema).decode()
-        wire["outputConfig"] = {
-            "textFormat": {"type": "json_schema", "structure": {"jsonSchema": {"schema": shape, "name": "answer"}}}
+        config["textFormat"] = {
+            "type": "json_schema",
+            "structure": {"jsonSchema": {"schema": shape, "name": "answer"}},
         }
-    if model_fields:
-        wire["additionalModelRequestFields"] = model_fields
-    return wire
+    effort = request.reasoning and (request.reasoning.effort if by_thinking else find_effort(request.reasoning))
+    if effort and not (by_thinking and effort == "none"):
+        config["effort"] = "low" if by_thinking and effort == "minimal" else effort
+    return config
+
+
+def _thinking(reasoning: Reasoning | None) -> dict[str, Any]:
+    if reasoning is None:
+        return {}
+    if reasoning.effort == "none" or reasoning.budget == 0:
+        return {"thinking": {"type": "disabled"}}
+    if reasoning.budget is None:
+        return {"thinking": {"type": "adaptive"}}
+    return {"thinking": {"type": "enabled", "budget_tokens": reasoning.budget}}
+
+
+def _system(request: TextCompletionRequest) -> "list[SystemContentBlockTypeDef]":
+    """One text; with cache marks a block for each part."""
+    parts = [part for turn in request.messages if turn.role in SYSTEM_ROLES for part in turn.parts]
+    texts = [part for part in parts if isinstance(part, TextPart) and part.text]
+    if not any(part.cache for part in texts):
+        return [{"text": request.system_text}] if request.system_text else []
+    blocks: list[SystemContentBlockTypeDef] = [{"text": request.system}] if request.system else []
+    for part in texts:
+        blocks.append({"text": part.text})
+        if part.cache:
+            blocks.append({"cachePoint": cache_point(part.cache)})
+    return blocks
 
 
 def _inference(sampling: Sampling) -> "InferenceConfigurationTypeDef":
@@ -81,65 +112,22 @@ def _inference(sampling: Sampling) -> "InferenceConfigurationTypeDef":
     return said
 
 
-def _tools(tools: Iterable[Tool], choice: str | None) -> "ToolConfigurationTypeDef":
-    config: ToolConfigurationTypeDef = {"tools": [_tool(tool) for tool in tools]}
+def _tools(request: TextCompletionRequest) -> "ToolConfigurationTypeDef":
+    config: ToolConfigurationTypeDef = {"tools": list(_tool_blocks(request.tools))}
+    choice = request.tool_choice
     if choice not in {None, "", "auto"}:
         named: ToolChoiceTypeDef = {"any": {}} if choice == "required" else {"tool": {"name": choice or ""}}
         config["toolChoice"] = named
     return config
 
 
-def _tool(tool: Tool) -> "ToolTypeDef":
-    if tool.description:
-        return {
-            "toolSpec": {"name": tool.name, "description": tool.description, "inputSchema": {"json": tool.parameters}}
-        }
-    return {"toolSpec": {"name": tool.name, "inputSchema": {"json": tool.parameters}}}
-
-
-def _messages(turns: Iterable[Message]) -> "list[MessageUnionTypeDef]":
-    """Merge consecutive turns of one role: Converse requires roles to alternate."""
-    said: list[tuple[str, list[ContentBlockUnionTypeDef]]] = []
-    for turn in turns:
-        side = "assistant" if turn.role == "assistant" else "user"
-        if not said or said[-1][0] != side:
-            said.append((side, []))
-        said[-1][1].extend(_blocks(turn))
-    return [{"role": "assistant" if side == "assistant" else "user", "content": blocks} for side, blocks in said]
-
-
-def _blocks(turn: Message) -> "Iterable[ContentBlockUnionTypeDef]":
-    if turn.role == "tool":
-        yield {"toolResult": _result(turn)}
-        return
-    for part in turn.parts:
-        if isinstance(part, TextPart):
-            yield {"text": part.text}
-        else:
-            yield {"image": _image(part)}
-    for call in turn.tool_calls:
-        yield {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call_arguments(call.arguments)}}
-
-
-def _result(turn: Message) -> "ToolResultBlockUnionTypeDef":
-    result: ToolResultBlockUnionTypeDef = {
-        "toolUseId": turn.tool_call_id or "",
-        "content": [
-            {"text": part.text} if isinstance(part, TextPart) else {"image": _image(part)} for part in turn.parts
-        ],
-    }
-    if turn.error:
-        result["status"] = "error"
-    return result
-
-
-def _image(part: ImagePart) -> "ImageBlockUnionTypeDef":
-    if part.data is None:
-        raise BadRequest("this provider takes no image by its URL; send the image itself, as base64 in `data`")
-    kind = _FORMATS.get(part.media_type)
-    if kind is None:
-        raise BadRequest(f"this provider takes images of the types {', '.join(_FORMATS)}")
-    try:
-        return {"format": kind, "source": {"bytes": base64.b64decode(part.data, validate=True)}}
-    except binascii.Error:
-        raise BadRequest("an image's `data` is not base64") from None
+def _tool_blocks(tools: Iterable[Tool]) -> "Iterable[ToolTypeDef]":
+    for tool in tools:
+        told: ToolSpecificationTypeDef = {"name": tool.name, "inputSchema": {"json": tool.parameters}}
+        if tool.description:
+            told["description"] = tool.description
+        if tool.strict:
+            told["strict"] = True
+        yield {"toolSpec": told}
+        if tool.cache:
+            yield {"cachePoint": cache_point(tool.cache)}

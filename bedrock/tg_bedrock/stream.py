@@ -3,14 +3,21 @@
 Events have one format for the models of all families.
 """
 
+import base64
 from typing import TYPE_CHECKING
 
-from tg_base.llm import LlmChunk
+from tg_base.llm import LlmChunk, write_signature
+from tg_bedrock.blocks import ORIGIN, REDACTED_ORIGIN
 from tg_schema import ToolCallDelta
 from tg_schema.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from types_boto3_bedrock_runtime.type_defs import ConverseStreamOutputTypeDef, TokenUsageTypeDef
+    from types_boto3_bedrock_runtime.type_defs import (
+        ContentBlockDeltaEventTypeDef,
+        ConverseStreamOutputTypeDef,
+        ReasoningContentBlockDeltaTypeDef,
+        TokenUsageTypeDef,
+    )
 
 _FINISH = {
     "end_turn": "stop",
@@ -28,6 +35,8 @@ class StreamDecoder:
 
     def __init__(self) -> None:
         self._calls: dict[int, int] = {}
+        self._signature = ""
+        self._redacted = b""
 
     def chunk(self, event: "ConverseStreamOutputTypeDef") -> LlmChunk | None:
         """The chunk of an event; None for an event without content, for instance the role.
@@ -36,20 +45,36 @@ class StreamDecoder:
             ProtocolError: the model generated output that Bedrock could not parse.
         """
         if "contentBlockDelta" in event:
-            block = event["contentBlockDelta"]
-            delta = block["delta"]
-            if "text" in delta:
-                return LlmChunk(delta["text"])
-            if "toolUse" in delta:
-                index = self._calls.get(block["contentBlockIndex"], 0)
-                return LlmChunk(tool_calls=(ToolCallDelta(index, arguments=delta["toolUse"]["input"]),))
-            thought = delta["reasoningContent"].get("text") if "reasoningContent" in delta else None
-            return LlmChunk(reasoning=thought) if thought else None
+            return self._convert_delta(event["contentBlockDelta"])
+        if "contentBlockStop" in event:
+            return self._end_thought()
         if "contentBlockStart" in event:
             return self._convert_start(event)
         if "messageStop" in event:
             return LlmChunk(finish_reason=_finish(event["messageStop"]["stopReason"]))
         return _usage(event["metadata"]["usage"]) if "metadata" in event else None
+
+    def _convert_delta(self, block: "ContentBlockDeltaEventTypeDef") -> LlmChunk | None:
+        delta = block["delta"]
+        if "text" in delta:
+            return LlmChunk(delta["text"])
+        if "toolUse" in delta:
+            index = self._calls.get(block["contentBlockIndex"], 0)
+            return LlmChunk(tool_calls=(ToolCallDelta(index, arguments=delta["toolUse"]["input"]),))
+        return self._convert_thought(delta["reasoningContent"]) if "reasoningContent" in delta else None
+
+    def _convert_thought(self, thought: "ReasoningContentBlockDeltaTypeDef") -> LlmChunk | None:
+        """Text at once; signature and encrypted bytes, which may come in pieces, at the end of their block."""
+        self._signature += thought.get("signature", "")
+        self._redacted += thought.get("redactedContent", b"")
+        return LlmChunk(reasoning=thought["text"]) if thought.get("text") else None
+
+    def _end_thought(self) -> LlmChunk | None:
+        signature, redacted = self._signature, self._redacted
+        self._signature, self._redacted = "", b""
+        if redacted:
+            return LlmChunk(signature=write_signature(REDACTED_ORIGIN, base64.b64encode(redacted).decode()))
+        return LlmChunk(signature=write_signature(ORIGIN, signature)) if signature else None
 
     def _convert_start(self, event: "ConverseStreamOutputTypeDef") -> LlmChunk | None:
         block = event["contentBlockStart"]
@@ -73,4 +98,5 @@ def _usage(usage: "TokenUsageTypeDef") -> LlmChunk:
         in_token=usage["inputTokens"] + (read or 0) + (usage.get("cacheWriteInputTokens") or 0),
         out_token=usage["outputTokens"],
         cached_token=read,
+        cache_write_token=usage.get("cacheWriteInputTokens"),
     )

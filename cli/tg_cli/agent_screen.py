@@ -65,6 +65,7 @@ class AgentScreen:
         if begins and self._answer.terminal and self._shown:
             await self._write("\n")
         text, self._held = self._held + event.content, ""
+        # On a terminal a withdrawn beginning can be marked as such; what a pipe has got cannot be taken back.
         if not (event.final or self._printing or self._answer.terminal or len(text) > MAX_HELD_CHARACTERS):
             await self._hold(text, withdrawn=event.complete)
             return

@@ -1,7 +1,8 @@
 """Options -> gateway -> renderer: one request to any service, shown as the answer comes."""
 
 import asyncio
-from typing import Generic
+from collections.abc import Coroutine
+from typing import Any, Generic
 
 from tg_cli.entry import Failure, Interrupted
 from tg_cli.gateway_choice import open_gateway
@@ -10,6 +11,26 @@ from tg_cli.renderer import Renderer
 from tg_client import TgClient
 from tg_schema import ServiceSpec, TgError
 from tg_schema.service_spec import Req, Resp
+
+
+def run_call(work: Coroutine[Any, Any, None]) -> None:
+    """Run what asks a gateway to its end; Ctrl-C cancels it, which closes its streams.
+
+    Raises:
+        Failure: with the sentence to show.
+        Interrupted: by Ctrl-C.
+    """
+    try:
+        asyncio.run(work)
+    except TgError as error:
+        raise Failure(sentence_of(error)) from None
+    except KeyboardInterrupt:
+        raise Interrupted from None
+
+
+def sentence_of(error: TgError) -> str:
+    """What to tell the user of an error."""
+    return error.message + (f" (try again in {error.retry_after:g} s)" if error.retry_after else "")
 
 
 class Invocation(Generic[Req, Resp]):
@@ -36,13 +57,7 @@ class Invocation(Generic[Req, Resp]):
             Interrupted: by Ctrl-C.
             ReaderLeft: the reader of the output has closed it.
         """
-        try:
-            asyncio.run(self._run())
-        except TgError as error:
-            again = f" (try again in {error.retry_after:g} s)" if error.retry_after else ""
-            raise Failure(error.message + again) from None
-        except KeyboardInterrupt:
-            raise Interrupted from None
+        run_call(self._run())
 
     async def _run(self) -> None:
         async with (

@@ -1,21 +1,34 @@
 """`tg-invoke-llm`: one prompt to a model, its answer to stdout as it comes."""
 
+from pathlib import Path
+
 import click
 
 from tg_cli.entry import run
-from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, is_piped, read_pipe
+from tg_cli.invoke_options import InvokeOptions, ask_model_options, choose_flow, find_url, is_piped, read_pipe
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("tg-invoke-llm", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("system", required=False)
 @click.argument("prompt", required=False)
-@ask_options
+@click.option("--schema", "schema_file", type=_FILE, help="JSON schema that the answer must satisfy.")
+@click.option("--image", "images", type=_FILE, multiple=True, help="An image for PROMPT; may be repeated.")
+@click.option("--history", type=_FILE, help="Earlier turns: a JSON list of messages, as tg-chat's /save writes it.")
+@ask_model_options
 def invoke_llm(
     *,
     system: str | None,
     prompt: str | None,
+    schema_file: Path | None,
+    images: tuple[Path, ...],
+    history: Path | None,
+    model: str | None,
+    temperature: float | None,
+    max_tokens: int | None,
     url: str | None,
-    flow_id: str,
+    flow_id: str | None,
     timeout: float,
     no_streaming: bool,
     as_json: bool,
@@ -31,11 +44,23 @@ def invoke_llm(
     system, prompt = _texts(system, prompt)
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
     from tg_cli.answer_renderer import AnswerRenderer
+    from tg_cli.attachments import make_sampling, read_history, read_schema, user_turn
     from tg_cli.invocation import Invocation
     from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
 
-    request = TextCompletionRequest(system, prompt, streaming=not no_streaming)
-    ask = InvokeOptions(find_url(url), flow_id, timeout, as_json, show_usage)
+    schema = read_schema(schema_file) if schema_file else None
+    turns = read_history(history) if history else ()
+    request = TextCompletionRequest(
+        system,
+        None if images else prompt,
+        streaming=not no_streaming,
+        model=model,
+        sampling=make_sampling(temperature, max_tokens),
+        response_format="json" if schema is not None else None,
+        schema=schema,
+        messages=(*turns, user_turn(prompt, images)) if images else turns,
+    )
+    ask = InvokeOptions(find_url(url), choose_flow(flow_id, model), timeout, as_json, show_usage)
     display: AnswerRenderer[TextCompletionResponse] = AnswerRenderer(ask, lambda record: record.response)
     Invocation(ask, TEXT_COMPLETION, request, display).run()
 

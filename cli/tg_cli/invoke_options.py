@@ -38,28 +38,38 @@ def _no_token(context: click.Context, _: click.Parameter, value: str | None) -> 
         raise click.UsageError(_SECONDS_ONLY, context)
 
 
-_OPTIONS = (
-    click.option("-u", "--url", help="The gateway. [default: TOKENGRID_URL, TRUSTGRAPH_URL, or http://localhost:8888/]"),
-    click.option("-f", "--flow-id", default="default", show_default=True, help="The flow to ask."),
+_URL = click.option(
+    "-u", "--url", help="The gateway. [default: TOKENGRID_URL, TRUSTGRAPH_URL, or http://localhost:8888/]"
+)
+_FLOW = click.option("-f", "--flow-id", default="default", show_default=True, help="The flow to ask.")
+_MODELS_FLOW = click.option("-f", "--flow-id", help="The flow to ask. [default: that of the model, or default]")
+_CONNECTION = (
     click.option(
         "-t", "--timeout", type=_Seconds(0, min_open=True), default=300.0, show_default=True,
         help="Seconds to wait for each piece of the answer.",
     ),
     click.option("--token", hidden=True, expose_value=False, callback=_no_token),
     click.option("-w", "--workspace", expose_value=False, help="Taken from TrustGraph's commands; has no effect."),
+)  # fmt: skip
+_DISPLAY = (
     click.option("--no-streaming", is_flag=True, help="Print the answer when it is complete."),
     click.option("--json", "as_json", is_flag=True, help="Print each chunk as one line of JSON."),
     click.option("--show-usage", is_flag=True, help="Print tokens and model on stderr at the end."),
-    version_option("tokengrid-cli"),
-)  # fmt: skip
+)
+_VERSION = version_option("tokengrid-cli")
+_MODEL = (
+    click.option("-m", "--model", help="The model to ask; tg-models lists them. [default: the flow's]"),
+    click.option("--temperature", type=click.FloatRange(0, 100), help="Sampling temperature; 0 = the likeliest token."),
+    click.option("--max-tokens", type=click.IntRange(1, 2**31 - 1), help="Most tokens of an answer."),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class InvokeOptions:
-    """The gateway, and how to show the answer. `url` None = none was given."""
+    """The gateway, and how to show the answer. `url` None = none was given; `flow` None = the gateway chooses."""
 
     url: str | None
-    flow: str
+    flow: str | None
     timeout: float
     json: bool
     show_usage: bool
@@ -67,7 +77,31 @@ class InvokeOptions:
 
 def ask_options(command: F) -> F:
     """Give a command the options of `InvokeOptions`: url, flow_id, timeout, no_streaming, as_json, show_usage."""
-    for option in reversed(_OPTIONS):
+    return _add(command, _URL, _FLOW, *_CONNECTION, *_DISPLAY, _VERSION)
+
+
+def ask_model_options(command: F) -> F:
+    """The same, and model, temperature, max_tokens; flow_id may be None."""
+    return _add(command, *_MODEL, _URL, _MODELS_FLOW, *_CONNECTION, *_DISPLAY, _VERSION)
+
+
+def chat_options(command: F) -> F:
+    """Model, temperature, max_tokens, url, flow_id (may be None), timeout."""
+    return _add(command, *_MODEL, _URL, _MODELS_FLOW, *_CONNECTION, _VERSION)
+
+
+def gateway_options(command: F) -> F:
+    """The gateway alone: url, timeout."""
+    return _add(command, _URL, *_CONNECTION, _VERSION)
+
+
+def choose_flow(flow: str | None, model: str | None) -> str | None:
+    """The flow to ask; None = that of the model, which the gateway knows."""
+    return "default" if flow is None and not model else flow
+
+
+def _add(command: F, *options: Callable[[F], F]) -> F:
+    for option in reversed(options):
         command = option(command)
     return command
 

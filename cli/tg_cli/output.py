@@ -51,7 +51,7 @@ class Output:
 
     async def text(self, text: str, style: str = "") -> None:
         """Write a piece of text; its style is applied if the output has colours (a terminal, without NO_COLOR)."""
-        shown = text.translate(_CONTROLS) if self.terminal else text
+        shown = remove_controls(text) if self.terminal else text
         if shown:
             self.open_line = not shown.endswith("\n")
             styled = f"{style}{shown}{_PLAIN}" if style and self._coloured else shown
@@ -90,6 +90,11 @@ class Output:
             await ready
         finally:
             loop.remove_writer(self._descriptor)
+
+
+def remove_controls(text: str) -> str:
+    """Text that does nothing to a terminal but to be shown."""
+    return text.translate(_CONTROLS)
 
 
 def _settle(ready: asyncio.Future[None]) -> None:

@@ -53,7 +53,7 @@ class Counted(Protocol):
 def record_line(record: msgspec.Struct) -> bytes:
     """The record's JSON without unknown fields, as the gateway writes it."""
     fields: list[tuple[str, Any]] = [(name, getattr(record, name)) for name in record.__struct_fields__]
-    return encode({name: value for name, value in fields if value not in (None, ())})
+    return encode({name: value for name, value in fields if value not in (None, ()) and (name, value) != ("index", 0)})
 
 
 def tell_end(last: Counted, *, show_usage: bool) -> None:

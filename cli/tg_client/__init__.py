@@ -4,6 +4,7 @@ from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_event import Action, AgentEvent, Answer, Observation, Thought
 from tg_client.agent_stream import AgentStream
 from tg_client.agent_trace import AgentTrace
+from tg_client.choice import Choice
 from tg_client.flow import Flow
 from tg_client.result import PromptResult, TextCompletionResult
 from tg_client.sync_client import SyncAgentDialog, SyncAgentStream, SyncFlow, SyncSocket, SyncTgClient
@@ -18,6 +19,7 @@ __all__ = [
     "AgentStream",
     "AgentTrace",
     "Answer",
+    "Choice",
     "Flow",
     "Observation",
     "PromptResponse",

@@ -16,17 +16,20 @@ from tg_schema import (
     TEXT_COMPLETION,
     AgentRequest,
     AgentStep,
+    Message,
     PromptRequest,
     PromptResponse,
     Sampling,
     ServiceSpec,
     TextCompletionRequest,
     TextCompletionResponse,
+    Tool,
     encode,
 )
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.errors import BadRequest
 from tg_schema.service_spec import Req, Resp
+from tg_schema.text_completion import Reasoning
 
 DEFAULT_TIMEOUT_SECONDS = 300.0
 """Default of the seconds to wait for the next record; a whole answer is one record."""
@@ -35,16 +38,20 @@ DEFAULT_TIMEOUT_SECONDS = 300.0
 class Flow:
     """The services of one flow. Every call that fails raises `TgError`, and nothing else."""
 
-    def __init__(self, door: Transport, flow: str, timeout: float) -> None:
+    def __init__(self, door: Transport, flow: str | None, timeout: float) -> None:
         self._door = door
         self._flow = flow
         self._timeout = timeout
 
     async def text_completion(
         self,
-        system: str,
-        prompt: str,
+        system: str = "",
+        prompt: str = "",
         *,
+        messages: Sequence[Message] = (),
+        tools: Sequence[Tool] = (),
+        tool_choice: str | None = None,
+        reasoning: Reasoning | None = None,
         model: str | None = None,
         sampling: Sampling | None = None,
         schema: dict[str, Any] | None = None,
@@ -54,7 +61,11 @@ class Flow:
 
         Args:
             system: how to answer.
-            prompt: what to answer.
+            prompt: what to answer; "" if that is the last of `messages`.
+            messages: the turns before it, for example earlier questions with `result.turn` of their answers.
+            tools: what the model may call.
+            tool_choice: "auto", "none", "required", or the name of the tool that must be called; None = "auto".
+            reasoning: how much the model should think.
             model: a model's name; None = the flow's.
             sampling: temperature, max_tokens, stop ...; None = the provider's defaults.
             schema: JSON schema that the answer must satisfy.
@@ -63,14 +74,28 @@ class Flow:
         Raises:
             TgError: one of the closed set, with `retryable` and `retry_after`.
         """
-        request = _completion(system, prompt, model, sampling, schema)
+        request = completion_request(
+            system,
+            prompt,
+            messages=messages,
+            tools=tools,
+            tool_choice=tool_choice,
+            reasoning=reasoning,
+            model=model,
+            sampling=sampling,
+            schema=schema,
+        )
         return TextCompletionResult.of(await self._all(TEXT_COMPLETION, request, timeout))
 
     def text_completion_stream(
         self,
-        system: str,
-        prompt: str,
+        system: str = "",
+        prompt: str = "",
         *,
+        messages: Sequence[Message] = (),
+        tools: Sequence[Tool] = (),
+        tool_choice: str | None = None,
+        reasoning: Reasoning | None = None,
         model: str | None = None,
         sampling: Sampling | None = None,
         schema: dict[str, Any] | None = None,
@@ -82,7 +107,17 @@ class Flow:
         for `text_completion`, except that `timeout` is the time until the first record and between two; a truncated
         answer raises `IncompleteStream`.
         """
-        request = _completion(system, prompt, model, sampling, schema)
+        request = completion_request(
+            system,
+            prompt,
+            messages=messages,
+            tools=tools,
+            tool_choice=tool_choice,
+            reasoning=reasoning,
+            model=model,
+            sampling=sampling,
+            schema=schema,
+        )
         return self.records(TEXT_COMPLETION, msgspec.structs.replace(request, streaming=True), timeout=timeout)
 
     async def prompt(
@@ -162,11 +197,32 @@ class Flow:
         return answer.records()
 
 
-def _completion(
-    system: str, prompt: str, model: str | None, sampling: Sampling | None, schema: dict[str, Any] | None
+def completion_request(
+    system: str,
+    prompt: str,
+    *,
+    messages: Sequence[Message] = (),
+    tools: Sequence[Tool] = (),
+    tool_choice: str | None = None,
+    reasoning: Reasoning | None = None,
+    model: str | None = None,
+    sampling: Sampling | None = None,
+    schema: dict[str, Any] | None = None,
 ) -> TextCompletionRequest:
-    form = None if schema is None else "json"
-    return TextCompletionRequest(system, prompt, False, model, sampling, response_format=form, schema=schema)
+    """The record for a completion; `streaming` is off."""
+    return TextCompletionRequest(
+        system,
+        prompt,
+        streaming=False,
+        model=model,
+        sampling=sampling,
+        response_format=None if schema is None else "json",
+        schema=schema,
+        messages=tuple(messages),
+        tools=tuple(tools),
+        tool_choice=tool_choice,
+        reasoning=reasoning,
+    )
 
 
 def prompt_request(

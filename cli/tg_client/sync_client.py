@@ -15,7 +15,9 @@ from tg_client.flow import DEFAULT_TIMEOUT_SECONDS, Flow
 from tg_client.loop_thread import LoopThread
 from tg_client.result import PromptResult, TextCompletionResult
 from tg_client.tg_client import Socket, TgClient
-from tg_schema import AgentStep, PromptResponse, Sampling, TextCompletionResponse
+from tg_schema import AgentStep, Message, PromptResponse, Sampling, TextCompletionResponse, Tool
+from tg_schema.served_model import ServedModel
+from tg_schema.text_completion import Reasoning
 
 T = TypeVar("T")
 
@@ -81,24 +83,42 @@ class SyncFlow:
 
     def text_completion(
         self,
-        system: str,
-        prompt: str,
+        system: str = "",
+        prompt: str = "",
         *,
+        messages: Sequence[Message] = (),
+        tools: Sequence[Tool] = (),
+        tool_choice: str | None = None,
+        reasoning: Reasoning | None = None,
         model: str | None = None,
         sampling: Sampling | None = None,
         schema: dict[str, Any] | None = None,
         timeout: float | None = None,
     ) -> TextCompletionResult:
         """See `Flow.text_completion`."""
-        return self._loop.run(
-            self._flow.text_completion(system, prompt, model=model, sampling=sampling, schema=schema, timeout=timeout)
+        asked = self._flow.text_completion(
+            system,
+            prompt,
+            messages=messages,
+            tools=tools,
+            tool_choice=tool_choice,
+            reasoning=reasoning,
+            model=model,
+            sampling=sampling,
+            schema=schema,
+            timeout=timeout,
         )
+        return self._loop.run(asked)
 
     def text_completion_stream(
         self,
-        system: str,
-        prompt: str,
+        system: str = "",
+        prompt: str = "",
         *,
+        messages: Sequence[Message] = (),
+        tools: Sequence[Tool] = (),
+        tool_choice: str | None = None,
+        reasoning: Reasoning | None = None,
         model: str | None = None,
         sampling: Sampling | None = None,
         schema: dict[str, Any] | None = None,
@@ -106,7 +126,16 @@ class SyncFlow:
     ) -> AbstractContextManager[Iterator[TextCompletionResponse]]:
         """See `Flow.text_completion_stream`."""
         stream = self._flow.text_completion_stream(
-            system, prompt, model=model, sampling=sampling, schema=schema, timeout=timeout
+            system,
+            prompt,
+            messages=messages,
+            tools=tools,
+            tool_choice=tool_choice,
+            reasoning=reasoning,
+            model=model,
+            sampling=sampling,
+            schema=schema,
+            timeout=timeout,
         )
         return _iterate(self._loop, stream)
 
@@ -160,8 +189,8 @@ class SyncSocket:
         self._loop = loop
         self._socket = socket
 
-    def flow(self, flow: str = "default") -> SyncFlow:
-        """The services of one flow, through this socket."""
+    def flow(self, flow: str | None = "default") -> SyncFlow:
+        """See `Socket.flow`."""
         return SyncFlow(self._loop, self._socket.flow(flow))
 
 
@@ -189,9 +218,13 @@ class SyncTgClient:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._exit.close()
 
-    def flow(self, flow: str = "default") -> SyncFlow:
-        """The services of one flow; each call is a separate HTTP request."""
+    def flow(self, flow: str | None = "default") -> SyncFlow:
+        """See `TgClient.flow`."""
         return SyncFlow(self._loop, self._client.flow(flow))
+
+    def models(self, *, timeout: float | None = None) -> tuple[ServedModel, ...]:
+        """See `TgClient.models`."""
+        return self._loop.run(self._client.models(timeout=timeout))
 
     @contextmanager
     def socket(self) -> Iterator[SyncSocket]:

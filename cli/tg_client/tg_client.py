@@ -10,6 +10,7 @@ import aiohttp
 from tg_client.flow import DEFAULT_TIMEOUT_SECONDS, Flow
 from tg_client.transport import Address, HttpTransport, WebSocketTransport, bearer_token, open_socket
 from tg_schema.errors import BadRequest
+from tg_schema.served_model import ServedModel, ServedModels
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 """Timeout of opening a connection."""
@@ -24,8 +25,8 @@ class Socket:
         self._door = door
         self._timeout = timeout
 
-    def flow(self, flow: str = "default") -> Flow:
-        """The services of one flow, through this socket."""
+    def flow(self, flow: str | None = "default") -> Flow:
+        """The services of one flow, through this socket; None = as in `TgClient.flow`."""
         return Flow(self._door, flow, self._timeout)
 
 
@@ -73,9 +74,24 @@ class TgClient:
     ) -> None:
         await self._exit.aclose()
 
-    def flow(self, flow: str = "default") -> Flow:
-        """The services of one flow; each call is a separate HTTP request."""
-        return Flow(HttpTransport(self._address, self._session, self._idle), flow, self._timeout)
+    def flow(self, flow: str | None = "default") -> Flow:
+        """The services of one flow; each call is a separate HTTP request.
+
+        None = for each text completion, the flow that has its `model`, and `default` for all else.
+        """
+        return Flow(self._http, flow, self._timeout)
+
+    async def models(self, *, timeout: float | None = None) -> tuple[ServedModel, ...]:
+        """The models that can be asked now, of all flows. `timeout` is in seconds; None = the client's.
+
+        Raises:
+            TgError: as for every call; NotFound if the gateway is older than this call.
+        """
+        return (await self._http.get(self._address.models, ServedModels, timeout or self._timeout)).models
+
+    @property
+    def _http(self) -> HttpTransport:
+        return HttpTransport(self._address, self._session, self._idle)
 
     @property
     def _session(self) -> aiohttp.ClientSession:

@@ -14,12 +14,12 @@ from typing_extensions import override
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
-from tg_gateway.access import CONNECTION_REFUSED, Authenticator, Limits, RateLimits, UnauthenticatedLimit
+from tg_gateway.access import CONNECTION_REFUSED, Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
 from tg_gateway.http import Health, HttpHandlers, Middleware, Router, defer_expectation
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.mounts import MOUNTS
-from tg_gateway.relay import Relay
+from tg_gateway.relay import AnswerStore, Relay
 from tg_gateway.telemetry import MALFORMED, show_metrics
 from tg_gateway.websocket import Backend, WebSocketHandler
 
@@ -86,6 +86,7 @@ class Gateway:
         self._limits = limits or Limits()
         self._mounts = mounts
         self._authenticator = Authenticator(config, self._limits, time.monotonic)
+        self._origins = Origins(config)
         self._rate_limits = RateLimits(config, time.monotonic)
 
     def prepare(self, config: GatewayConfig) -> Callable[[], None]:
@@ -97,9 +98,11 @@ class Gateway:
             BadRequest: as at a start.
         """
         replace_keys = self._authenticator.prepare(config)
+        replace_origins = self._origins.prepare(config)
 
         def commit() -> None:
             replace_keys()
+            replace_origins()
             self._rate_limits.update(config)
 
         return commit
@@ -111,6 +114,7 @@ class Gateway:
                 self._application(),
                 # The server would inflate a body before anybody has checked the token; `BodyReader` does it after.
                 auto_decompress=False,
+                # A client that leaves cancels its handler, and so everything below, down to the provider.
                 handler_cancellation=True,
                 keepalive_timeout=self._limits.head,
                 lingering_time=self._limits.linger,
@@ -133,6 +137,7 @@ class Gateway:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
+        # The server listens until all this is over: a refusal can be repeated elsewhere, a closed port says nothing.
         async with self._exit:
             await self._relay.drain(self._config.drain)
             await self._sockets.close()
@@ -148,9 +153,11 @@ class Gateway:
         )
         backend = Backend(self._authenticator, catalogue, relay, limits, config.body_limit)
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
-        handlers = HttpHandlers(relay, config, limits)
-        middleware = Middleware(self._authenticator, unauthenticated, router, limits)
-        application = web.Application(middlewares=[middleware.admit], client_max_size=config.body_limit)
+        handlers = HttpHandlers(relay, AnswerStore(self._requestor.bus, self._requestor.topics), config, limits)
+        middleware = Middleware(self._authenticator, self._origins, unauthenticated, router, limits)
+        application = web.Application(
+            middlewares=[middleware.admit], client_max_size=max(config.body_limit, config.large_body_limit)
+        )
         application.add_routes(router.routes(handlers.answer, self._sockets.answer))
         application.add_routes(Health(self._requestor, catalogue, relay, limits).routes())
         application.add_routes([web.get("/metrics", show_metrics, expect_handler=defer_expectation)])

@@ -3,16 +3,17 @@
 from tg_schema.agent import AgentRequest, AgentResponse, AgentStep
 from tg_schema.codec import decode, encode
 from tg_schema.completion import Token
-from tg_schema.conversation import ImagePart, Message, ModelInfo, Part, TextPart, Tool, ToolCall, ToolCallDelta
+from tg_schema.conversation import ImagePart, Message, ModelInfo, TextPart, Tool, ToolCall, ToolCallDelta
 from tg_schema.errors import Error, TgError
-from tg_schema.features import FEATURES
+from tg_schema.features import COMMON_FEATURES
 from tg_schema.prompt import PromptRequest, PromptResponse
+from tg_schema.sampling import Sampling
 from tg_schema.service_spec import AGENT, PROMPT, TEXT_COMPLETION, ServiceSpec
-from tg_schema.text_completion import Sampling, TextCompletionRequest, TextCompletionResponse
+from tg_schema.text_completion import TextCompletionRequest, TextCompletionResponse
 
 __all__ = [
     "AGENT",
-    "FEATURES",
+    "COMMON_FEATURES",
     "PROMPT",
     "TEXT_COMPLETION",
     "AgentRequest",
@@ -22,7 +23,6 @@ __all__ = [
     "ImagePart",
     "Message",
     "ModelInfo",
-    "Part",
     "PromptRequest",
     "PromptResponse",
     "Sampling",

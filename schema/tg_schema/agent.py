@@ -40,7 +40,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
     """A `Pattern`; None = the flow's default."""
 
 
-class AgentResponse(msgspec.Struct, frozen=True):
+class AgentResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plain peer knows the fields from `chunk_type` to `error`. `error` is set if `chunk_type` is "error".
 
     A message is all records of one `message_id`; the messages of concurrent calls may alternate. The answer is the
@@ -54,7 +54,8 @@ class AgentResponse(msgspec.Struct, frozen=True):
     content: str | None = None
     end_of_message: bool | None = False
     end_of_dialog: bool | None = False
-    error: Error | None = None
+    # Always on the wire, as in text completion.
+    error: Error | None = msgspec.field(default_factory=type(None))
     message_id: str | None = None
     """Identifies the message; the same on each of its chunks."""
     path: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""Record <-> bytes: UTF-8 JSON text of one record, with every field, `null` included (trustgraph-wire 1.2).
+"""Record <-> bytes: UTF-8 JSON text of one record. Which of its fields are left out, the record says.
 
 `"error":null` must stand on the wire: a stock Pulsar `JsonSchema` reader turns a missing nested record into an empty,
-truthy one.
+truthy one (trustgraph-wire 1.2).
 """
 
 from typing import Any, TypeVar
@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from tg_schema.errors import BadRequest
+
+MAX_SENTENCE_CHARACTERS = 400
+"""Of what is said about a wrong field."""
 
 T = TypeVar("T")
 
@@ -35,10 +38,18 @@ def decode(kind: type[T], data: bytes | str) -> T:
     try:
         return _decoder(kind).decode(data)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"wrong field: {error}") from None
+        raise BadRequest(f"wrong field: {_shorten(str(error))}") from None
     except msgspec.DecodeError as error:
         raise BadRequest(f"not valid JSON: {error}") from None
     except UnicodeDecodeError:
         raise BadRequest("not valid JSON: the text is not UTF-8") from None
     except RecursionError:
         raise BadRequest("not valid JSON: nested too deep") from None
+
+
+def _shorten(sentence: str) -> str:
+    """The sentence repeats a word of the client, however long it is; its place stands at the end."""
+    if len(sentence) <= MAX_SENTENCE_CHARACTERS:
+        return sentence
+    half = MAX_SENTENCE_CHARACTERS // 2
+    return f"{sentence[:half]}...{sentence[-half:]}"

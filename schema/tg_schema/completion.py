@@ -1,40 +1,71 @@
 """The fields of a model's answer besides its text, shared by a provider's chunk and a record on the bus."""
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
 from tg_schema.conversation import ToolCallDelta, whole_calls
 from tg_schema.deltas import Count, add_counts, join_text
 
+NO_TOKEN_ID = -1
+"""The id of a token whose provider tells no ids."""
 
-class Token(msgspec.Struct, frozen=True):
-    """One generated token. `logprob` is its natural-log probability; `top` has (token id, logprob) of alternatives."""
+
+def _no_alternatives() -> tuple[tuple[int, float], ...]:
+    return ()
+
+
+class Token(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One token.
+
+    Attributes:
+        id: its number in the model's vocabulary, or `NO_TOKEN_ID`.
+        text: what is known of it as text; half a character is U+FFFD.
+        logprob: its natural-log probability.
+        top: (id, log-probability) of the alternatives, the most probable first.
+        top_texts: the text of each of `top`; empty = unknown.
+        raw_bytes: exactly what it stands for, where `text` cannot say it.
+        special: whether it is a control token, which is no part of the text.
+    """
 
     id: int
     text: str
-    logprob: float | None = None
-    top: tuple[tuple[int, float], ...] = ()
+    # Always on the wire, as in the first version; null included.
+    logprob: float | None = msgspec.field(default_factory=type(None))
+    top: tuple[tuple[int, float], ...] = msgspec.field(default_factory=_no_alternatives)
+    top_texts: tuple[str, ...] = ()
+    raw_bytes: bytes | None = None
+    special: bool = False
 
 
-class Completion(msgspec.Struct, frozen=True, kw_only=True):
+class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A piece of an answer. Each derived record declares the text under its own name.
+
+    Within one piece the thinking comes first, then its signature, the text, and the tool calls.
 
     Attributes:
         in_token: prompt tokens not counted before; None = unknown, 0 = counted as zero.
         out_token: answer tokens not counted before; None = unknown.
         model: the name of the model that answers.
-        finish_reason: "stop", "length", "tool_calls" or "content_filter"; set once, at the end of the answer.
+        finish_reason: "stop", "length", "tool_calls" or "content_filter"; set once, at the end of the answer, and with
+            several answers at the end of each.
         reasoning: new thinking text, if the provider separates it from the answer.
         tokens: ids and log-probabilities of the tokens in the new text, if requested and known.
         tool_calls: new pieces of the model's tool calls.
         cached_token: the part of `in_token` from the provider's cache; None = unknown.
         reasoning_token: the part of `out_token` spent on thinking; None = unknown.
+        cache_write_token: the part of `in_token` that the provider wrote into its cache; None = unknown.
+        index: which of the request's `n` answers this belongs to.
+        signature: ends a piece of thinking; opaque. Thinking that follows it is another piece.
+        stopped_by: the stop string or the token id that ended the answer, if the provider says which.
+        seed: the seed that was used, if the provider says which.
+        prompt_tokens: the tokens of the prompt, if requested and known; before the first text.
     """
 
     # Ordered by frequency: msgspec encodes and decodes leading fields fastest, and this record is made for each chunk.
     model: str | None = None
+    index: Count = 0
     reasoning: str | None = None
     tokens: tuple[Token, ...] = ()
     tool_calls: tuple[ToolCallDelta, ...] = ()
@@ -43,34 +74,101 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     out_token: Count | None = None
     cached_token: Count | None = None
     reasoning_token: Count | None = None
+    cache_write_token: Count | None = None
+    signature: str | None = None
+    stopped_by: str | int | None = None
+    seed: int | None = None
+    prompt_tokens: tuple[Token, ...] = ()
 
+
+COUNTS: Final = ("in_token", "out_token", "cached_token", "reasoning_token", "cache_write_token")
+"""The fields that are counts of tokens."""
 
 Joined = TypeVar("Joined", bound=Completion)
+Value = TypeVar("Value")
+
+
+def group_completions(pieces: Sequence[Joined], has_text: Callable[[Joined], bool]) -> list[list[Joined]]:
+    """The pieces in groups that can become one piece each: of one answer, with one piece of thinking before the text.
+
+    The pieces of several answers may alternate. Groups are in the order of their last pieces, so that the last piece
+    of all is in the last group.
+
+    Args:
+        pieces: of any number of answers, in the order in which they came.
+        has_text: whether a piece has answer text.
+    """
+    indexes = {piece.index for piece in pieces}
+    if len(indexes) < 2:
+        return _group_answer(pieces, has_text)
+    placed: list[tuple[int, list[Joined]]] = []
+    for index in indexes:
+        numbers = [number for number, piece in enumerate(pieces) if piece.index == index]
+        taken = 0
+        for group in _group_answer([pieces[number] for number in numbers], has_text):
+            taken += len(group)
+            placed.append((numbers[taken - 1], group))
+    return [group for _, group in sorted(placed, key=lambda place: place[0])]
+
+
+def _group_answer(pieces: Sequence[Joined], has_text: Callable[[Joined], bool]) -> list[list[Joined]]:
+    """The groups of one answer."""
+    groups: list[list[Joined]] = []
+    told = signed = False
+    for piece in pieces:
+        thinks = bool(piece.reasoning or piece.signature)
+        if not groups or (thinks and (told or signed)):
+            groups.append([])
+            told = signed = False
+        groups[-1].append(piece)
+        told = told or bool(piece.tool_calls) or has_text(piece)
+        signed = signed or bool(piece.signature)
+    return groups
 
 
 def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
-    """`whole`, which has the joined text, with the other fields of all pieces.
+    """`whole`, which has the joined text, with the other fields of all pieces; they are of one group.
 
     Counts are summed, thinking and tokens are concatenated, and the pieces of a call are merged. The last model and
     the last `finish_reason` that is set win.
     """
-    model = next((piece.model for piece in reversed(pieces) if piece.model), None)
+    model = _last(piece.model for piece in pieces)
+    index = pieces[-1].index if pieces else 0
     # Nearly all pieces have nothing but text, and this runs for each message: they are looked at once, not nine times.
     pieces = [piece for piece in pieces if not _is_plain(piece)]
     if not pieces:
-        return msgspec.structs.replace(whole, model=model)
+        return msgspec.structs.replace(whole, model=model, index=index)
     return msgspec.structs.replace(
         whole,
+        model=model,
+        index=index,
         in_token=add_counts(piece.in_token for piece in pieces),
         out_token=add_counts(piece.out_token for piece in pieces),
-        model=model,
-        finish_reason=next((piece.finish_reason for piece in reversed(pieces) if piece.finish_reason), None),
+        finish_reason=_last(piece.finish_reason for piece in pieces),
         reasoning=join_text(piece.reasoning for piece in pieces),
         tokens=tuple(token for piece in pieces for token in piece.tokens),
         tool_calls=whole_calls(call for piece in pieces for call in piece.tool_calls),
         cached_token=add_counts(piece.cached_token for piece in pieces),
         reasoning_token=add_counts(piece.reasoning_token for piece in pieces),
+        cache_write_token=add_counts(piece.cache_write_token for piece in pieces),
+        signature=_last(piece.signature for piece in pieces),
+        stopped_by=_last(piece.stopped_by for piece in pieces),
+        seed=_last(piece.seed for piece in pieces),
+        prompt_tokens=tuple(token for piece in pieces for token in piece.prompt_tokens),
     )
+
+
+def add_usage(pieces: Sequence[Completion]) -> dict[str, int | None]:
+    """Each field of `COUNTS`, added up."""
+    return {name: add_counts(getattr(piece, name) for piece in pieces) for name in COUNTS}
+
+
+def _last(values: Iterable[Value | None]) -> Value | None:
+    """The last that is set."""
+    last = None
+    for value in values:
+        last = last if value is None else value
+    return last
 
 
 def _is_plain(piece: Completion) -> bool:
@@ -79,8 +177,13 @@ def _is_plain(piece: Completion) -> bool:
         and piece.out_token is None
         and piece.reasoning is None
         and piece.finish_reason is None
+        and piece.signature is None
         and not piece.tokens
         and not piece.tool_calls
         and piece.cached_token is None
         and piece.reasoning_token is None
+        and piece.cache_write_token is None
+        and piece.stopped_by is None
+        and piece.seed is None
+        and not piece.prompt_tokens
     )

@@ -10,44 +10,74 @@ from tg_schema.deltas import Count
 MAX_CALL_INDEX = 4095
 """The highest index of a tool call in one answer."""
 
-Role = Literal["system", "user", "assistant", "tool"]
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+CacheMark = Literal["5m", "1h"]
+"""Everything of the request up to here should be cached by the provider, for that long. A hint: the answer is the same
+without it."""
 
 
-class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
     """A piece of a message's text."""
 
     text: str
+    cache: CacheMark | None = None
 
 
-class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image", kw_only=True):
+class ImagePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="image", kw_only=True):
     """An image in a message: exactly one of `data` (base64) and `url`."""
 
     media_type: str = "image/png"
     data: str | None = None
     url: str | None = None
+    cache: CacheMark | None = None
 
 
-Part = TextPart | ImagePart
+class ReasoningPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
+    """The model's thinking in an earlier turn of the assistant.
+
+    `signature` is the provider's proof that the text is its own, as a `Completion` brought it. The provider of that
+    signature gets the part back unchanged; any other is not told of it.
+    """
+
+    text: str = ""
+    signature: str | None = None
 
 
-class ToolCall(msgspec.Struct, frozen=True):
-    """One call that the model made; `arguments` is JSON text, as the model wrote it."""
+class ForeignPart(msgspec.Struct, frozen=True, tag_field="type", tag="foreign"):
+    """A part that only one vendor's API knows; `value` is its JSON in that wire format, such as "anthropic"."""
+
+    dialect: str
+    value: dict[str, Any]
+
+
+Part = TextPart | ImagePart | ReasoningPart | ForeignPart
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call that the model made; `arguments` is JSON text, as the model wrote it.
+
+    `signature` is the provider's, as the call's `ToolCallDelta` brought it.
+    """
 
     id: str
     name: str
     arguments: str = "{}"
+    signature: str | None = None
+    cache: CacheMark | None = None
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A piece of a call while the model writes it: `id` and `name` on the first piece, `arguments` concatenated.
 
-    `index` identifies the call within the answer.
+    `index` identifies the call within the answer. `signature` must come back with the call in the next request.
     """
 
     index: Annotated[int, msgspec.Meta(ge=0, le=MAX_CALL_INDEX)] = 0
     id: str | None = None
     name: str | None = None
     arguments: str = ""
+    signature: str | None = None
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,8 +85,10 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         role: the speaker. A "tool" message is the result of the call `tool_call_id`; `error` says that the tool failed.
+            A "developer" message is a system message for the providers that do not tell the two apart.
         content: text, or parts.
         tool_calls: the calls that the assistant made in this turn.
+        cache: a cache mark on the whole of a tool's result.
     """
 
     role: Role
@@ -65,6 +97,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_call_id: str | None = None
     name: str | None = None
     error: bool = False
+    cache: CacheMark | None = None
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -72,6 +105,11 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         if isinstance(self.content, str):
             return (TextPart(self.content),) if self.content else ()
         return self.content
+
+    @property
+    def content_parts(self) -> tuple[TextPart | ImagePart, ...]:
+        """The parts that every provider can be told: text and images."""
+        return tuple(part for part in self.parts if isinstance(part, TextPart | ImagePart))
 
     @property
     def text(self) -> str:
@@ -88,12 +126,17 @@ def _no_arguments() -> dict[str, Any]:
     return {"type": "object", "properties": {}}
 
 
-class Tool(msgspec.Struct, frozen=True):
-    """A tool that the model may call; `parameters` is the JSON schema of its arguments."""
+class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool that the model may call; `parameters` is the JSON schema of its arguments.
+
+    With `strict`, every call of it must satisfy the schema.
+    """
 
     name: str
     description: str = ""
     parameters: dict[str, Any] = msgspec.field(default_factory=_no_arguments)
+    strict: bool = False
+    cache: CacheMark | None = None
 
 
 class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -117,4 +160,5 @@ def _whole(pieces: list[ToolCallDelta]) -> ToolCallDelta:
         return pieces[0]
     call_id = next((piece.id for piece in pieces if piece.id), None)
     name = next((piece.name for piece in pieces if piece.name), None)
-    return ToolCallDelta(pieces[0].index, call_id, name, "".join(piece.arguments for piece in pieces))
+    signature = next((piece.signature for piece in pieces if piece.signature), None)
+    return ToolCallDelta(pieces[0].index, call_id, name, "".join(piece.arguments for piece in pieces), signature)

@@ -1,8 +1,9 @@
 """Optional features: what a request may need beyond a system text and a prompt, and what a provider announces."""
 
+from collections.abc import Iterable
 from typing import Literal, get_args
 
-Feature = Literal[
+CommonFeature = Literal[
     "history",
     "images",
     "tools",
@@ -15,6 +16,56 @@ Feature = Literal[
     "penalties",
     "logprobs",
 ]
-"""history: earlier turns in `messages`; json and schema: the answer's form; the others are fields of the request."""
+"""What nearly every API for chats has a field for; all that processors of version 0.1.0 can announce.
 
-FEATURES: frozenset[Feature] = frozenset(get_args(Feature))
+history: earlier turns in `messages`; json and schema: the answer's form; the others are fields of the request.
+"""
+
+Feature = Literal[
+    CommonFeature,
+    # Sampling.
+    "n",
+    "best_of",
+    "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "length_penalty",
+    "logit_bias",
+    "min_tokens",
+    "ignore_eos",
+    "stop_ids",
+    "keep_stop",
+    "prompt_logprobs",
+    # The prompt and the form of the answer.
+    "raw",
+    "prompt_ids",
+    "scored",
+    "suffix",
+    "echo",
+    "adapter",
+    "reasoning",
+    "regex",
+    "choice",
+    # Tools and turns.
+    "parallel_tool_calls",
+    "allowed_tools",
+    "strict_tools",
+    "developer",
+    "reasoning_turns",
+    # Other operations.
+    "count_tokens",
+    "tokenize",
+    "embed",
+    # A vendor's own fields and parts, passed on as they are.
+    "anthropic_fields",
+    "openai_fields",
+]
+"""developer and reasoning_turns: turns and parts that older processors cannot read; the others are fields of the
+request of that name, or operations."""
+
+COMMON_FEATURES: frozenset[Feature] = frozenset(get_args(CommonFeature))
+
+
+def describe_missing(missing: Iterable[str]) -> str:
+    """What the refusal of a request for these features says."""
+    return f"the model can't do this: {', '.join(sorted(missing))}; leave it out, or ask another model"

@@ -18,10 +18,11 @@ class PromptRequest(msgspec.Struct, frozen=True):
     streaming: bool | None = False
 
 
-class PromptResponse(msgspec.Struct, frozen=True):
+class PromptResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     """`error`, `text` or `object` (JSON text). Usage and model as in text completion."""
 
-    error: Error | None = None
+    # Always on the wire, as in text completion.
+    error: Error | None = msgspec.field(default_factory=type(None))
     text: str | None = None
     object: str | None = None
     end_of_stream: bool | None = False

@@ -33,26 +33,40 @@ class ServerSentEvents:
         Raises:
             ProtocolError: a line, or an event's data, is longer than the limit.
         """
+        events: list[bytes] = []
         if b"\r" in received or self._after_return:
             received = self._with_line_feeds(received)
-        elif not (self._partial or self._data) and len(received) <= self._longest:
-            events = _whole_events(received)
-            if events:
-                self._begun = True
+        elif not self._data and self._partial_size <= _SHORT:
+            events, received = self._whole_events(received)
+            if not received:
                 return events
         received = self._without_filler(received)
         first, *rest = received.split(b"\n")
         self._keep(first)
         if not rest:
-            return []
+            return events
         rest.insert(0, b"".join(self._partial))
         self._partial.clear()
         self._partial_size = 0
         self._keep(rest.pop())
-        events = []
         for line in rest:
             self._line(line, events)
         return events
+
+    def _whole_events(self, received: bytes) -> tuple[list[bytes], bytes]:
+        """Fast path for nearly every read: the whole events at its beginning, of one `data` line each; and the rest."""
+        whole = b"".join((*self._partial, received)) if self._partial else received
+        end = whole.rfind(b"\n\n")
+        if end < 0 or len(whole) > self._longest or not whole.startswith(b"data: "):
+            return [], received
+        events = whole[6:end].split(b"\n\ndata: ")
+        if whole.count(b"\n", 0, end) != 2 * (len(events) - 1):
+            return [], received
+        self._begun = True
+        if self._partial:
+            self._partial.clear()
+            self._partial_size = 0
+        return events, whole[end + 2 :]
 
     def _without_filler(self, received: bytes) -> bytes:
         """Only the last line if no other has data: thousands of comments and blank lines cost almost nothing."""
@@ -101,11 +115,3 @@ class ServerSentEvents:
             self._data.append(value.removeprefix(b" "))
             self._data_size += len(line) + 1
             self._check(self._data_size)
-
-
-def _whole_events(received: bytes) -> list[bytes]:
-    """Fast path for nearly every read: whole events of one `data` line each. Empty if it does not apply."""
-    if not received.startswith(b"data: ") or not received.endswith(b"\n\n"):
-        return []
-    events = received[6:-2].split(b"\n\ndata: ")
-    return events if received.count(b"\n") == 2 * len(events) else []

@@ -1,28 +1,46 @@
 """Service name -> its request and response records, as data."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tg_schema.agent import AgentRequest, AgentResponse
+from tg_schema.features import Feature
 from tg_schema.prompt import PromptRequest, PromptResponse
 from tg_schema.response import Response
-from tg_schema.text_completion import TextCompletionRequest, TextCompletionResponse
+from tg_schema.text_completion import TextCompletionRequest, TextCompletionResponse, features_of
 from tg_schema.tool import ToolRequest, ToolResponse
 
 Req = TypeVar("Req")
 Resp = TypeVar("Resp", bound=Response)
 
 
+def _needs_none(_: object) -> frozenset[Feature]:
+    return frozenset()
+
+
+def _last(records: Sequence[Resp]) -> Resp:
+    return records[-1]
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceSpec(Generic[Req, Resp]):
-    """One kind of service: its name in topics and URLs, and its two record types."""
+    """One kind of service: its name in topics and URLs, and its two record types.
+
+    `features` says which optional features a request needs. A requestor refuses those that no processor announces.
+    `summarize` makes one record of a whole answer that `Response.join` leaves in several.
+    """
 
     name: str
     request: type[Req]
     response: type[Resp]
+    features: Callable[[Any], frozenset[Feature]] = _needs_none
+    summarize: Callable[[Sequence[Any]], Any] = _last
 
 
-TEXT_COMPLETION = ServiceSpec("text-completion", TextCompletionRequest, TextCompletionResponse)
+TEXT_COMPLETION = ServiceSpec(
+    "text-completion", TextCompletionRequest, TextCompletionResponse, features_of, TextCompletionResponse.summarize
+)
 PROMPT = ServiceSpec("prompt", PromptRequest, PromptResponse)
 AGENT = ServiceSpec("agent", AgentRequest, AgentResponse)
 TOOL = ServiceSpec("tool", ToolRequest, ToolResponse)

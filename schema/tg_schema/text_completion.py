@@ -1,46 +1,68 @@
 """Text completion: one prompt in, one answer out, whole or in chunks."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Literal, Self, cast
 
 import msgspec
 
-from tg_schema.completion import Completion, join_completions
-from tg_schema.conversation import Message, ModelInfo, Tool, ToolCallDelta
+from tg_schema.completion import COUNTS, Completion, add_usage, group_completions, join_completions
+from tg_schema.conversation import (
+    ForeignPart,
+    ImagePart,
+    Message,
+    ModelInfo,
+    ReasoningPart,
+    Tool,
+    ToolCallDelta,
+)
 from tg_schema.deltas import join_text
 from tg_schema.errors import Error
 from tg_schema.features import Feature
 from tg_schema.pieces import cut_list, cut_text, in_parts
+from tg_schema.sampling import Sampling, TokenId
 
-Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
+SYSTEM_ROLES: Final = frozenset({"system", "developer"})
+"""Turns whose text is an instruction, not a part of the dialogue."""
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model should think, as OpenAI and Anthropic name it."""
+Operation = Literal["completion", "list-models", "count-tokens", "tokenize", "embed"]
 
 
-class Sampling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sampling parameters; None = the provider's default.
+class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How much the model should think: by effort, by the most tokens it may think, or by both."""
 
-    The ranges are the widest that any provider accepts; `decode` and `check_completion` enforce them. A provider may
-    reject more.
+    effort: Effort | None = None
+    budget: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
+    """0 = do not think."""
+
+
+class Foreign(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What only one vendor's API knows of a request, passed on as it came to the providers that announce it.
+
+    Attributes:
+        dialect: the wire format, such as "anthropic".
+        fields: the request's further JSON fields.
+        tools: tools of kinds that are no functions.
+        betas: names of beta versions of the API.
     """
 
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
-    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
-    """0, and -1 for some servers, = all tokens."""
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
-    stop: tuple[str, ...] = ()
-    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
-    """Alternatives to report for each token; 0 = only the chosen token; None = no token data."""
+    dialect: str
+    fields: dict[str, Any] = {}
+    tools: tuple[dict[str, Any], ...] = ()
+    betas: tuple[str, ...] = ()
 
 
-class TextCompletionRequest(msgspec.Struct, frozen=True):
-    """A plain peer sends only `system`, `prompt` and `streaming`; the rest is optional."""
+def _nothing() -> None:
+    """A default that is always on the wire."""
 
-    system: str | None = None
-    prompt: str | None = None
-    streaming: bool | None = False
+
+class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A plain peer sends only `system`, `prompt` and `streaming`; the rest is optional, and written if it is set."""
+
+    system: str | None = msgspec.field(default_factory=_nothing)
+    prompt: str | None = msgspec.field(default_factory=_nothing)
+    streaming: bool | None = msgspec.field(default_factory=bool)
     model: str | None = None
     sampling: Sampling | None = None
     response_format: str | None = None
@@ -53,52 +75,113 @@ class TextCompletionRequest(msgspec.Struct, frozen=True):
     tool_choice: str | None = None
     """"auto" (the default), "none", "required", or the name of the tool that must be called."""
     operation: str | None = None
-    """"completion" (the default) or "list-models", as in TrustGraph."""
+    """An `Operation`; None = "completion". "list-models" is TrustGraph's."""
+    reasoning: Reasoning | None = None
+    parallel_tool_calls: bool | None = None
+    """False = at most one call in an answer."""
+    allowed_tools: tuple[str, ...] = ()
+    """Names of the tools that may be called; empty = all."""
+    regex: str | None = None
+    """A regular expression that the whole answer must match."""
+    choice: tuple[str, ...] = ()
+    """The answer must be one of these."""
+    raw: bool = False
+    """Whether `prompt` goes to the model as it is, without a chat template."""
+    prompt_ids: tuple[TokenId, ...] = ()
+    """The prompt as token ids, in place of `prompt`."""
+    scored: tuple[TokenId, ...] = ()
+    """Generate nothing; report the log-probabilities of these tokens after the prompt."""
+    suffix: str | None = None
+    """What follows the answer: the model fills in what is between."""
+    echo: bool = False
+    """Whether the answer begins with the prompt."""
+    adapter: str | None = None
+    """The LoRA adapter to answer with."""
+    user: str | None = None
+    """Whose request this is, at the provider. A hint, like the next two."""
+    priority: int | None = None
+    """For the provider's queue."""
+    cache_key: str | None = None
+    """Requests of the same key share a prefix that the provider may have cached."""
+    texts: tuple[str, ...] = ()
+    """What to embed or to tokenize."""
+    foreign: Foreign | None = None
 
     @property
     def system_text(self) -> str:
         """`system` and the system turns, joined by blank lines; "" if there are none."""
-        texts = [self.system or "", *(turn.text for turn in self.messages if turn.role == "system")]
+        texts = [self.system or "", *(turn.text for turn in self.messages if turn.role in SYSTEM_ROLES)]
         return "\n\n".join(text for text in texts if text)
 
     @property
     def turns(self) -> tuple[Message, ...]:
         """The conversation without its system texts; `prompt` is the last user turn."""
-        turns = tuple(turn for turn in self.messages if turn.role != "system")
+        turns = tuple(turn for turn in self.messages if turn.role not in SYSTEM_ROLES)
         return (*turns, Message("user", self.prompt)) if self.prompt else turns
+
+    @property
+    def answers(self) -> int:
+        """How many answers it asks for."""
+        return (self.sampling.n or 1) if self.sampling else 1
 
     @property
     def features(self) -> frozenset[Feature]:
         """The features that a provider needs to answer this."""
-        sampling = self.sampling or Sampling()
         turns = self.turns
-        asked: dict[Feature, bool] = {
+        parts = [part for turn in self.messages if not isinstance(turn.content, str) for part in turn.content]
+        dialects = {part.dialect for part in parts if isinstance(part, ForeignPart)}
+        if self.foreign is not None and self.foreign.tools:
+            dialects.add(self.foreign.dialect)
+        asked: dict[str, bool] = {
             "history": len(turns) > 1 or any(turn.role != "user" for turn in turns),
-            "images": any(turn.images for turn in turns),
+            "images": any(isinstance(part, ImagePart) for part in parts),
             "tools": bool(self.tools) or any(turn.role == "tool" or turn.tool_calls for turn in turns),
             "json": self.response_format == "json" and self.schema is None,
             "schema": self.schema is not None,
-            "stop": bool(sampling.stop),
-            "seed": sampling.seed is not None,
-            "top_p": sampling.top_p is not None,
-            "top_k": sampling.top_k is not None,
-            "penalties": sampling.presence_penalty is not None or sampling.frequency_penalty is not None,
-            "logprobs": sampling.logprobs is not None,
+            "raw": self.raw,
+            "prompt_ids": bool(self.prompt_ids),
+            "scored": bool(self.scored),
+            "suffix": self.suffix is not None,
+            "echo": self.echo,
+            "adapter": self.adapter is not None,
+            "reasoning": self.reasoning is not None,
+            "regex": self.regex is not None,
+            "choice": bool(self.choice),
+            "parallel_tool_calls": self.parallel_tool_calls is not None,
+            "allowed_tools": bool(self.allowed_tools),
+            "strict_tools": any(tool.strict for tool in self.tools),
+            "developer": any(turn.role == "developer" for turn in self.messages),
+            "reasoning_turns": any(isinstance(part, ReasoningPart) for part in parts),
+            "count_tokens": self.operation == "count-tokens",
+            "tokenize": self.operation == "tokenize",
+            "embed": self.operation == "embed",
+            **{f"{dialect}_fields": True for dialect in dialects},
         }
-        return frozenset(feature for feature, needed in asked.items() if needed)
+        named = frozenset(cast("Feature", feature) for feature, needed in asked.items() if needed)
+        return named | (self.sampling.features if self.sampling else frozenset())
 
 
-class TextCompletionResponse(Completion, frozen=True):
-    """A piece of an answer, or the list of models, or an error, which is the last record.
+def features_of(request: TextCompletionRequest) -> frozenset[Feature]:
+    """`request.features`, as a function."""
+    return request.features
+
+
+class TextCompletionResponse(Completion, frozen=True, omit_defaults=True):
+    """A piece of an answer, or the result of another operation, or an error, which is the last record.
 
     Token counts are deltas: those of all records add up. A service reports the usage of a stream on its last record.
     """
 
-    error: Error | None = None
+    # Always on the wire: a stock reader takes a missing nested record for an empty one, which is truthy.
+    error: Error | None = msgspec.field(default_factory=type(None))
     response: str | None = None
     end_of_stream: bool | None = False
     models: tuple[ModelInfo, ...] = ()
     """The answer to "list-models"."""
+    ids: tuple[int, ...] = ()
+    """The answer to "tokenize"; that to "count-tokens" is `in_token`."""
+    vectors: tuple[tuple[float, ...], ...] = ()
+    """The answer to "embed": one for each text."""
 
     @property
     def last(self) -> bool:
@@ -112,28 +195,76 @@ class TextCompletionResponse(Completion, frozen=True):
 
     @classmethod
     def join(cls, records: Sequence[Self]) -> Sequence[Self]:
-        """One record with what all of them say; an error stays apart."""
+        """One record for each answer and piece of thinking, with what all of theirs say; an error stays apart."""
         if len(records) < 2:
             return records
         final = records[-1]
         if final.error is not None:
             return (*cls.join(records[:-1]), final)
+        return tuple(cls._join(group) for group in group_completions(records, _has_text))
+
+    @classmethod
+    def summarize(cls, records: Sequence[Self]) -> Self:
+        """A whole answer as one record: the text of the first of its answers, and the usage of all.
+
+        Of several pieces of thinking it has the text alone, since a signature belongs to one of them.
+        """
+        lowest = min(record.index for record in records)
+        first = [record for record in records if record.index == lowest]
+        whole = cls._join(first)
+        return msgspec.structs.replace(
+            whole,
+            signature=whole.signature if len(cls.join(first)) == 1 else None,
+            end_of_stream=records[-1].end_of_stream,
+            model=records[-1].model or whole.model,
+            **add_usage(records),
+        )
+
+    @classmethod
+    def arrange(cls, records: Sequence[Self]) -> Sequence[Self]:
+        """A whole answer in one record for each answer and piece of thinking, answer by answer; the usage is last."""
+        bare = [
+            msgspec.structs.replace(record, **dict.fromkeys(COUNTS), end_of_stream=False)
+            for record in sorted(records, key=lambda record: record.index)
+        ]
+        *parts, last = cls.join(bare)
+        return (*parts, msgspec.structs.replace(last, end_of_stream=records[-1].end_of_stream, **add_usage(records)))
+
+    @classmethod
+    def _join(cls, records: Sequence[Self]) -> Self:
+        if len(records) == 1:
+            return records[0]
+        final = records[-1]
         text = join_text(record.response for record in records)
-        whole = cls(response=text, end_of_stream=final.end_of_stream, models=final.models)
-        return (join_completions(whole, records),)
+        whole = cls(
+            response=text,
+            end_of_stream=final.end_of_stream,
+            models=final.models,
+            ids=tuple(number for record in records for number in record.ids),
+            vectors=tuple(vector for record in records for vector in record.vectors),
+        )
+        return join_completions(whole, records)
 
     def cut(self, size: int) -> Sequence[Self]:
-        """Pieces of the reasoning, then of the text, then tokens and tool calls."""
+        """The tokens of the prompt, then pieces of the reasoning, its signature, the text, tokens and tool calls."""
         if self.error is not None:
             return (self,)
-        parts: list[dict[str, Any]] = [{"reasoning": piece} for piece in cut_text(self.reasoning, size)]
+        parts: list[dict[str, Any]] = [{"prompt_tokens": group} for group in cut_list(self.prompt_tokens, size)]
+        parts += [{"reasoning": piece} for piece in cut_text(self.reasoning, size)]
+        parts += [{"signature": self.signature}] if self.signature is not None else []
         parts += [{"response": piece} for piece in cut_text(self.response, size)]
         parts += [{"tokens": group} for group in cut_list(self.tokens, size)]
         parts += [{"tool_calls": (piece,)} for call in self.tool_calls for piece in _cut_call(call, size)]
-        return in_parts(self, type(self)(), parts)
+        parts += [{"ids": group} for group in cut_list(self.ids, size)]
+        parts += [{"vectors": group} for group in cut_list(self.vectors, size)]
+        return in_parts(self, type(self)(index=self.index), parts)
+
+
+def _has_text(record: TextCompletionResponse) -> bool:
+    return bool(record.response)
 
 
 def _cut_call(call: ToolCallDelta, size: int) -> list[ToolCallDelta]:
     first, *others = cut_text(call.arguments, size) or [""]
-    begun = ToolCallDelta(call.index, call.id, call.name, first)
+    begun = ToolCallDelta(call.index, call.id, call.name, first, call.signature)
     return [begun, *(ToolCallDelta(call.index, arguments=piece) for piece in others)]

@@ -81,6 +81,7 @@ async def launch(order: ServeOptions) -> AsyncIterator[tuple[Config, str | None]
         bus = await _open_bus(order, config, stack)
 
         def follow(prepare: Prepare) -> AbstractContextManager[None]:
+            # What the command line says goes before an edited file too.
             return config_file.follow(lambda edited: prepare(_configure(order, edited)))
 
         for kind in _load_kinds(order).values():

@@ -17,7 +17,7 @@ _CALLS = Plan(
     finish="tool_calls",
 )
 _ANSWER = Plan(text=("Final Answer: Together they are ", "42,194.988 metres."))
-_PLAIN = Plan(text=("OK",), counts=Counts(tokens_in=10, tokens_out=1, cached=0, reasoning=0))
+_PLAIN = Plan(text=("OK",), counts=Counts(tokens_in=10, tokens_out=1, cached=0, reasoning=0, written=0))
 
 
 class ScriptedOpenAi(OpenAiChatServer):

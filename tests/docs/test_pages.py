@@ -7,7 +7,6 @@ for one of its commands; it is still parsed.
 import ast
 import json
 import shlex
-import socket
 import tomllib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -20,7 +19,8 @@ from tests.docs.scripted_openai import ScriptedOpenAi
 from tests.docs.servers import Servers
 from tests.docs.shown import is_shown
 from tests.docs.socket_talk import talk
-from tests.docs.workshop import PORT, Workshop
+from tests.docs.workshop import Workshop
+from tests.missing import require_free_port
 from tg_base.config import read_config
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
@@ -97,7 +97,7 @@ async def run_shell(block: Block, workshop: Workshop) -> AsyncIterator[str]:
             got = await workshop.serve(command)
         else:
             if workshop.port is None:
-                require_nobody_at_the_default_port()
+                require_free_port()  # our commands run a pipeline of their own only if nobody is there
             code, got = await workshop.run(command)
             # Adjacent chunks join on a busy machine: a page's two events may come as one, but not each time.
             for _ in range(MORE_ATTEMPTS):
@@ -116,12 +116,6 @@ def brief(text: str) -> str:
 def is_server(command: str) -> bool:
     words = [word for word in shlex.split(command) if "=" not in word]
     return " ".join(words).startswith(SERVERS) and "--check" not in words
-
-
-def require_nobody_at_the_default_port() -> None:
-    with socket.socket() as probe:
-        if probe.connect_ex(("localhost", int(PORT))) == 0:
-            pytest.skip(f"something listens on port {PORT} of this machine")
 
 
 async def run_python(block: Block, workshop: Workshop, interpreter: Interpreter, place: str) -> str:

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from tests.docs.page import ROOT
 from tests.docs.servers import Servers
+from tests.missing import DEFAULT_PORT
 
-PORT = "8888"
+PORT = str(DEFAULT_PORT)
 COMMAND_SECONDS = 60.0
 _CONFIG = (ROOT / "base" / "tg_base" / "config" / "default.toml").read_text("utf-8")
 _STEADY = _CONFIG.replace('provider = "llama-cpp" ', 'options = { temperature = 0 }\nprovider = "llama-cpp" ', 1)

@@ -9,21 +9,27 @@ from aiohttp import web
 from typing_extensions import override
 
 from tests.fakes.anthropic_transcript import (
+    REDACTED,
     Base64,
     Image,
     MessagesBody,
+    RedactedThought,
     Text,
+    Thought,
     ToolResult,
     ToolUse,
     delta,
     error_body,
     event,
+    sign_thought,
 )
+from tests.fakes.anthropic_transcript import Tool as WireTool
 from tests.fakes.anthropic_transcript import Turn as WireTurn
 from tests.fakes.google_account import LOCATION, PROJECT, TOKEN, token
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Counts, Plan, PlannedCall
-from tg_schema import ImagePart, Message, Part, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], tuple[int, str]] = {
@@ -73,7 +79,8 @@ class AnthropicServer(LoopbackServer):
         if request.content_type != "application/json" or not self.versioned(request, body):
             raise Refused(_failed(400, "invalid_request_error"))
         try:
-            asked = MessagesBody.checked(body)
+            counts, betas = self.counts(request), request.headers.get("anthropic-beta", "")
+            asked = MessagesBody.checked(body, counts=counts, betas=betas)
         except msgspec.MsgspecError as error:
             raise Refused(_failed(400, "invalid_request_error", str(error))) from None
         if (model or asked.model) != self.model or (model and asked.model):
@@ -86,9 +93,19 @@ class AnthropicServer(LoopbackServer):
         Raises:
             Refused: there is nothing at this path.
         """
-        if request.method != "POST" or request.path_qs != "/v1/messages":
+        if request.method != "POST" or request.path_qs not in {"/v1/messages", "/v1/messages/count_tokens"}:
             raise Refused(_failed(404, "not_found_error"))
         return None
+
+    def counts(self, request: web.Request) -> bool:
+        """Whether only the prompt's tokens are asked for."""
+        return request.path == "/v1/messages/count_tokens"
+
+    @override
+    def whole(self, request: web.Request, plan: Plan, asked: Asked) -> web.Response | None:
+        if not self.counts(request):
+            return None
+        return web.json_response({"input_tokens": plan.counts.tokens_in if plan.counts else 0})
 
     def versioned(self, request: web.Request, body: bytes) -> bool:
         """Whether the API's version stands where it must, and only there."""
@@ -122,9 +139,14 @@ class AnthropicServer(LoopbackServer):
             )
             for thought in plan.reasoning:
                 yield delta(0, "thinking", thinking=thought)
-            yield delta(0, "signature", signature="EqQBCgIYAhIM1gbcDa9GJwZA2b3h")
+            yield delta(0, "signature", signature=sign_thought("".join(plan.reasoning)))
             yield event("content_block_stop", index=0)
             self._block = 1
+        if plan.redacted:
+            encrypted = {"type": "redacted_thinking", "data": REDACTED}
+            yield event("content_block_start", index=self._block, content_block=encrypted)
+            yield event("content_block_stop", index=self._block)
+            self._block += 1
         block = {"type": "tool_use", "id": "toolu_0", "name": "answer", "input": {}} if self._by_tool else _TEXT
         yield event("content_block_start", index=self._block, content_block=block)
 
@@ -167,10 +189,16 @@ class VertexClaudeServer(AnthropicServer):
     @override
     def place(self, request: web.Request) -> str | None:
         folder = f"/v1/projects/{PROJECT}/locations/{LOCATION}/publishers/anthropic/models/"
+        if self.counts(request):
+            return None
         model, _, verb = request.path_qs.removeprefix(folder).partition(":")
         if request.method != "POST" or not request.path_qs.startswith(folder) or verb != "streamRawPredict":
             raise Refused(_failed(404, "not_found_error"))
         return model
+
+    @override
+    def counts(self, request: web.Request) -> bool:
+        return request.path.endswith("/publishers/anthropic/models/count-tokens:rawPredict")
 
     @override
     def versioned(self, request: web.Request, body: bytes) -> bool:
@@ -182,10 +210,9 @@ _TEXT = {"type": "text", "text": ""}
 
 def _input(counts: Counts) -> dict[str, int]:
     """Theirs are apart: read from the cache, written to it, and the rest."""
-    written = min(counts.tokens_in - counts.cached, 2)
     return {
-        "input_tokens": counts.tokens_in - counts.cached - written,
-        "cache_creation_input_tokens": written,
+        "input_tokens": counts.tokens_in - counts.cached - counts.written,
+        "cache_creation_input_tokens": counts.written,
         "cache_read_input_tokens": counts.cached,
     }
 
@@ -206,13 +233,13 @@ def _failed(status: int, kind: str, message: str = "no") -> web.Response:
 def _asked(body: MessagesBody, model: str) -> Asked:
     choice = body.tool_choice
     by_tool = choice is not None and choice.name == "answer"
-    shape = body.output_config.format.schema if body.output_config else None
-    form = body.tools[0].input_schema if by_tool else shape
+    shape = body.output_config.format if body.output_config else None
+    form = body.tools[0].input_schema if by_tool else shape.schema if shape else None
     return Asked(
         model=model,
-        system=body.system or "",
+        system=body.system if isinstance(body.system, str) else "".join(part.text for part in body.system or ()),
         turns=tuple(turn for read in body.messages for turn in _turns(read)),
-        tools=() if by_tool else tuple(Tool(tool.name, tool.description, tool.input_schema) for tool in body.tools),
+        tools=() if by_tool else tuple(_tool(tool) for tool in body.tools),
         tool_choice=None if choice is None or by_tool else choice.name or _CHOICE[choice.type],
         schema=None if form == {"type": "object"} else form,
         json=by_tool,
@@ -226,6 +253,10 @@ def _asked(body: MessagesBody, model: str) -> Asked:
     )
 
 
+def _tool(tool: WireTool) -> Tool:
+    return Tool(tool.name, tool.description, tool.input_schema, strict=tool.strict)
+
+
 _CHOICE = {"auto": "auto", "none": "none", "any": "required"}
 
 
@@ -237,7 +268,7 @@ def _turns(turn: WireTurn) -> Iterable[Message]:
             parts = (Text(block.content),) if isinstance(block.content, str) else block.content
             content = tuple(_part(part) for part in parts)
             yield Message("tool", content, tool_call_id=block.tool_use_id, error=block.is_error)
-    shown = tuple(_part(block) for block in blocks if isinstance(block, Text | Image))
+    shown = tuple(_part(block) for block in blocks if isinstance(block, Text | Image | Thought | RedactedThought))
     calls = tuple(
         ToolCall(block.id, block.name, json.dumps(block.input)) for block in blocks if isinstance(block, ToolUse)
     )
@@ -245,9 +276,13 @@ def _turns(turn: WireTurn) -> Iterable[Message]:
         yield Message(turn.role, shown, tool_calls=calls)
 
 
-def _part(block: Text | Image) -> Part:
+def _part(block: Text | Image | Thought | RedactedThought) -> Part:
     if isinstance(block, Text):
         return TextPart(block.text)
+    if isinstance(block, Thought):
+        return ReasoningPart(block.thinking, block.signature)
+    if isinstance(block, RedactedThought):
+        return ReasoningPart("", block.data)
     source = block.source
     if isinstance(source, Base64):
         return ImagePart(media_type=source.media_type, data=source.data)

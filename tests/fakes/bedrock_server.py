@@ -18,9 +18,11 @@ from aiohttp import web
 from msgspec import Meta
 from typing_extensions import override
 
+from tests.fakes.anthropic_transcript import sign_thought
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
-from tg_schema import ImagePart, Message, Part, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _REFUSALS: dict[type[TgError], tuple[int, str]] = {
@@ -57,6 +59,21 @@ class ToolUse(Strict, frozen=True):
     input: dict[str, Any]
 
 
+class ReasoningText(Strict, frozen=True):
+    text: str
+    signature: str | None = None
+
+
+class Reasoning(Strict, frozen=True):
+    reasoningText: ReasoningText | None = None  # noqa: N815
+    redactedContent: str | None = None  # noqa: N815
+
+
+class CachePoint(Strict, frozen=True):
+    type: Literal["default"]
+    ttl: Literal["5m", "1h"] | None = None
+
+
 class ResultBlock(Strict, frozen=True):
     text: str | None = None
     image: Image | None = None
@@ -73,6 +90,8 @@ class Block(Strict, frozen=True):
     image: Image | None = None
     toolUse: ToolUse | None = None  # noqa: N815
     toolResult: ToolResult | None = None  # noqa: N815
+    reasoningContent: Reasoning | None = None  # noqa: N815
+    cachePoint: CachePoint | None = None  # noqa: N815
 
 
 class Turn(Strict, frozen=True):
@@ -81,7 +100,8 @@ class Turn(Strict, frozen=True):
 
 
 class SystemBlock(Strict, frozen=True):
-    text: Annotated[str, Meta(min_length=1)]
+    text: Annotated[str, Meta(min_length=1)] | None = None
+    cachePoint: CachePoint | None = None  # noqa: N815
 
 
 class Inference(Strict, frozen=True):
@@ -99,10 +119,12 @@ class ToolSpec(Strict, frozen=True):
     name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
     inputSchema: InputSchema  # noqa: N815
     description: Annotated[str, Meta(min_length=1)] | None = None
+    strict: bool | None = None
 
 
 class ToolEntry(Strict, frozen=True):
-    toolSpec: ToolSpec  # noqa: N815
+    toolSpec: ToolSpec | None = None  # noqa: N815
+    cachePoint: CachePoint | None = None  # noqa: N815
 
 
 class Empty(Strict, frozen=True):
@@ -139,7 +161,8 @@ class TextFormat(Strict, frozen=True):
 
 
 class OutputConfig(Strict, frozen=True):
-    textFormat: TextFormat  # noqa: N815
+    textFormat: TextFormat | None = None  # noqa: N815
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
 
 
 class Converse(Strict, frozen=True):
@@ -160,6 +183,30 @@ class Converse(Strict, frozen=True):
         blocks = [block for turn in self.messages for block in turn.content]
         if self.toolConfig is None and any(block.toolUse or block.toolResult for block in blocks):
             raise msgspec.ValidationError("The toolConfig field must be defined when using toolUse blocks.")
+        self._check_thoughts()
+
+    def _check_thoughts(self) -> None:
+        """A model that thinks wants its thinking back unchanged, before the calls that it led to."""
+        for block in (block for turn in self.messages for block in turn.content):
+            thought = block.reasoningContent
+            told = thought and thought.reasoningText
+            if told and told.signature != sign_thought(told.text):
+                raise msgspec.ValidationError("Invalid `signature` in `thinking` block")
+            if thought and thought.redactedContent not in {None, REDACTED}:
+                raise msgspec.ValidationError("Invalid `data` in `redacted_thinking` block")
+        thinking = (self.additionalModelRequestFields or {}).get("thinking", {})
+        asked = max(
+            number
+            for number, turn in enumerate(self.messages)
+            if turn.role == "user" and not any(block.toolResult for block in turn.content)
+        )
+        answers = [turn for turn in self.messages[asked + 1 :] if turn.role == "assistant"]
+        if thinking.get("type") == "enabled" and answers and not answers[0].content[0].reasoningContent:
+            raise msgspec.ValidationError("Expected `thinking` or `redacted_thinking`, but found `tool_use`")
+
+
+REDACTED = base64.b64encode(b"\x12\xba\x0a").decode()
+"""The only encrypted thinking that this API has ever told."""
 
 
 class BedrockServer(LoopbackServer):
@@ -218,7 +265,10 @@ class BedrockServer(LoopbackServer):
         for thought in plan.reasoning:
             yield _delta(0, {"reasoningContent": {"text": thought}})
         if plan.reasoning:
-            yield _delta(0, {"reasoningContent": {"signature": "c2ln"}})
+            yield _delta(0, {"reasoningContent": {"signature": sign_thought("".join(plan.reasoning))}})
+            yield event("contentBlockStop", {"contentBlockIndex": 0})
+        if plan.redacted:
+            yield _delta(0, {"reasoningContent": {"redactedContent": REDACTED}})
             yield event("contentBlockStop", {"contentBlockIndex": 0})
 
     @override
@@ -238,11 +288,11 @@ class BedrockServer(LoopbackServer):
         if plan.counts is not None:
             counts = plan.counts
             usage = {
-                "inputTokens": counts.tokens_in - counts.cached,
+                "inputTokens": counts.tokens_in - counts.cached - counts.written,
                 "outputTokens": counts.tokens_out,
                 "totalTokens": counts.tokens_in + counts.tokens_out,
                 "cacheReadInputTokens": counts.cached,
-                "cacheWriteInputTokens": 0,
+                "cacheWriteInputTokens": counts.written,
             }
             yield event("metadata", {"usage": usage, "metrics": {"latencyMs": 1}})
 
@@ -284,15 +334,18 @@ def failed(status: int, code: str, message: str = "no", **headers: str) -> web.R
 
 
 def _asked(model: str, converse: Converse) -> Asked:
-    tools = converse.toolConfig.tools if converse.toolConfig else ()
-    shape = converse.outputConfig.textFormat.structure.jsonSchema.schema if converse.outputConfig else None
+    told = converse.toolConfig.tools if converse.toolConfig else ()
+    tools = [entry.toolSpec for entry in told if entry.toolSpec]
+    form = converse.outputConfig.textFormat if converse.outputConfig else None
+    shape = form.structure.jsonSchema.schema if form else None
     said = converse.inferenceConfig
     return Asked(
         model=model,
-        system="\n\n".join(block.text for block in converse.system),
+        system="\n\n".join(block.text for block in converse.system if block.text),
         turns=tuple(message for turn in converse.messages for message in _turns(turn)),
         tools=tuple(
-            Tool(tool.toolSpec.name, tool.toolSpec.description or "", tool.toolSpec.inputSchema.json) for tool in tools
+            Tool(tool.name, tool.description or "", tool.inputSchema.json, strict=tool.strict or False)
+            for tool in tools
         ),
         tool_choice=_choice(converse.toolConfig.toolChoice if converse.toolConfig else None),
         schema=None if shape is None else json.loads(shape),
@@ -324,13 +377,17 @@ def _turns(turn: Turn) -> Iterable[Message]:
             yield Message("tool", text, tool_call_id=result.toolUseId, error=result.status == "error")
         elif block.toolUse is not None:
             calls.append(ToolCall(block.toolUse.toolUseId, block.toolUse.name, json.dumps(block.toolUse.input)))
-        else:
+        elif block.cachePoint is None:
             parts.append(_part(block))
     if parts or calls:
         yield Message(turn.role, tuple(parts), tool_calls=tuple(calls))
 
 
 def _part(block: Block) -> Part:
+    thought = block.reasoningContent
+    if thought is not None:
+        text = thought.reasoningText
+        return ReasoningPart(text.text, text.signature) if text else ReasoningPart("", thought.redactedContent)
     if block.image is None:
         return TextPart(block.text or "")
     base64.b64decode(block.image.source.bytes, validate=True)

@@ -11,7 +11,8 @@ from typing_extensions import override
 
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
-from tg_schema import ImagePart, Message, Part, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], int] = {
@@ -59,8 +60,14 @@ class User(Strict, frozen=True, tag_field="role", tag="user"):
     content: str | tuple[TextBlock | ImageBlock, ...]
 
 
+class AssistantPiece(Strict, frozen=True):
+    type: Literal["text", "thinking"]
+    text: str | None = None
+    thinking: str | None = None
+
+
 class Assistant(Strict, frozen=True, tag_field="role", tag="assistant"):
-    content: str | None = None
+    content: str | tuple[AssistantPiece, ...] | None = None
     tool_plan: str | None = None
     tool_calls: tuple[Call, ...] = ()
 
@@ -100,6 +107,8 @@ class Chat(Strict, frozen=True):
     tools: Annotated[tuple[ToolEntry, ...], Meta(min_length=1)] | None = None
     tool_choice: Literal["REQUIRED", "NONE"] | None = None
     response_format: ResponseFormat | None = None
+    strict_tools: bool = False
+    priority: Annotated[int, Meta(ge=0, le=999)] | None = None
     thinking: Thinking | None = None
     temperature: Annotated[float, Meta(ge=0)] | None = None
     p: Annotated[float, Meta(ge=0.01, le=0.99)] | None = None
@@ -260,7 +269,11 @@ def _turn(turn: User | Assistant | Result) -> Message:
         return Message("tool", turn.content, tool_call_id=turn.tool_call_id)
     if isinstance(turn, Assistant):
         calls = tuple(ToolCall(call.id, call.function.name, call.function.arguments) for call in turn.tool_calls)
-        return Message("assistant", turn.tool_plan or turn.content or "", tool_calls=calls)
+        said = turn.content if isinstance(turn.content, tuple) else ()
+        parts = [ReasoningPart(piece.thinking, "cohere") for piece in said if piece.thinking]
+        told = turn.content if isinstance(turn.content, str) else "".join(piece.text or "" for piece in said)
+        text = turn.tool_plan or told
+        return Message("assistant", (*parts, *((TextPart(text),) if text else ())), tool_calls=calls)
     content = turn.content
     return Message("user", content if isinstance(content, str) else tuple(_part(block) for block in content))
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator
 from typing_extensions import override
 
 from tg_base.llm import LlmChunk, LlmService, ProviderOptions
-from tg_schema import FEATURES, TextCompletionRequest
+from tg_schema import COMMON_FEATURES, TextCompletionRequest
 
 
 class CountingLlm(LlmService):
     """Answers the prompt "N" with N words, each after `step` allows it."""
 
-    features = FEATURES
+    features = COMMON_FEATURES
 
     def __init__(self, model: str = "counting", options: ProviderOptions | None = None) -> None:
         super().__init__(model, options)

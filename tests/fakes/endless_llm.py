@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator
 from typing_extensions import override
 
 from tg_base.llm import LlmChunk, LlmService
-from tg_schema import FEATURES, TextCompletionRequest, ToolCallDelta
+from tg_schema import COMMON_FEATURES, TextCompletionRequest, ToolCallDelta
 
 
 class EndlessLlm(LlmService):
     """Says `chunk` for ever; `stopped` is set when it is left."""
 
-    features = FEATURES
+    features = COMMON_FEATURES
 
     def __init__(self, chunk: LlmChunk | None = None) -> None:
         super().__init__("endless")

@@ -2,15 +2,14 @@
 
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 
 from typing_extensions import override
 
-from tests.fakes.passing_bus import PassingBus
+from tests.fakes.passing_bus import RemoteBus
 from tg_base.bus import Bus, Delivery
 
 
-class FaultyBus(PassingBus):
+class FaultyBus(RemoteBus):
     """Passes everything to a real bus, and is unkind to deliveries on topics that `victim` picks."""
 
     def __init__(self, bus: Bus, victim: Callable[[str], bool], *, seed: int, share: float) -> None:
@@ -20,18 +19,9 @@ class FaultyBus(PassingBus):
         self._share = share
         self.faults = 0
 
-    @property
     @override
-    def in_process(self) -> bool:
-        return False
-
-    @override
-    @asynccontextmanager
-    async def subscribe(
-        self, topic: str, group: str | None, *, prefetch: int = 1000
-    ) -> AsyncIterator[AsyncIterator[Delivery]]:
-        async with self._bus.subscribe(topic, group, prefetch=prefetch) as deliveries:
-            yield self._unkind(deliveries) if self._victim(topic) else deliveries
+    def _deliver(self, topic: str, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
+        return self._unkind(deliveries) if self._victim(topic) else deliveries
 
     async def _unkind(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
         held: Delivery | None = None

@@ -8,12 +8,22 @@ import msgspec
 from aiohttp import web
 from typing_extensions import override
 
-from tests.fakes.gemini_transcript import Content, GenerateBody, Result, candidate, error_body, response
+from tests.fakes.gemini_transcript import (
+    Content,
+    CountBody,
+    GenerateBody,
+    Result,
+    candidate,
+    error_body,
+    response,
+    sign_call,
+)
 from tests.fakes.gemini_transcript import Part as WirePart
 from tests.fakes.google_account import LOCATION, PROJECT, TOKEN, token
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
-from tg_schema import ImagePart, Message, Part, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema.conversation import Part
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], tuple[int, str]] = {
@@ -24,7 +34,7 @@ _STATUS: dict[type[TgError], tuple[int, str]] = {
     Unavailable: (503, "UNAVAILABLE"),
 }
 _FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "tool_calls": "STOP", "content_filter": "SAFETY"}
-_CHOICE = {"AUTO": "auto", "ANY": "required", "NONE": "none"}
+_CHOICE = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"}
 
 
 class GeminiServer(LoopbackServer):
@@ -60,14 +70,31 @@ class GeminiServer(LoopbackServer):
     def read(self, request: web.Request, body: bytes) -> Asked:
         if (refused := self.unauthorized(request)) is not None:
             raise Refused(refused)
-        wanted = f"{self.place}/{self.model}:streamGenerateContent?alt=sse"
-        if request.method != "POST" or request.path_qs != wanted:
+        path = f"{self.place}/{self.model}"
+        if request.method != "POST" or request.path_qs not in {
+            f"{path}:streamGenerateContent?alt=sse",
+            f"{path}:countTokens",
+        }:
             raise Refused(web.json_response(error_body(404, "NOT_FOUND"), status=404))
         try:
-            return _asked(GenerateBody.checked(body), self.model)
+            asked = self.counted(body) if request.path.endswith(":countTokens") else GenerateBody.checked(body)
+            return _asked(asked, self.model)
         except msgspec.MsgspecError as error:
             said = error_body(400, "INVALID_ARGUMENT", {"@type": "x", "detail": str(error)})
             raise Refused(web.json_response(said, status=400)) from None
+
+    def counted(self, body: bytes) -> GenerateBody:
+        """What a request for a count of tokens has."""
+        counted = msgspec.json.decode(body, type=CountBody).generate_content_request
+        if counted.pop("model") != f"models/{self.model}":
+            raise msgspec.ValidationError("models in the two places differ")
+        return GenerateBody.checked(msgspec.json.encode(counted))
+
+    @override
+    def whole(self, request: web.Request, plan: Plan, asked: Asked) -> web.Response | None:
+        if not request.path.endswith(":countTokens"):
+            return None
+        return web.json_response({"totalTokens": plan.counts.tokens_in if plan.counts else 0})
 
     @override
     def refusal(self, plan: Plan) -> web.Response:
@@ -93,7 +120,9 @@ class GeminiServer(LoopbackServer):
     def closing(self, plan: Plan, asked: Asked) -> Iterable[bytes]:
         for call in plan.calls:
             wire = {"name": call.name, "args": json.loads("".join(call.arguments)), "id": call.id}
-            yield candidate(self.model, {"functionCall": wire, "thoughtSignature": "c2ln"}, usageMetadata=self._usage)
+            yield candidate(
+                self.model, {"functionCall": wire, "thoughtSignature": sign_call(call.name)}, usageMetadata=self._usage
+            )
         usage = dict(self._usage)
         if plan.counts is not None:
             usage["candidatesTokenCount"] = plan.counts.tokens_out - plan.counts.reasoning
@@ -116,6 +145,13 @@ class VertexGeminiServer(GeminiServer):
         if request.headers.get("authorization") == f"Bearer {TOKEN}" and "x-goog-api-key" not in request.headers:
             return None
         return web.json_response(error_body(401, "UNAUTHENTICATED"), status=401)
+
+    @override
+    def counted(self, body: bytes) -> GenerateBody:
+        read = GenerateBody.checked(body)
+        if read.tool_config is not None:
+            raise msgspec.ValidationError('Unknown name "toolConfig"')
+        return read
 
     @override
     def models(self, request: web.Request, plan: Plan) -> web.Response | None:
@@ -161,7 +197,12 @@ def _turns(content: Content) -> Iterable[Message]:
     yield from (_answered(result) for result in results)
     shown = tuple(part for part in map(_part, content.parts) if part is not None)
     calls = tuple(
-        ToolCall(part.function_call.id or "", part.function_call.name, json.dumps(part.function_call.args))
+        ToolCall(
+            part.function_call.id or "",
+            part.function_call.name,
+            json.dumps(part.function_call.args),
+            part.thought_signature,
+        )
         for part in content.parts
         if part.function_call
     )
@@ -179,4 +220,4 @@ def _part(part: WirePart) -> Part | None:
         return ImagePart(media_type=part.inline_data.mime_type, data=part.inline_data.data)
     if part.file_data:
         return ImagePart(url=part.file_data.file_uri)
-    return TextPart(part.text) if part.text is not None else None
+    return TextPart(part.text) if part.text else None

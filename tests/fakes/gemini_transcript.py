@@ -1,6 +1,7 @@
 """The bytes of Gemini's REST API, written by hand after the public reference of `streamGenerateContent`."""
 
 import json
+from base64 import b64encode
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -62,7 +63,7 @@ class Functions(Strict, frozen=True):
 
 
 class Calling(Strict, frozen=True):
-    mode: Literal["AUTO", "ANY", "NONE"]
+    mode: Literal["AUTO", "ANY", "NONE", "VALIDATED"]
     allowed_function_names: tuple[str, ...] = ()
 
 
@@ -73,6 +74,7 @@ class ToolConfig(Strict, frozen=True):
 class Thinking(Strict, frozen=True):
     include_thoughts: bool = False
     thinking_budget: int | None = None
+    thinking_level: Literal["MINIMAL", "LOW", "MEDIUM", "HIGH"] | None = None
 
 
 class Generation(Strict, frozen=True):
@@ -110,6 +112,12 @@ class GenerateBody(Strict, frozen=True):
         return read
 
 
+class CountBody(Strict, frozen=True):
+    """A request for a count of tokens at Google AI Studio."""
+
+    generate_content_request: dict[str, Any]
+
+
 def _wrong_parts(body: GenerateBody) -> str | None:
     for content in body.contents:
         for part in content.parts:
@@ -130,6 +138,13 @@ def _wrong_calls(body: GenerateBody) -> str | None:
             return "function calls can only be in a turn of the model"
         if calls and calls[0].thought_signature is None:
             return "Function call is missing a thought_signature in functionCall parts."
+        for part in calls:
+            if part.function_call and part.thought_signature not in {
+                None,
+                UNSIGNED,
+                sign_call(part.function_call.name),
+            }:
+                return "Corrupted thought signature."
         asked = [part.function_call.name for part in calls if part.function_call]
     return None
 
@@ -140,9 +155,24 @@ def _wrong_config(body: GenerateBody) -> str | None:
         return "response_schema is only allowed with the mime type application/json"
     if config.logprobs is not None and not config.response_logprobs:
         return "logprobs may only be set with responseLogprobs"
+    calling = body.tool_config and body.tool_config.function_calling_config
+    if calling and calling.allowed_function_names and calling.mode not in {"ANY", "VALIDATED"}:
+        return "Allowed function names can only be set when the mode is ANY or VALIDATED."
+    thinking = config.thinking_config
+    if thinking and thinking.thinking_budget is not None and thinking.thinking_level is not None:
+        return "You can only set only one of thinking budget and thinking level."
     if body.tool_config is not None and not body.tools:
         return "Function calling config is set without function_declarations."
     return None
+
+
+UNSIGNED = "skip_thought_signature_validator"
+"""What the reference allows in place of a signature that is not known."""
+
+
+def sign_call(name: str) -> str:
+    """This API's signature of a call."""
+    return b64encode(f"thought about {name}".encode()).decode()
 
 
 def response(**fields: Any) -> bytes:

@@ -9,10 +9,12 @@ from aiohttp import web
 from msgspec import Meta
 from typing_extensions import override
 
+from tests.fakes.anthropic_transcript import sign_thought
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.openai_transcript import Chosen, Image, ResponseFormat, Text, ToolSpec
 from tests.fakes.plan import Asked, Plan
-from tg_schema import ImagePart, Message, Part, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _REFUSALS: dict[type[TgError], tuple[int, dict[str, Any]]] = {
@@ -48,8 +50,15 @@ class User(Strict, frozen=True, tag_field="role", tag="user"):
     content: str | tuple[Text | Image, ...]
 
 
+class AssistantPiece(Strict, frozen=True):
+    type: Literal["text", "thinking"]
+    text: str | None = None
+    thinking: tuple[Text, ...] = ()
+    signature: str | None = None
+
+
 class Assistant(Strict, frozen=True, tag_field="role", tag="assistant"):
-    content: str | None = None
+    content: str | tuple[AssistantPiece, ...] | None = None
     tool_calls: tuple[Call, ...] | None = None
     prefix: bool = False
 
@@ -77,7 +86,11 @@ class Chat(Strict, frozen=True):
     random_seed: Annotated[int, Meta(ge=0)] | None = None
     presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
-    reasoning_effort: Literal["none", "high"] | None = None
+    min_tokens: int | None = None
+    repetition_penalty: float | None = None
+    parallel_tool_calls: bool | None = None
+    prompt_cache_key: str | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     prompt_mode: Literal["reasoning"] | None = None
 
     def check(self) -> None:
@@ -88,6 +101,11 @@ class Chat(Strict, frozen=True):
                 raise msgspec.ValidationError("Unexpected tool call id in tool results")
             if isinstance(turn, Assistant) and not turn.content and not turn.tool_calls:
                 raise msgspec.ValidationError("Assistant message must have either content or tool_calls")
+            pieces = turn.content if isinstance(turn, Assistant) and isinstance(turn.content, tuple) else ()
+            for piece in pieces:
+                said = "".join(thought.text for thought in piece.thinking)
+                if piece.type == "thinking" and piece.signature != sign_thought(said):
+                    raise msgspec.ValidationError("Invalid signature of a thinking chunk")
 
 
 class MistralServer(LoopbackServer):
@@ -139,6 +157,9 @@ class MistralServer(LoopbackServer):
         for thought in plan.reasoning:
             thinking = {"type": "thinking", "thinking": [{"type": "text", "text": thought}]}
             yield event(self.model, {"content": [thinking]})
+        if plan.reasoning:
+            signed = {"type": "thinking", "thinking": [], "signature": sign_thought("".join(plan.reasoning))}
+            yield event(self.model, {"content": [signed]})
 
     @override
     def piece(self, text: str) -> bytes:
@@ -216,9 +237,16 @@ def _turn(turn: User | Assistant | Result) -> Message:
         return Message("tool", turn.content, tool_call_id=turn.tool_call_id, name=turn.name)
     if isinstance(turn, Assistant):
         calls = tuple(ToolCall(it.id, it.function.name, it.function.arguments) for it in turn.tool_calls or ())
-        return Message("assistant", turn.content or "", tool_calls=calls)
+        pieces = (AssistantPiece("text", turn.content),) if isinstance(turn.content, str) else turn.content or ()
+        return Message("assistant", tuple(_piece(piece) for piece in pieces), tool_calls=calls)
     content = turn.content
     return Message("user", content if isinstance(content, str) else tuple(_part(block) for block in content))
+
+
+def _piece(piece: AssistantPiece) -> Part:
+    if piece.type == "text":
+        return TextPart(piece.text or "")
+    return ReasoningPart("".join(thought.text for thought in piece.thinking), piece.signature)
 
 
 def _part(block: Text | Image) -> Part:

@@ -2,15 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 
 from typing_extensions import override
 
-from tests.fakes.passing_bus import PassingBus
+from tests.fakes.passing_bus import RemoteBus
 from tg_base.bus import Bus, Delivery
 
 
-class MortalBus(PassingBus):
+class MortalBus(RemoteBus):
     """Passes everything to a real bus until `kill` is called. It is closed by whoever opened the real one.
 
     Attributes:
@@ -26,11 +25,6 @@ class MortalBus(PassingBus):
         """As by kill -9."""
         self._dead = True
 
-    @property
-    @override
-    def in_process(self) -> bool:
-        return False
-
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
         self.asked += "-request-" in topic
@@ -38,14 +32,7 @@ class MortalBus(PassingBus):
             await self._bus.publish(topic, body, properties)
 
     @override
-    @asynccontextmanager
-    async def subscribe(
-        self, topic: str, group: str | None, *, prefetch: int = 1000
-    ) -> AsyncIterator[AsyncIterator[Delivery]]:
-        async with self._bus.subscribe(topic, group, prefetch=prefetch) as deliveries:
-            yield self._while_alive(deliveries)
-
-    async def _while_alive(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
+    async def _deliver(self, topic: str, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
         async for delivery in deliveries:
             if self._dead:
                 await asyncio.Event().wait()

@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 
 from typing_extensions import override
 
-from tests.fakes.passing_bus import PassingBus
+from tests.fakes.passing_bus import RemoteBus
 from tg_base.bus import Bus, Delivery
 from tg_schema.errors import TooLarge
 
@@ -47,7 +46,7 @@ class _Delivery(Delivery):
         self._delivery.nack()
 
 
-class NetworkBus(PassingBus):
+class NetworkBus(RemoteBus):
     """Passes everything to a real bus, which is closed by whom it belongs to.
 
     Attributes:
@@ -68,11 +67,6 @@ class NetworkBus(PassingBus):
         self.sent.set()
         self.received.set()
 
-    @property
-    @override
-    def in_process(self) -> bool:
-        return False
-
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
         if len(body) > self.limit:
@@ -83,14 +77,7 @@ class NetworkBus(PassingBus):
         await self._bus.publish(topic, body, properties)
 
     @override
-    @asynccontextmanager
-    async def subscribe(
-        self, topic: str, group: str | None, *, prefetch: int = 1000
-    ) -> AsyncIterator[AsyncIterator[Delivery]]:
-        async with self._bus.subscribe(topic, group, prefetch=prefetch) as deliveries:
-            yield self._through(deliveries)
-
-    async def _through(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
+    async def _deliver(self, topic: str, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
         async for delivery in deliveries:
             if self.delay:
                 await asyncio.sleep(self.delay)

@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator
 from typing_extensions import override
 
 from tg_base.llm import LlmChunk, LlmService
-from tg_schema import FEATURES, TextCompletionRequest, ToolCallDelta, encode
+from tg_schema import COMMON_FEATURES, TextCompletionRequest, ToolCallDelta, encode
 
 
 class ObedientLlm(LlmService):
     """The question "tools" is answered with what it was told of the tools, as JSON."""
 
-    features = FEATURES
+    features = COMMON_FEATURES
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:

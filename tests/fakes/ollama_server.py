@@ -13,6 +13,7 @@ from typing_extensions import override
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.plan import Asked, Plan
 from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], int] = {
@@ -40,6 +41,7 @@ class Call(Strict, frozen=True):
 class Turn(Strict, frozen=True):
     role: Literal["system", "user", "assistant", "tool"]
     content: str
+    thinking: str | None = None
     images: tuple[str, ...] = ()
     tool_calls: tuple[Call, ...] = ()
     tool_name: str | None = None
@@ -66,6 +68,9 @@ class Options(Strict, frozen=True):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     num_ctx: int | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    repeat_penalty: float | None = None
 
 
 class Chat(Strict, frozen=True):
@@ -188,7 +193,9 @@ def _asked(chat: Chat) -> Asked:
 
 def _turn(turn: Turn) -> Message:
     images = tuple(ImagePart(data=image) for image in turn.images)
-    content: str | tuple[TextPart | ImagePart, ...]
+    content: str | tuple[Part, ...]
     content = (TextPart(turn.content), *images) if images else turn.content
+    if turn.thinking:
+        content = (ReasoningPart(turn.thinking, "ollama"), TextPart(turn.content))
     calls = tuple(ToolCall("", call.function.name, json.dumps(call.function.arguments)) for call in turn.tool_calls)
     return Message(turn.role, content, tool_calls=calls, name=turn.tool_name)

@@ -10,6 +10,8 @@ from typing_extensions import override
 from tests.fakes.loopback_server import LoopbackServer, Refused
 from tests.fakes.openai_transcript import (
     ChatBody,
+    Chosen,
+    ChosenFrom,
     CompatibleBody,
     Image,
     Text,
@@ -24,6 +26,7 @@ from tests.fakes.openai_transcript import (
 from tests.fakes.openai_transcript import Message as ChatMessage
 from tests.fakes.plan import Asked, Plan
 from tg_schema import ImagePart, Message, Sampling, TextPart, TgError, Tool, ToolCall
+from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, RateLimited, Unavailable
 
 _STATUS: dict[type[TgError], tuple[int, str | None, str]] = {
@@ -105,7 +108,12 @@ class OpenAiChatServer(LoopbackServer):
         if plan.counts is not None:
             counts = plan.counts
             yield usage_event(
-                self.model, counts.tokens_in, counts.tokens_out, cached=counts.cached, reasoning=counts.reasoning
+                self.model,
+                counts.tokens_in,
+                counts.tokens_out,
+                cached=counts.cached,
+                reasoning=counts.reasoning,
+                written=counts.written,
             )
         yield done()
 
@@ -157,7 +165,7 @@ def _asked(chat: ChatBody) -> Asked:
         tools=tuple(
             Tool(tool.function.name, tool.function.description, tool.function.parameters) for tool in chat.tools or ()
         ),
-        tool_choice=chat.tool_choice if isinstance(chat.tool_choice, str | None) else chat.tool_choice.function.name,
+        tool_choice=_choice(chat.tool_choice),
         schema=shape.json_schema.schema if shape is not None and shape.json_schema is not None else None,
         json=shape is not None and shape.type == "json_object",
         sampling=Sampling(
@@ -174,11 +182,19 @@ def _asked(chat: ChatBody) -> Asked:
     )
 
 
+def _choice(choice: str | Chosen | ChosenFrom | None) -> str | None:
+    if isinstance(choice, ChosenFrom):
+        return choice.allowed_tools.mode
+    return choice.function.name if isinstance(choice, Chosen) else choice
+
+
 def _turn(message: ChatMessage) -> Message:
-    content = message.content or ""
+    told = (Text(message.content),) if isinstance(message.content, str) and message.content else message.content or ()
+    thought = message.reasoning_content
+    parts = tuple(_part(part) for part in told)
     return Message(
         "user" if message.role == "developer" else message.role,
-        content if isinstance(content, str) else tuple(_part(part) for part in content),
+        parts if thought is None else (ReasoningPart(thought, "reasoning_content"), *parts),
         tool_calls=tuple(
             ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
         ),

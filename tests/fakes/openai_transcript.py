@@ -39,6 +39,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     content: str | tuple[Text | Image, ...] | None = None
     tool_calls: Annotated[tuple[Call, ...], Meta(min_length=1)] | None = None
     tool_call_id: str | None = None
+    reasoning_content: str | None = None
 
 
 class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,9 +58,22 @@ class ChosenFunction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
 
 
-class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NamedTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: Literal["function"]
     function: ChosenFunction
+
+
+class AllowedTools(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    mode: Literal["auto", "required"]
+    tools: Annotated[tuple[NamedTool, ...], Meta(min_length=1)]
+
+
+class Chosen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="function"):
+    function: ChosenFunction
+
+
+class ChosenFrom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="allowed_tools"):
+    allowed_tools: AllowedTools
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,7 +110,14 @@ class ChatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     response_format: ResponseFormat | None = None
     tools: Annotated[tuple[ToolSpec, ...], Meta(min_length=1, max_length=128)] | None = None
-    tool_choice: Literal["none", "auto", "required"] | Chosen | None = None
+    tool_choice: Literal["none", "auto", "required"] | Chosen | ChosenFrom | None = None
+    parallel_tool_calls: bool | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    logit_bias: dict[int, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    user: str | None = None
 
     @classmethod
     def checked(cls, body: bytes) -> Self:
@@ -109,16 +130,31 @@ class ChatBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         shape = read.response_format and read.response_format.json_schema
         if shape and shape.strict and shape.schema.get("additionalProperties") is not False:
             raise msgspec.ValidationError("In context=(), 'additionalProperties' is required to be false.")
-        if read.tool_choice is not None and not read.tools:
+        if (read.tool_choice is not None or read.parallel_tool_calls is not None) and not read.tools:
             raise msgspec.ValidationError("'tool_choice' is only allowed when 'tools' are specified.")
+        if any(message.reasoning_content is not None for message in read.messages) and cls is ChatBody:
+            raise msgspec.ValidationError("Unknown parameter: 'messages[1].reasoning_content'.")
         _check_turns(read.messages)
         return read
+
+
+class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    regex: str | None = None
+    choice: Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
 
 
 class CompatibleBody(ChatBody, frozen=True, forbid_unknown_fields=True):
     """What vLLM, llama.cpp's server and LM Studio take besides."""
 
     top_k: Annotated[int, Meta(ge=-1)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0)] | None = None
+    length_penalty: float | None = None
+    min_tokens: Annotated[int, Meta(ge=0)] | None = None
+    ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
+    structured_outputs: StructuredOutputs | None = None
 
 
 def _check_turns(messages: tuple[Message, ...]) -> None:
@@ -160,12 +196,18 @@ def finish_event(model: str, reason: str) -> bytes:
 
 
 def usage_event(
-    model: str, prompt_tokens: int, completion_tokens: int, *, cached: int | None = None, reasoning: int | None = None
+    model: str,
+    prompt_tokens: int,
+    completion_tokens: int,
+    *,
+    cached: int | None = None,
+    reasoning: int | None = None,
+    written: int = 0,
 ) -> bytes:
     """The usage, with empty choices; with its details where they are given."""
     details: dict[str, Any] = {}
     if cached is not None:
-        details["prompt_tokens_details"] = {"cached_tokens": cached, "audio_tokens": 0}
+        details["prompt_tokens_details"] = {"cached_tokens": cached, "cache_write_tokens": written, "audio_tokens": 0}
     if reasoning is not None:
         details["completion_tokens_details"] = {"reasoning_tokens": reasoning, "audio_tokens": 0}
     return _event(model, [], _usage(prompt_tokens, completion_tokens) | details)

@@ -1,11 +1,11 @@
 """A bus that passes everything to another one: what the unkind ones are made from, each with what it does otherwise."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from typing_extensions import override
 
-from tg_base.bus import Bus, Delivery
+from tg_base.bus import Bus, Delivery, Entry
 
 
 class PassingBus(Bus):
@@ -35,9 +35,42 @@ class PassingBus(Bus):
         return self._bus.subscribe(topic, group, prefetch=prefetch)
 
     @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        await self._bus.append(topic, body, properties)
+
+    @override
+    async def read(self, topic: str) -> tuple[Entry, ...]:
+        return await self._bus.read(topic)
+
+    @override
+    async def erase(self, topic: str) -> None:
+        await self._bus.erase(topic)
+
+    @override
     async def ping(self) -> None:
         await self._bus.ping()
 
     @override
     async def aclose(self) -> None:
         """Nothing: the bus behind it is another's."""
+
+
+class RemoteBus(PassingBus):
+    """Seems to belong to another process; a subclass decides how what is delivered reaches it."""
+
+    @property
+    @override
+    def in_process(self) -> bool:
+        return False
+
+    @override
+    @asynccontextmanager
+    async def subscribe(
+        self, topic: str, group: str | None, *, prefetch: int = 1000
+    ) -> AsyncIterator[AsyncIterator[Delivery]]:
+        async with self._bus.subscribe(topic, group, prefetch=prefetch) as deliveries:
+            yield self._deliver(topic, deliveries)
+
+    def _deliver(self, topic: str, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
+        """What a subscription to this topic yields."""
+        return deliveries

@@ -26,7 +26,7 @@ class Fault(Enum):
     SILENCE = auto()
     """Take the request, and send nothing at all, not even a status."""
     ABORT = auto()
-    """Break the connection."""
+    """Break the connection, without the end of the body."""
     GARBAGE = auto()
     """Send bytes that make no sense on this wire, and end the body."""
     TEXT_AFTER_FINISH = auto()
@@ -43,7 +43,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True)
 class Counts:
-    """Usage in our terms: `cached` is a part of `tokens_in`, `reasoning` a part of `tokens_out`.
+    """Usage in our terms: `cached` and `written` are parts of `tokens_in`, `reasoning` a part of `tokens_out`.
 
     Each wire translates it into its provider's terms, which may count the parts apart.
     """
@@ -52,6 +52,7 @@ class Counts:
     tokens_out: int = 7
     cached: int = 4
     reasoning: int = 2
+    written: int = 2
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Plan:
     Attributes:
         text: its pieces, an event each.
         reasoning: thinking, an event each, before the text. A wire that tells no reasoning leaves it out.
+        redacted: whether the provider tells encrypted thinking after that. A wire without it leaves it out.
         calls: tool calls, after the text.
         counts: usage; None = the provider tells none.
         finish: the terminal marker in our words: "stop", "length", "tool_calls" or "content_filter".
@@ -82,6 +84,7 @@ class Plan:
 
     text: tuple[str, ...] = ("Hel", "lo €", "!")
     reasoning: tuple[str, ...] = ()
+    redacted: bool = False
     calls: tuple[PlannedCall, ...] = ()
     counts: Counts | None = field(default_factory=Counts)
     finish: str = "stop"
@@ -100,7 +103,8 @@ class Asked:
     Attributes:
         model: as the provider knows it.
         system: the text in the system's own place; "" = none.
-        turns: the conversation without system texts. Ids of tool calls are "" or None where a wire has none.
+        turns: the conversation without system texts. Ids of tool calls are "" or None where a wire has none. Thinking
+            is a part of a turn, and its signature the provider's own text.
         tool_choice: "auto", "none", "required", a tool's name, or None where nothing was said.
         schema: that the answer must satisfy.
         json: whether JSON without a schema is asked for.

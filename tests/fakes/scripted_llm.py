@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from typing_extensions import override
 
 from tg_base.llm import LlmChunk, LlmService
-from tg_schema import FEATURES, TextCompletionRequest
+from tg_schema import COMMON_FEATURES, TextCompletionRequest
 
 
 class ScriptedLlm(LlmService):
@@ -14,7 +14,7 @@ class ScriptedLlm(LlmService):
     None is a stream that was cut before its terminal marker.
     """
 
-    features = FEATURES
+    features = COMMON_FEATURES
 
     def __init__(self, *pieces: str, finish_reason: str | None = "stop") -> None:
         super().__init__("scripted")

@@ -6,20 +6,20 @@ from collections.abc import AsyncGenerator, Sequence
 from typing_extensions import override
 
 from tg_base.llm import LlmChunk, LlmService
-from tg_schema import FEATURES, TextCompletionRequest, TgError, ToolCallDelta
+from tg_schema import COMMON_FEATURES, TextCompletionRequest, TgError, ToolCallDelta
 from tg_schema.features import Feature
 
 Turn = Sequence[str | ToolCallDelta | LlmChunk | TgError | asyncio.Event]
 """Pieces of text or calls; an error is raised, an event is waited for."""
 
-TEXT_ONLY: frozenset[Feature] = FEATURES - {"tools"}
+TEXT_ONLY: frozenset[Feature] = COMMON_FEATURES - {"tools"}
 
 
 class TurnsLlm(LlmService):
     """Turn after turn; each costs 10 prompt tokens, and an answer token a piece. The last one is repeated."""
 
-    def __init__(self, *turns: Turn, features: frozenset[Feature] = TEXT_ONLY) -> None:
-        super().__init__("turns")
+    def __init__(self, *turns: Turn, features: frozenset[Feature] = TEXT_ONLY, model: str = "turns") -> None:
+        super().__init__(model)
         self.features = features
         self.turns = turns
         self.requests: list[TextCompletionRequest] = []

@@ -1,8 +1,10 @@
 """A gateway that really listens, on the memory bus or on a given one, with a model and a prompt service behind it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import ClientSession
 
@@ -12,9 +14,8 @@ from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import Config, GatewayConfig, PromptConfig, TextCompletionConfig
-from tg_base.llm import LlmService
 from tg_base.protocol import HeartbeatTiming
-from tg_base.server import Processor
+from tg_base.server import Processor, Service
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
 from tg_gateway.dialects import Mount
@@ -24,6 +25,7 @@ FLOWS = {"default": {"text-completion": TextCompletionConfig(model="counting"), 
 CONFIG = Config(flows=FLOWS)
 TEXTS = CONFIG.routes("text-completion")
 PROMPTS = CONFIG.routes("prompt")
+QUEUES = tuple(route.request for route in TEXTS + PROMPTS)
 QUICK = HeartbeatTiming(interval=0.2)
 ON_ANY_PORT = GatewayConfig(port=0, drain=0.05)
 
@@ -49,7 +51,7 @@ async def open_gateway(
     *,
     limits: Limits | None = None,
     llm: CountingLlm | None = None,
-    instead: LlmService | None = None,
+    instead: Service[Any, Any] | None = None,
     timing: HeartbeatTiming | None = None,
     bus: Bus | None = None,
     mounts: Sequence[Mount] = MOUNTS,
@@ -63,9 +65,19 @@ async def open_gateway(
     async with (
         Processor(bus, CONFIG.topics, instead or llm, TEXTS, models=(llm.model,), timing=timing, grace=0.05),
         Processor(bus, CONFIG.topics, EchoPrompt(), PROMPTS, timing=timing, grace=0.05),
-        Requestor(bus, CONFIG.topics, timing=timing) as requestor,
+        Requestor(bus, CONFIG.topics, timing=timing, queues=QUEUES) as requestor,
         Gateway(config, requestor, TEXTS + PROMPTS, limits=limits, mounts=mounts) as gateway,
         ClientSession(gateway.url) as http,
     ):
         yield Opened(gateway, llm, bus, http)
     await bus.aclose()
+
+
+async def until_listed(http: ClientSession) -> None:
+    """Until a gateway knows a model: its processors announce themselves soon after they were asked to."""
+    async with asyncio.timeout(10):
+        while True:
+            async with http.get("api/v1/models") as response:
+                if (await response.json())["models"]:
+                    return
+            await asyncio.sleep(0.01)

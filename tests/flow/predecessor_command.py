@@ -4,8 +4,7 @@ import asyncio
 import os
 from pathlib import Path
 
-import pytest
-
+from tests.missing import skip_or_fail
 from tests.predecessor_tools import ToolsMissing, tools
 
 
@@ -14,9 +13,7 @@ def folder_or_skip() -> Path:
     try:
         return tools()
     except ToolsMissing as missing:
-        if os.environ.get("TOKENGRID_REQUIRE_PULSAR") == "1":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
+        skip_or_fail(str(missing))
 
 
 async def run(folder: Path, url: str, tool: str, *arguments: str, token: str = "") -> tuple[str, str]:

@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
 from tests.flow.agent_dialog import BASE, Told, pipeline
 from tests.flow.generated_turns import answering, calling, in_pieces, native_calling, nonsense
-from tg_schema import FEATURES
+from tg_schema import COMMON_FEATURES
 from tg_schema.errors import ProtocolError, TooLarge
 
 DIALOGS = int(os.environ.get("TOKENGRID_DIALOGS", "300"))
@@ -47,7 +47,7 @@ async def test_dialogs_over_a_model_that_writes(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60 + DIALOGS / 20)
 async def test_dialogs_over_a_model_that_calls_natively(tmp_path: Path) -> None:
-    llm = TurnsLlm(("",), features=FEATURES)
+    llm = TurnsLlm(("",), features=COMMON_FEATURES)
     async with pipeline(llm, tmp_path, BASE + ECHO) as it:
         for seed in range(DIALOGS // 4):
             chance = random.Random(seed)

@@ -9,7 +9,8 @@ from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
 from tests.flow.agent_dialog import BASE, Told, assert_valid, pipeline
 from tg_base.llm import LlmChunk
 from tg_flow.agent.core.open_turn import CUT
-from tg_schema import FEATURES, AgentRequest, Message, ToolCall, ToolCallDelta
+from tg_schema import COMMON_FEATURES, AgentRequest, Message, TextPart, ToolCall, ToolCallDelta
+from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import ProtocolError, TooLarge
 
 ADD = """
@@ -25,7 +26,7 @@ CALL = (
 
 
 def native(*turns: tuple[object, ...]) -> TurnsLlm:
-    return TurnsLlm(*turns, features=FEATURES)  # type: ignore[arg-type]
+    return TurnsLlm(*turns, features=COMMON_FEATURES)  # type: ignore[arg-type]
 
 
 async def test_a_call_and_the_answer(tmp_path: Path) -> None:
@@ -217,13 +218,37 @@ async def test_thinking_stands_apart(tmp_path: Path) -> None:
     assert llm.requests[1].messages[1].text == ""
 
 
+async def test_what_the_provider_signed_goes_back_to_it(tmp_path: Path) -> None:
+    signed = ToolCallDelta(0, "c0", "add", '{"a": 2}', "of:call")
+    thought = (
+        LlmChunk(reasoning="h"),
+        LlmChunk(reasoning="m"),
+        LlmChunk(signature="of:hm"),
+        LlmChunk(signature="of:?"),
+    )
+    turns = ((*thought, "I must add.", signed), ("Final Answer: ok",))
+    llm = TurnsLlm(*turns, features=COMMON_FEATURES | {"reasoning_turns"})
+    async with pipeline(llm, tmp_path, BASE + ADD) as it:
+        assert (await it.tell()).answer == "ok"
+    assert llm.requests[1].messages[1] == Message(
+        "assistant",
+        (ReasoningPart("hm", "of:hm"), ReasoningPart("", "of:?"), TextPart("I must add.")),
+        tool_calls=(ToolCall("c0", "add", '{"a": 2}', "of:call"),),
+    )
+    older = native(*turns)
+    older.features -= {"reasoning_turns"}
+    async with pipeline(older, tmp_path, BASE + ADD) as it:
+        assert (await it.tell()).answer == "ok"
+    assert older.requests[1].messages[1].parts == (TextPart("I must add."),)
+
+
 @pytest.mark.parametrize(
     ("calling", "features", "is_native"),
     [
-        ("auto", FEATURES, True),
+        ("auto", COMMON_FEATURES, True),
         ("auto", TEXT_ONLY, False),
-        ("text", FEATURES, False),
-        ("native", FEATURES, True),
+        ("text", COMMON_FEATURES, False),
+        ("native", COMMON_FEATURES, True),
     ],
 )
 async def test_the_way_of_calling(tmp_path: Path, calling: str, features: frozenset[str], is_native: bool) -> None:

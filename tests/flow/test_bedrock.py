@@ -6,17 +6,31 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from typing_extensions import override
 
 from tests.fakes.bedrock_server import BedrockServer, event, frame, frame_of
 from tests.fakes.endless import pour
-from tests.fakes.plan import Asked, Fault, Plan
+from tests.fakes.plan import Asked, Counts, Fault, Plan
 from tests.fakes.silent_server import SilentServer
 from tg_base.llm import LlmService
+from tg_bedrock.request import to_wire
+from tg_bedrock.stream import StreamDecoder
 from tg_flow.providers import open_provider
-from tg_schema import ImagePart, Message, TextCompletionRequest, TextCompletionResponse, TgError, ToolCall
+from tg_schema import (
+    ImagePart,
+    Message,
+    Sampling,
+    TextCompletionRequest,
+    TextCompletionResponse,
+    TextPart,
+    TgError,
+    Tool,
+    ToolCall,
+)
+from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import (
     BadRequest,
     IncompleteStream,
@@ -26,6 +40,7 @@ from tg_schema.errors import (
     Timeout,
     Unavailable,
 )
+from tg_schema.text_completion import Reasoning
 
 REQUEST = TextCompletionRequest(prompt="say hello", streaming=True)
 
@@ -140,15 +155,18 @@ async def test_a_finished_answer_is_whole_without_its_usage() -> None:
 
 async def test_a_cancel_before_any_answer_closes_the_socket_and_ends_the_thread() -> None:
     async with SilentServer.running() as server, opened(server.url) as service:
-        before = threading.active_count()
         task = asyncio.create_task(responses(service))
         await asyncio.wait_for(server.asked.wait(), 10)
-        assert threading.active_count() > before
+        assert provider_threads()
         task.cancel()
         await asyncio.wait_for(server.left.wait(), 1)
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("bedrock")]
+    assert not provider_threads()
+
+
+def provider_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("bedrock")]
 
 
 async def test_a_list_of_models_that_does_not_come_is_left() -> None:
@@ -263,6 +281,70 @@ async def test_what_bedrock_cannot_take_is_refused(message: Message) -> None:
     async with BedrockServer.running() as server, opened(server.url) as service:
         with pytest.raises(BadRequest):
             await responses(service, TextCompletionRequest(messages=(message,), streaming=True))
+
+
+async def test_cache_marks_become_cache_points_and_written_tokens_are_told() -> None:
+    marked = TextCompletionRequest(
+        messages=(
+            Message("system", (TextPart("be brief", cache="5m"), TextPart("and kind"))),
+            Message("user", (TextPart("a", cache="1h"), ImagePart(data="AAAA", cache="5m"))),
+            Message("assistant", tool_calls=(ToolCall("1", "clock", cache="5m"),)),
+            Message("tool", "noon", tool_call_id="1", cache="5m"),
+        ),
+        tools=(Tool("clock", strict=True, cache="5m"),),
+    )
+    wire = to_wire(marked, "m", Sampling(), {})
+    short, long = {"cachePoint": {"type": "default"}}, {"cachePoint": {"type": "default", "ttl": "1h"}}
+    assert wire["system"] == [{"text": "be brief"}, short, {"text": "and kind"}]
+    blocks = [[next(iter(block)) for block in message["content"]] for message in wire["messages"]]
+    assert blocks == [
+        ["text", "cachePoint", "image", "cachePoint"],
+        ["toolUse", "cachePoint"],
+        ["toolResult", "cachePoint"],
+    ]
+    assert wire["messages"][0]["content"][1] == long
+    assert wire["toolConfig"]["tools"][1] == short
+    async with BedrockServer.running() as server, opened(server.url) as service:
+        (answer,) = await responses(service, marked)
+    assert answer.cache_write_token == Counts().written
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "effort", "by_thinking"),
+    [
+        (Reasoning("minimal"), "minimal", ("low", {"type": "adaptive"})),
+        (Reasoning("none"), "none", (None, {"type": "disabled"})),
+        (Reasoning(budget=0), "none", (None, {"type": "disabled"})),
+        (Reasoning("high", 2048), "high", ("high", {"type": "enabled", "budget_tokens": 2048})),
+        (Reasoning(budget=2048), "low", (None, {"type": "enabled", "budget_tokens": 2048})),
+    ],
+)
+async def test_reasoning_of_a_request(reasoning: Reasoning, effort: str, by_thinking: tuple[Any, ...]) -> None:
+    request = TextCompletionRequest(prompt="p", reasoning=reasoning)
+    plain: Any = to_wire(request, "m", Sampling(), {"top_k": 5})
+    assert (plain["outputConfig"], plain["additionalModelRequestFields"]) == ({"effort": effort}, {"top_k": 5})
+    wire: Any = to_wire(request, "m", Sampling(), {}, by_thinking=True)
+    told = wire.get("outputConfig", {}).get("effort"), wire["additionalModelRequestFields"]["thinking"]
+    assert told == by_thinking
+    async with BedrockServer.running() as server, opened(server.url, reasoning_by="thinking") as service:
+        assert (await responses(service, msgspec.structs.replace(request, streaming=True)))[-1].finish_reason == "stop"
+
+
+async def test_encrypted_thinking_in_pieces_is_one_signature() -> None:
+    decoder = StreamDecoder()
+    events: list[Any] = [
+        {"contentBlockDelta": {"delta": {"reasoningContent": {"redactedContent": piece}}, "contentBlockIndex": 0}}
+        for piece in (b"a", b"b")
+    ]
+    read = [decoder.chunk(each) for each in [*events, {"contentBlockStop": {"contentBlockIndex": 0}}]]
+    assert [chunk and chunk.signature for chunk in read] == [None, None, "bedrock-redacted:YWI="]
+    with pytest.raises(BadRequest, match="not base64"):
+        to_wire(
+            TextCompletionRequest(messages=(Message("assistant", (ReasoningPart("", "bedrock-redacted:!"),)),)),
+            "m",
+            Sampling(),
+            {},
+        )
 
 
 async def test_fields_of_one_model_reach_it() -> None:

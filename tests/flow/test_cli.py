@@ -164,7 +164,7 @@ async def test_trustgraphs_variables_and_workspace_are_taken() -> None:
         assert (await ran(LLM, "", "1", "--workspace=mine", env=theirs)).out == "0 \n"
 
 
-@pytest.mark.parametrize("command", [LLM, "tg-invoke-prompt", "tg-invoke-agent"])
+@pytest.mark.parametrize("command", [LLM, "tg-invoke-prompt", "tg-invoke-agent", "tg-chat", "tg-models"])
 @pytest.mark.parametrize("option", [("-t", "tg_canary"), ("--token", "tg_canary"), ("--token=tg_canary",)])
 async def test_a_token_on_the_command_line_gets_a_sentence(command: str, option: tuple[str, ...]) -> None:
     done = await ran(command, "x", "y=1", *option)
@@ -294,6 +294,7 @@ async def test_a_terminal_gets_no_control_characters() -> None:
 
 
 HEAVY = {"openai", "pulsar", "_pulsar", "llama_cpp", "jinja2", "tg_base", "tg_flow", "tg_gateway", "structlog"}
+HEAVY |= {"rich", "prompt_toolkit"}
 SHOW = """
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))
@@ -302,7 +303,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["tg_cli.invoke_llm", "tg_cli.invoke_prompt", "tg_serve.command"])
+@pytest.mark.parametrize(
+    "module", ["tg_cli.invoke_llm", "tg_cli.invoke_prompt", "tg_cli.chat", "tg_cli.models", "tg_serve.command"]
+)
 async def test_help_imports_almost_nothing(module: str) -> None:
     done = await shown(module, "--help")
     assert "Usage: tg-" in done.out

@@ -3,12 +3,12 @@
 import asyncio
 import json
 import signal
-import socket
 import sys
 
 import pytest
 
 from tests.flow.command import Ended, ended, ran, started
+from tests.missing import require_free_port
 
 pytestmark = pytest.mark.model
 
@@ -25,9 +25,7 @@ PERMITTED = {"PYTHONWARNINGS": "error,ignore:unclosed file:ResourceWarning"}
 
 @pytest.fixture(autouse=True)
 def nobody_at_the_default_url() -> None:
-    with socket.socket() as probe:
-        if probe.connect_ex(("localhost", 8888)) == 0:
-            pytest.skip("something listens on port 8888 of this machine")
+    require_free_port()
 
 
 def is_an_answer(done: Ended) -> None:
@@ -38,6 +36,14 @@ def is_an_answer(done: Ended) -> None:
 
 async def test_the_demo() -> None:
     is_an_answer(await ran(LLM, "be brief", "What is Apache Pulsar?", env=PERMITTED))
+
+
+async def test_a_chat_and_the_list_of_models() -> None:
+    done = await ran("tg-chat", data=b"What is 2 + 3?\n/model\n", env=PERMITTED)
+    assert (done.code, done.out, done.err) == (0, "2 + 3 = 5\n", f"{NOTICE}  tinydemo\n")
+    done = await ran("tg-models", "--json", env=PERMITTED)
+    assert (done.code, done.err) == (0, NOTICE)
+    assert json.loads(done.out)["model"] == "tinydemo"
 
 
 async def test_prompts_of_the_built_in_configuration() -> None:

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import raw_connection
-from tests.flow.test_gateway_socket import PATH, answer, ask, upgrade
+from tests.flow.socket_frames import PATH, answer, ask, upgrade
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.access import Authenticator, Limits
-from tg_gateway.access.auth import is_loopback
+from tg_gateway.access.origins import Origins, is_loopback
 from tg_gateway.access.throttle import Throttle
 from tg_schema.errors import BadRequest, RateLimited, Unauthorized
 
@@ -200,8 +200,8 @@ def test_any_token_is_only_right_or_wrong() -> None:
     ],
 )
 def test_origins(origin: str | None, host: str | None, open_door: bool, locked: bool) -> None:
-    assert Authenticator(GatewayConfig(), Limits(), lambda: 0.0).admits(origin, host) is open_door
-    assert Authenticator(LOCKED, Limits(), lambda: 0.0).admits(origin, host) is locked
+    assert Origins(GatewayConfig()).admits(origin, host, keyed=False) is open_door
+    assert Origins(LOCKED).admits(origin, host, keyed=True) is locked
 
 
 @pytest.mark.parametrize("path", [PATH, "/" + COMPLETION])

@@ -101,11 +101,11 @@ async def test_an_object_stands_alone(it: Opened) -> None:
         ("api/v1/flow/nope/service/prompt", {"id": "text"}, 404, "there are: default"),
         ("api/v1/flow/default/service/agent", {"id": "text"}, 404, "text-completion, prompt"),
         ("api/v1/nope", {}, 404, "no such path"),
-        ("", {}, 404, "no such path"),
+        ("", {}, 405, "the method POST"),
     ],
 )
 async def test_what_is_refused(it: Opened, path: str, body: object, status: int, says: str) -> None:
-    kind = {400: "bad-request", 404: "not-found"}[status]
+    kind = {400: "bad-request", 404: "not-found", 405: "bad-request"}[status]
     got, answer = await post(it, path, body)
     assert (got, list(answer), answer["error"]["type"]) == (status, ["error"], kind)
     assert says in answer["error"]["message"]

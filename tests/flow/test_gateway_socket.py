@@ -8,19 +8,13 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from prometheus_client import REGISTRY
 
 from tests.fakes.failing_llm import FailingLlm
-from tests.fakes.wordy_llm import WordyLlm
 from tests.flow.open_gateway import Opened, open_gateway
-from tests.flow.raw_http import RawConnection, raw_connection
+from tests.flow.raw_http import raw_connection
+from tests.flow.socket_frames import PATH, Frame, answer, ask, frame, masked, upgrade, whole
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
-
-PATH = "/api/v1/socket"
-Frame = dict[str, Any]
 
 
 @pytest.fixture
@@ -33,32 +27,6 @@ async def it() -> AsyncIterator[Opened]:
 async def socket(it: Opened) -> AsyncIterator[ClientWebSocketResponse]:
     async with it.http.ws_connect(PATH) as opened:
         yield opened
-
-
-def ask(name: object, words: int | str, service: str = "text-completion", **more: Any) -> Frame:
-    return {"id": name, "service": service, "flow": "default", "request": {"prompt": str(words), **more}}
-
-
-async def frame(socket: ClientWebSocketResponse) -> Frame:
-    message = await socket.receive(timeout=5)
-    assert message.type is WSMsgType.TEXT, message
-    return dict(json.loads(message.data))
-
-
-async def answer(socket: ClientWebSocketResponse, request: Frame | bytes | str) -> Frame:
-    """The first frame that comes after a request."""
-    if isinstance(request, bytes):
-        await socket.send_bytes(request)
-    else:
-        await socket.send_str(request if isinstance(request, str) else json.dumps(request))
-    return await frame(socket)
-
-
-async def whole(socket: ClientWebSocketResponse, first: Frame | None = None) -> list[Frame]:
-    frames = [first or await frame(socket)]
-    while not frames[-1]["complete"]:
-        frames.append(await frame(socket))
-    return frames
 
 
 async def test_the_auth_frame_is_answered_without_auth_too(socket: ClientWebSocketResponse) -> None:
@@ -313,89 +281,3 @@ async def test_draining_ends_every_stream_and_then_the_socket(it: Opened, socket
     message = await socket.receive()
     assert (message.type, message.data) == (WSMsgType.CLOSE, 1001)
     await leaving
-
-
-async def test_heartbeat(it: Opened) -> None:
-    async with (
-        open_gateway(GatewayConfig(port=0, keep_alive=0.05)) as quick,
-        quick.http.ws_connect(PATH, autoping=False) as socket,
-    ):
-        assert (await socket.receive(timeout=5)).type is WSMsgType.PING
-        assert (await socket.receive(timeout=5)).type in {WSMsgType.CLOSE, WSMsgType.CLOSED}
-
-
-async def upgrade(raw: RawConnection, headers: str = "") -> bytes:
-    raw.send(
-        f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n".encode()
-    )
-    return await raw.until(b"\r\n\r\n")
-
-
-def masked(payload: bytes, first: int = 0x81) -> bytes:
-    """A client's frame with the mask 0."""
-    size = len(payload)
-    if size < 126:
-        return bytes([first, 0x80 | size]) + bytes(4) + payload
-    return bytes([first, 0x80 | 126]) + size.to_bytes(2) + bytes(4) + payload
-
-
-async def test_compression_is_not_taken(it: Opened) -> None:
-    async with raw_connection(it.address) as raw:
-        head = await upgrade(raw, "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n")
-        assert head.startswith(b"HTTP/1.1 101 ")
-        assert b"deflate" not in head
-        raw.send(masked(b"x" * 20, first=0xC1))
-        assert (await raw.rest())[:1] == b"\x88"
-
-
-async def test_a_client_that_does_not_read_is_cut_off_alone() -> None:
-    async with open_gateway(limits=Limits(write=0.2), llm=WordyLlm()) as it, raw_connection(it.address) as raw:
-        await upgrade(raw)
-        for name in range(2):
-            raw.send(masked(json.dumps(ask(name, 10_000_000, streaming=True)).encode()))
-        async with it.http.ws_connect(PATH) as other:
-            while REGISTRY.get_sample_value("tg_gateway_sockets") == 2:
-                frames = await whole(other, await answer(other, ask("x", 20, streaming=True)))
-                assert "error" not in frames[-1], frames[-1]
-            assert it.llm.generated < 10_000_000
-
-
-FRAME = st.one_of(
-    st.binary(max_size=200),
-    st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace")),
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-        lambda inner: (
-            st.lists(inner, max_size=4)
-            | st.dictionaries(
-                st.sampled_from(["id", "type", "token", "service", "flow", "request", "cancel", "prompt", "terms"]),
-                inner | st.sampled_from(["auth", "text-completion", "prompt", "default", "flow"]),
-                max_size=6,
-            )
-        ),
-        max_leaves=12,
-    ).map(lambda value: json.dumps(value).encode()),
-)
-
-
-async def test_any_bytes_in_a_frame_disturb_nobody(it: Opened, socket: ClientWebSocketResponse) -> None:
-    loop = asyncio.get_running_loop()
-    sent: list[list[tuple[bytes, bool]]] = []
-
-    @settings(max_examples=150, database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.lists(st.tuples(FRAME, st.booleans()), min_size=1, max_size=5))
-    def collect(frames: list[tuple[bytes, bool]]) -> None:
-        sent.append(frames)
-
-    await loop.run_in_executor(None, collect)
-    for number, frames in enumerate(sent):
-        for payload, binary in frames:
-            await socket.send_frame(payload, WSMsgType.BINARY if binary else WSMsgType.TEXT)
-        await socket.send_str(json.dumps(ask(f"good-{number}", 1)))
-        while True:
-            one = await frame(socket)
-            assert one.keys() & {"type", "error", "response"}
-            if one.get("id") == f"good-{number}":
-                assert one["response"]["response"] == "0 "
-                break

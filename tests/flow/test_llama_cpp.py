@@ -60,6 +60,7 @@ async def test_the_whole_answer_is_the_joined_stream(service: LlamaCpp) -> None:
         model="tinydemo",
         end_of_stream=True,
         finish_reason="stop",
+        seed=5,
     )
 
 

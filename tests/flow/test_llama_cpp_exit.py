@@ -1,16 +1,11 @@
 """A process that leaves while the engine works: no crash of native code, whatever the way out."""
 
-import asyncio
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-
-from tests.flow.narrow_gateway import until
-from tg_flow.llama.provider import LlamaCpp, LlamaCppOptions
 
 pytestmark = pytest.mark.model
 
@@ -70,17 +65,6 @@ def test_terminating_in_mid_stream() -> None:
         _, errors = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGTERM
     assert errors == ""
-
-
-async def test_an_opening_that_is_cancelled_keeps_no_engine() -> None:
-    before = threading.enumerate()
-    opening = asyncio.create_task(LlamaCpp.open("tinydemo", LlamaCppOptions()))
-    await asyncio.sleep(0)
-    opening.cancel()
-    await asyncio.wait([opening])
-    assert opening.cancelled()
-    await asyncio.get_running_loop().shutdown_default_executor()  # the load has ended
-    await until(lambda: "llama-engine" not in {one.name for one in threading.enumerate() if one not in before})
 
 
 def test_llama_cpp_writes_nothing_to_the_terminal() -> None:

@@ -91,9 +91,11 @@ async def test_streaming_gives_the_pieces_and_the_usage_last() -> None:
 
 
 async def test_the_same_override_gives_the_whole_answer_when_asked_for() -> None:
+    """In one record for each piece of thinking: "Hel" was said before it."""
     assert await ask(Scripted(ANSWER), REQUEST) == [
+        TextCompletionResponse(response="Hel", model="big-1"),
         TextCompletionResponse(
-            response="Hello",
+            response="lo",
             reasoning="hm",
             tokens=(Token(1, "lo"),),
             in_token=7,
@@ -101,7 +103,7 @@ async def test_the_same_override_gives_the_whole_answer_when_asked_for() -> None
             model="big-1",
             finish_reason="stop",
             end_of_stream=True,
-        )
+        ),
     ]
 
 

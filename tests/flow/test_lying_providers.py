@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tests.flow.test_llm_service import Scripted
 from tg_base.llm import LlmChunk
-from tg_schema import FEATURES, ModelInfo, TextCompletionRequest, TextCompletionResponse, Token, ToolCallDelta
+from tg_schema import COMMON_FEATURES, ModelInfo, TextCompletionRequest, TextCompletionResponse, Token, ToolCallDelta
 from tg_schema.errors import ProtocolError, SchemaViolation, Unavailable
 
 HUGE = int("9" * 400)
@@ -20,7 +20,7 @@ async def answer(
     *steps: LlmChunk | Unavailable, request: TextCompletionRequest | None = None
 ) -> list[TextCompletionResponse]:
     service = Scripted(steps)
-    service.features = FEATURES
+    service.features = COMMON_FEATURES
     async with aclosing(service.on_request(request or TextCompletionRequest(prompt="p"))) as stream:
         return [record async for record in stream]
 

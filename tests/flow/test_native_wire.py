@@ -20,7 +20,7 @@ from tests.fakes.scripted_agent import ScriptedAgent
 from tests.flow.open_agent import open_agent
 from tests.flow.open_gateway import ON_ANY_PORT, open_gateway
 from tests.flow.raw_http import RawConnection, raw_connection
-from tests.flow.test_gateway_socket import masked, upgrade
+from tests.flow.socket_frames import masked, upgrade
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.access import Limits
 from tg_schema import AgentResponse

@@ -14,7 +14,7 @@ from tg_schema.errors import BadRequest, ProviderAuth
 
 async def test_a_stream_gives_text_finish_and_usage(openai_server: OpenAiServer, open_openai: Open) -> None:
     received = await chunks(await open_openai())
-    assert join_chunks(received) == LlmChunk("Hello €!", in_token=11, out_token=3, model=DATED, finish_reason="stop")
+    assert join_chunks(received) == (LlmChunk("Hello €!", in_token=11, out_token=3, model=DATED, finish_reason="stop"),)
     assert all(chunk != LlmChunk(model=DATED) for chunk in received)
 
 
@@ -45,7 +45,8 @@ async def test_any_cut_of_the_bytes_gives_the_same_text(
 ) -> None:
     pieces = ("Grüße ", "\u2028", "\u0085", "👩‍👩‍👧", "\\n\n\r\n", '"')
     openai_server.play(Script(pieces=pieces, cut=cut))
-    assert join_chunks(await chunks(await open_openai())).text == "".join(pieces)
+    (whole,) = join_chunks(await chunks(await open_openai()))
+    assert whole.text == "".join(pieces)
 
 
 async def test_what_comes_in_one_read_is_one_chunk(openai_server: OpenAiServer, open_openai: Open) -> None:
@@ -58,7 +59,7 @@ async def test_what_comes_in_one_read_is_one_chunk(openai_server: OpenAiServer, 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 async def test_reasoning_is_kept_apart(openai_server: OpenAiServer, open_openai: Open, name: str) -> None:
     openai_server.play(Script(reasoning=("let me ", "think"), reasoning_field=name))
-    whole = join_chunks(await chunks(await open_openai()))
+    (whole,) = join_chunks(await chunks(await open_openai()))
     assert (whole.text, whole.reasoning) == ("Hello €!", "let me think")
 
 
@@ -112,7 +113,7 @@ async def test_logprobs_become_tokens(openai_server: OpenAiServer, open_openai: 
     raw = event(MODEL, {"content": "Hi"}, logprobs=logprobs) + finish_event(MODEL, "stop") + done()
     openai_server.play(Script(fault=Fault.RAW, raw=raw))
     sampling = Sampling(logprobs=1)
-    answer = join_chunks(await chunks(await open_openai(), TextCompletionRequest(prompt="x", sampling=sampling)))
+    (answer,) = join_chunks(await chunks(await open_openai(), TextCompletionRequest(prompt="x", sampling=sampling)))
     (token,) = answer.tokens
     assert (token.text, token.logprob, [logprob for _, logprob in token.top]) == ("Hi", -0.5, [-1.5])
     body = (await openai_server.exchange(0)).body
@@ -220,7 +221,8 @@ async def test_the_predecessors_variable_is_understood(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("OPENAI_TOKEN", "sk-old")
     openai_server.key = "sk-old"
-    assert join_chunks(await chunks(await open_openai(key_variable=None))).text == "Hello €!"
+    (whole,) = join_chunks(await chunks(await open_openai(key_variable=None)))
+    assert whole.text == "Hello €!"
 
 
 async def test_a_missing_key_names_its_variable(open_openai: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,8 @@ ASKED = TextCompletionRequest(prompt="weather?", tools=(WEATHER,), streaming=Tru
 async def played(server: OpenAiServer, open_openai: Open, *deltas: dict[str, Any], reason: str) -> Any:
     raw = b"".join(event(MODEL, delta) for delta in deltas) + finish_event(MODEL, reason) + done()
     server.play(Script(fault=Fault.RAW, raw=raw))
-    return join_chunks(await chunks(await open_openai(), ASKED))
+    (whole,) = join_chunks(await chunks(await open_openai(), ASKED))
+    return whole
 
 
 def call(name: str | None = None, arguments: str | None = None, **fields: Any) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import structlog
 
+from tests.fakes.answers_llm import AnswersLlm
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.scripted_llm import ScriptedLlm
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import PromptClient, Requestor, prompt_request
 from tg_base.config import ConfigWatcher
-from tg_base.llm import LlmService
+from tg_base.llm import LlmChunk, LlmService
 from tg_base.server import Processor, ServeContext
 from tg_flow.prompt import PromptKind
 from tg_schema import PromptRequest, PromptResponse, TgError
@@ -122,6 +123,13 @@ async def test_a_text_template_comes_whole(bus: Bus, file: Path) -> None:
                 text="a b", end_of_stream=True, in_token=11, out_token=2, model="scripted", finish_reason="stop"
             )
         ]
+
+
+async def test_a_whole_text_is_all_of_it_though_the_model_thought_in_between(bus: Bus, file: Path) -> None:
+    steps = [LlmChunk("a "), LlmChunk(reasoning="hm"), LlmChunk("b", finish_reason="stop"), LlmChunk(out_token=2)]
+    async with pipeline(bus, file, AnswersLlm(steps)) as it:
+        (response,) = await it.responses("count", {"n": 3}, streaming=False)
+    assert (response.text, response.out_token, response.finish_reason) == ("a b", 2, "stop")
 
 
 async def test_variables_reach_both_texts_as_they_are(bus: Bus, file: Path) -> None:

@@ -21,7 +21,7 @@ from tg_base.config import Config, GatewayConfig, TextCompletionConfig
 from tg_base.llm import LlmChunk
 from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
-from tg_schema import FEATURES, AgentRequest, AgentResponse, TextCompletionRequest, ToolCallDelta
+from tg_schema import COMMON_FEATURES, AgentRequest, AgentResponse, TextCompletionRequest, ToolCallDelta
 from tg_schema.errors import Timeout
 
 COMPLETION = "api/v1/text-completion"
@@ -185,7 +185,9 @@ async def test_calls_that_wait_for_their_turn_keep_the_total(tmp_path: Path) -> 
     """Sixteen calls run side by side; the time of the others is the dialog's, and not a second one of their own."""
     tools.seen.clear()
     config = BASE.replace("agent = {}", "agent = { limits = { seconds = 1.0 } }") + NAP.replace("0.3", "20")
-    llm = TurnsLlm(tuple(ToolCallDelta(index, f"c{index}", "nap", "{}") for index in range(20)), features=FEATURES)
+    llm = TurnsLlm(
+        tuple(ToolCallDelta(index, f"c{index}", "nap", "{}") for index in range(20)), features=COMMON_FEATURES
+    )
     async with pipeline(llm, tmp_path, config) as it:
         told = await it.tell()
     assert isinstance(told.error, Timeout)

@@ -25,7 +25,17 @@ from tests.provider_matrix.asking import REQUEST, joined, responses
 from tests.provider_matrix.case import Case, Stage, staged
 from tests.provider_matrix.families import bedrock, cohere, mistral, ollama, tgi
 from tg_flow.providers import open_provider
-from tg_schema import ImagePart, Message, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema import (
+    ImagePart,
+    Message,
+    Sampling,
+    TextCompletionRequest,
+    TextCompletionResponse,
+    TextPart,
+    TgError,
+    Tool,
+)
+from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import (
     BadRequest,
     ContentFilter,
@@ -37,6 +47,7 @@ from tg_schema.errors import (
     TooLarge,
     Unavailable,
 )
+from tg_schema.text_completion import Reasoning
 
 CASES = {case.provider: case for family in (cohere, mistral, ollama, tgi) for case in family.CASES}
 SERVERS: dict[str, type[LoopbackServer]] = {
@@ -212,6 +223,61 @@ async def test_the_configurations_options_reach_the_wire() -> None:
                 await responses(service)
             assert (sampling := _sampling(stage)).temperature == 0.25
             assert sampling.max_tokens == 5
+
+
+async def test_what_only_mistral_takes_beside_openais_fields() -> None:
+    async with staged(CASES["mistral"]) as stage:
+        turns = (Message("user", "x"), Message("assistant", (ReasoningPart("hm", "anthropic:SIG"), TextPart("y"))))
+        request = TextCompletionRequest(
+            messages=turns,
+            prompt="p",
+            tools=(Tool("clock", strict=True),),
+            parallel_tool_calls=False,
+            reasoning=Reasoning(budget=3000),
+            cache_key="k",
+            sampling=Sampling(min_tokens=2, repetition_penalty=1.5),
+        )
+        async with stage.opened(reasoning_effort="none") as service:
+            body = service.body(request)  # type: ignore[attr-defined]
+            await responses(service, request)
+    assert (body["reasoning_effort"], body["prompt_cache_key"], body["parallel_tool_calls"]) == ("low", "k", False)
+    assert (body["min_tokens"], body["repetition_penalty"]) == (2, 1.5)
+    assert body["messages"][1]["content"] == "y"
+
+
+@pytest.mark.parametrize(
+    ("provider", "options", "reasoning", "field", "sent"),
+    [
+        ("cohere", {}, Reasoning("low"), "thinking", {"type": "enabled", "token_budget": 2048}),
+        ("cohere", {"thinking": 5}, Reasoning(budget=700), "thinking", {"type": "enabled", "token_budget": 700}),
+        ("cohere", {"thinking": True}, Reasoning("none"), "thinking", {"type": "disabled"}),
+        ("ollama", {}, Reasoning("low"), "think", True),
+        ("ollama", {"think": True}, Reasoning(budget=0), "think", False),
+        ("ollama", {"effort_by": "level"}, Reasoning("minimal"), "think", "low"),
+        ("ollama", {"effort_by": "level"}, Reasoning("max"), "think", "high"),
+        ("ollama", {"effort_by": "level"}, Reasoning("none"), "think", False),
+    ],
+)
+async def test_reasoning_of_a_request_goes_before_the_configurations(
+    provider: str, options: dict[str, Any], reasoning: Reasoning, field: str, sent: object
+) -> None:
+    request = TextCompletionRequest(prompt="p", reasoning=reasoning)
+    async with staged(CASES[provider]) as stage, stage.opened(**options) as service:
+        assert joined(await responses(service, request)).response == "Hello €!"
+        assert service.body(request)[field] == sent  # type: ignore[attr-defined]
+
+
+async def test_sampling_that_ollama_and_cohere_have_beside_the_common() -> None:
+    async with staged(CASES["ollama"]) as stage, stage.opened() as service:
+        own = TextCompletionRequest(prompt="p", sampling=Sampling(min_p=0.1, typical_p=0.5, repetition_penalty=1.5))
+        assert joined(await responses(service, own)).response == "Hello €!"
+        told = service.body(own)["options"]  # type: ignore[attr-defined]
+        assert told == {"min_p": 0.1, "typical_p": 0.5, "repeat_penalty": 1.5}
+    async with staged(CASES["cohere"]) as stage, stage.opened() as service:
+        strict = TextCompletionRequest(prompt="p", tools=(Tool("clock", strict=True),), priority=3)
+        assert joined(await responses(service, strict)).response == "Hello €!"
+        body = service.body(strict)  # type: ignore[attr-defined]
+        assert (body["strict_tools"], body["priority"]) == (True, 3)
 
 
 def _sampling(stage: Stage) -> Any:

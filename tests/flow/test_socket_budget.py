@@ -9,7 +9,7 @@ from prometheus_client import REGISTRY
 from tests.fakes.wordy_llm import WordyLlm
 from tests.flow.narrow_gateway import narrow_gateway, until
 from tests.flow.raw_http import RawConnection, raw_connection
-from tests.flow.test_gateway_socket import ask, masked, upgrade
+from tests.flow.socket_frames import ask, masked, upgrade
 from tg_gateway.access import Limits
 
 KIB = 1024

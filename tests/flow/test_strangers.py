@@ -15,8 +15,8 @@ from structlog.typing import EventDict
 
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import raw_connection
+from tests.flow.socket_frames import PATH, answer, ask, upgrade
 from tests.flow.test_gateway_auth import LOCKED, RIGHT, TOKEN
-from tests.flow.test_gateway_socket import PATH, answer, ask, upgrade
 from tg_base.config import GatewayConfig
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="

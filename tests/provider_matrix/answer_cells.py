@@ -3,6 +3,9 @@
 import json
 from contextlib import aclosing
 
+import msgspec
+
+from tests.fakes.gemini_transcript import UNSIGNED
 from tests.fakes.plan import Asked, Counts, Fault, Plan, PlannedCall
 from tests.provider_matrix.asking import (
     CLOCK,
@@ -17,11 +20,12 @@ from tests.provider_matrix.asking import (
     joined,
     responses,
     spoken,
+    turn_of,
 )
 from tests.provider_matrix.case import MODEL, Run, Stage
 from tests.provider_matrix.cell import Cell
-from tg_schema import Sampling, TextCompletionRequest
-from tg_schema.conversation import whole_calls
+from tg_schema import Message, Sampling, TextCompletionRequest
+from tg_schema.conversation import ReasoningPart, whole_calls
 
 
 async def _stream(stage: Stage) -> None:
@@ -205,7 +209,7 @@ async def _usage(stage: Stage) -> None:
             assert (answer.in_token, answer.out_token) == (counts.tokens_in, counts.tokens_out)
             assert answer.cached_token == (counts.cached if "cached" in stage.case.tells else None)
             assert answer.reasoning_token == (counts.reasoning if "reasoning_count" in stage.case.tells else None)
-    stage.wire.play(Plan(counts=Counts(0, 0, 0, 0)))
+    stage.wire.play(Plan(counts=Counts(0, 0, 0, 0, 0)))
     async with stage.opened() as service:
         answer = joined(await responses(service))
     assert (answer.in_token, answer.out_token) == (0, 0)
@@ -234,6 +238,36 @@ async def _reasoning(stage: Stage) -> None:
             assert (answer.response, answer.reasoning) == ("Hello €!", "let me think")
 
 
+async def _rounds(stage: Stage) -> None:
+    """The server refuses thinking and signatures that are missing or changed."""
+    called = Plan(("I look. ",), ("let me ", "think"), redacted=True, calls=_CALLS[:1], finish="tool_calls")
+    async with stage.opened(**stage.case.thinking) as service:
+        stage.wire.play(called, Plan())
+        request = TextCompletionRequest(prompt="weather?", tools=(WEATHER,), streaming=True)
+        turn = turn_of(await responses(service, request))
+        result = Message("tool", "rain", tool_call_id=turn.tool_calls[0].id, name="weather")
+        follows = TextCompletionRequest(messages=(*request.turns, turn, result), tools=(WEATHER,), streaming=True)
+        assert joined(await responses(service, follows)).response == "Hello €!"
+    asked = stage.wire.exchanges[-1].asked
+    assert asked is not None
+    told = [turn for turn in asked.turns if turn.role == "assistant"]
+    signed = [part.signature for turn in told for part in turn.parts if isinstance(part, ReasoningPart)]
+    signed += [call.signature for turn in told for call in turn.tool_calls]
+    assert any(signed)
+    assert UNSIGNED not in signed
+
+
+async def _count_tokens(stage: Stage) -> None:
+    counts = Counts()
+    stage.wire.play(Plan(counts=counts))
+    async with stage.opened() as service:
+        counted = await service.count_tokens(_COUNTED)
+    asked = stage.wire.exchanges[0].asked
+    assert asked is not None
+    assert spoken(asked.turns) == spoken(TOOL_HISTORY.turns)
+    assert counted == counts.tokens_in
+
+
 async def _models(stage: Stage) -> None:
     plan = Plan()
     stage.wire.play(plan)
@@ -243,6 +277,7 @@ async def _models(stage: Stage) -> None:
     assert [model.id for model in answer.models] == [service.model]
 
 
+_COUNTED = msgspec.structs.replace(TOOL_HISTORY, operation="count-tokens")
 _TOP_P, _TOP_K, _SEED = _sampling(top_p=0.5), _sampling(top_k=7), _sampling(seed=7)
 _STOP = TextCompletionRequest(prompt="p", sampling=Sampling(stop=("END",)), streaming=True)
 _PENALTIES = _sampling(presence_penalty=0.25, frequency_penalty=0.5)
@@ -267,8 +302,11 @@ ANSWER_CELLS: tuple[Cell, ...] = (
     Cell("penalties", _field("presence_penalty", _PENALTIES), "penalties", asks=_PENALTIES),
     Cell("logprobs", _field("logprobs", _LOGPROBS), "logprobs", asks=_LOGPROBS),
     Cell("reasoning", _reasoning, tells="reasoning"),
+    Cell("reasoning in rounds", _rounds, tells="rounds"),
     Cell("usage", _usage),
     Cell("cached tokens", _part("cached_token", Counts().cached), tells="cached"),
+    Cell("cache writes", _part("cache_write_token", Counts().written), tells="cache_write"),
     Cell("reasoning tokens", _part("reasoning_token", Counts().reasoning), tells="reasoning_count"),
+    Cell("count tokens", _count_tokens, "count_tokens", asks=_COUNTED),
     Cell("models", _models, tells="models"),
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 from tg_base.llm import LlmService
 from tg_schema import ImagePart, Message, TextCompletionRequest, TextCompletionResponse, TextPart, Tool, ToolCall
+from tg_schema.conversation import Part, ReasoningPart, whole_calls
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 """A picture of one point."""
@@ -70,6 +71,22 @@ def joined(records: list[TextCompletionResponse]) -> TextCompletionResponse:
     """The answer as one record."""
     (answer,) = TextCompletionResponse.join(records)
     return answer
+
+
+def turn_of(records: list[TextCompletionResponse]) -> Message:
+    """The answer as a turn of the assistant, with all that its provider may want back."""
+    parts: list[Part] = []
+    for record in TextCompletionResponse.join(records):
+        if record.reasoning or record.signature:
+            parts.append(ReasoningPart(record.reasoning or "", record.signature))
+        if record.response:
+            parts.append(TextPart(record.response))
+    calls = whole_calls(call for record in records for call in record.tool_calls)
+    return Message(
+        "assistant",
+        tuple(parts),
+        tool_calls=tuple(ToolCall(it.id or "", it.name or "", it.arguments or "{}", it.signature) for it in calls),
+    )
 
 
 def spoken(turns: tuple[Message, ...]) -> list[tuple[Any, ...]]:

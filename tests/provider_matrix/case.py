@@ -16,8 +16,10 @@ from tg_schema.features import Feature
 
 Tells = Literal[
     "cached",
+    "cache_write",
     "reasoning",
     "reasoning_count",
+    "rounds",
     "call_ids",
     "tool_choice",
     "parallel_calls",
@@ -28,7 +30,9 @@ Tells = Literal[
 ]
 """What a wire may carry or not, other than features of a request:
 
-cached and reasoning_count: these parts of the usage; reasoning: the thinking's text, apart from the answer;
+cached, cache_write and reasoning_count: these parts of the usage; reasoning: the thinking's text, apart from the
+answer;
+rounds: that thinking, or a signature, which the provider gets back unchanged with the results of its calls;
 call_ids: ids of tool calls; tool_choice: that a tool must be called (where not, that is refused);
 parallel_calls: more than one call in an answer;
 retry_after: how long to wait; error_event: an error in a stream that began well;
@@ -50,6 +54,7 @@ class Case:
         options: the configuration's options for a server at this URL.
         environment: variables for a server at this URL; keys, for instance.
         tells: what this wire carries.
+        thinking: further options with which the model thinks, where the wire knows that.
         own: for a provider without a wire, in this process: the cells that have a meaning for it, by name.
     """
 
@@ -59,6 +64,7 @@ class Case:
     environment: Callable[[str], Mapping[str, str]] = field(default=lambda url: {})
     tells: frozenset[Tells] = TELLS
     own: Mapping[str, "Run"] = field(default_factory=dict)
+    thinking: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def features(self) -> frozenset[Feature]:

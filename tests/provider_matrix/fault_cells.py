@@ -151,7 +151,7 @@ async def _text_after_the_end(stage: Stage) -> None:
 
 async def _absurd_usage(stage: Stage) -> None:
     """The answer is whole, and its usage is what was told before; Claude's has one token in its first event."""
-    stage.wire.play(Plan(counts=Counts(ABSURD, ABSURD, 0, 0)))
+    stage.wire.play(Plan(counts=Counts(ABSURD, ABSURD, 0, 0, 0)))
     for request in (REQUEST, WHOLE):
         async with stage.opened() as service:
             answer = joined(await responses(service, request))

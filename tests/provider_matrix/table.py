@@ -19,7 +19,7 @@ Result = Callable[[Case, Cell], bool | None]
 def tables(cases: Iterable[Case], result: Result) -> str:
     """Markdown: what each provider can do, and how it behaves."""
     cases = tuple(cases)
-    told = {"reasoning", "models", "cached", "reasoning_count"}
+    told = {"reasoning", "models", "cached", "reasoning_count", "rounds", "cache_write"}
     asked = [cell for cell in CELLS if cell.feature is not None or cell.tells in told]
     rest = [cell for cell in CELLS if cell not in asked]
     return f"{_table(asked, cases, result)}\n{_table(rest, cases, result)}"

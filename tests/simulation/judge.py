@@ -128,11 +128,11 @@ class Judge:
         left: list[object] = []
         requestor, processor = world.requestors.get(process), world.processors.get(process)
         if requestor is not None:
-            left += [*requestor._streams, *requestor._asking]
+            left += [*requestor._streams, *requestor._asking, *requestor._bodies.streams]
             left += [key for key, until in requestor._controls._cancelled.items() if until < requestor._clock() - 2]
         links = 0
         if processor is not None:
-            left += list(processor._running)
+            left += [*processor._running, *processor._bodies._bodies]
             links = len(processor._links._links)
             left += [link.name for link, _ in processor._links._links.values() if not link.idle]
             if len(processor._cancelled._until) > len(self._ledger.streams) * MOST_CANCELS:

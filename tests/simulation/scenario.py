@@ -50,6 +50,7 @@ class Asked:
         leaves_after: records after which the caller leaves; None = it stays.
         dawdles: seconds that it takes for each record.
         timeout: seconds that it waits in all.
+        padding: characters by which the request is larger than it must be; with many of them it travels in parts.
     """
 
     time: float
@@ -60,6 +61,7 @@ class Asked:
     leaves_after: int | None = None
     dawdles: float = 0.0
     timeout: float = 60.0
+    padding: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class Scenario:
 
 def drawn(seed: int) -> Scenario:
     """The scenario of a seed."""
-    return _Draw(Random(f"scenario {seed}")).scenario()
+    return _Draw(Random(f"scenario {seed}"), Random(f"sizes {seed}")).scenario()
 
 
 class _Draw:
@@ -127,7 +129,7 @@ class _Draw:
     many requests at the same moment; plain = anything.
     """
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, sizes: Random) -> None:
         self._random = random
         self._theme = random.choices(("plain", "silence", "resumption", "burst"), (64, 20, 8, 8))[0]
         self._mood: Mood = "rough" if self._theme == "resumption" else random.choices(MOODS, (15, 25, 60))[0]
@@ -140,6 +142,8 @@ class _Draw:
         self._quiet = max((trouble.time + trouble.seconds for trouble in self._troubles), default=0.0)
         self._far = 0.25 if self._theme == "resumption" else 0.1
         self._narrow = random.random() < 0.03
+        self._sizes = sizes
+        self._large = self._sizes.random() < 0.1
 
     def scenario(self) -> Scenario:
         """All of it."""
@@ -190,7 +194,15 @@ class _Draw:
             leaves_after=random.randrange(script.tokens + 1) if random.random() < 0.15 else None,
             dawdles=0.3 if random.random() < 0.05 else 0.0,
             timeout=random.choice((60.0, 60.0, 60.0, 60.0, 8.0)),
+            padding=self._padding(kind),
         )
+
+    def _padding(self, kind: Kind) -> int:
+        """Nearly always none: it takes the test's own time."""
+        if not self._large or kind in self._helpers or self._sizes.random() < 0.3:
+            return 0
+        limit = MIB if self._narrow else MAX_MESSAGE_BYTES
+        return limit + self._sizes.randrange(2 * MIB)
 
     def _time(self) -> float:
         random = self._random

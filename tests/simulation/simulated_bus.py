@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from typing_extensions import override
 
 from tests.simulation.simulated_broker import Message, Seat, SimulatedBroker, name_is_persistent
-from tg_base.bus import Bus, Delivery
+from tg_base.bus import Bus, Delivery, Entry
 from tg_base.bus.core.wait_queue import WaitQueue
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, BusError, TooLarge
@@ -24,6 +24,8 @@ RESUBSCRIBE_SECONDS = 1.0
 """Seconds after which the client asks again where the broker refused a subscription that was open before."""
 GROUPING = 0.1
 """Seconds for which the client gathers acknowledgements."""
+
+_NO_LOGS = "this broker keeps no logs"
 
 
 class SimulatedBus(Bus):
@@ -84,6 +86,18 @@ class SimulatedBus(Bus):
         pending = self._pending.get(number)
         if pending is not None and not pending[0].done():
             pending[0].set_result(None)
+
+    @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        raise BusError(_NO_LOGS)
+
+    @override
+    async def read(self, topic: str) -> tuple[Entry, ...]:
+        raise BusError(_NO_LOGS)
+
+    @override
+    async def erase(self, topic: str) -> None:
+        raise BusError(_NO_LOGS)
 
     @override
     @asynccontextmanager

@@ -217,7 +217,8 @@ class World:
                 return Client(requestor, ROUTES["a", AGENT.name]), AgentRequest(script, streaming=True)
             case kind:
                 route = ROUTES[asked.flow, TEXT_COMPLETION.name]
-                return Client(requestor, route), TextCompletionRequest(prompt=script, streaming=kind == "streamed")
+                padding = "x" * asked.padding
+                return Client(requestor, route), TextCompletionRequest(padding, script, streaming=kind == "streamed")
 
     def _published(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
         if "link" in properties:
@@ -225,8 +226,13 @@ class World:
 
     def _swallowed(self, message: Message) -> None:
         for name, stream in self.ledger.streams.items():
-            if f"name={name} ".encode() in message.body:
+            if f"name={name} ".encode() in self._request_body(message):
                 stream.sign = max(stream.sign, self.simulator.now + SWALLOWED)
+
+    def _request_body(self, message: Message) -> bytes:
+        """A request as its requestor has it: the message of a large one has no body."""
+        streams = [it._streams.get((message.properties or {}).get("id", "")) for it in self.requestors.values()]
+        return message.body or b"".join(stream.body for stream in streams if stream is not None)
 
     def _died(self, process: SimulatedProcess) -> None:
         self.disturbed_at = self.simulator.now

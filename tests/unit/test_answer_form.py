@@ -2,6 +2,7 @@
 
 import pytest
 
+from tg_base.llm import LlmChunk
 from tg_base.llm.answer_form import AnswerForm
 from tg_schema import TextCompletionRequest, TgError
 from tg_schema.errors import BadRequest, ProtocolError, SchemaViolation
@@ -14,7 +15,8 @@ JSON = TextCompletionRequest(prompt="p", response_format="json")
 async def checked(request: TextCompletionRequest, text: str) -> str:
     form = await AnswerForm.of(request)
     assert form is not None
-    return await form.check_answer(text)
+    (answer,) = await form.check_answer((LlmChunk(text),), told=False)
+    return answer.text
 
 
 async def test_any_text_will_do_where_nothing_was_asked_for() -> None:

@@ -6,6 +6,7 @@ from tg_base.protocol import Presence, Route
 from tg_gateway.dialects import Catalogue, FoundModel
 from tg_schema import PROMPT, TEXT_COMPLETION
 from tg_schema.errors import NotFound
+from tg_schema.served_model import ServedModel
 
 DEFAULT = Route("default", TEXT_COMPLETION, "q/default", "", model="small")
 PROMPTS = Route("default", PROMPT, "q/prompt", "")
@@ -72,6 +73,33 @@ def test_only_what_can_be_asked_now_is_listed() -> None:
         "gpt",
         "tuned",
     )
+
+
+def test_of_several_flows_with_a_model_one_can_be_preferred() -> None:
+    assert catalogue(twin="small", default="small").find_model("small", "twin").route == TWIN
+    assert catalogue(twin="small", default="small").find_model("gpt", "twin").route == TWIN
+    assert catalogue(other="big:8b").find_model("big:8b", "twin").route == OTHER
+
+
+def test_a_row_of_the_list_says_the_flow_the_features_and_what_an_alias_stands_for() -> None:
+    live = {
+        "q/default": [
+            Presence("p", ("q/default",), 1, 0, ("small",), features=("json", "stop", "tools")),
+            Presence("q", ("q/default",), 1, 0, ("small",), features=("stop", "json")),
+        ]
+    }
+    rows = Catalogue(ROUTES, lambda queue: live.get(queue, []), ALIASES).served_models()
+    assert rows == (
+        ServedModel("small", "default", ("json", "stop")),
+        ServedModel("old", "plain"),
+        ServedModel("gpt", "default", ("json", "stop"), alias_of="small"),
+    )
+
+
+def test_without_a_default_flow_the_first_one_is_asked() -> None:
+    found = Catalogue((OTHER, TWIN), lambda queue: [], {})
+    assert (found.default_flow, found.find_model(None)) == ("other", FoundModel(OTHER, "big:8b"))
+    assert catalogue().default_flow == "default"
 
 
 def test_a_gateway_without_text_completion() -> None:

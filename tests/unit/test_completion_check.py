@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from tg_base.llm.validation import check_completion
-from tg_schema import ImagePart, Message, TextCompletionRequest, Tool, ToolCall
+from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, Tool, ToolCall
+from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BadRequest
 
 TOOLS = (Tool("weather"), Tool("clock"))
@@ -25,6 +26,31 @@ TOOLS = (Tool("weather"), Tool("clock"))
         ({"prompt": "p", "tools": (Tool(""),)}, "tools: each"),
         ({"prompt": "p", "tool_choice": "required"}, "tool_choice"),
         ({"prompt": "p", "tools": TOOLS, "tool_choice": "calendar"}, "tool_choice"),
+        ({"prompt": "p", "tools": TOOLS, "tool_choice": "clock", "allowed_tools": ("weather",)}, "tool_choice"),
+        ({"prompt": "p", "tools": TOOLS, "allowed_tools": ("calendar",)}, "allowed_tools"),
+        ({"messages": (Message("user", (ReasoningPart("hm"),)),)}, r"messages\[0\]: thinking"),
+        ({"prompt": "p", "prompt_ids": (1,)}, "prompt_ids are in place"),
+        ({"messages": (Message("user", "u"),), "prompt_ids": (1,)}, "the whole prompt"),
+        ({"raw": True}, "raw needs"),
+        ({"raw": True, "prompt": "p", "system": "s"}, "leave out messages and system"),
+        ({"raw": True, "prompt": "p", "tools": TOOLS}, "tools need a conversation"),
+        ({"messages": (Message("user", "u"),), "echo": True}, "echo needs"),
+        ({"prompt_ids": (1,), "suffix": "s"}, "suffix needs"),
+        ({"prompt": "p", "regex": "a+", "choice": ("a",)}, "one form"),
+        ({"prompt": "p", "regex": "a+", "response_format": "json"}, "one form"),
+        ({"prompt": "p", "choice": ("a",), "schema": {}}, "one form"),
+        ({"prompt": "p", "choice": ("a", "")}, "choice"),
+        ({"prompt": "p", "sampling": Sampling(n=3, best_of=2)}, "best_of must be at least"),
+        ({"prompt": "p", "streaming": True, "sampling": Sampling(n=1, best_of=2)}, "best_of cannot be streamed"),
+        ({"prompt": "p", "sampling": Sampling(stop=("",))}, "stop may have"),
+        ({"prompt": "p", "sampling": Sampling(stop=("x",) * 65)}, "stop may have"),
+        ({"prompt": "p", "sampling": Sampling(stop_ids=(1,) * 65)}, "stop_ids may have"),
+        ({"prompt": "p", "sampling": Sampling(min_tokens=3, max_tokens=2)}, "min_tokens"),
+        ({"prompt": "p", "sampling": Sampling(logit_bias={-1: 1.0})}, "logit_bias"),
+        ({"prompt": "p", "sampling": Sampling(n=0)}, "wrong field"),
+        ({"prompt": "p", "sampling": Sampling(n=129)}, "wrong field"),
+        ({"operation": "embed", "prompt": "p"}, "texts is missing"),
+        ({"operation": "tokenize"}, "prompt is missing"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused(fields: dict[str, Any], message: str) -> None:
@@ -41,6 +67,15 @@ def test_a_request_that_makes_no_sense_is_refused(fields: dict[str, Any], messag
         {"prompt": "p", "tools": TOOLS, "tool_choice": "clock"},
         {"prompt": "p", "tools": TOOLS, "tool_choice": "required", "response_format": "json"},
         {"messages": (Message("assistant", tool_calls=(ToolCall("1", "f"),)), Message("tool", tool_call_id="1"))},
+        {"messages": (Message("user", "u"), Message("assistant", (ReasoningPart("hm"),)), Message("user", "v"))},
+        {"prompt": "p", "tools": TOOLS, "tool_choice": "clock", "allowed_tools": ("clock",)},
+        {"prompt_ids": (1, 2), "echo": True},
+        {"prompt": "p", "raw": True, "echo": True, "suffix": "s"},
+        {"prompt": "p", "schema": {}, "response_format": "json"},
+        {"prompt": "p", "streaming": True, "sampling": Sampling(n=2, best_of=2)},
+        {"prompt": "p", "sampling": Sampling(n=2, best_of=3, min_tokens=2, max_tokens=2, stop=("x",) * 64)},
+        {"operation": "embed", "texts": ("a",)},
+        {"operation": "tokenize", "texts": ("a",)},
     ],
 )
 def test_a_request_that_makes_sense_passes(fields: dict[str, Any]) -> None:

@@ -113,3 +113,33 @@ async def test_what_is_no_event_is_a_protocol_error_after_the_chunks_before_it(d
     with pytest.raises(ProtocolError, match="base_url") as caught:
         await anext(chunks)
     assert caught.value.__cause__ is None
+
+
+async def test_of_several_answers_each_has_its_own_end() -> None:
+    one_read = b"".join(
+        event(chunk)
+        for chunk in (
+            LlmChunk("a"),
+            LlmChunk("x", index=1),
+            LlmChunk("b", finish_reason="stop"),
+            LlmChunk("late"),
+            LlmChunk("y", index=1),
+        )
+    )
+    end = event(LlmChunk("z", index=1, finish_reason="length")) + event(LlmChunk("late", out_token=4))
+    chunks = event_chunks(Body([one_read, end, b"data: [DONE]\n\n"]).read, Decoder(), answers=2)
+    assert [chunk async for chunk in chunks] == [
+        LlmChunk("ab", finish_reason="stop"),
+        LlmChunk("xy", index=1),
+        LlmChunk("z", index=1, finish_reason="length"),
+        LlmChunk(out_token=4),
+    ]
+
+
+async def test_thinking_between_texts_of_one_read_keeps_its_place() -> None:
+    chunks = (LlmChunk("a"), LlmChunk(reasoning="hm"), LlmChunk("b"), LlmChunk("c", finish_reason="stop"))
+    read = b"".join(map(event, chunks))
+    assert [(chunk.reasoning, chunk.text) async for chunk in event_chunks(Body([read]).read, Decoder())] == [
+        (None, "a"),
+        ("hm", "bc"),
+    ]

@@ -10,7 +10,6 @@ from tests.fakes.gemini_transcript import candidate, error_body, response
 from tg_base.llm import LlmChunk
 from tg_base.llm.gemini.request import Defaults, to_wire
 from tg_base.llm.gemini.stream import StreamDecoder, error_detail, model_list
-from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
 from tg_base.llm.http import UNREADABLE, ErrorDetail
 from tg_schema import (
     ImagePart,
@@ -24,23 +23,22 @@ from tg_schema import (
     Tool,
     ToolCall,
 )
+from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BadRequest, ContentFilter, IncompleteStream, ProtocolError, RateLimited, Unavailable
+from tg_schema.text_completion import Reasoning
 
 DEFAULTS = Defaults()
+QUESTION = Message("user", "x")
 WEATHER = Tool("weather", "in a city", {"type": "object"})
 
 
-def body(
-    request: TextCompletionRequest, defaults: Defaults = DEFAULTS, signatures: ThoughtSignatures | None = None
-) -> dict[str, Any]:
-    sent: dict[str, Any] = msgspec.json.decode(
-        msgspec.json.encode(to_wire(request, defaults, signatures or ThoughtSignatures()))
-    )
+def body(request: TextCompletionRequest, defaults: Defaults = DEFAULTS) -> dict[str, Any]:
+    sent: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_wire(request, defaults)))
     return sent
 
 
 def chunk(data: bytes, answer: StreamDecoder | None = None) -> LlmChunk | None:
-    return (answer or StreamDecoder(ThoughtSignatures())).chunk(data.removeprefix(b"data: ").strip())
+    return (answer or StreamDecoder()).chunk(data.removeprefix(b"data: ").strip())
 
 
 def test_a_plain_request_has_no_more_than_it_needs() -> None:
@@ -118,25 +116,68 @@ def test_a_conversation_with_calls_and_images() -> None:
 
 
 def test_a_call_goes_back_with_the_signature_that_it_came_with() -> None:
-    signatures = ThoughtSignatures(most=2)
-    parts = [
-        {"functionCall": {"name": "f", "args": {}, "id": name}, "thoughtSignature": f"of-{name}"} for name in "abc"
-    ]
-    read = chunk(candidate("m", *parts, {"functionCall": {"name": "g", "args": {}}}), StreamDecoder(signatures))
+    parts = [{"functionCall": {"name": "f", "args": {}, "id": "a"}, "thoughtSignature": "of-a"}]
+    read = chunk(candidate("m", *parts, {"functionCall": {"name": "g", "args": {}}}))
     assert read is not None
-    calls = tuple(ToolCall(call.id or "", call.name or "", call.arguments) for call in read.tool_calls)
-    turns = tuple(
-        turn
-        for call in calls
-        for turn in (Message("assistant", tool_calls=(call,)), Message("tool", "y", tool_call_id=call.id))
-    )
-    sent = body(TextCompletionRequest(messages=(Message("user", "x"), *turns)), signatures=signatures)
-    assert [content["parts"][0]["thoughtSignature"] for content in sent["contents"] if content["role"] == "model"] == [
-        "skip_thought_signature_validator",  # forgotten: two are kept
-        "of-b",
-        "of-c",
-        "skip_thought_signature_validator",
+    assert [call.signature for call in read.tool_calls] == ["gemini:of-a", None]
+    calls = tuple(ToolCall(call.id or "", call.name or "", call.arguments, call.signature) for call in read.tool_calls)
+    other = ToolCall("c", "h", "{}", "anthropic:SIG")
+    turns = (Message("assistant", tool_calls=calls), QUESTION, Message("assistant", tool_calls=(other,)))
+    sent = body(TextCompletionRequest(messages=(QUESTION, *turns)))["contents"]
+    assert [[part.get("thoughtSignature") for part in content["parts"]] for content in sent[1::2]] == [
+        ["of-a", None],
+        ["skip_thought_signature_validator"],
     ]
+
+
+def test_a_signature_of_text_stays_where_it_stood() -> None:
+    last = chunk(candidate("m", {"text": "", "thoughtSignature": "SIG"}, finish="STOP"))
+    assert last is not None
+    assert (last.text, last.signature) == ("", "gemini:SIG")
+    said = (ReasoningPart("hm"), TextPart("so"), ReasoningPart("", last.signature), ReasoningPart("x", "anthropic:y"))
+    sent = body(TextCompletionRequest(messages=(QUESTION, Message("assistant", said)), prompt="go on"))
+    assert sent["contents"][1]["parts"] == [{"text": "so"}, {"text": "", "thoughtSignature": "SIG"}]
+
+
+def test_a_turn_of_which_nothing_can_be_told_is_left_out() -> None:
+    silent = Message("assistant", (ReasoningPart("hm", "anthropic:y"),))
+    sent = body(TextCompletionRequest(messages=(QUESTION, silent), prompt="go on"))
+    assert [content["role"] for content in sent["contents"]] == ["user"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        (None, {"mode": "VALIDATED", "allowedFunctionNames": ["weather"]}),
+        ("auto", {"mode": "VALIDATED", "allowedFunctionNames": ["weather"]}),
+        ("required", {"mode": "ANY", "allowedFunctionNames": ["weather"]}),
+        ("none", {"mode": "NONE"}),
+    ],
+)
+def test_tools_that_may_be_called(choice: str | None, sent: dict[str, Any]) -> None:
+    tools = (WEATHER, Tool("clock"))
+    request = TextCompletionRequest(prompt="p", tools=tools, tool_choice=choice, allowed_tools=("weather",))
+    assert body(request)["toolConfig"] == {"functionCallingConfig": sent}
+    strict = TextCompletionRequest(prompt="p", tools=(Tool("clock", strict=True),))
+    assert body(strict)["toolConfig"] == {"functionCallingConfig": {"mode": "VALIDATED"}}
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "by_budget", "sent"),
+    [
+        (Reasoning("none"), False, {"thinkingBudget": 0}),
+        (Reasoning("high", 0), False, {"thinkingBudget": 0}),
+        (Reasoning("minimal"), False, {"includeThoughts": True, "thinkingLevel": "MINIMAL"}),
+        (Reasoning("max"), False, {"includeThoughts": True, "thinkingLevel": "HIGH"}),
+        (Reasoning("low"), True, {"includeThoughts": True, "thinkingBudget": 2048}),
+        (Reasoning("low", 500), False, {"includeThoughts": True, "thinkingBudget": 500}),
+        (Reasoning(), False, {"includeThoughts": True}),
+    ],
+)
+def test_reasoning_of_a_request(reasoning: Reasoning, by_budget: bool, sent: dict[str, Any]) -> None:
+    defaults = Defaults(thinking_budget=7, effort_by_budget=by_budget)
+    read = body(TextCompletionRequest(prompt="p", reasoning=reasoning), defaults)
+    assert read["generationConfig"]["thinkingConfig"] == sent
 
 
 def test_a_result_that_answers_nothing_is_refused() -> None:
@@ -169,7 +210,7 @@ def test_thoughts_and_text_come_apart() -> None:
 
 
 def test_calls_without_ids_get_some_that_differ() -> None:
-    answer = StreamDecoder(ThoughtSignatures())
+    answer = StreamDecoder()
     part = {"functionCall": {"name": "f", "args": {"x": "ü"}}}
     first, second = (chunk(candidate("m", part, **fields), answer) for fields in ({}, {"finish": "STOP"}))
     assert first is not None
@@ -216,7 +257,7 @@ def test_a_blocked_prompt() -> None:
 
 
 def test_usage_is_told_as_deltas_with_the_thinking_in_it() -> None:
-    answer = StreamDecoder(ThoughtSignatures())
+    answer = StreamDecoder()
     usages: list[dict[str, Any]] = [
         {"trafficType": "ON_DEMAND"},
         {"promptTokenCount": 10, "cachedContentTokenCount": 4, "thoughtsTokenCount": 3},
@@ -246,13 +287,13 @@ def test_logprobs_become_tokens() -> None:
     said = {"content": {"parts": [{"text": "Hi"}]}, "logprobsResult": result}
     read = chunk(response(candidates=[said]))
     assert read is not None
-    assert read.tokens == (Token(7, "Hi", -0.5, ((7, -0.5),)),)
+    assert read.tokens == (Token(7, "Hi", -0.5, ((7, -0.5),), top_texts=("Hi",)),)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"candidates":5}', b"\xff", b"[" * 100_000])
 def test_garbage_is_unreadable(data: bytes) -> None:
     with pytest.raises(UNREADABLE):
-        StreamDecoder(ThoughtSignatures()).chunk(data)
+        StreamDecoder().chunk(data)
 
 
 def test_errors_in_a_stream_tell_nothing_of_their_text() -> None:
@@ -260,7 +301,7 @@ def test_errors_in_a_stream_tell_nothing_of_their_text() -> None:
         said = error_body(code, status)
         said["error"]["message"] = "a secret"
         with pytest.raises(error) as caught:
-            StreamDecoder(ThoughtSignatures()).chunk(json.dumps(said).encode())
+            StreamDecoder().chunk(json.dumps(said).encode())
         assert "secret" not in str(caught.value)
 
 

@@ -11,7 +11,7 @@ from tg_gateway.access import RateLimits, Usage
 from tg_gateway.access.rate_limits import DEFAULT_RETRY_AFTER_SECONDS, Spending
 from tg_gateway.access.token_bucket import TokenBucket
 from tg_schema import AgentRequest, Error, PromptRequest, Sampling, TextCompletionRequest, TextCompletionResponse
-from tg_schema.errors import AccessDenied, RateLimited, Unauthorized, Unavailable
+from tg_schema.errors import AccessDenied, BadRequest, RateLimited, Unauthorized, Unavailable
 
 ASKED = TextCompletionRequest(prompt="x")
 
@@ -115,6 +115,32 @@ def test_streams_side_by_side(clock: Clock, running: ExitStack) -> None:
     assert wait_of(it) == 0
     began(running.enter_context(it.admit("k", "prompt", ASKED)))
     assert wait_of(it) == 10 / 2
+
+
+@pytest.mark.parametrize("sampling", [Sampling(n=2), Sampling(n=1, best_of=2)])
+def test_answers_side_by_side_count_each(clock: Clock, running: ExitStack, sampling: Sampling) -> None:
+    two = TextCompletionRequest(prompt="x", sampling=sampling)
+    it = limits(clock, streams=3)
+    began(running.enter_context(it.admit("k", "text-completion", ASKED)))
+    with it.admit("k", "text-completion", two) as both:
+        began(both)
+        assert wait_of(it) == DEFAULT_RETRY_AFTER_SECONDS
+        clock.now += 1
+    assert wait_of(it) == 0
+    began(running.enter_context(it.admit("k", "text-completion", ASKED)))
+    assert wait_of(it) == 0
+    assert wait_of(it, two) > 0
+    with pytest.raises(BadRequest, match=r"this key may have 1 answers side by side"):
+        wait_of(limits(clock, streams=1), two)
+
+
+def test_tokens_of_each_answer_are_reserved(clock: Clock) -> None:
+    it = limits(clock, tokens_per_minute=600)
+    request = TextCompletionRequest(prompt="x", sampling=Sampling(max_tokens=100, n=5))
+    with it.admit("k", "text-completion", request) as first:
+        began(first)
+        assert wait_of(it, most(100)) == 0
+        assert wait_of(it, most(101)) == pytest.approx(0.1)
 
 
 def test_tokens_are_reserved_and_settled_on_the_usage(clock: Clock) -> None:

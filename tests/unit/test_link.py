@@ -10,10 +10,12 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.protocol import Ack, Frame, LinkSender, StreamKey
-from tg_base.runtime import running
+from tg_base.runtime import new_id, running
 from tg_schema import Error, TextCompletionResponse, decode
 from tg_schema.topics import Topics
 
+MAX_CHUNK_BYTES = 120
+"""Body of the message with a one-token chunk, of a stream and a model with usual names."""
 INBOX = "non-persistent://public/default/inbox"
 KEY = StreamKey("s", 1)
 
@@ -30,6 +32,16 @@ async def linked(words: int) -> AsyncIterator[tuple[LinkSender, AsyncIterator[De
             sent.append(await anext(deliveries))
         yield link, deliveries, sent
     await bus.aclose()
+
+
+async def test_a_chunk_of_one_token_costs_few_bytes() -> None:
+    bus = MemoryBus()
+    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.from_error, lambda: 0.0)
+    async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
+        await link.send(StreamKey(new_id(), 1), TextCompletionResponse(response=" token", model="gpt-5.4-mini"))
+        delivery = await anext(deliveries)
+    await bus.aclose()
+    assert len(delivery.body) <= MAX_CHUNK_BYTES, delivery.body
 
 
 def text(delivery: Delivery) -> str:

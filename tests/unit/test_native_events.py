@@ -132,3 +132,21 @@ def test_events(service: str, record: Response, event: bytes) -> None:
 @pytest.mark.parametrize(("service", "error", "event"), FAILURES)
 def test_failures(service: str, error: TgError, event: bytes) -> None:
     assert SERVICES[service].failure(error) == event
+
+
+def test_a_whole_answer_of_several_records_has_them_as_parts() -> None:
+    records = (
+        TextCompletionResponse(reasoning="hm", signature="s", response="a", model="m"),
+        TextCompletionResponse(index=1, response="x", model="m"),
+        TextCompletionResponse(reasoning="so", response="b", model="m", finish_reason="stop"),
+        TextCompletionResponse(index=1, response="y", finish_reason="length"),
+        TextCompletionResponse(model="m", in_token=1, out_token=2, end_of_stream=True),
+    )
+    assert SERVICES[COMPLETION].whole(records) == (
+        b'{"response":"ab","in_token":1,"out_token":2,"model":"m","end_of_stream":true,"finish_reason":"stop",'
+        b'"reasoning":"hmso","parts":['
+        b'{"response":"a","model":"m","end_of_stream":false,"reasoning":"hm","signature":"s"},'
+        b'{"response":"b","model":"m","end_of_stream":false,"finish_reason":"stop","reasoning":"so"},'
+        b'{"response":"xy","in_token":1,"out_token":2,"model":"m","end_of_stream":true,"finish_reason":"length",'
+        b'"index":1}]}'
+    )

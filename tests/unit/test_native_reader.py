@@ -24,7 +24,7 @@ def record(piece: str | ToolCallDelta) -> TextCompletionResponse:
 
 
 def read(pieces: list[str | ToolCallDelta]) -> list[Event]:
-    reader, events = NativeReader(ReactParser(actions=False, hold=0)), list[Event]()
+    reader, events = NativeReader(ReactParser(actions=False, hold=0), keeps_thinking=True), list[Event]()
     for piece in pieces:
         events += reader.feed(record(piece))
     return joined(events + reader.end())

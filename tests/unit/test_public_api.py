@@ -12,11 +12,10 @@ from tg_schema import TgError
 FACES: dict[ModuleType, set[str]] = {
     tg_schema: {
         "AGENT",
-        "FEATURES",
+        "COMMON_FEATURES",
         "ImagePart",
         "Message",
         "ModelInfo",
-        "Part",
         "TextPart",
         "Tool",
         "ToolCall",
@@ -46,6 +45,7 @@ FACES: dict[ModuleType, set[str]] = {
         "AgentStream",
         "AgentTrace",
         "Answer",
+        "Choice",
         "Flow",
         "Observation",
         "PromptResponse",

@@ -47,6 +47,14 @@ def test_any_split_gives_the_events_that_were_written(data: st.DataObject) -> No
     assert read(data.draw(split(stream))) == expected
 
 
+@given(st.lists(TEXT | st.just("x" * 2000), min_size=1), st.data())
+def test_events_of_one_line_each_may_be_cut_anywhere(texts: list[str], data: st.DataObject) -> None:
+    """The fast path, with less and with more of an event in the read before than it takes."""
+    expected = [text.encode() for text in texts]
+    stream = b"".join(b"data: %b\n\n" % text for text in expected)
+    assert read(data.draw(split(stream + b"data: cut off"))) == expected
+
+
 @given(st.binary(), st.data())
 def test_any_split_of_any_bytes_gives_the_same_events(stream: bytes, data: st.DataObject) -> None:
     assert read(data.draw(split(stream))) == read([stream]) == read([stream[i : i + 1] for i in range(len(stream))])

@@ -6,6 +6,7 @@ from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tg_base.protocol import RequestHeaders, Route, StreamKey
+from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import Responder
 from tg_base.server.slots import Slots
@@ -38,6 +39,10 @@ class Questions(Responder):
         self.asked.put_nowait(question)
 
     @override
+    def fetch(self, offset: int) -> None:
+        raise AssertionError("this request is not large")
+
+    @override
     def hand_back(self) -> None:
         self.handed_back = True
 
@@ -56,7 +61,7 @@ async def begun(patience: float, slots: Slots | None = None) -> tuple[RequestTas
     made: asyncio.Future[RequestTask] = asyncio.get_running_loop().create_future()
 
     async def run() -> None:
-        work = RequestTask(llm, ROUTE, DOUBTFUL, slots.slot(ROUTE), patience)
+        work = RequestTask(llm, ROUTE, DOUBTFUL, slots.slot(ROUTE), patience=patience, bodies=BodyReceiver())
         made.set_result(work)
         await work.run(TextCompletionRequest(prompt="1", streaming=True), reply)
 

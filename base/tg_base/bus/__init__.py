@@ -1,6 +1,6 @@
 """Publisher -> subscriber: the bus, chosen by URL. Others import from here; drivers and core are inside."""
 
-from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, BusOptions, Delivery, Handoff
+from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, BusOptions, Delivery, Entry, Handoff
 from tg_base.bus.open import open_bus
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "Bus",
     "BusOptions",
     "Delivery",
+    "Entry",
     "Handoff",
     "open_bus",
 ]

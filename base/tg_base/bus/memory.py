@@ -12,7 +12,7 @@ from typing import Self
 
 from typing_extensions import override
 
-from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, Delivery, WaitQueue, is_persistent
+from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, Delivery, Entry, WaitQueue, check_log, is_persistent
 from tg_schema.errors import BusError, TooLarge
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -31,26 +31,19 @@ class MemoryBus(Bus):
         publish_timeout: seconds that a publish waits for room before it fails.
     """
 
+    max_message = MAX_MESSAGE_BYTES
+    in_process = True
+
     def __init__(self, *, max_waiting: int = 10_000, publish_timeout: float = 10.0) -> None:
         self._topics: dict[str, _Topic] = {}
+        self._logs: dict[str, tuple[Entry, ...]] = {}
         self._max_waiting = max_waiting
         self._publish_timeout = publish_timeout
         self._closed = False
 
-    @property
-    @override
-    def max_message(self) -> int:
-        return MAX_MESSAGE_BYTES
-
-    @property
-    @override
-    def in_process(self) -> bool:
-        return True
-
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        if len(body) > MAX_MESSAGE_BYTES:
-            raise TooLarge(f"a message holds at most {MAX_MESSAGE_BYTES} bytes; this one has {len(body)}")
+        _check_size(body)
         self._check_open()
         message = _Message(body, dict(properties), asyncio.get_running_loop().time())
         # This runs for every chunk: a topic with room takes the message without a lock, a task switch or a timer.
@@ -96,6 +89,25 @@ class MemoryBus(Bus):
                 del self._topics[topic]
 
     @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        check_log(topic)
+        _check_size(body)
+        self._check_open()
+        self._logs[topic] = (*self._logs.get(topic, ()), Entry(body, dict(properties)))
+
+    @override
+    async def read(self, topic: str) -> tuple[Entry, ...]:
+        check_log(topic)
+        self._check_open()
+        return self._logs.get(topic, ())
+
+    @override
+    async def erase(self, topic: str) -> None:
+        check_log(topic)
+        self._check_open()
+        self._logs.pop(topic, None)
+
+    @override
     async def ping(self) -> None:
         self._check_open()
 
@@ -105,10 +117,16 @@ class MemoryBus(Bus):
         for room in self._topics.values():
             room.close()
         self._topics.clear()
+        self._logs.clear()
 
     def _check_open(self) -> None:
         if self._closed:
             raise BusError("the bus is closed")
+
+
+def _check_size(body: bytes) -> None:
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise TooLarge(f"a message holds at most {MAX_MESSAGE_BYTES} bytes; this one has {len(body)}")
 
 
 class _Message:
@@ -125,20 +143,14 @@ class _Message:
 class _Delivery:
     """One message, delivered to one reader."""
 
-    __slots__ = ("_message", "_reader", "redelivered")
+    __slots__ = ("_message", "_reader", "body", "properties", "redelivered")
 
     def __init__(self, message: _Message, reader: "_Reader", *, redelivered: bool) -> None:
+        self.body = message.body
+        self.properties = message.properties
+        self.redelivered = redelivered
         self._message = message
         self._reader = reader
-        self.redelivered = redelivered
-
-    @property
-    def body(self) -> bytes:
-        return self._message.body
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        return self._message.properties
 
     @property
     def age(self) -> float:

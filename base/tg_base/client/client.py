@@ -40,8 +40,10 @@ class Client(Generic[Req, Resp]):
             TooLarge: the answer exceeds the size limit of a record; the work is stopped.
             TgError: the stream failed.
         """
-        answer = AnswerCollector(self.route.spec.response.join)
+        spec = self.route.spec
+        answer = AnswerCollector(spec.response.join)
         async with self.stream(request, timeout=timeout, total=total) as responses:
             async for record in responses:
                 answer.add(record)
-        return answer.records()[-1]
+        whole: Resp = spec.summarize(answer.records())
+        return whole

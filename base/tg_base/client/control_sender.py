@@ -37,6 +37,7 @@ class ControlSender:
 
     def cancel(self, processor: str, key: StreamKey) -> None:
         """Stop an attempt that runs on this processor; repeated for `CANCEL_REPEAT_SECONDS`."""
+        # Set once: a processor that goes on sending must not prolong the repetition for ever.
         if (processor, key) not in self._cancelled:
             self._cancelled[processor, key] = self._time() + CANCEL_REPEAT_SECONDS
         self.say(processor, Cancel((key,), CANCEL_REPEAT_SECONDS))

@@ -60,9 +60,11 @@ class Membership:
             new.waits.append((now, presence.waited))
         while new.waits and new.waits[0][0] < now - self._timing.dead_after:
             new.waits.popleft()
+        # A queue that was ever served needs no time of listening before it is called unserved.
         if before is None or new.presence.queues != presence.queues:
             self._sought |= dict.fromkeys(presence.queues, self._since)
         new.at, new.presence = now, presence
+        # A new event each time: clearing the old one could hide the change from a task that is about to look.
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
         return before is None
@@ -88,6 +90,14 @@ class Membership:
     def serving(self, queue: str) -> list[Presence]:
         """The live processors that take requests from a queue."""
         return [presence for presence in self if _serves(presence, queue)]
+
+    def features(self, queue: str) -> frozenset[str]:
+        """What every live processor of a queue announces: a request may be taken by any of them."""
+        return frozenset.intersection(*(frozenset(presence.features) for presence in self.serving(queue)))
+
+    def request_bytes(self, queue: str) -> int:
+        """Size of the largest request that every live processor of a queue fetches in parts; 0 = there is none."""
+        return min((presence.request_bytes for presence in self.serving(queue)), default=0)
 
     def seek(self, queue: str) -> None:
         """Start to count how long this queue has had no processor, unless it was served or sought before."""

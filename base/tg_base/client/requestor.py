@@ -14,10 +14,11 @@ import structlog
 
 from tg_base.bus import Bus, Delivery
 from tg_base.client.admission import AdmissionControl
+from tg_base.client.body_sender import BodySender
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.membership import Membership
-from tg_base.client.response_stream import ResponseStream
+from tg_base.client.response_stream import AskedStream, ResponseStream
 from tg_base.protocol import (
     AwakeClock,
     Confirmed,
@@ -31,9 +32,10 @@ from tg_base.protocol import (
     Subscriptions,
 )
 from tg_base.runtime import new_id, running
-from tg_base.telemetry import ATTEMPTS, REFUSALS, trace
-from tg_schema import TgError, decode, encode
-from tg_schema.errors import BadRequest, BusError, Unavailable
+from tg_base.telemetry import ATTEMPTS, REFUSALS
+from tg_schema import TgError, decode
+from tg_schema.errors import BadRequest, BusError, TooLarge, Unavailable
+from tg_schema.features import describe_missing
 from tg_schema.service_spec import Req, Resp
 from tg_schema.topics import Topics
 
@@ -43,27 +45,6 @@ MAX_ATTEMPTS = 3
 """A stream fails when this many processors have died over it."""
 PUBLISH_TIMEOUT_SECONDS = 4.5
 """Seconds that the bus has to accept a request."""
-
-
-class _Stream(ResponseStream[Any]):
-    """A stream, with its request for further attempts."""
-
-    def __init__(self, route: Route[Any, Any], request: object, timeout: float, total: float | None) -> None:
-        whole = not getattr(request, "streaming", True)
-        super().__init__(new_id(), route.spec.response, timeout, total=total, whole=whole)
-        self.span = trace.child(self.id)
-        self.route = route
-        self.body = encode(request)
-        self.asked = len(self.body)
-        self.attempt = 1
-        self.asked_at = 0.0
-        self.deaths = 0
-        self.processor: str | None = None
-        self.link = 0
-
-    @property
-    def key(self) -> StreamKey:
-        return StreamKey(self.id, self.attempt)
 
 
 class Requestor:
@@ -76,6 +57,10 @@ class Requestor:
         queues: request topics whose processors are asked to announce themselves on entering; those of any other queue
             are asked at its first use.
         timing: the heartbeat interval, and when a silent processor counts as dead.
+
+    Attributes:
+        bus: as given.
+        topics: as given.
     """
 
     def __init__(
@@ -87,12 +72,12 @@ class Requestor:
         queues: tuple[str, ...] = (),
         timing: HeartbeatTiming | None = None,
     ) -> None:
-        self._bus = bus
-        self._topics = topics
+        self.bus = self._bus = bus
+        self.topics = self._topics = topics
         self._plain = plain
         self._queues = queues
         self._timing = timing or HeartbeatTiming()
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, AskedStream] = {}
         self._asking: set[asyncio.Task[None]] = set()
         self._exit = AsyncExitStack()
 
@@ -100,6 +85,7 @@ class Requestor:
         clock = self._clock = AwakeClock()
         self.presence = Membership(self._timing, clock)
         self._controls = ControlSender(self._bus, self._topics, clock)
+        self._bodies = BodySender(self._bus, self._topics)
         self._inbox = Inbox(self._topics.inbox(new_id()), self._controls, clock)
         self._backlog = AdmissionControl(self.presence, self._inbox.topic)
         patience = self._timing.interval
@@ -116,9 +102,11 @@ class Requestor:
             await stack.enter_async_context(running(self._controls.run()))
             stack.callback(self._echo.close)
             stack.callback(self._inbox_echo.close)
+            stack.callback(self._bodies.close)
             await stack.enter_async_context(running(self._watch()))
             await stack.enter_async_context(running(self._send_heartbeats()))
             self._exit = stack.pop_all()
+        # Only now: the replies come on the subscription to presence.
         for queue in self._queues:
             self._controls.ask_presence(queue)
         return self
@@ -167,16 +155,18 @@ class Requestor:
             bounded: apply admission control (`tg_base.client.admission`); otherwise the request is always queued.
 
         Raises:
+            BadRequest: the request needs features that not every processor of its queue announces.
             Unavailable: no live processor serves this; `retry_after` is set.
             RateLimited: too many requests wait for this; `retry_after` is set.
             BusError: the bus did not take the request.
-            TooLarge: the request is over the bus's limit.
+            TooLarge: the request is over the limit of the bus, or of what every processor fetches in parts.
         """
         if not route.plain:
             await self._until_served(route)
+            self._check_features(route, request)
         if bounded:
             self._backlog.check(route)
-        stream = _Stream(route, request, timeout, total)
+        stream = AskedStream(route, request, timeout, total)
         self._streams[stream.id] = stream
         self._backlog.asked[route.request] += 1
         try:
@@ -184,6 +174,8 @@ class Requestor:
             yield stream
         finally:
             del self._streams[stream.id]
+            if stream.fetched:
+                self._bodies.stop(stream.id)
             self._backlog.asked[route.request] -= 1
             if not stream.complete:
                 self._cancel(stream)
@@ -199,24 +191,40 @@ class Requestor:
             self._controls.ask_presence(route.request)
             await self.presence.wait(self._timing.interval)
 
-    async def _ask(self, stream: _Stream) -> None:
+    def _check_features(self, route: Route[Req, Any], request: Req) -> None:
+        """Refuse before anything is queued: during an upgrade an older processor could only fail."""
+        needed = route.spec.features(request)
+        if needed and (missing := needed - self.presence.features(route.request)):
+            raise BadRequest(describe_missing(missing))
+
+    async def _ask(self, stream: AskedStream) -> None:
         stream.asked_at = self._clock()
-        remaining = max(stream.remaining, 0.0)
-        call = RequestHeaders(stream.key, self._inbox.topic, remaining, span=stream.span)
+        in_parts = not stream.route.plain and len(stream.body) <= self.presence.request_bytes(stream.route.request)
         try:
             async with asyncio.timeout(PUBLISH_TIMEOUT_SECONDS):
-                await self._bus.publish(stream.route.request, stream.body, call.properties)
+                try:
+                    await self._publish(stream, in_parts=in_parts and len(stream.body) > self._bus.max_message)
+                except TooLarge:
+                    # A broker may tell a lower limit only now.
+                    if not in_parts:
+                        raise
+                    await self._publish(stream, in_parts=True)
         except TimeoutError:
             # The publish may still succeed later: the stream's cancel is then read by whichever processor takes it.
             raise BusError("the bus did not take the request in time; ask again") from None
 
-    def _cancel(self, stream: _Stream) -> None:
+    async def _publish(self, stream: AskedStream, *, in_parts: bool) -> None:
+        remaining, size = max(stream.remaining, 0.0), len(stream.body) if in_parts else 0
+        call = RequestHeaders(stream.key, self._inbox.topic, remaining, span=stream.span, size=size)
+        await self._bus.publish(stream.route.request, b"" if in_parts else stream.body, call.properties)
+
+    def _cancel(self, stream: AskedStream) -> None:
         if stream.processor is not None:
             self._controls.cancel(stream.processor, stream.key)
         else:
             self._controls.cancel_queued(stream.route.request, stream.key, max(stream.remaining, 0.0))
 
-    def _abandon(self, stream: _Stream, error: TgError) -> None:
+    def _abandon(self, stream: AskedStream, error: TgError) -> None:
         stream.fail(error)
         self._cancel(stream)
 
@@ -234,7 +242,7 @@ class Requestor:
         stream = self._streams.get(frame.stream)
         # The first processor whose frame of the current attempt arrives owns the stream. Any other is told to stop, so
         # that no answer is ever stitched from two; after a last frame there is nothing to stop.
-        if stream is None or stream.attempt != frame.attempt or stream.processor not in {None, processor}:
+        if stream is None or stream.attempt != frame.attempt or stream.processor not in (None, processor):
             if not frame.last:
                 self._controls.cancel(processor, StreamKey(frame.stream, frame.attempt))
             return
@@ -242,23 +250,34 @@ class Requestor:
         match frame.kind:
             case "record" | "end":
                 stream.put(bytes(frame.record), last=frame.last)
+                # `put` fails a stream whose reader is too slow; nobody waits for the rest of its answer.
                 if stream.failed and not frame.last:
                     self._cancel(stream)
             case "accepted":
                 stream.accept()
             case "confirm":
                 self._on_confirm(stream, processor, frame.question)
+            case "fetch":
+                self._on_fetch(stream, processor, frame.question)
             case "returned":
                 self._on_returned(stream)
 
-    def _on_confirm(self, stream: _Stream, processor: str, question: int) -> None:
+    def _on_confirm(self, stream: AskedStream, processor: str, question: int) -> None:
         """Confirm a possible redelivery only if no record of the answer has come."""
         if stream.relayed or stream.failed:
             self._controls.cancel(processor, stream.key)
         else:
             self._controls.say(processor, Confirmed(stream.key, question))
 
-    def _on_returned(self, stream: _Stream) -> None:
+    def _on_fetch(self, stream: AskedStream, processor: str, offset: int) -> None:
+        """Send the body of a large request, unless the answer is not wanted any more."""
+        if stream.relayed or stream.failed:
+            self._controls.cancel(processor, stream.key)
+        else:
+            stream.fetched = True
+            self._bodies.send(processor, stream.key, stream.body, offset)
+
+    def _on_returned(self, stream: AskedStream) -> None:
         """The processor has not begun, because its slots were taken meanwhile."""
         if not stream.failed:
             self._ask_elsewhere(stream)
@@ -269,6 +288,7 @@ class Requestor:
             try:
                 last = decode(stream.route.spec.response, delivery.body).last
             except BadRequest:
+                # Unreadable: its reader gets the error, and must not wait for more.
                 last = True
             stream.put(delivery.body, last=last)
 
@@ -278,6 +298,7 @@ class Requestor:
         presence = decode(Presence, delivery.body)
         new = self.presence.update(presence)
         self._inbox.on_announced(presence.processor, presence.links.get(self._inbox.topic))
+        # It does not know us: a heartbeat now tells it the offset of our clocks before our first request comes.
         if new:
             self._inbox.send_heartbeat(presence.processor)
 
@@ -310,7 +331,7 @@ class Requestor:
                 if processor is not None:
                     self._inbox.send_heartbeat(processor)
 
-    def _check(self, stream: _Stream, dead: dict[str, Presence], lost: set[str], over: dict[str, int]) -> None:
+    def _check(self, stream: AskedStream, dead: dict[str, Presence], lost: set[str], over: dict[str, int]) -> None:
         """Retry a dead processor's stream elsewhere if nothing was relayed; fail it otherwise.
 
         The same holds for a stream on a link that its processor has closed, because it believed us dead.
@@ -327,7 +348,7 @@ class Requestor:
         elif stream.processor is None and not stream.route.plain:
             self._check_queued(stream, dead)
 
-    def _give_up(self, stream: _Stream, error: TgError) -> None:
+    def _give_up(self, stream: AskedStream, error: TgError) -> None:
         """Ask another processor if nothing was relayed; otherwise fail the stream."""
         stream.deaths += 1
         if stream.relayed or stream.deaths >= MAX_ATTEMPTS:
@@ -335,16 +356,17 @@ class Requestor:
         else:
             self._ask_elsewhere(stream)
 
-    def _check_queued(self, stream: _Stream, dead: dict[str, Presence]) -> None:
+    def _check_queued(self, stream: AskedStream, dead: dict[str, Presence]) -> None:
         """Publish a request again if it was probably taken by a processor that died or is partitioned."""
         queue = stream.route.request
         if self.presence.is_unserved(queue):
             self._abandon(stream, _nobody(stream.route))
         elif _was_served(queue, dead) or self.presence.is_stalled(queue, stream.asked_at):
+            # Whoever takes the first copy after all finds its attempt cancelled.
             self._controls.cancel_queued(queue, stream.key, max(stream.remaining, 0.0))
             self._ask_elsewhere(stream)
 
-    def _ask_elsewhere(self, stream: _Stream) -> None:
+    def _ask_elsewhere(self, stream: AskedStream) -> None:
         if self.presence.is_unserved(stream.route.request):
             self._abandon(stream, _nobody(stream.route))
             return
@@ -357,7 +379,7 @@ class Requestor:
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
-    async def _ask_again(self, stream: _Stream) -> None:
+    async def _ask_again(self, stream: AskedStream) -> None:
         try:
             await self._ask(stream)
         except TgError as error:

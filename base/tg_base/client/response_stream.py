@@ -3,12 +3,15 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Generic, Self
+from typing import Any, Generic, Self
 
 from typing_extensions import override
 
 from tg_base.client.stream_clock import StreamClock
-from tg_schema import TgError, decode
+from tg_base.protocol import Route, StreamKey
+from tg_base.runtime import new_id
+from tg_base.telemetry import trace
+from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest, ProtocolError, SlowConsumer
 from tg_schema.pieces import MAX_EVENT_BYTES
 from tg_schema.service_spec import Resp
@@ -155,13 +158,13 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
 
     def _join_waiting(self) -> None:
         """Join the buffered records, and cut what is too long for one event."""
-        self.came = self._frames[0][0]
-        bodies: list[bytes] = []
-        size = 0
-        while self._frames and (not bodies or size + len(self._frames[0][1]) <= MAX_EVENT_BYTES):
+        self.came, body = self._frames.popleft()
+        bodies, size = [body], len(body)
+        while self._frames and size + len(self._frames[0][1]) <= MAX_EVENT_BYTES:
             bodies.append(self._frames.popleft()[1])
             size += len(bodies[-1])
         self._size -= size
+        # A record that is cut stays in memory until its last piece is read, so it stays counted.
         self._cut_size = size if size > MAX_EVENT_BYTES else 0
         try:
             records = self._record.join([decode(self._record, body) for body in bodies])
@@ -172,6 +175,39 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
             self._frames.clear()
             self._size = 0
             self._error = ProtocolError("a response on the bus is not a record of its service")
+
+
+class AskedStream(ResponseStream[Any]):
+    """A stream, with its request as it travels."""
+
+    def __init__(self, route: Route[Any, Any], request: object, timeout: float, total: float | None) -> None:
+        whole = not getattr(request, "streaming", True)
+        super().__init__(new_id(), route.spec.response, timeout, total=total, whole=whole)
+        self.span = trace.child(self.id)
+        self.route = route
+        self.body = _encode_request(request)
+        self.asked = len(self.body)
+        self.attempt = 1
+        self.asked_at = 0.0
+        self.deaths = 0
+        self.processor: str | None = None
+        self.link = 0
+        self.fetched = False
+
+    @property
+    def key(self) -> StreamKey:
+        """The current attempt."""
+        return StreamKey(self.id, self.attempt)
+
+
+def _encode_request(request: object) -> bytes:
+    """What a door has read may still be what cannot be written: it stands deeper on the stack here."""
+    try:
+        return encode(request)
+    except RecursionError:
+        raise BadRequest("the request is nested too deep") from None
+    except UnicodeEncodeError:
+        raise BadRequest("the request has text, or a header, that is not UTF-8") from None
 
 
 def _ignore() -> None:

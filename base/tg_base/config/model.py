@@ -12,7 +12,7 @@ import msgspec
 from tg_base.bus import MAX_MESSAGE_BYTES, BusOptions
 from tg_base.config.changes import AtStart, Followed
 from tg_base.config.toml_positions import Keys, Position
-from tg_base.protocol import Route
+from tg_base.protocol import MAX_REQUEST_BYTES, Route
 from tg_schema import ServiceSpec, TgError
 from tg_schema.errors import BadRequest
 from tg_schema.topics import Topics, resolve_topic
@@ -64,6 +64,8 @@ class GatewayConfig(Section, frozen=True):
     keys: Followed[tuple[ApiKey, ...]] = ()
     hosts: Followed[tuple[str, ...]] = ()
     """Further `Host` names accepted without authentication; others are refused, against DNS rebinding by a web page."""
+    origins: Followed[tuple[str, ...]] = ()
+    """Origins, as "https://app.example", whose pages may use the gateway from a browser (CORS); "*" = of all."""
     aliases: dict[str, str] = {}
     """Additional model names for protocols that select by model: name -> model, or "model:adapter"."""
     auth_timeout: Seconds = 10.0
@@ -73,7 +75,11 @@ class GatewayConfig(Section, frozen=True):
     reserve_tokens: Followed[Annotated[int, msgspec.Meta(gt=0)]] = 1024
     """Tokens of `tokens_per_minute` reserved for a request without `max_tokens`, until its usage is known."""
     body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_MESSAGE_BYTES)] = 1024 * 1024
-    """Maximum bytes of a request, at most what the bus carries."""
+    """Maximum bytes of a request, at most what one message of the bus carries."""
+    large_body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_REQUEST_BYTES)] = 32 * 1024 * 1024
+    """The same for the doors of OpenAI's and Anthropic's APIs, whose conversations carry images and files."""
+    large_bodies: Annotated[int, msgspec.Meta(gt=0)] = 128 * 1024 * 1024
+    """Bytes that bodies above `body_limit` may have together, for each key; one alone may exceed it."""
     request_timeout: Seconds = 300.0
     """Seconds to the first record of an answer and between two records; the duration of a stream is not limited."""
     keep_alive: Seconds = 15.0

@@ -14,8 +14,9 @@ from tg_base.config.changes import Changes
 from tg_base.config.model import Config, ServiceConfig
 from tg_base.config.reader import DEFAULT_FILE, read_config
 from tg_base.config.services import SERVICES
-from tg_base.runtime import running
+from tg_base.runtime import running, translate_defects
 from tg_schema import TgError
+from tg_schema.errors import Internal
 
 log = structlog.get_logger()
 
@@ -34,7 +35,7 @@ followers have succeeded, and must not fail.
 """
 
 _Signature = tuple[int, int, int] | None
-_DEFECT = "a defect, whose traceback is here; the active configuration stays, and the next edit is read"
+_DEFECT = "a defect, whose traceback is above; the active configuration stays, and the next edit is read"
 
 
 class ConfigWatcher:
@@ -104,19 +105,16 @@ class ConfigWatcher:
 
     async def _reload(self, file: Path) -> None:
         try:
-            edited = await asyncio.to_thread(read_config, file, self._services)
-            # The new positions, even if no value has changed: later errors must name the lines of the file as it is.
-            changes = Changes(msgspec.structs.replace(self.config, source=edited.source), edited)
-            # Two phases: an edit takes effect in all followers or in none, and commits cannot fail halfway.
-            commits = await self._prepare(changes.in_force)
+            # One defect must not end the watch: a key that is revoked later would go on working.
+            with translate_defects(Internal(_DEFECT), "config.defect", log):
+                edited = await asyncio.to_thread(read_config, file, self._services)
+                # The new positions, even if no value has changed: later errors name the lines of the file as it is.
+                changes = Changes(msgspec.structs.replace(self.config, source=edited.source), edited)
+                # Two phases: an edit takes effect in all followers or in none, and commits cannot fail halfway.
+                commits = await self._prepare(changes.in_force)
         except TgError as error:
             self._refused = True
             log.error("config.refused", reason=error.message)
-            return
-        except Exception:
-            # One defect must not end the watch: a key that is revoked later would go on working.
-            self._refused = True
-            log.exception("config.refused", reason=_DEFECT)
             return
         for commit in commits:
             commit()

@@ -5,7 +5,8 @@
 # isort: off
 from tg_base.llm.answer_form import strip_fence
 from tg_base.llm.core import (
-    CallNumbers, LlmChunk, call_arguments, event_error, join_chunks, retry_after, status_error,
+    CallNumbers, LlmChunk, call_arguments, event_error, find_budget, find_effort, join_chunks, read_signature,
+    retry_after, status_error, write_signature,
 )
 from tg_base.llm.credentials import Key, choose_key, find_key, key_from
 from tg_base.llm.endpoint import Endpoint
@@ -17,16 +18,18 @@ from tg_base.llm.http import (
 from tg_base.llm.keyed_connection import KeyedConnection
 from tg_base.llm.numbers import check_numbers
 from tg_base.llm.object_schema import BadSchema, ObjectSchema
+from tg_base.llm.operations import Embeddings
 from tg_base.llm.options import ModelOptions, ProviderOptions, RemoteOptions, UrlOptions
 from tg_base.llm.sdk_provider import SdkConnection, SdkProvider, SdkWire
 from tg_base.llm.service import LlmService
 
 __all__ = [
     "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW",
-    "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts", "Endpoint", "ErrorDetail",
-    "EventDecoder", "Failures", "HttpAnswer", "JsonLines", "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method",
-    "ModelOptions", "ObjectSchema", "PreparedConnection", "ProviderOptions", "RemoteOptions", "SdkConnection",
-    "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions", "UsageDeltas",
-    "call_arguments", "check_numbers", "choose_key", "event_chunks", "event_error", "find_key", "join_chunks",
-    "key_from", "open_body", "open_pool", "retry_after", "status_error", "strip_fence",
+    "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts", "Embeddings", "Endpoint",
+    "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer", "JsonLines", "Key", "KeyedConnection", "LlmChunk",
+    "LlmService", "Method", "ModelOptions", "ObjectSchema", "PreparedConnection", "ProviderOptions", "RemoteOptions",
+    "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions", "UsageDeltas",
+    "call_arguments", "check_numbers", "choose_key", "event_chunks", "event_error", "find_budget", "find_effort",
+    "find_key", "join_chunks", "key_from", "open_body", "open_pool", "read_signature", "retry_after", "status_error",
+    "strip_fence", "write_signature",
 ]

@@ -1,17 +1,20 @@
-"""TextCompletionRequest -> validation of its answer: JSON, and the request's schema.
+"""TextCompletionRequest -> validation of its answers: JSON, the request's schema, and those of strict tools.
 
 Providers promise structured outputs, but not all of them keep the promise. No client gets an answer as valid that
 breaks its schema.
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from tg_base.llm.core import LlmChunk
 from tg_base.llm.object_schema import BadSchema, ObjectSchema
-from tg_schema import TextCompletionRequest
+from tg_schema import TextCompletionRequest, ToolCallDelta
+from tg_schema.conversation import whole_calls
 from tg_schema.errors import BadRequest, SchemaViolation
 
 _FENCE = "```"
@@ -19,37 +22,72 @@ _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
 
 
 class AnswerForm:
-    """The format required of one answer; made by `of`."""
+    """The format required of each answer; made by `of`.
 
-    def __init__(self, schema: ObjectSchema | None) -> None:
+    Args:
+        json: whether the text must be JSON.
+        schema: what its value must satisfy; None = nothing.
+        tools: by the name of a strict tool, what the arguments of its calls must satisfy.
+    """
+
+    def __init__(
+        self, *, json: bool, schema: ObjectSchema | None = None, tools: Mapping[str, ObjectSchema] | None = None
+    ) -> None:
+        self._json = json
         self._schema = schema
+        self._tools = tools or {}
 
     @classmethod
     async def of(cls, request: TextCompletionRequest) -> "AnswerForm | None":
-        """The format that a request asks for; None = any text.
+        """The format that a request asks for; None = any text and any calls.
 
         Raises:
-            BadRequest: `schema` is not a JSON schema, or refers to another document.
+            BadRequest: `schema`, or that of a strict tool, is not a JSON schema, or refers to another document.
         """
-        if request.schema is None:
-            return cls(None) if request.response_format == "json" else None
-        try:
-            # In a thread: compiling a large schema would block the loop, and with it all other streams.
-            return cls(await asyncio.to_thread(_compile, msgspec.json.encode(request.schema)))
-        except BadSchema as bad:
-            raise BadRequest(f"schema: {bad.message}") from None
-        except (RecursionError, UnicodeEncodeError):
-            raise BadRequest("schema: it is nested too deep, or has a text that is not Unicode") from None
+        json = request.response_format == "json" or request.schema is not None
+        strict = [tool for tool in request.tools if tool.strict]
+        if not json and not strict:
+            return None
+        schema = None if request.schema is None else await _compiled("schema", request.schema)
+        tools = {tool.name: await _compiled(f"tools: {tool.name}", tool.parameters) for tool in strict}
+        return cls(json=json, schema=schema, tools=tools)
 
-    async def check_answer(self, text: str) -> str:
-        """The JSON of a finished answer: its text, or the inside of its code fence.
+    async def check_answer(self, answer: Sequence[LlmChunk], *, told: bool) -> Sequence[LlmChunk]:
+        """Check a finished answer.
+
+        Args:
+            answer: its pieces.
+            told: whether the requestor has its text already.
+
+        Returns:
+            The same without text around its JSON, for instance a code fence.
 
         Raises:
-            SchemaViolation: it contains no JSON, or breaks the schema; the message names the rule.
+            SchemaViolation: it contains no JSON, or breaks the schema; or a call breaks the schema of its tool; or it
+                is `told` and has other text around its JSON. The message names the rule.
         """
-        return await asyncio.to_thread(self._check_answer, text)
+        return await asyncio.to_thread(self._check_answer, answer, told)
 
-    def _check_answer(self, text: str) -> str:
+    def _check_answer(self, answer: Sequence[LlmChunk], told: bool) -> Sequence[LlmChunk]:
+        calls = whole_calls(call for chunk in answer for call in chunk.tool_calls)
+        for call in calls:
+            self._check_call(call)
+        if calls or not self._json:
+            return answer
+        said = "".join(chunk.text for chunk in answer)
+        text = self._check_text(said)
+        if text == said:
+            return answer
+        if told:
+            raise SchemaViolation("the model's answer has other text around its JSON; ask again, or ask another model")
+        *before, last = answer or (LlmChunk(),)
+        return (
+            *(msgspec.structs.replace(chunk, text="") for chunk in before),
+            msgspec.structs.replace(last, text=text),
+        )
+
+    def _check_text(self, text: str) -> str:
+        """The JSON in a text: all of it, or the inside of its code fence."""
         try:
             value = msgspec.json.decode(text)
         except _UNREADABLE:
@@ -58,6 +96,29 @@ class AnswerForm:
         if fault is not None:
             raise SchemaViolation(f"the model's answer does not satisfy the request's schema: {fault}; ask again")
         return text
+
+    def _check_call(self, call: ToolCallDelta) -> None:
+        schema = self._tools.get(call.name or "")
+        if schema is None:
+            return
+        try:
+            fault = schema.fault(msgspec.json.decode(call.arguments or "{}"))
+        except _UNREADABLE:
+            fault = "they are not valid JSON"
+        if fault is not None:
+            raise SchemaViolation(
+                f"the arguments of the model's call of {call.name} do not satisfy the tool's schema: {fault}; ask again"
+            )
+
+
+async def _compiled(place: str, schema: dict[str, Any]) -> ObjectSchema:
+    try:
+        # In a thread: compiling a large schema would block the loop, and with it all other streams.
+        return await asyncio.to_thread(_compile, msgspec.json.encode(schema))
+    except BadSchema as bad:
+        raise BadRequest(f"{place}: {bad.message}") from None
+    except (RecursionError, UnicodeEncodeError):
+        raise BadRequest(f"{place}: it is nested too deep, or has a text that is not Unicode") from None
 
 
 def strip_fence(text: str) -> str:

@@ -15,7 +15,10 @@ import msgspec
 from tg_base.llm.core import LlmChunk
 from tg_base.llm.numbers import check_numbers
 from tg_schema import TgError
-from tg_schema.errors import IncompleteStream, Timeout
+from tg_schema.errors import BadRequest, IncompleteStream, ProtocolError, Timeout
+
+TOO_DEEP = "the request is nested too deep for this provider"
+"""Where an SDK can't write what could be read: it stands deeper on the stack, and walks through values in Python."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -28,21 +31,25 @@ class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total: Seconds = 1800.0
 
 
-async def guard_stream(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -> AsyncGenerator[LlmChunk, None]:
+async def guard_stream(
+    source: AsyncGenerator[LlmChunk, None], clocks: Clocks, answers: int = 1
+) -> AsyncGenerator[LlmChunk, None]:
     """Yield the chunks of `source`, and close it whatever happens.
 
     The clocks run only while we wait for the provider: a slow consumer does not count against it. Chunks without
     content are forwarded, but reset no clock.
 
-    The terminal marker completes the answer. After it only the counts of a chunk are forwarded, and an error or a
-    timeout ends the stream without being raised.
+    A `finish_reason` completes the answer of its `index`. After it only the counts of its chunks are forwarded. After
+    that of the last of `answers`, an error or a timeout ends the stream without being raised.
 
     Raises:
         Timeout: a clock ran out; the message names it.
-        ProtocolError: a number in a tool call or a token is out of range.
-        IncompleteStream: the source ended and no chunk had a `finish_reason`.
+        BadRequest: the request is nested too deep for the provider's SDK.
+        ProtocolError: a number in a tool call or a token is out of range, or an answer was not asked for.
+        IncompleteStream: the source ended, and an answer has no `finish_reason`.
     """
     finished = False
+    ended: set[int] = set()
     watch = _Watch(clocks)
     try:
         async with aclosing(source):
@@ -57,11 +64,15 @@ async def guard_stream(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -
                     raise
                 if chunk is None:
                     break
-                if finished:
+                if ended and (finished or chunk.index in ended):
                     chunk = chunk.usage
                 elif chunk.has_content:
                     watch.saw_content()
-                finished = finished or chunk.finish_reason is not None
+                if chunk.finish_reason is not None:
+                    ended.add(chunk.index)
+                    finished = len(ended) >= answers
+                if chunk.index and not 0 < chunk.index < answers:
+                    raise ProtocolError(f"the provider sent an answer that is none of the {answers} asked for")
                 yield check_numbers(chunk)
     finally:
         watch.close()
@@ -70,7 +81,7 @@ async def guard_stream(source: AsyncGenerator[LlmChunk, None], clocks: Clocks) -
 
 
 class _Watch:
-    """Entered around each wait: cancels the waiting task when one of the clocks runs out.
+    """Entered around each wait: cancels the waiting task when one of the clocks runs out, and says what went wrong.
 
     The whole stream shares one timer, which is re-armed when it fires too early. That is rare, whereas
     `asyncio.timeout` would create and cancel a timer for each chunk.
@@ -131,6 +142,8 @@ class _Watch:
         self._left -= waited
         self._total_left -= waited
         task, self._task = self._task, None
+        if kind is RecursionError:
+            raise BadRequest(TOO_DEEP) from None
         if not self._fired or task is None:
             return
         self._fired = False

@@ -10,6 +10,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from tg_base.llm.credentials import Key
 from tg_base.llm.key_file import KeyFile
+from tg_base.runtime import start_daemon_thread
 
 
 class Closing(Protocol):
@@ -54,8 +55,11 @@ class KeyedConnection(Generic[Connection]):
 
     @classmethod
     async def open_in_thread(cls, key: Key, connect: Callable[[str | None], Connection]) -> Self:
-        """The same for a `connect` that blocks, as SDKs do while they import and create a client."""
-        return await cls.open(key, lambda now: asyncio.to_thread(connect, now))
+        """The same for a `connect` that blocks, as SDKs do while they import and create a client.
+
+        It runs in a daemon thread: an SDK that looks for credentials on the network does not keep the process alive.
+        """
+        return await cls.open(key, lambda now: start_daemon_thread(lambda: connect(now), "connect"))
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[Connection]:

@@ -10,7 +10,7 @@ from tg_schema.errors import ProtocolError
 
 log = structlog.get_logger()
 
-_COUNTS = ("in_token", "out_token", "cached_token", "reasoning_token")
+_COUNTS = ("in_token", "out_token", "cached_token", "reasoning_token", "cache_write_token")
 
 
 def check_numbers(chunk: LlmChunk) -> LlmChunk:
@@ -27,6 +27,7 @@ def check_numbers(chunk: LlmChunk) -> LlmChunk:
         and chunk.out_token is None
         and chunk.cached_token is None
         and chunk.reasoning_token is None
+        and chunk.cache_write_token is None
         and not chunk.tool_calls
         and not chunk.tokens
     ):

@@ -23,7 +23,8 @@ class ProviderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         clocks: timeouts of the provider's stream.
         tries: attempts per request; a request is retried only before its first chunk.
         capacity: maximum number of concurrent requests; more wait in the bus. None = the provider's default.
-        without: features that this server or model lacks although its provider has them; requests for one are refused.
+        without: features that this server or model lacks although its provider has them; requests for one are refused,
+            unless the base does it in the provider's stead.
     """
 
     clocks: Clocks = Clocks()

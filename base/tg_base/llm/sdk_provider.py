@@ -3,7 +3,6 @@
 A provider supplies a request's body, a decoder of the answer and a client; the rest is here.
 """
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -30,12 +29,14 @@ from tg_base.llm.http import (
 from tg_base.llm.keyed_connection import KeyedConnection
 from tg_base.llm.options import UrlOptions
 from tg_base.llm.service import LlmService
+from tg_base.runtime import start_daemon_thread
 from tg_schema import ModelInfo, TextCompletionRequest
 from tg_schema.errors import ProtocolError
 
 LIST_TIMEOUT_SECONDS = 15.0
 """Timeout of a list of models in seconds; `clocks.first_token` if that is shorter."""
 
+Answer = TypeVar("Answer")
 SdkOptions = TypeVar("SdkOptions", bound=UrlOptions, default=UrlOptions)
 
 
@@ -87,7 +88,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     @override
     async def open(cls, model: str, options: SdkOptions) -> Self:
         endpoint, key = options.endpoint(options.upstream_name(model)), options.key()
-        module = await asyncio.to_thread(import_module, cls.wire.client)
+        module = await start_daemon_thread(lambda: import_module(cls.wire.client), f"import {cls.wire.client}")
         connection = await KeyedConnection[SdkConnection].open_in_thread(
             key, lambda now: module.connect(replace(endpoint, key=now))
         )
@@ -109,10 +110,11 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         wire = self.wire
         frames = wire.frames() if wire.frames else None
+        decoder = self.decoder(request)
         async with (
             self._connection.lend() as connection,
             open_body(connection.post(self.body(request)), wire.error_detail) as read,
-            aclosing(event_chunks(read, self.decoder(request), self.usage_patience, frames)) as chunks,
+            aclosing(event_chunks(read, decoder, self.usage_patience, frames, request.answers)) as chunks,
         ):
             async for chunk in chunks:
                 yield chunk
@@ -129,6 +131,23 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
             return wire.listed(body)
         except UNREADABLE:
             raise ProtocolError("the provider's list of models cannot be read; check base_url") from None
+
+    async def read_answer(self, sent: Any, read: Callable[[bytes], Answer]) -> Answer:
+        """Send a request to the client's `post`, and read an answer that is not streamed.
+
+        Args:
+            sent: the argument of `post`.
+            read: parses the body; raises one of `UNREADABLE`.
+
+        Raises:
+            TgError: as `generate_content`.
+        """
+        async with self._connection.lend() as connection:
+            body = await read_whole_body(connection.post(sent), self.wire.error_detail, self.clocks.first_token)
+        try:
+            return read(body)
+        except UNREADABLE:
+            raise ProtocolError("the provider's answer cannot be read; check base_url") from None
 
     @override
     async def aclose(self) -> None:

@@ -12,18 +12,28 @@ import msgspec
 import stamina
 from typing_extensions import TypeVar, get_original_bases, override
 
+from tg_base.llm.answer_builder import AnswerBuilder
 from tg_base.llm.answer_form import AnswerForm
 from tg_base.llm.core import LlmChunk, join_chunks
+from tg_base.llm.generation_plan import EMULATED_FEATURES, GenerationPlan
 from tg_base.llm.guard import guard_stream
+from tg_base.llm.merged_streams import merge_streams
+from tg_base.llm.operations import Embeddings, operate
 from tg_base.llm.options import ProviderOptions
 from tg_base.llm.validation import check_completion
 from tg_base.server import Service
-from tg_base.telemetry import TOKENS
 from tg_schema import TEXT_COMPLETION, ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.answer_collector import AnswerCollector
-from tg_schema.deltas import MAX_COUNT
-from tg_schema.errors import BadRequest, NotFound, ProtocolError, SchemaViolation, Timeout
+from tg_schema.completion import join_completions
+from tg_schema.errors import BadRequest, NotFound, Timeout
+from tg_schema.features import Feature, describe_missing
 
+READING_FEATURES: frozenset[Feature] = frozenset({"developer", "reasoning_turns"})
+"""What every provider has by reading the parts that it knows and no others."""
+COMPLETION = frozenset({None, "", "completion"})
+"""The operation that generates, by all its names."""
+CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "embed"})
+"""Operations on the fields of a request."""
 MAX_RETRY_AFTER_SECONDS = 30.0
 """Longest pause before a retry, in seconds. If a provider asks for more, its error goes to the client instead."""
 
@@ -42,7 +52,9 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         upstream_model: the same model's name at the provider.
         clocks: timeouts of the provider's stream.
         tries: attempts per request; a request is retried only before its first chunk.
-        features: features of the provider; a request for another one is refused before the provider is called.
+        native_features: features that the provider has itself.
+        features: these and what the base does in its stead; a request for another one is refused before the provider
+            is called.
     """
 
     spec = TEXT_COMPLETION
@@ -67,7 +79,8 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         self.clocks = options.clocks
         self.tries = options.tries
         self.capacity = options.capacity or type(self).capacity
-        self.features = type(self).features - options.without
+        self.native_features = type(self).features - options.without
+        self.features = service_features(self.native_features) | (READING_FEATURES - options.without)
 
     @classmethod
     async def open(cls, model: str, options: AnyOptions) -> Self:
@@ -98,14 +111,18 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
     async def generate_content(self, request: TextCompletionRequest) -> LlmChunk:
         """Generate the whole answer, as one chunk with its `finish_reason`. `request.model` is always set.
 
+        One chunk cannot say what comes between the pieces of an answer that thinks again after text, nor several
+        answers: a provider that has them overrides `generate_content_stream`.
+
         Raises:
             TgError: one of `tg_schema.errors`; each provider translates the errors of its SDK.
         """
-        answer = _collector()
+        answer = AnswerCollector(join_chunks)
         async with aclosing(self.generate_content_stream(request)) as stream:
             async for chunk in stream:
                 answer.add(chunk)
-        return answer.records()[0]
+        pieces = answer.records()
+        return join_completions(LlmChunk("".join([piece.text for piece in pieces])), pieces)
 
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         """Generate the answer chunk by chunk; the one with the provider's terminal marker has a `finish_reason`.
@@ -114,135 +131,128 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         """
         yield await self.generate_content(request)
 
+    async def count_tokens(self, request: TextCompletionRequest) -> int:
+        """The number of the prompt's tokens; override it and announce "count_tokens". Raises as `generate_content`."""
+        raise BadRequest(describe_missing(("count_tokens",)))
+
+    async def tokenize(self, request: TextCompletionRequest) -> tuple[int, ...]:
+        """The token ids of `texts`, one text after the other, or else of the prompt as the model gets it.
+
+        Override it and announce "tokenize". Raises as `generate_content`.
+        """
+        raise BadRequest(describe_missing(("tokenize",)))
+
+    async def embed(self, request: TextCompletionRequest) -> Embeddings:
+        """A vector for each of `texts`; override it and announce "embed". Raises as `generate_content`."""
+        raise BadRequest(describe_missing(("embed",)))
+
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
-        if request.operation not in {None, "", "completion"}:
-            yield await self._list_models(request.operation)
+        if request.operation not in COMPLETION:
+            yield await operate(self, self._check(request) if request.operation in CHECKED_OPERATIONS else request)
             return
         request = self._check(request)
-        form = await AnswerForm.of(request)
-        totals = _Totals()
-        kept = _collector()
-        keeps = form is not None or not request.streaming
+        plan = GenerationPlan.of(request, self.native_features)
+        answer = AnswerBuilder(request, plan, await AnswerForm.of(request))
+        totals, streaming, several, edit = answer.totals, request.streaming, plan.generated > 1, answer.edit
+        keep = answer.keep
         try:
-            async with self._start(request) as (first, rest):
+            async with self._start(plan) as (first, rest):
                 chunk: LlmChunk | None = first
                 while chunk is not None:
+                    if edit is not None:
+                        chunk = edit(chunk)
                     totals.add(chunk)
-                    if keeps:
-                        kept.add(chunk)
-                    if request.streaming and chunk.has_content:
+                    if keep is not None:
+                        keep(chunk)
+                    if streaming and chunk.has_content:
                         yield TextCompletionResponse(
                             response=chunk.text,
+                            index=chunk.index,
                             reasoning=chunk.reasoning,
                             tokens=chunk.tokens,
                             tool_calls=chunk.tool_calls,
                             model=chunk.model or request.model,
+                            signature=chunk.signature,
+                            prompt_tokens=chunk.prompt_tokens,
                         )
+                    if several and chunk.finish_reason is not None and answer.tells_ends:
+                        yield answer.end(chunk.index)
                     chunk = await anext(rest, None)
         finally:
             # Also for a cancelled or failed stream: the provider bills the tokens up to there.
-            totals.record(self.model)
-        whole = kept.records()[0] if keeps else LlmChunk()
-        if form is not None and totals.finish_reason == "stop" and not whole.tool_calls:
-            whole = await _in_form(form, whole, told=bool(request.streaming))
-        if request.streaming:
-            whole = LlmChunk()
-        yield TextCompletionResponse(
-            response=whole.text,
-            reasoning=whole.reasoning,
-            tokens=whole.tokens,
-            tool_calls=whole.tool_calls,
-            cached_token=totals.cached_token,
-            reasoning_token=totals.reasoning_token,
-            in_token=totals.in_token,
-            out_token=totals.out_token,
-            model=totals.model or request.model,
-            finish_reason=totals.finish_reason,
-            end_of_stream=True,
-        )
-
-    async def _list_models(self, operation: str) -> TextCompletionResponse:
-        if operation != "list-models":
-            raise BadRequest('operation must be "completion" or "list-models"')
-        try:
-            async with asyncio.timeout(self.clocks.first_token):
-                models = await self.models()
-        except TimeoutError:
-            raise Timeout(f"the provider did not list its models within {self.clocks.first_token:g} s") from None
-        if any(not 0 <= model.created <= MAX_COUNT for model in models):
-            raise ProtocolError("the provider's list of models has a time out of range; check base_url")
-        # This service would refuse the provider's other models, so it lists only its own one, by its name here.
-        known = next((info for info in models if info.id in {self.model, self.upstream_model}), ModelInfo(self.model))
-        listed = (msgspec.structs.replace(known, id=self.model),)
-        return TextCompletionResponse(response="", models=listed, end_of_stream=True)
+            totals.report(self.model)
+        for record in await answer.last_records():
+            yield record
 
     def _check(self, request: TextCompletionRequest) -> TextCompletionRequest:
         check_completion(request)
         if request.model not in {None, "", self.model}:
             raise NotFound(f"no model of that name is served here; this flow serves {self.model}")
         if missing := request.features - self.features:
-            what = ", ".join(sorted(missing))
-            raise BadRequest(f"the provider of {self.model} can't do this: {what}; leave it out, or ask another model")
+            raise BadRequest(describe_missing(missing))
         return msgspec.structs.replace(request, model=self.model)
 
     @asynccontextmanager
-    async def _start(
+    async def _start(self, plan: GenerationPlan) -> AsyncIterator[tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]]:
+        """Enter the provider's stream, or all of them merged, and yield the first chunk and the rest."""
+        if len(plan.requests) == 1:
+            async with self._start_stream(plan.requests[0]) as begun:
+                yield begun
+            return
+        sources = [self._read_stream(request) for request in plan.requests]
+        async with aclosing(merge_streams(sources, self.capacity)) as stream:
+            yield await anext(stream), stream
+
+    async def _read_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        async with self._start_stream(request) as (first, rest):
+            yield first
+            async for chunk in rest:
+                yield chunk
+
+    @asynccontextmanager
+    async def _start_stream(
         self, request: TextCompletionRequest
     ) -> AsyncIterator[tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]]:
-        """Enter the provider's stream and yield its first chunk and the rest; retry until there is a first chunk."""
-        async for attempt in stamina.retry_context(
-            on=_retry, attempts=self.tries, timeout=self.clocks.first_token, wait_initial=0.2, wait_max=5.0
-        ):
-            stream = guard_stream(self.generate_content_stream(request), self.clocks)
-            # Only the first chunk is within the retry. Once a client has text, a second attempt would repeat or
-            # contradict it.
-            with attempt:
-                first = await anext(stream)
+        """Enter one of the provider's streams and yield its first chunk and the rest; retry until there is one."""
+        time = asyncio.get_running_loop().time
+        until = time() + self.clocks.first_token
+        stream = self._guarded(request)
+        try:
+            first = await anext(stream)
+        except TgError as error:
+            left = until - time()
+            if left <= 0:
+                raise
+            first, stream = await self._try_again(request, error, left)
         async with aclosing(stream):
             yield first, stream
 
+    async def _try_again(
+        self, request: TextCompletionRequest, failed: TgError, seconds: float
+    ) -> tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]:
+        """Retry for `seconds` at most. `failed` ended the first attempt; it is raised again if it allows no other."""
+        async for attempt in stamina.retry_context(
+            on=_retry, attempts=self.tries, timeout=seconds, wait_initial=0.2, wait_max=5.0
+        ):
+            # Only the first chunk is within the retry. Once a client has text, a second attempt would repeat or
+            # contradict it.
+            with attempt:
+                # The first attempt was made outside, because nearly all succeed, and this costs a tenth of a request.
+                if attempt.num == 1:
+                    raise failed
+                stream = self._guarded(request)
+                return await anext(stream), stream
+        raise failed
 
-class _Totals:
-    """The totals of a stream's chunks, except the text."""
-
-    def __init__(self) -> None:
-        self.in_token: int | None = None
-        self.out_token: int | None = None
-        self.cached_token: int | None = None
-        self.reasoning_token: int | None = None
-        self.model: str | None = None
-        self.finish_reason: str | None = None
-
-    def add(self, chunk: LlmChunk) -> None:
-        """Add a chunk."""
-        if chunk.in_token is not None:
-            self.in_token = (self.in_token or 0) + chunk.in_token
-        if chunk.out_token is not None:
-            self.out_token = (self.out_token or 0) + chunk.out_token
-        if chunk.cached_token is not None:
-            self.cached_token = (self.cached_token or 0) + chunk.cached_token
-        if chunk.reasoning_token is not None:
-            self.reasoning_token = (self.reasoning_token or 0) + chunk.reasoning_token
-        self.model = chunk.model or self.model
-        self.finish_reason = self.finish_reason or chunk.finish_reason
-
-    def record(self, model: str) -> None:
-        """Record the known usage in the metrics, including that of cancelled streams."""
-        TOKENS.labels(model, "in").inc(self.in_token or 0)
-        TOKENS.labels(model, "out").inc(self.out_token or 0)
+    def _guarded(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        return guard_stream(self.generate_content_stream(request), self.clocks, request.answers)
 
 
-async def _in_form(form: AnswerForm, whole: LlmChunk, *, told: bool) -> LlmChunk:
-    """The answer without text around its JSON. If that text was `told` (streamed) already, it is an error."""
-    text = await form.check_answer(whole.text)
-    if told and text != whole.text:
-        raise SchemaViolation("the model's answer has other text around its JSON; ask again, or ask another model")
-    return msgspec.structs.replace(whole, text=text)
-
-
-def _collector() -> AnswerCollector[LlmChunk]:
-    return AnswerCollector(lambda chunks: (join_chunks(chunks),))
+def service_features(native: frozenset[Feature]) -> frozenset[Feature]:
+    """What a provider announces that has the features `native` itself."""
+    ranked: frozenset[Feature] = frozenset({"best_of"} if "logprobs" in native else ())
+    return native | EMULATED_FEATURES | ranked
 
 
 def _retry(error: Exception) -> bool | float:

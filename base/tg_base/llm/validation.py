@@ -3,7 +3,11 @@
 import msgspec
 
 from tg_schema import Message, Sampling, TextCompletionRequest
+from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BadRequest
+
+MAX_STOPS = 64
+"""Most stop strings, and most stop ids, of a request; a provider may allow fewer."""
 
 _CHOICES = {None, "", "auto", "none"}
 
@@ -11,26 +15,73 @@ _CHOICES = {None, "", "auto", "none"}
 def check_completion(request: TextCompletionRequest) -> None:
     """Check the fields of a request against each other, and the ranges of its sampling.
 
-    There is a prompt or a message; an image has either data or a URL; only the assistant calls tools; a result names
-    its call; a forced tool exists. Ranges are checked at decoding too, but not in requests that this process creates.
+    There is a prompt or a message; an image has either data or a URL; only the assistant calls tools and thinks; a
+    result names its call; forced and allowed tools exist; the answer has one form; of several answers there are no
+    more to return than to generate. Ranges are checked at decoding too, but not in requests that this process creates.
 
     Raises:
         BadRequest: the message names the field and what to do.
     """
-    if not request.turns:
-        raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
+    if request.operation in {"tokenize", "embed"} and request.texts:
+        return
+    _check_prompt(request)
     if request.response_format not in {None, "text", "json"}:
         raise BadRequest('response_format must be "text" or "json"')
+    forms = {
+        "schema or response_format": request.schema is not None or request.response_format == "json",
+        "regex": request.regex is not None,
+        "choice": bool(request.choice),
+    }
+    if sum(forms.values()) > 1:
+        raise BadRequest(f"{', '.join(forms)}: an answer can have one form; leave out the others")
+    if request.echo and any(forms.values()):
+        raise BadRequest("echo: an answer in a form cannot begin with the prompt; leave out one of them")
+    if "" in request.choice:
+        raise BadRequest("choice: each must be a text")
     if request.sampling is not None:
         _check_sampling(request.sampling)
+        if request.streaming and (request.sampling.best_of or 1) > request.answers:
+            raise BadRequest("best_of cannot be streamed: which answers are the best is known at their end")
     for number, turn in enumerate(request.messages):
         _check_turn(f"messages[{number}]", turn)
+    _check_tools(request)
+
+
+def _check_prompt(request: TextCompletionRequest) -> None:
+    if request.operation == "embed":
+        raise BadRequest("texts is missing: a list of the texts to embed")
+    if request.prompt_ids or request.raw:
+        _check_raw_prompt(request)
+    elif not request.turns:
+        raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
+    if request.echo and not (request.prompt or request.prompt_ids):
+        raise BadRequest("echo needs the text of prompt, or prompt_ids")
+    if request.suffix is not None and not request.prompt:
+        raise BadRequest("suffix needs the text of prompt, which the answer follows")
+
+
+def _check_raw_prompt(request: TextCompletionRequest) -> None:
+    if request.tools:
+        raise BadRequest("tools need a conversation; leave out raw and prompt_ids, or tools")
+    if request.messages or request.system:
+        raise BadRequest("raw and prompt_ids are the whole prompt; leave out messages and system")
+    if request.prompt_ids and request.prompt:
+        raise BadRequest("prompt_ids are in place of prompt; leave out one of them")
+    if not request.prompt_ids and not request.prompt:
+        raise BadRequest("raw needs the text of prompt")
+
+
+def _check_tools(request: TextCompletionRequest) -> None:
     names = [tool.name for tool in request.tools]
     if len(set(names)) < len(names) or "" in names:
         raise BadRequest("tools: each must have a name of its own")
+    if not set(request.allowed_tools) <= set(names):
+        raise BadRequest("allowed_tools: each must be the name of one of the tools")
+    names = [name for name in names if not request.allowed_tools or name in request.allowed_tools]
     if request.tool_choice not in {*_CHOICES, *(["required", *names] if names else [])}:
         raise BadRequest(
-            'tool_choice must be "auto", "none", "required" (of some tools), or the name of one of the tools'
+            'tool_choice must be "auto", "none", "required" (of some tools), or the name of one of the tools that may '
+            "be called"
         )
 
 
@@ -39,6 +90,16 @@ def _check_sampling(sampling: Sampling) -> None:
         msgspec.convert({"sampling": msgspec.to_builtins(sampling)}, TextCompletionRequest)
     except msgspec.ValidationError as error:
         raise BadRequest(f"wrong field: {error}") from None
+    if sampling.best_of is not None and sampling.best_of < (sampling.n or 1):
+        raise BadRequest("sampling.best_of must be at least sampling.n: it counts the answers to choose from")
+    if len(sampling.stop) > MAX_STOPS or "" in sampling.stop:
+        raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts, none of them empty")
+    if len(sampling.stop_ids) > MAX_STOPS:
+        raise BadRequest(f"sampling.stop_ids may have {MAX_STOPS} ids")
+    if sampling.max_tokens is not None and (sampling.min_tokens or 0) > sampling.max_tokens:
+        raise BadRequest("sampling.min_tokens must not be above sampling.max_tokens")
+    if any(number < 0 for number in sampling.logit_bias or ()):
+        raise BadRequest("sampling.logit_bias: the keys are token ids, which are not negative")
 
 
 def _check_turn(place: str, turn: Message) -> None:
@@ -46,5 +107,7 @@ def _check_turn(place: str, turn: Message) -> None:
         raise BadRequest(f"{place}: an image must have either `data` (base64) or `url`")
     if turn.tool_calls and turn.role != "assistant":
         raise BadRequest(f"{place}: tool_calls belong to a turn of the assistant")
+    if turn.role != "assistant" and any(isinstance(part, ReasoningPart) for part in turn.parts):
+        raise BadRequest(f"{place}: thinking belongs to a turn of the assistant")
     if turn.role == "tool" and not turn.tool_call_id:
         raise BadRequest(f"{place}: a turn of a tool must say which call it answers, as tool_call_id")

@@ -18,15 +18,17 @@ from tg_base.protocol.messages import (
     Presence,
     StreamKey,
 )
+from tg_base.protocol.part import PART_BYTES, WINDOW_BYTES, Part
 from tg_base.protocol.properties import whole_number
 from tg_base.protocol.publisher_clocks import PublisherClocks
 from tg_base.protocol.reorder_buffer import ReorderBuffer
-from tg_base.protocol.request_headers import RequestHeaders
+from tg_base.protocol.request_headers import MAX_REQUEST_BYTES, RequestHeaders
 from tg_base.protocol.route import Route
 from tg_base.protocol.subscriptions import Subscriptions
 
 __all__ = [
-    "CONTROL", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control", "Echo", "Failed", "Frame",
-    "Heartbeat", "HeartbeatTiming", "LinkSender", "LinkState", "Nack", "Presence", "PublisherClocks",
-    "ReorderBuffer", "RequestHeaders", "Route", "StreamKey", "Subscriptions", "whole_number",
+    "CONTROL", "MAX_REQUEST_BYTES", "PART_BYTES", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel",
+    "Confirmed", "Control", "Echo", "Failed", "Frame", "Heartbeat", "HeartbeatTiming", "LinkSender", "LinkState",
+    "Nack", "Part", "Presence", "PublisherClocks", "ReorderBuffer", "RequestHeaders", "Route", "StreamKey",
+    "Subscriptions", "whole_number",
 ]  # fmt: skip

@@ -39,8 +39,11 @@ class Echo:
             BadRequest: the message's properties are unreadable.
         """
         word = delivery.properties.get(ECHO_PROPERTY)
-        self._heard |= word is not None and word == self._word
-        return word is not None
+        if word is None:
+            return False
+        # The late echo of an earlier doubt proves nothing about this one.
+        self._heard |= word == self._word
+        return True
 
     def is_settled(self, *, doubtful: bool) -> bool:
         """Whether a silence is real: the echo has come back, or the bus is down. Sends the echo if none is pending.

@@ -122,6 +122,10 @@ class LinkSender:
         """Ask the requestor to confirm that it still wants the answer."""
         self._say(key, Frame("confirm", key.stream, key.attempt, question=question))
 
+    def fetch(self, key: StreamKey, offset: int) -> None:
+        """Ask the requestor for the body of a large request, from this offset on."""
+        self._say(key, Frame("fetch", key.stream, key.attempt, question=offset))
+
     def hand_back(self, key: StreamKey) -> None:
         """Return a request that was not begun, for another processor to take."""
         self._say(key, Frame("returned", key.stream, key.attempt))
@@ -197,6 +201,12 @@ class LinkSender:
                     for start in range(0, len(again), MAX_CONCURRENT_RESENDS):
                         await asyncio.gather(*map(self._publish, again[start : start + MAX_CONCURRENT_RESENDS]))
                 while self._due and not self._full and self._resend_from is None:
+                    if self._bus.in_process:
+                        # It takes a message at once: a task for each would cost more than the message itself.
+                        await self._publish(self._next())
+                        if self._due:
+                            await asyncio.sleep(0)
+                        continue
                     await room.acquire()
                     # Taken only now: what has come while we waited for room is part of this message.
                     message = self._next()

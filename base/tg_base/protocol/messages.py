@@ -11,7 +11,7 @@ Last = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
-FrameKind = Literal["record", "end", "accepted", "confirm", "returned"]
+FrameKind = Literal["record", "end", "accepted", "confirm", "returned", "fetch"]
 _NOTHING = msgspec.Raw(b"null")
 
 
@@ -22,10 +22,11 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
         kind: what the frame is. "record" = a response record that is not the last. "end" = the last response record.
             "accepted" = the processor works on the request. "confirm" = it holds a request that may be a redelivery,
             and asks for a `Confirmed`. "returned" = it has not begun the request; another processor should take it.
+            "fetch" = it wants the body of a large request, from an offset on (`part.py`).
         stream: the stream's id.
         attempt: which attempt at the stream this answers.
         record: for "record" and "end", the response record, a JSON object.
-        question: for "confirm", the number that the `Confirmed` must repeat.
+        question: for "confirm", the number that the `Confirmed` must repeat; for "fetch", the offset.
     """
 
     kind: FrameKind
@@ -129,6 +130,7 @@ class Presence(msgspec.Struct, frozen=True):
         newest: the highest link number it has used; -1 = not stated.
         taken: requests taken from its queues since it started; -1 = not stated.
         waited: the longest queue time, in seconds, of a request taken since the previous announcement.
+        request_bytes: size of the largest request that it fetches in parts; 0 = it takes no such request.
     """
 
     processor: str
@@ -143,6 +145,7 @@ class Presence(msgspec.Struct, frozen=True):
     newest: Last = -1
     taken: Last = -1
     waited: Seconds = 0.0
+    request_bytes: Count = 0
 
     def over_below(self, inbox: str) -> int:
         """The lowest valid link number for this inbox. Links with a lower number are closed, and their streams over."""

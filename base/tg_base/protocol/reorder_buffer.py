@@ -37,5 +37,6 @@ class ReorderBuffer(Generic[T]):
         if self.expected <= seq <= self.expected + MAX_AHEAD_MESSAGES:
             self._early[seq] = message
         while self.expected in self._early:
+            # Before the yield: a message whose handling fails counts as delivered, or it would come for ever.
             self.expected += 1
             yield self._early.pop(self.expected - 1)

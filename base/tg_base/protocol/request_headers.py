@@ -17,6 +17,8 @@ MAX_DEADLINE_MILLISECONDS = 10**12
 """Thirty years; a longer deadline is the same as none."""
 MAX_ATTEMPT = 1_000_000
 """The highest valid attempt number; our requestor makes a few."""
+MAX_REQUEST_BYTES = 48 * 1024 * 1024
+"""Size of the largest request that travels in parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class RequestHeaders:
         delay: queue time in seconds; None = not known, because the requestor has sent no heartbeat yet.
         fresh: whether it cannot be a redelivery. A bus redelivers a request whose acknowledgement was lost with a
             processor or a broker that died.
+        size: bytes of a body that is fetched in parts (`part.py`); 0 = the message holds it.
         span: the trace of the request through all hops; None = not known.
     """
 
@@ -40,6 +43,7 @@ class RequestHeaders:
     delay: float | None = 0.0
     span: Span | None = None
     fresh: bool = True
+    size: int = 0
 
     @property
     def doubtful(self) -> bool:
@@ -59,6 +63,8 @@ class RequestHeaders:
             written["reply"] = self.reply
         if self.remaining is not None:
             written["deadline"] = str(int(min(self.remaining * 1000, MAX_DEADLINE_MILLISECONDS)))
+        if self.size:
+            written["size"] = str(self.size)
         if self.span is not None:
             written |= {"request": self.span.request, "traceparent": self.span.traceparent}
             written |= {} if self.span.parent is None else {"parent": self.span.parent}
@@ -71,7 +77,8 @@ class RequestHeaders:
         A plain peer's request counts as fresh, since a plain peer cannot confirm it.
 
         Raises:
-            BadRequest: properties that are not text, no `id`, or a number that is malformed or out of range.
+            BadRequest: properties that are not text, no `id`, a number that is malformed or out of range, or a `size`
+                without a `reply`, from which the body could be fetched.
         """
         properties = delivery.properties
         stream = properties.get("id")
@@ -83,9 +90,12 @@ class RequestHeaders:
             milliseconds = whole_number("deadline", deadline, most=MAX_DEADLINE_MILLISECONDS)
             remaining = milliseconds / 1000
         reply = properties.get("reply")
+        size = whole_number("size", properties.get("size", "0"), most=MAX_REQUEST_BYTES)
+        if size and reply is None:
+            raise BadRequest("a message with the property `size` needs `reply`, from which its body is fetched")
         delay = 0.0 if reply is None else clocks.delay(reply, delivery.age)
         if remaining is not None and delay is not None:
             remaining -= delay
         fresh = delay is not None and delay < FRESH_SECONDS and not delivery.redelivered
         span = Span.from_peer(stream, *(properties.get(name) for name in ("request", "parent", "traceparent")))
-        return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh)
+        return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh, size)

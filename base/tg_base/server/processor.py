@@ -16,6 +16,7 @@ import structlog
 from tg_base.bus import Bus, Delivery
 from tg_base.protocol import (
     CONTROL,
+    MAX_REQUEST_BYTES,
     Announce,
     AwakeClock,
     Cancel,
@@ -32,9 +33,10 @@ from tg_base.protocol import (
     Subscriptions,
 )
 from tg_base.runtime import last_number, new_id, report, running
+from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.link_pool import LinkPool
 from tg_base.server.request_task import RequestTask
-from tg_base.server.responder import LinkResponder, PlainResponder, Responder
+from tg_base.server.responder import LinkResponder, PlainResponder, Responder, send_failure
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot, Slots
 from tg_base.server.tombstones import Tombstones
@@ -93,6 +95,7 @@ class Processor:
         self._timing = timing or HeartbeatTiming()
         self._grace = grace
         self._slots = Slots(service.capacity)
+        self._bodies = BodyReceiver()
         self._running: dict[StreamKey, RequestTask] = {}
         self._leaving = False
         self._changed = asyncio.Event()
@@ -201,14 +204,14 @@ class Processor:
                     raise call
                 if call.span is not None:
                     trace.enter(call.span)
-                request = decode(route.spec.request, delivery.body)
+                request = None if call.size else decode(route.spec.request, delivery.body)
             except BadRequest as error:
                 await self._refuse(route, delivery, None if isinstance(call, BadRequest) else call, error)
                 return
             await self._work_on(route, delivery, call, request, slot)
 
     async def _work_on(
-        self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders, request: object, slot: Slot
+        self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders, request: object | None, slot: Slot
     ) -> None:
         self._count(call)
         if self._is_unwanted(call):
@@ -216,7 +219,9 @@ class Processor:
             delivery.ack()
             return
         begun = self._time()
-        work = self._running[call.key] = RequestTask(self._service, route, call, slot, self._timing.doubt_after)
+        patience = self._timing.doubt_after
+        work = RequestTask(self._service, route, call, slot, patience=patience, bodies=self._bodies)
+        self._running[call.key] = work
         self._active.inc()
         try:
             # Acknowledged at the start, not at the end: redelivered after a crash, it would run and be billed again.
@@ -260,7 +265,7 @@ class Processor:
         call = call or _caller(delivery)
         if call is not None:
             with closing(await self._open_responder(route, call)) as responder:
-                await responder.send(route.spec.response.from_error(error.record))
+                await send_failure(responder, route.spec.response.from_error(error.record))
 
     async def _bury(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
         """Publish an unreadable message as a dead letter; if its body is too large, only the reason."""
@@ -276,7 +281,7 @@ class Processor:
         return LinkResponder(await self._links.to(call.reply, call.delay), call.key, self._timing)
 
     def _on_control(self, delivery: Delivery) -> None:
-        if self._echo.take(delivery):
+        if self._echo.take(delivery) or self._bodies.take(delivery):
             return
         match control := decode(CONTROL, delivery.body):
             case Cancel():
@@ -286,6 +291,7 @@ class Processor:
                 self._publishers.heartbeat(control.inbox, delivery.age)
                 self._links.on_heartbeat(control)
                 for key in control.cancelled:
+                    # Without a tombstone: it repeats a cancel that may have been lost, of what is running.
                     self._cancel(key, 0.0)
             case Nack():
                 self._links.on_nack(control)
@@ -300,6 +306,7 @@ class Processor:
         work = self._running.get(key)
         if work is not None:
             work.stop()
+        # Not begun, or not here: remembered for as long as this processor could still take it from the queue.
         elif ttl > 0:
             self._cancelled.add(key, ttl)
 
@@ -343,6 +350,7 @@ class Processor:
             newest=last_number(),
             taken=self._taken,
             waited=round(self._waited, 3),
+            request_bytes=MAX_REQUEST_BYTES,
         )
         self._waited = 0.0
         try:

@@ -8,11 +8,12 @@ import structlog
 
 from tg_base.protocol import RequestHeaders, Route
 from tg_base.runtime import new_number
-from tg_base.server.responder import Responder
+from tg_base.server.body_receiver import BodyReceiver
+from tg_base.server.responder import Responder, send_failure
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot
 from tg_base.telemetry import STREAMS
-from tg_schema import TgError
+from tg_schema import TgError, decode
 from tg_schema.errors import Cancelled, Internal, Timeout
 
 log = structlog.get_logger()
@@ -32,10 +33,18 @@ class RequestTask:
         call: the request's headers.
         slot: taken once the answer is known to be wanted, if it was not taken before.
         patience: seconds for which a confirmation is valid. After that the requestor may have asked another processor.
+        bodies: fetches the body of a large request.
     """
 
     def __init__(
-        self, service: Service[Any, Any], route: Route[Any, Any], call: RequestHeaders, slot: Slot, patience: float
+        self,
+        service: Service[Any, Any],
+        route: Route[Any, Any],
+        call: RequestHeaders,
+        slot: Slot,
+        *,
+        patience: float,
+        bodies: BodyReceiver,
     ) -> None:
         self.task = cast("asyncio.Task[None]", asyncio.current_task())
         self._service = service
@@ -45,6 +54,7 @@ class RequestTask:
         self._ending: TgError = Cancelled("the request was cancelled")
         self._wanted = asyncio.Event()
         self._patience = patience
+        self._bodies = bodies
         self._questions: dict[int, float] = {}
         if call.fresh or call.reply is None:
             self._wanted.set()
@@ -65,8 +75,13 @@ class RequestTask:
         self._ending = ending or self._ending
         self.task.cancel()
 
-    async def run(self, request: Any, responder: Responder) -> None:
-        """Forward the responses. Exactly one terminal record is sent, whatever happens."""
+    async def run(self, request: Any | None, responder: Responder) -> None:
+        """Forward the responses. Exactly one terminal record is sent, whatever happens.
+
+        Args:
+            request: the record; None = a large one, whose body is fetched.
+            responder: sends the responses.
+        """
         clock = asyncio.get_running_loop().time
         started = clock()
         outcome = "ok"
@@ -88,8 +103,8 @@ class RequestTask:
             seconds = round(clock() - started, 6)
             log.info("request.done", service=service, flow=flow, outcome=outcome, seconds=seconds)
 
-    async def _pass_on(self, request: Any, responder: Responder) -> None:
-        """Confirm, take a slot and forward the responses.
+    async def _pass_on(self, request: Any | None, responder: Responder) -> None:
+        """Confirm, take a slot, fetch the body of a large request, and forward the responses.
 
         A request holds no slot while its confirmation is pending. If none is free afterwards, it is returned.
         """
@@ -101,6 +116,8 @@ class RequestTask:
                     responder.hand_back()
                     return
                 responder.accept()
+                if request is None:
+                    request = await self._fetch(responder)
                 # The deadline is for beginning. Our requestors cancel what they no longer want; plain peers cannot.
                 if self._call.reply is not None:
                     limit.reschedule(None)
@@ -114,6 +131,18 @@ class RequestTask:
                 raise Timeout("the request's deadline has passed") from None
             raise
         raise Internal("the service ended without a last response")
+
+    async def _fetch(self, responder: Responder) -> Any:
+        """The record of a large request.
+
+        Raises:
+            BadRequest: the body is no such record.
+        """
+        body = await self._bodies.fetch(self._call.key, self._call.size, responder.fetch)
+        # While it came this process may have been suspended, and the requestor may have asked another processor.
+        self._wanted.clear()
+        await self._until_wanted(responder)
+        return decode(self._route.spec.request, body)
 
     async def _until_wanted(self, responder: Responder) -> None:
         """Ask the requestor to confirm a possible redelivery, so that no request is run (and billed) twice."""
@@ -129,4 +158,4 @@ class RequestTask:
                     await self._wanted.wait()
 
     async def _fail(self, responder: Responder, error: TgError) -> None:
-        await responder.send(self._route.spec.response.from_error(error.record))
+        await send_failure(responder, self._route.spec.response.from_error(error.record))

@@ -3,12 +3,15 @@
 import asyncio
 from typing import Protocol
 
+import structlog
 from typing_extensions import override
 
 from tg_base.bus import Bus
 from tg_base.protocol import HeartbeatTiming, LinkSender, StreamKey
-from tg_schema import encode
+from tg_schema import TgError, encode
 from tg_schema.response import Response
+
+log = structlog.get_logger()
 
 ACCEPTED_AFTER_SECONDS = 0.1
 """Seconds without a record after which the requestor is told that work has begun."""
@@ -28,6 +31,9 @@ class Responder(Protocol):
     def ask(self, question: int) -> None:
         """Ask whether the answer is still wanted. The reply is a `Confirmed` with the question's number."""
 
+    def fetch(self, offset: int) -> None:
+        """Ask for the body of a large request, from this offset on."""
+
     def hand_back(self) -> None:
         """Return the request, which was not begun, for another processor to take."""
 
@@ -36,6 +42,14 @@ class Responder(Protocol):
 
     def close(self) -> None:
         """Send nothing more."""
+
+
+async def send_failure(responder: Responder, record: Response) -> None:
+    """Send the error that ends a stream. If the bus does not take it, nobody is left who could be told."""
+    try:
+        await responder.send(record)
+    except TgError as error:
+        log.warning("failure.untold", error=error.type)
 
 
 class LinkResponder(Responder):
@@ -58,6 +72,10 @@ class LinkResponder(Responder):
     @override
     def ask(self, question: int) -> None:
         self._link.ask(self._key, question)
+
+    @override
+    def fetch(self, offset: int) -> None:
+        self._link.fetch(self._key, offset)
 
     @override
     def hand_back(self) -> None:
@@ -101,6 +119,10 @@ class PlainResponder(Responder):
     @override
     def ask(self, question: int) -> None:
         pass
+
+    @override
+    def fetch(self, offset: int) -> None:
+        """Do nothing: a plain peer's request is never without its body."""
 
     @override
     def hand_back(self) -> None:

@@ -48,12 +48,17 @@ class Slots:
         After a False, the queue is the next to be served.
         """
         try:
-            async with asyncio.timeout(seconds):
+            # A timeout for each request would be costly, and nearly all find a free slot.
+            if self._free.locked():
+                async with asyncio.timeout(seconds):
+                    await self._free.acquire()
+            else:
                 await self._free.acquire()
         except TimeoutError:
             self._owed[queue] = None
             return False
         self.taken += 1
+        # The values are None, so that anything else says that this queue was owed nothing.
         if self._owed.pop(queue, self) is None:
             self._paid.set()
         return True

@@ -22,6 +22,7 @@ class Tombstones:
     def add(self, key: StreamKey, ttl: float) -> None:
         """Remember this attempt for `ttl` seconds."""
         now = self._clock()
+        # In the order of their arrival, which is nearly that in which they expire: the first one is enough to look at.
         while self._until and (len(self._until) >= MAX_TOMBSTONES or next(iter(self._until.values())) < now):
             del self._until[next(iter(self._until))]
         self._until[key] = now + ttl

@@ -41,12 +41,14 @@ class Address:
             raise BadRequest(f"the gateway's URL must not carry a password: put the token into {TOKEN_VARIABLE}")
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/")
 
-    def service(self, flow: str, service: str) -> str:
-        """The URL of one service of one flow.
+    def service(self, flow: str | None, service: str) -> str:
+        """The URL of one service of one flow; None = of the flow that the gateway chooses.
 
         Raises:
             BadRequest: the flow's id cannot be a part of a path.
         """
+        if flow is None:
+            return f"{self.base}api/v1/{service}"
         try:
             name = quote(flow, safe="")
         except UnicodeEncodeError:
@@ -54,6 +56,11 @@ class Address:
         if name in {"", ".", ".."}:
             raise BadRequest("the flow's id is not valid; name a flow, for example default")
         return f"{self.base}api/v1/flow/{name}/service/{service}"
+
+    @property
+    def models(self) -> str:
+        """The URL of the list of models."""
+        return f"{self.base}api/v1/models"
 
     @property
     def socket(self) -> str:

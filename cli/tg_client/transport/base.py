@@ -12,9 +12,9 @@ class Transport(Protocol):
     """A way to the gateway."""
 
     def stream(
-        self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
+        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
     ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
-        """Enter to ask, iterate to read, leave at any time to stop the work.
+        """Enter to ask, iterate to read, leave at any time to stop the work. Without a flow the gateway chooses it.
 
         Raises:
             TgError: on entering or while iterating; nothing follows it.

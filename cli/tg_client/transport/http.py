@@ -1,19 +1,22 @@
 """Flow -> gateway: one HTTP request for each stream, answered with JSON or server-sent events."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import TypeVar
 
 import aiohttp
 
 from tg_client.transport.address import Address
 from tg_client.transport.deadline import Deadline
 from tg_client.transport.errors import connecting, make_incomplete, reading, refusal
-from tg_client.transport.records import bytes_of, record_of
-from tg_schema import ServiceSpec, TgError
+from tg_client.transport.records import bytes_of, record_of, records_of
+from tg_schema import ServiceSpec, TgError, decode
 from tg_schema.errors import BadRequest, ProtocolError
 from tg_schema.server_sent_events import ServerSentEvents
 from tg_schema.service_spec import Req, Resp
+
+T = TypeVar("T")
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Largest response that comes as one JSON body."""
@@ -38,7 +41,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(
-        self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
+        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
     ) -> AsyncIterator[AsyncIterator[Resp]]:
         """See `Transport`. The request is sent at once; the response's head is awaited with the first record."""
         if self._session.closed:
@@ -52,6 +55,25 @@ class HttpTransport:
                 yield records
         finally:
             await _close(posting, opened)
+
+    async def get(self, url: str, kind: type[T], timeout: float) -> T:
+        """What the gateway has at a URL.
+
+        Raises:
+            TgError: the gateway refuses, or what it sends is no `kind`.
+        """
+        clock = Deadline(timeout, self._idle)
+        with connecting(self._base):
+            response = await clock.within(self._session.get(url, allow_redirects=False))
+        async with response:
+            if response.status != 200:
+                raise await self._refusal(response, clock)
+            with reading(self._base):
+                body = await clock.within(_body(response))
+        try:
+            return decode(kind, body)
+        except BadRequest:
+            raise ProtocolError(f"{self._base} sent something that is not what was asked for") from None
 
     async def _post(self, url: str, body: bytes, opened: list[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
         """Send the request. The response is also in `opened`: a task cancelled at its last step loses its result."""
@@ -67,7 +89,8 @@ class HttpTransport:
         if response.status != 200:
             raise await self._refusal(response, clock)
         if response.content_type != "text/event-stream":
-            yield await self._whole(response, spec, clock)
+            for record in await self._whole(response, spec, clock):
+                yield record
             return
         events = ServerSentEvents()
         while True:
@@ -78,6 +101,7 @@ class HttpTransport:
             for data in events.feed(received):
                 record = record_of(spec.response, data)
                 yield record
+                # After the yield: the time that the reader takes for a record is not the gateway's silence.
                 clock.hear()
                 if record.last:
                     await _finish(response)
@@ -88,12 +112,14 @@ class HttpTransport:
             body = await clock.within(_body(response))
         return refusal(self._base, response.status, response.headers.get("Retry-After"), body)
 
-    async def _whole(self, response: aiohttp.ClientResponse, spec: ServiceSpec[Req, Resp], clock: Deadline) -> Resp:
+    async def _whole(
+        self, response: aiohttp.ClientResponse, spec: ServiceSpec[Req, Resp], clock: Deadline
+    ) -> Sequence[Resp]:
         with reading(self._base):
-            record = record_of(spec.response, await clock.within(_body(response)))
-        if not record.last:
+            records = records_of(spec.response, await clock.within(_body(response)))
+        if not records[-1].last:
             raise make_incomplete(self._base)
-        return record
+        return records
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
@@ -122,6 +148,7 @@ async def _close(posting: asyncio.Task[aiohttp.ClientResponse], opened: list[aio
     posting.cancel()
     await asyncio.wait([posting])
     if not posting.cancelled():
+        # Looked at, or asyncio would log the error of a request that nobody awaits any more.
         posting.exception()
     for response in opened:
         response.close()

@@ -1,5 +1,9 @@
 """Records <-> the gateway's bytes, with an error of the closed set for whatever does not fit."""
 
+from collections.abc import Sequence
+
+import msgspec
+
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest, ProtocolError
 from tg_schema.service_spec import Resp
@@ -31,3 +35,26 @@ def record_of(kind: type[Resp], data: bytes) -> Resp:
     if record.error is not None:
         raise TgError.of(record.error)
     return record
+
+
+_PARTS = b'"parts":['
+"""Stands in no text: its quotes would be escaped."""
+
+
+class _Whole(msgspec.Struct, frozen=True):
+    """What a whole answer of several records has besides their sum."""
+
+    parts: tuple[msgspec.Raw, ...] = ()
+
+
+def records_of(kind: type[Resp], data: bytes) -> Sequence[Resp]:
+    """Decode one record of a stream, or a whole answer, which may have several.
+
+    Raises:
+        ProtocolError: the data is not such a record.
+        TgError: it is the last record of a failed stream.
+    """
+    record = record_of(kind, data)
+    if not record.last or _PARTS not in data or hasattr(record, "parts"):
+        return (record,)
+    return tuple(record_of(kind, bytes(part)) for part in decode(_Whole, data).parts) or (record,)

@@ -31,7 +31,7 @@ _SEND = 5.0
 class _Ask(msgspec.Struct, frozen=True):
     id: str
     service: str
-    flow: str
+    flow: str | None
     request: Any
 
 
@@ -68,7 +68,7 @@ class WebSocketTransport:
 
     @asynccontextmanager
     async def stream(
-        self, flow: str, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
+        self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
     ) -> AsyncIterator[AsyncIterator[Resp]]:
         """See `Transport`."""
         if self._closed:
@@ -114,6 +114,7 @@ class WebSocketTransport:
 
     def _take(self, frame: _Frame) -> None:
         stream = self._streams.get(frame.id or "")
+        # A stream that was left: what the gateway sent before it read the cancel still arrives.
         if stream is None:
             return
         stream.over = frame.complete

@@ -8,7 +8,7 @@ from typing import Generic, Self
 from typing_extensions import override
 
 from tg_client.transport.deadline import Deadline
-from tg_client.transport.records import record_of
+from tg_client.transport.records import records_of
 from tg_schema import TgError
 from tg_schema.errors import SlowConsumer
 from tg_schema.service_spec import Resp
@@ -38,6 +38,7 @@ class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
     def put(self, data: bytes) -> None:
         """The next record has come."""
         self._size += len(data)
+        # A single record is accepted at any size; the largest frame bounds it.
         if self._size > MAX_BUFFERED_BYTES and self._frames:
             self.fail(SlowConsumer("the answer was not read as fast as it came"))
         elif self._error is None:
@@ -74,7 +75,7 @@ class WebSocketStream(AsyncIterator[Resp], Generic[Resp]):
         records: list[Resp] = []
         try:
             for frame in frames:
-                records.append(record_of(self._kind, frame))  # noqa: PERF401 - those before a broken one are kept
+                records.extend(records_of(self._kind, frame))
         except TgError as error:
             self._error = error
         self._read_last = bool(records) and records[-1].last

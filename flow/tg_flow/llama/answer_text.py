@@ -14,14 +14,25 @@ class AnswerText:
     """The text of one answer.
 
     A character that spans several tokens comes with the last of them; bytes that are not UTF-8 become U+FFFD.
+
+    Args:
+        stops: stop strings.
+        keep_stop: whether the stop string that ends the answer is shown.
+        min_tokens: tokens before which no stop string is looked for.
     """
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    def __init__(self, stops: Sequence[str], *, keep_stop: bool = False, min_tokens: int = 0) -> None:
         self._utf8 = _Utf8("replace")
-        self._stop = StopStrings(stops) if stops else None
+        self._stop = StopStrings(stops, keep=keep_stop) if stops else None
+        self._unwatched = min_tokens - 1
         self._tokens: deque[tuple[int, Token]] = deque()
         self._read = 0
         self._shown = 0
+
+    @property
+    def stopped_by(self) -> str | None:
+        """The stop string that ended the answer."""
+        return self._stop.found if self._stop is not None else None
 
     def feed(self, piece: bytes, token: Token | None) -> tuple[str, tuple[Token, ...], bool]:
         """Add a token's bytes, and its data if they are wanted.
@@ -31,6 +42,11 @@ class AnswerText:
         """
         text = self._utf8.decode(piece)
         if self._stop is None:
+            return text, (() if token is None else (token,)), False
+        if self._unwatched > 0:
+            self._unwatched -= 1
+            self._read += len(text)
+            self._shown += len(text)
             return text, (() if token is None else (token,)), False
         if token is not None:
             self._tokens.append((self._read, token))
@@ -50,6 +66,7 @@ class AnswerText:
     def _beside(self, text: str, *, everything: bool) -> tuple[Token, ...]:
         self._shown += len(text)
         tokens = []
+        # A token is reported with its first character, even while a possible stop string holds back the rest.
         while self._tokens and (everything or self._tokens[0][0] < self._shown):
             tokens.append(self._tokens.popleft()[1])
         return tuple(tokens)

@@ -36,6 +36,7 @@ class Batch:
         if not needs:
             batch._answer_all(slots)
             return batch
+        # Each answering stream takes one row of the batch; the prompts share the others.
         parts = iter(shares(min(prefill, most - len(slots) + len(needs)), needs))
         for sequence, slot in enumerate(slots):
             if slot.answering:
@@ -75,6 +76,7 @@ class Batch:
         self.slots.append(slot)
         slot.evaluated = end
         self.prompt_tokens += count
+        # Only the last token of a prompt is followed by one of the answer, so only its logits are wanted.
         if end == len(slot.tokens):
             self.outputs[-1] = 1
             self.sampled.append((slot, len(self.tokens) - 1))
@@ -84,6 +86,7 @@ def shares(room: int, needs: Sequence[int]) -> list[int]:
     """Equal shares of `prefill`, none unused, so that a long prompt does not delay short ones."""
     given = [0] * len(needs)
     order = sorted(range(len(needs)), key=needs.__getitem__)
+    # From the smallest need on: what a short prompt leaves is shared among the longer ones.
     for done, number in enumerate(order):
         given[number] = min(needs[number], room // (len(needs) - done))
         room -= given[number]

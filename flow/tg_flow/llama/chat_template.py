@@ -166,6 +166,7 @@ class _Rendering(threading.Thread):
         return between if long == whole and (*long[:first], *long[third:]) == alone else None
 
     def _layout(self, messages: Sequence[dict[str, str]]) -> Layout:
+        # The settings of Hugging Face's library, for which these templates are written.
         environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
         environment.globals["raise_exception"] = _refuse
         environment.globals["strftime_now"] = _today

@@ -31,8 +31,10 @@ class Context:
         wanted = native.llama_context_default_params()
         wanted.n_ctx = sequences * tokens
         wanted.n_seq_max = sequences
+        # Equal, or llama.cpp would evaluate one step in several runs.
         wanted.n_batch = wanted.n_ubatch = batch
         wanted.n_threads = wanted.n_threads_batch = threads
+        # A step wants the logits of one row per stream; a vocabulary's worth of floats for each token would be huge.
         wanted.n_outputs_max = sequences
         wanted.kv_unified = False
         wanted.no_perf = True
@@ -51,7 +53,9 @@ class Context:
         self._position: Any = (ctypes.c_int32 * batch)()
         self._output: Any = (ctypes.c_int8 * batch)()
         self._sequence: Any = (_Sequence * batch)()
+        # Each row belongs to exactly one sequence, so these ones serve every batch.
         self._one = (ctypes.c_int32 * batch)(*[1] * batch)
+        # Made once: llama.cpp takes a pointer per row, and creating them in each step costs more than the copying.
         self._pointers = [ctypes.pointer(ctypes.c_int32(number)) for number in range(sequences)]
         self._batch = native.llama_batch(
             n_tokens=0,
@@ -91,6 +95,7 @@ class Context:
 
     def keep(self, sequence: int, tokens: int) -> int:
         """Forget a sequence from token `tokens` on; returns how many it still has, `tokens` or 0."""
+        # A recurrent memory, or one with a sliding window, cannot be cut: such a sequence goes as a whole.
         if tokens and self._divisible and _remove(self._memory, sequence, tokens, -1):
             return tokens
         _remove(self._memory, sequence, -1, -1)

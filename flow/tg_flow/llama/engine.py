@@ -11,6 +11,7 @@ from typing import Self
 import msgspec
 import structlog
 
+from tg_base.runtime import translate_defects
 from tg_flow.llama.batch import Batch
 from tg_flow.llama.context import Context
 from tg_flow.llama.engine_sizes import EngineSizes
@@ -26,6 +27,8 @@ STEP_SECONDS = 0.1
 
 MIN_PREFILL_TOKENS = 32
 """Prompt tokens that a step evaluates at least, however slow the model."""
+
+_DEFECT = "the model's engine failed; the service must be restarted"
 
 log = structlog.get_logger()
 
@@ -62,6 +65,7 @@ class Engine:
         self.context_length = sizes.context
         self._most = sizes.slots
         self._room = self._most + sizes.waiting
+        # At least one row for every stream, so that no answer pauses.
         self._batch = max(sizes.batch, self._most)
         self._prefill = self._batch
         self._context = Context(
@@ -99,6 +103,7 @@ class Engine:
         if self.load() >= self._room:
             raise RateLimited("all slots of the model are busy and too many requests wait: ask again", retry_after=1.0)
         self._inbox.put(generation)
+        # Asked after the put: what comes too late for the thread's last look into the inbox is refused here.
         if self._closing:
             raise Unavailable("the model is being shut down")
 
@@ -126,15 +131,15 @@ class Engine:
     def _run(self) -> None:
         error: TgError = Unavailable("the model is being shut down")
         try:
-            while self._collect():
-                self._rearrange()
-                if self._slots:
-                    self._step()
-                for mailbox in self._mailboxes:
-                    mailbox.flush()
-        except Exception:
-            log.exception("llama.defect")
-            error = Internal("the model's engine failed; the service must be restarted")
+            with translate_defects(Internal(_DEFECT), "llama.defect", log):
+                while self._collect():
+                    self._rearrange()
+                    if self._slots:
+                        self._step()
+                    for mailbox in self._mailboxes:
+                        mailbox.flush()
+        except TgError as defect:
+            error = defect
         finally:
             self._closing = True
             self._abandon(error)
@@ -159,6 +164,7 @@ class Engine:
     def _rearrange(self) -> None:
         """Give free slots to waiting generations, or close the gaps: sequences stay numbered 0, 1, 2."""
         slots = self._slots
+        # From the last one down: the slot that fills a gap was looked at before, so it is known to go on.
         for number in range(len(slots) - 1, -1, -1):
             if not (slots[number].done or slots[number].generation.cancelled):
                 continue
@@ -170,6 +176,7 @@ class Engine:
             last = slots.pop()
             if number < len(slots):
                 self._context.copy(len(slots), number)
+                # The sequence that it leaves still holds these tokens; a later prompt may begin with them.
                 self._remembered[len(slots)] = last.tokens[: last.evaluated]
                 slots[number] = last
         while len(slots) < self._most and (successor := self._next(len(slots))) is not None:
@@ -190,6 +197,7 @@ class Engine:
                 generation.finish(error)
                 continue
             prompt = generation.job.prompt
+            # The last token is evaluated in any case: its logits choose the first one of the answer.
             same = min(common_beginning(self._remembered[number], prompt), len(prompt) - 1)
             slot.evaluated = self._context.keep(number, same)
             return slot
@@ -203,9 +211,11 @@ class Engine:
         if failure:
             log.error("llama.batch_failed", number=failure, tokens=len(batch.tokens))
             for slot in batch.slots:
+                # The memory of these sequences is undefined now: no later prompt may continue it.
                 slot.evaluated = 0
                 slot.finish(Unavailable("the model could not evaluate this request; ask again"))
             return
+        # With fewer, the time of the step is that of the answers, and says nothing about prompts.
         if batch.prompt_tokens >= MIN_PREFILL_TOKENS:
             self._adapt(len(batch.tokens) / (time.monotonic() - started))
         self._prompt_tokens += batch.prompt_tokens

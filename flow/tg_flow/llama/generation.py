@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,7 +21,11 @@ class Job(msgspec.Struct, frozen=True):
         prompt: token ids, at least one.
         settings: settings of the sampler.
         max_tokens: number of tokens after which the answer ends with "length".
-        stop: stop strings, which end the answer and are not part of it.
+        stop: stop strings, which end the answer.
+        stop_ids: tokens that end the answer, besides the model's own.
+        keep_stop: whether what ended the answer, a stop string or one of `stop_ids`, is a part of it.
+        min_tokens: number of tokens before which the answer does not end.
+        ignore_eos: whether the model's own end tokens are never chosen.
         logprobs: number of alternatives to report for each token; None = no token data.
         grammar: GBNF grammar of the answer; its start rule is `root`.
     """
@@ -29,8 +34,19 @@ class Job(msgspec.Struct, frozen=True):
     settings: SamplerSettings
     max_tokens: int
     stop: tuple[str, ...] = ()
+    stop_ids: frozenset[int] = frozenset()
+    keep_stop: bool = False
+    min_tokens: int = 0
+    ignore_eos: bool = False
     logprobs: int | None = None
     grammar: str | None = None
+
+
+class Ending(NamedTuple):
+    """How an answer ended: its `finish_reason`, and the stop string or stop id that ended it."""
+
+    reason: str
+    stopped_by: str | int | None = None
 
 
 class Generation:
@@ -46,22 +62,22 @@ class Generation:
         self.mailbox = mailbox
         self.cancelled = False
         self._pieces = pieces
-        self._arrived: deque[int | Token | str | TgError] = deque()
+        self._arrived: deque[int | Token | Ending | TgError] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._answer = AnswerText(job.stop)
+        self._answer = AnswerText(job.stop, keep_stop=job.keep_stop, min_tokens=job.min_tokens)
         self._text = ""
         self._tokens: tuple[Token, ...] = ()
         self._prompt: int | None = len(job.prompt)
         self._count = 0
-        self._end: str | TgError | None = None
+        self._end: Ending | TgError | None = None
 
     def put(self, token: int | Token) -> None:
         """Add the next token; called by the engine's thread."""
         self._arrived.append(token)
         self.mailbox.put(self)
 
-    def finish(self, end: str | TgError) -> None:
-        """End the answer with its `finish_reason` or an error; called by the engine's thread, once."""
+    def finish(self, end: Ending | TgError) -> None:
+        """End the answer, by itself or with an error; called by the engine's thread, once."""
         self._arrived.append(end)
         self.mailbox.put(self)
 
@@ -74,7 +90,8 @@ class Generation:
         if waiter is not None and (self._text or self._tokens or self._end) and not waiter.done():
             waiter.set_result(None)
 
-    def _take(self, item: int | Token | str | TgError) -> None:
+    def _take(self, item: int | Token | Ending | TgError) -> None:
+        # The engine was ahead when a stop string was found: what it made since is neither shown nor counted.
         if self._end is not None:
             return
         if isinstance(item, int):
@@ -84,7 +101,7 @@ class Generation:
             self._add(*self._answer.feed(self._pieces[item.id], item))
             self._count += 1
         else:
-            if isinstance(item, str):
+            if isinstance(item, Ending):
                 self._add(*self._answer.flush())
             # The flushed text may complete a stop string, whose "stop" takes precedence.
             self._end = self._end or item
@@ -92,8 +109,9 @@ class Generation:
     def _add(self, text: str, tokens: tuple[Token, ...], stopped: bool) -> None:
         self._text += text
         self._tokens += tokens
+        # The engine sees the flag before its next step, and gives the slot to the next generation.
         if stopped:
-            self._end = "stop"
+            self._end = Ending("stop", self._answer.stopped_by)
             self.cancelled = True
 
     async def read(self) -> LlmChunk:
@@ -109,12 +127,23 @@ class Generation:
             await self._waiter
             self._waiter = None
         text, tokens, end = self._text, self._tokens, self._end
+        # What came before the error is returned first; the next call raises it.
         if isinstance(end, TgError) and not text and not tokens:
             raise end
         prompt, count = self._prompt, self._count
         self._text, self._tokens, self._prompt, self._count = "", (), None, 0
-        reason = end if isinstance(end, str) else None
-        return LlmChunk(text, in_token=prompt, out_token=count, finish_reason=reason, tokens=tokens)
+        settings = self.job.settings
+        if not isinstance(end, Ending):
+            return LlmChunk(text, in_token=prompt, out_token=count, tokens=tokens)
+        return LlmChunk(
+            text,
+            in_token=prompt,
+            out_token=count,
+            finish_reason=end.reason,
+            stopped_by=end.stopped_by,
+            seed=None if settings.is_greedy else settings.seed,
+            tokens=tokens,
+        )
 
     def cancel(self) -> None:
         """Stop the generation: the engine drops it at its next step. May be called from any thread."""

@@ -1,6 +1,7 @@
 """Logits -> token that a grammar allows."""
 
 import ctypes
+from collections.abc import Sequence
 
 import numpy as np
 from typing_extensions import override
@@ -26,9 +27,11 @@ class GrammarSampler(Sampler):
     accepted unasked: llama.cpp ends the process for one that does not fit.
     """
 
-    def __init__(self, model: Model, settings: SamplerSettings, longest: int, grammar: str) -> None:
+    def __init__(
+        self, model: Model, settings: SamplerSettings, longest: int, grammar: str, prompt: Sequence[int] = ()
+    ) -> None:
         """Raises: BadRequest, if llama.cpp cannot read `grammar`."""
-        super().__init__(model, settings, longest)
+        super().__init__(model, settings, longest, prompt)
         self._grammar = native.llama_sampler_init_grammar(model.vocab, grammar.encode(), b"root")
         if not self._grammar:
             super().close()
@@ -47,6 +50,7 @@ class GrammarSampler(Sampler):
             token = self._choose(self._mask(logits))
         if token not in self._end_tokens:
             _accept(self._grammar, token)
+        # `llama_sampler_sample` would do this by itself, but it leaves no room for a look at the grammar in between.
         _accept(self.chain, token)
         self._unfinished = incomplete(self._unfinished + self._pieces[token]) or b""
         return token
@@ -72,6 +76,7 @@ class GrammarSampler(Sampler):
     def _allows(self, token: int, logit: float) -> bool:
         if incomplete(self._unfinished + self._pieces[token]) is None:
             return False
+        # One candidate alone: the grammar sets its logit to -inf if it forbids the token.
         one = np.array([(token, logit, 0.0)], dtype=_CANDIDATE)
         _apply(self._grammar, ctypes.byref(_array(one)))
         return bool(np.isfinite(one["logit"][0]))

@@ -206,6 +206,7 @@ class _Grammar:
             self._recursive = self._recursive or pointer in self._open
             return known
         name = f"d{len(self._references)}"
+        # Known before its body is made: a schema within it that refers to it finds this rule.
         self._references[pointer] = _Rule(name)
         self._open.add(pointer)
         rule = self._rule(self._target(pointer), depth + 1)
@@ -247,6 +248,7 @@ class _Grammar:
         """Properties in the schema's order: `first` has nothing before it, `following` needs a comma."""
         values = {name: self._rule(schema, depth + 1) for name, schema in properties.items()}
         first, following = "", ""
+        # From the last one back, so that each rule names the one for what may follow, and their number stays linear.
         for name, value in reversed(values.items()):
             pair = self._name_rule(f'{_literal(name)} ":" ws {value.text}').text
             here, later = f"{pair} {following}", f'"," ws {pair} {following}'

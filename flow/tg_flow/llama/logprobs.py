@@ -14,6 +14,7 @@ def logprobs(
         That of `token`, and the `alternatives` likeliest tokens with theirs, best first; plain Python numbers.
     """
     logits = np.ctypeslib.as_array(row).astype(np.float64)
+    # Subtracted first, so that no exponential overflows.
     highest = logits.max()
     logits -= highest + np.log(np.exp(logits - highest).sum())
     if not alternatives:

@@ -20,6 +20,7 @@ class Mailbox:
     """One for each event loop with streams on the engine."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        # The engine outlives loops: it must not keep a closed one, with its tasks, in memory.
         self._loop = ref(loop)
         self._ready: deque[Sleeper] = deque()
         self._called = False

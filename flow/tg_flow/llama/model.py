@@ -3,28 +3,23 @@
 import ctypes
 import threading
 from pathlib import Path
-from typing import Any
 
 from tg_flow.llama.library import hold_interpreter_lock, native
+from tg_flow.llama.model_load import ModelLoad
 from tg_flow.llama.utf8_tokens import Utf8Tokens
 from tg_schema.errors import BadRequest, Unavailable
 
 _tokenize = hold_interpreter_lock(native.llama_tokenize)
 _piece = hold_interpreter_lock(native.llama_token_to_piece)
 
+CONTROL_TOKEN = 8
+"""The flag `LLAMA_TOKEN_ATTR_CONTROL` in llama.h."""
+
 LONG_TEXT_CHARACTERS = 4096
 """Bytes of text from which tokenizing releases the interpreter lock."""
 
 MAX_PIECE_BYTES = 1024
 """Bytes of one token's text that are read; no vocabulary has longer ones."""
-
-
-def _settings(*, weights: bool) -> Any:
-    settings = native.llama_model_default_params()
-    if not weights:
-        settings.no_alloc = True
-        settings.load_mode = native.LLAMA_LOAD_MODE_NONE  # no_alloc goes with no other one
-    return settings
 
 
 class Model:
@@ -41,20 +36,19 @@ class Model:
         chat_template: the file's own Jinja template; None if it has none.
     """
 
-    def __init__(self, path: Path, *, weights: bool = True) -> None:
+    def __init__(self, path: Path, *, weights: bool = True, load: ModelLoad | None = None) -> None:
         """Load `path`. Blocks, for seconds with large models.
 
         Args:
             path: the file.
             weights: False reads only the metadata, quickly, and checks that the file is complete.
+            load: can be aborted while this blocks; None = nobody aborts it.
 
         Raises:
-            Unavailable: the file cannot be read, or is not a model that llama.cpp can run.
+            Unavailable: the file cannot be read, or is not a model that llama.cpp can run; or the load was aborted.
         """
         self._lock = threading.Lock()
-        self.pointer = native.llama_model_load_from_file(str(path).encode(), _settings(weights=weights))
-        if not self.pointer:
-            raise Unavailable(f"llama.cpp cannot load {path.name}: it must be a complete GGUF file of a text model")
+        self.pointer = (load or ModelLoad()).run(path, weights=weights)
         if not self._writes_text():
             self.close()
             raise Unavailable(f"{path.name} is no model that writes text token by token: use another file")
@@ -108,6 +102,14 @@ class Model:
         """A template's `eos_token`."""
         return self.special_text(native.llama_vocab_eos(self.vocab))
 
+    def text(self, token: int) -> str:
+        """What is known of `token` as text; half a character is U+FFFD."""
+        return self.pieces[token].decode("utf-8", "replace")
+
+    def is_control(self, token: int) -> bool:
+        """Whether `token` is a control token, which is no part of the text."""
+        return bool(self.attributes(token) & CONTROL_TOKEN)
+
     def attributes(self, token: int) -> int:
         """The flags `LLAMA_TOKEN_ATTR_*` of `token`."""
         return int(native.llama_vocab_get_attr(self.vocab, token))
@@ -137,6 +139,7 @@ class Model:
     def close(self) -> None:
         """Free the weights; no context may use them afterwards."""
         with self._lock:
+            # Under the lock: another thread may be tokenizing a prompt with this vocabulary.
             pointer, self.pointer = self.pointer, None
             if pointer:
                 native.llama_model_free(pointer)

@@ -44,12 +44,7 @@ class PromptTokenizer:
         Raises:
             TooLarge: the text cannot fit into `limit` tokens. Most texts that do not fit are detected later.
         """
-        size = len(system or "") + len(prompt) + sum(map(len, earlier))
-        if size > limit * self._model.longest_piece:
-            raise TooLarge(
-                f"the prompt has {size} characters, but prompt and answer together may have {limit} tokens: "
-                "shorten the prompt"
-            )
+        self._check_size(len(system or "") + len(prompt) + sum(map(len, earlier)), limit)
         tokens: list[int] = []
         text = ""
         texts = {"system": iter([system or ""]), "prompt": iter([*earlier[::2], prompt]), "answer": iter(earlier[1::2])}
@@ -66,6 +61,24 @@ class PromptTokenizer:
         tokens.extend(self._cut(text))
         return tuple(tokens)
 
+    def raw_tokens(self, text: str, limit: int) -> tuple[int, ...]:
+        """The tokens of a text that is the whole prompt; the names of control tokens in it are these tokens.
+
+        The model's begin token comes first, unless the text begins with its name. Raises: TooLarge, as `tokens`.
+        """
+        self._check_size(len(text), limit)
+        tokens = self._model.tokenize(text, special=True)
+        begin = self._model.begin
+        return tuple(tokens if begin is None or tokens[:1] == [begin] else [begin, *tokens])
+
+    def _check_size(self, size: int, limit: int) -> None:
+        # A cheap bound, before a huge text is tokenized: no token stands for more bytes than the longest piece.
+        if size > limit * self._model.longest_piece:
+            raise TooLarge(
+                f"the prompt has {size} characters, but prompt and answer together may have {limit} tokens: "
+                "shorten the prompt"
+            )
+
     def _parts(self, turns: int, *, system: bool) -> tuple[_Part, ...]:
         return self._short[system] if turns < 2 else self._compile(self._template.conversation(turns, system=system))
 
@@ -77,6 +90,7 @@ class PromptTokenizer:
         for part in layout:
             parts.extend([part] if isinstance(part, Hole) else self._split(part))
         begin = self._model.begin
+        # Many templates write the begin token themselves; a second one makes the answers worse.
         if begin is not None and parts[:1] != [begin]:
             parts.insert(0, begin)
         return tuple(self._cut_ahead(parts))

@@ -3,25 +3,26 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator
-from functools import lru_cache
-from itertools import groupby
 from typing import Annotated, Self
 
 import msgspec
 from typing_extensions import override
 
 from tg_base.llm import LlmChunk, LlmService, ProviderOptions
+from tg_base.runtime import start_daemon_thread
 from tg_flow.llama.engine_pool import EnginePool
 from tg_flow.llama.engine_sizes import EngineSizes
 from tg_flow.llama.generation import Generation, Job
-from tg_flow.llama.json_grammar import ANY_STRUCTURE, json_grammar
 from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import model_file
+from tg_flow.llama.model_load import ModelLoad
 from tg_flow.llama.prompt_tokenizer import PromptTokenizer
+from tg_flow.llama.request import alternating_texts, check_ids, check_sampling, find_grammar
 from tg_flow.llama.sampler_settings import SamplerSettings
-from tg_schema import FEATURES, Message, Sampling, TextCompletionRequest, TgError
-from tg_schema.errors import BadRequest, Internal
+from tg_schema import COMMON_FEATURES, Sampling, TextCompletionRequest, TgError
+from tg_schema.errors import Internal, TooLarge
+from tg_schema.features import Feature
 
 SMALL_MODEL_PARAMETERS = 64_000_000
 """Bytes of weights up to which one thread computes a step faster than several, which must synchronize."""
@@ -32,11 +33,8 @@ MAX_DEFAULT_CONTEXT_TOKENS = 4096
 LONG_TEXT_CHARACTERS = 8_000
 """Characters from which a prompt is tokenized in another thread; a shorter one takes less than a millisecond."""
 
-MAX_STOPS = 16
-MAX_STOP_CHARACTERS = 256
-"""Maximum length of a stop string in characters."""
-
-MAX_LOGPROBS = 20
+MAX_COUNTED_TOKENS = 200_000
+"""Tokens up to which a prompt beyond the context is counted; more could hold up the other prompts for seconds."""
 
 
 class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
@@ -79,6 +77,16 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
         )
 
 
+_FEATURES: frozenset[Feature] = frozenset(
+    {
+        *("min_p", "typical_p", "repetition_penalty", "logit_bias"),
+        *("min_tokens", "ignore_eos", "stop_ids", "keep_stop"),
+        *("raw", "prompt_ids", "echo", "choice"),
+        *("count_tokens", "tokenize"),
+    }
+)
+
+
 class LlamaCpp(LlmService[LlamaCppOptions]):
     """The `llama-cpp` provider. Create it with `open`, which loads the model.
 
@@ -86,7 +94,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         engine: evaluates the model; its `stats()` have totals and the present state.
     """
 
-    features = FEATURES - {"images", "tools"}
+    features = (COMMON_FEATURES - {"images", "tools"}) | _FEATURES
 
     def __init__(self, model: str, options: LlamaCppOptions, engine: EnginePool, tokenizer: PromptTokenizer) -> None:
         super().__init__(model, options)
@@ -100,24 +108,30 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
     @classmethod
     @override
     async def open(cls, model: str, options: LlamaCppOptions) -> Self:
-        loading = asyncio.get_running_loop().run_in_executor(None, _load, options)
+        load = ModelLoad()
+        # A daemon thread: a download may take hours, and a process that is told to end must not wait for it.
+        opening = start_daemon_thread(lambda: _open(options, load), f"load {model}")
         try:
-            engine, tokenizer = await asyncio.shield(loading)
+            engine, tokenizer = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            loading.add_done_callback(_close_late)  # nothing stops the thread, but its result must not stay in memory
+            load.abort()
+            opening.add_done_callback(_close_late)  # it may have been past the load: its result must not stay in memory
             raise
         return cls(model, options, engine, tokenizer)
 
     @classmethod
     @override
     async def rehearse(cls, model: str, options: LlamaCppOptions) -> None:
-        await asyncio.to_thread(_rehearse, options)
+        await start_daemon_thread(lambda: _rehearse(options), f"rehearse {model}")
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        generation = Generation(await self._job(request), self.engine.model.pieces, Mailbox.here())
+        job = await self._job(request)
+        generation = Generation(job, self.engine.model.pieces, Mailbox.here())
         self.engine.submit(generation)
         try:
+            if request.echo:
+                yield LlmChunk(request.prompt or self._text(job.prompt))
             while True:
                 chunk = await generation.read()
                 yield chunk
@@ -126,36 +140,62 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         finally:
             generation.cancel()
 
+    @override
+    async def count_tokens(self, request: TextCompletionRequest) -> int:
+        return len(await self._prompt(request, MAX_COUNTED_TOKENS))
+
+    @override
+    async def tokenize(self, request: TextCompletionRequest) -> tuple[int, ...]:
+        if not request.texts:
+            return await self._prompt(request, MAX_COUNTED_TOKENS)
+        if sum(map(len, request.texts)) > MAX_COUNTED_TOKENS:
+            raise TooLarge(f"texts may have {MAX_COUNTED_TOKENS} characters altogether")
+        cut = self.engine.model.tokenize
+        return tuple([token for text in request.texts for token in await asyncio.to_thread(cut, text, special=False)])
+
     async def _job(self, request: TextCompletionRequest) -> Job:
         sampling = request.sampling or Sampling()
-        _check(sampling)
-        settings = SamplerSettings.of(
-            sampling, temperature=self.options.temperature, top_k=self.options.top_k, top_p=self.options.top_p
-        )
+        check_sampling(sampling, self.engine.model.vocabulary)
+        options = self.options
         return Job(
-            prompt=await self._prompt(request),
-            settings=settings,
+            prompt=await self._prompt(request, self.engine.context_length),
+            settings=SamplerSettings.of(
+                sampling, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p
+            ),
             max_tokens=self.engine.context_length if sampling.max_tokens is None else sampling.max_tokens,
             stop=sampling.stop,
+            stop_ids=frozenset(sampling.stop_ids),
+            keep_stop=sampling.keep_stop,
+            min_tokens=sampling.min_tokens or 0,
+            ignore_eos=sampling.ignore_eos,
             logprobs=sampling.logprobs,
-            grammar=await _grammar(request),
+            grammar=await find_grammar(request),
         )
 
-    async def _prompt(self, request: TextCompletionRequest) -> tuple[int, ...]:
-        *earlier, prompt = _texts(request.turns)
-        system, limit = request.system_text, self.engine.context_length
+    async def _prompt(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
+        if request.prompt_ids:
+            check_ids("prompt_ids", request.prompt_ids, self.engine.model.vocabulary)
+            return request.prompt_ids
+        tokenizer = self._tokenizer
+        if request.raw:
+            return await asyncio.to_thread(tokenizer.raw_tokens, request.prompt or "", limit)
+        *earlier, prompt = alternating_texts(request.turns)
+        system = request.system_text
         if len(system) + len(prompt) + sum(map(len, earlier)) < LONG_TEXT_CHARACTERS:
-            return self._tokenizer.tokens(system, prompt, limit, earlier)
-        return await asyncio.to_thread(self._tokenizer.tokens, system, prompt, limit, earlier)
+            return tokenizer.tokens(system, prompt, limit, earlier)
+        return await asyncio.to_thread(tokenizer.tokens, system, prompt, limit, earlier)
+
+    def _text(self, ids: tuple[int, ...]) -> str:
+        return b"".join([self.engine.model.pieces[token] for token in ids]).decode("utf-8", "replace")
 
     @override
     async def aclose(self) -> None:
         await asyncio.to_thread(self.engine.close)
 
 
-def _load(options: LlamaCppOptions) -> tuple[EnginePool, PromptTokenizer]:
+def _open(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool, PromptTokenizer]:
     """The engine for `options`; blocks while the model is downloaded and loaded."""
-    model = _model(options, weights=True)
+    model = _model(options, load, weights=True)
     if model is None:
         raise Internal("a model's file was not fetched")
     try:
@@ -166,15 +206,15 @@ def _load(options: LlamaCppOptions) -> tuple[EnginePool, PromptTokenizer]:
         raise
 
 
-def _close_late(loading: asyncio.Future[tuple[EnginePool, PromptTokenizer]]) -> None:
+def _close_late(opening: asyncio.Future[tuple[EnginePool, PromptTokenizer]]) -> None:
     """Close what a cancelled opening has loaded."""
-    if not loading.cancelled() and loading.exception() is None:
-        engine, _ = loading.result()
+    if not opening.cancelled() and opening.exception() is None:
+        engine, _ = opening.result()
         engine.close()
 
 
 def _rehearse(options: LlamaCppOptions) -> None:
-    model = _model(options, weights=False)
+    model = _model(options, ModelLoad(), weights=False)
     if model is not None:
         try:
             PromptTokenizer(model)
@@ -182,48 +222,10 @@ def _rehearse(options: LlamaCppOptions) -> None:
             model.close()
 
 
-def _model(options: LlamaCppOptions, *, weights: bool) -> Model | None:
+def _model(options: LlamaCppOptions, load: ModelLoad, *, weights: bool) -> Model | None:
     """The model of `options`. Without weights None, if the file has not been downloaded yet but could be."""
     try:
         path = model_file(options.path, fetch=weights)
-        return None if path is None else Model(path, weights=weights)
+        return None if path is None else Model(path, weights=weights, load=load)
     except TgError as error:
         raise error.at("path") from None
-
-
-def _texts(turns: tuple[Message, ...]) -> list[str]:
-    """The texts of a conversation; consecutive turns of one role are joined by a blank line."""
-    spoken = [(role, "\n\n".join(turn.text for turn in group)) for role, group in groupby(turns, _role)]
-    if [role for role, _ in spoken] != (["user", "assistant"] * len(spoken))[: len(spoken)] or len(spoken) % 2 == 0:
-        raise BadRequest("messages: this model knows turns of user and assistant, the first and the last the user's")
-    return [text for _, text in spoken]
-
-
-def _role(turn: Message) -> str:
-    return turn.role
-
-
-def _check(sampling: Sampling) -> None:
-    if sampling.max_tokens is not None and sampling.max_tokens < 1:
-        raise BadRequest("sampling.max_tokens must be at least 1")
-    if sampling.logprobs is not None and not 0 <= sampling.logprobs <= MAX_LOGPROBS:
-        raise BadRequest(f"sampling.logprobs must be from 0 to {MAX_LOGPROBS}")
-    if len(sampling.stop) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop):
-        raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters")
-
-
-async def _grammar(request: TextCompletionRequest) -> str | None:
-    if request.schema is None:
-        return _ANY_STRUCTURE if request.response_format == "json" else None
-    try:
-        return await asyncio.to_thread(_find_grammar, msgspec.json.encode(request.schema))
-    except (RecursionError, UnicodeEncodeError) as error:
-        raise BadRequest("schema: it is nested too deep, or has a text that is not Unicode") from error
-
-
-@lru_cache(maxsize=64)
-def _find_grammar(schema: bytes) -> str:
-    return json_grammar(msgspec.json.decode(schema))
-
-
-_ANY_STRUCTURE = json_grammar(ANY_STRUCTURE)

@@ -13,7 +13,10 @@ MAX_SEED = 0xFFFFFFFF
 
 
 class SamplerSettings(msgspec.Struct, frozen=True):
-    """`temperature` 0 = always the most likely token; `top_k` 0 = all tokens; `top_p` 1 = all probability."""
+    """Without effect are `top_k` 0, `top_p` and `typical_p` 1, `min_p` 0, `repetition_penalty` 1, and penalties of 0.
+
+    With a `temperature` of 0 the most likely token is always chosen.
+    """
 
     temperature: float
     top_k: int
@@ -21,6 +24,15 @@ class SamplerSettings(msgspec.Struct, frozen=True):
     seed: int
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    min_p: float = 0.0
+    typical_p: float = 1.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the most likely token is always chosen; then no seed is used."""
+        return self.temperature == 0 or self.top_p == 0 or self.top_k == 1
 
     @classmethod
     def of(cls, sampling: Sampling, *, temperature: float, top_k: int, top_p: float) -> "SamplerSettings":
@@ -37,6 +49,10 @@ class SamplerSettings(msgspec.Struct, frozen=True):
             seed=seed,
             presence_penalty=_within("presence_penalty", sampling.presence_penalty, 0.0, -2, 2),
             frequency_penalty=_within("frequency_penalty", sampling.frequency_penalty, 0.0, -2, 2),
+            min_p=_within("min_p", sampling.min_p, 0.0, 0, 1),
+            typical_p=_within("typical_p", sampling.typical_p, 1.0, 0, 1),
+            repetition_penalty=_within("repetition_penalty", sampling.repetition_penalty, 1.0, 0.01, 100),
+            logit_bias=tuple((sampling.logit_bias or {}).items()),
         )
 
 

@@ -44,6 +44,7 @@ def kinds_of(schema: object) -> tuple[str, ...]:
 def fits(value: object, kind: object) -> bool:
     """Whether `value` is of the JSON type `kind`."""
     if kind == "number":
+        # A bool is an int in Python, and no number in JSON.
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind == "integer":
         return isinstance(value, int) and not isinstance(value, bool)

@@ -1,12 +1,16 @@
 """Engine -> slot: one running generation, token by token."""
 
+import math
+
 from tg_flow.llama.context import Context
-from tg_flow.llama.generation import Generation
+from tg_flow.llama.generation import Ending, Generation
 from tg_flow.llama.grammar_sampler import GrammarSampler
 from tg_flow.llama.logprobs import logprobs
 from tg_flow.llama.model import Model
 from tg_flow.llama.sampler import Sampler
 from tg_schema import TgError, Token
+
+_NONE: frozenset[int] = frozenset()
 
 
 class Slot:
@@ -28,15 +32,16 @@ class Slot:
         self.evaluated = 0
         self.answering = False
         self.done = False
-        self._pieces = model.pieces
-        self._ends = model.end_tokens
-        self._logprobs = job.logprobs
+        self._model = model
+        self._job = job
+        self._bars = job.ignore_eos or job.min_tokens > 0
+        self._least = len(job.prompt) + job.min_tokens
         self._longest = min(len(job.prompt) + job.max_tokens, context_length)
         longest = self._longest - len(job.prompt)
         self._sampler = (
-            GrammarSampler(model, job.settings, longest, job.grammar)
+            GrammarSampler(model, job.settings, longest, job.grammar, job.prompt)
             if job.grammar
-            else Sampler(model, job.settings, longest)
+            else Sampler(model, job.settings, longest, job.prompt)
         )
 
     def step(self, context: Context, row: int) -> None:
@@ -45,22 +50,59 @@ class Slot:
         Raises:
             ProtocolError: no token fits the job's grammar.
         """
-        token = self._sampler.sample(context, row)
-        if token in self._ends:
-            self.finish("stop")
+        job, generation = self._job, self.generation
+        token = self._sample_without(self._barred(), context, row) if self._bars else self._sampler.sample(context, row)
+        stops = token in job.stop_ids
+        if token in self._model.end_tokens and not (stops and job.keep_stop):
+            self.finish(Ending("stop", token if stops else None))
+            return
+        if stops and not job.keep_stop:
+            self.finish(Ending("stop", token))
             return
         self.tokens.append(token)
         self.answering = True
-        self.generation.put(token if self._logprobs is None else self._data(context, row, token, self._logprobs))
-        if len(self.tokens) >= self._longest:
-            self.finish("length")
+        # A bare number without log-probabilities: an object for each token would cost the loop more than its text.
+        generation.put(token if job.logprobs is None else self._data(context, row, token, job.logprobs))
+        if stops:
+            self.finish(Ending("stop", token))
+        elif len(self.tokens) >= self._longest:
+            self.finish(Ending("length"))
+
+    def _barred(self) -> frozenset[int]:
+        """The tokens that would end the answer too early."""
+        job = self._job
+        if len(self.tokens) < self._least:
+            return self._model.end_tokens | job.stop_ids
+        return self._model.end_tokens - job.stop_ids if job.ignore_eos else _NONE
+
+    def _sample_without(self, barred: frozenset[int], context: Context, row: int) -> int:
+        logits = context.logits(row)
+        hidden = {token: logits[token] for token in barred}
+        for token in barred:
+            logits[token] = -math.inf
+        try:
+            return self._sampler.sample(context, row)
+        finally:
+            # The token data that a request may want is of the model's own logits.
+            for token, logit in hidden.items():
+                logits[token] = logit
 
     def _data(self, context: Context, row: int, token: int, alternatives: int) -> Token:
         own, top = logprobs(context.logits(row), token, alternatives)
-        return Token(id=token, text=self._pieces[token].decode("utf-8", "replace"), logprob=own, top=top)
+        model = self._model
+        text = model.text(token)
+        return Token(
+            id=token,
+            text=text,
+            logprob=own,
+            top=top,
+            top_texts=tuple(model.text(number) for number, _ in top),
+            raw_bytes=model.pieces[token] if "\ufffd" in text else None,
+            special=model.is_control(token),
+        )
 
-    def finish(self, end: str | TgError) -> None:
-        """End with a `finish_reason` or an error."""
+    def finish(self, end: Ending | TgError) -> None:
+        """End the answer, by itself or with an error."""
         self.generation.finish(end)
         self.done = True
 

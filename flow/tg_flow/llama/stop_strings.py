@@ -4,10 +4,20 @@ from collections.abc import Sequence
 
 
 class StopStrings:
-    """Watches one answer. The result does not depend on how the text is split: the stop string that ends first wins."""
+    """Watches one answer. The result does not depend on how the text is split: the stop string that ends first wins.
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    Args:
+        stops: the stop strings.
+        keep: whether the one that ended the answer may be shown.
+
+    Attributes:
+        found: the one that ended the answer.
+    """
+
+    def __init__(self, stops: Sequence[str], *, keep: bool = False) -> None:
+        self.found: str | None = None
         self._stops = tuple(stops)
+        self._keep = keep
         self._held = ""
 
     def feed(self, text: str) -> tuple[str, bool]:
@@ -16,7 +26,9 @@ class StopStrings:
         found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
             self._held = ""
-            return text[: min(found)[1]], True
+            end, start = min(found)
+            self.found = text[start:end]
+            return text[: end if self._keep else start], True
         cut = len(text) - self._overlap(text)
         self._held = text[cut:]
         return text[:cut], False

@@ -8,6 +8,7 @@ import structlog
 
 from tg_base.config import Config, TextCompletionConfig
 from tg_base.protocol import Route
+from tg_base.runtime import translate_defects
 from tg_schema import TEXT_COMPLETION, TgError
 from tg_schema.errors import Internal
 
@@ -53,11 +54,10 @@ async def open_model(
         TgError: it cannot be opened; the message has its position in the file.
     """
     table = config.models[model]
+    defect = Internal(f'provider "{table.provider}" has a defect; the log says which')
     try:
-        return await opener(table.provider, model, table.options)
+        # A provider may be third-party code; its defects must not stop the services beside it.
+        with translate_defects(defect, "model.defect", log.bind(model=model)):
+            return await opener(table.provider, model, table.options)
     except TgError as error:
         raise config.locate(error, "models", model, otherwise=("provider",)) from None
-    except Exception:  # A provider may be third-party code; its defects must not stop the services beside it.
-        log.exception("model.defect", model=model)
-        defect = Internal(f'provider "{table.provider}" has a defect; the log says which')
-        raise config.locate(defect, "models", model, otherwise=("provider",)) from None

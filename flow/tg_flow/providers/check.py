@@ -51,7 +51,7 @@ async def _ask(service: LlmService) -> str:
             if first is None:
                 first = time.monotonic() - began
             records.add(record)
-    (answer,) = records.records()
+    answer = records.records()[-1]
     return (
         f"{answer.model} answered; first token after {first or 0.0:.2f} s, all after {time.monotonic() - began:.2f} s; "
         f"tokens: {_count(answer.in_token)} in, {_count(answer.out_token)} out; finish: {answer.finish_reason}"

@@ -1,14 +1,16 @@
 """An opened model -> its processor, from the first request until it is replaced."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 
 import structlog
 
 from tg_base.llm import LlmService
+from tg_base.runtime import translate_defects
 from tg_base.server import Processor
 from tg_flow.providers.bound_models import ModelBinding
 from tg_schema import TgError
+from tg_schema.errors import Internal
 
 log = structlog.get_logger()
 
@@ -45,14 +47,15 @@ class ModelProcessor:
         finally:
             self.begun.set()
         try:
-            async with AsyncExitStack() as stack:
-                stack.push_async_exit(self.processor)
-                await self._replaced.wait()
-                await self.processor.retire()
-        except Exception:
+            with self._translate_defects():
+                async with AsyncExitStack() as stack:
+                    stack.push_async_exit(self.processor)
+                    await self._replaced.wait()
+                    await self.processor.retire()
+        except TgError as error:
             if not self._replaced.is_set():
                 raise
-            log.exception("model.close_failed", model=self._model)
+            log.error("model.close_failed", model=self._model, reason=error.message)
 
     def replace(self) -> None:
         """Take no more requests; `run` returns when the last one has ended."""
@@ -60,6 +63,12 @@ class ModelProcessor:
 
     async def _close(self, service: LlmService) -> None:
         try:
-            await service.aclose()
-        except Exception:  # A provider may be third-party code; its defects must not stop the services beside it.
-            log.exception("model.close_failed", model=self._model)
+            with self._translate_defects():
+                await service.aclose()
+        except TgError as error:
+            log.error("model.close_failed", model=self._model, reason=error.message)
+
+    def _translate_defects(self) -> AbstractContextManager[None]:
+        """A provider may be third-party code; its defects must not stop the services beside it."""
+        defect = Internal(f'the provider of model "{self._model}" has a defect; the log says which')
+        return translate_defects(defect, "model.defect", log.bind(model=self._model))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import structlog
@@ -116,6 +116,7 @@ class ModelProcessors:
             self._replace(config, begun)
 
     def _replace(self, config: Config, begun: dict[str, ModelProcessor]) -> None:
+        # No wait until the end: between two awaits nobody sees a model that is served twice, or not at all.
         bound, before = self._bind(config), self._served
         self._served = {**before, **begun}
         self._served = {model: served for model, served in self._served.items() if model in bound}
@@ -127,13 +128,11 @@ class ModelProcessors:
     async def _begin(self, config: Config) -> dict[str, ModelProcessor]:
         """Start a processor for each model whose binding changed; all of them or, if raising or cancelled, none."""
         begun: dict[str, ModelProcessor] = {}
-        try:
+        with ExitStack() as failed:
             for model, binding in self._find_changed(config).items():
                 begun[model] = await self._serve(config, model, binding)
-        except BaseException:
-            for served in begun.values():
-                served.replace()
-            raise
+                failed.callback(begun[model].replace)
+            failed.pop_all()
         return begun
 
     async def _serve(self, config: Config, model: str, binding: ModelBinding) -> ModelProcessor:

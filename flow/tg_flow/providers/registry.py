@@ -35,16 +35,33 @@ _COMPATIBLE = "tg_flow.providers.openai:OpenAiCompatible"
 _OPENAI = "tokengrid-flow[openai]"
 
 
-def _compatible(key: str, url: str, default: str | None = None, without: tuple[Feature, ...] = ()) -> ProviderEntry:
+_UNCERTAIN: tuple[Feature, ...] = ("n", "allowed_tools", "strict_tools", "parallel_tool_calls")
+"""What many compatible servers ignore in silence."""
+
+
+def _compatible(
+    key: str,
+    url: str,
+    default: str | None = None,
+    without: tuple[Feature, ...] = _UNCERTAIN,
+    place: str = _COMPATIBLE,
+) -> ProviderEntry:
     """A server with OpenAI's chat completions API that usually needs no key: its variables, default URL and gaps."""
     options = {"key_variables": (key,), "key_needed": False, "base_url_variables": (url,), "default_base_url": default}
-    return ProviderEntry(_COMPATIBLE, _OPENAI, {**options, "without": without})
+    return ProviderEntry(place, _OPENAI, {**options, "without": without})
 
+
+_NEW_OPENAI = {
+    "developer_role": True,
+    "hint_fields": {"user": "safety_identifier", "cache_key": "prompt_cache_key"},
+}
+"""What OpenAI's current API has, and copies of it may not."""
 
 _AZURE_AI = {
     "key_variables": ("AZURE_AI_API_KEY", "AZURE_TOKEN"),
     "base_url_variables": ("AZURE_AI_ENDPOINT", "AZURE_ENDPOINT"),
     "base_url_path": "/openai/v1",
+    "without": ("top_k", "n", "allowed_tools"),
     "default_base_url": None,
 }
 
@@ -56,16 +73,26 @@ PROVIDERS: dict[str, ProviderEntry] = {
     "google-ai-studio": ProviderEntry("tg_flow.providers.gemini:GoogleAiStudio", "tokengrid-flow[google-ai-studio]"),
     "cohere": ProviderEntry("tg_flow.providers.cohere:Cohere", "tokengrid-flow[cohere]"),
     "llama-cpp": ProviderEntry("tg_flow.llama.provider:LlamaCpp", "tokengrid-flow[llama-cpp]"),
-    "llamafile": _compatible("LLAMAFILE_API_KEY", "LLAMAFILE_URL", "http://localhost:8080/v1"),
-    "lm-studio": _compatible("LM_API_TOKEN", "LMSTUDIO_URL", "http://localhost:1234/v1", without=("json", "logprobs")),
+    "llamafile": _compatible(
+        "LLAMAFILE_API_KEY", "LLAMAFILE_URL", "http://localhost:8080/v1", (*_UNCERTAIN, "reasoning")
+    ),
+    "lm-studio": _compatible(
+        "LM_API_TOKEN", "LMSTUDIO_URL", "http://localhost:1234/v1", (*_UNCERTAIN, "reasoning", "json", "logprobs")
+    ),
     "mistral": ProviderEntry("tg_flow.providers.mistral:Mistral", "tokengrid-flow[mistral]"),
     "ollama": ProviderEntry("tg_flow.providers.ollama:Ollama", "tokengrid-flow[ollama]"),
-    "openai": ProviderEntry(_COMPATIBLE, _OPENAI),
+    "openai": ProviderEntry(_COMPATIBLE, _OPENAI, _NEW_OPENAI),
     "openai-compatible": _compatible("OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL"),
     "tgi": ProviderEntry("tg_flow.providers.openai:Tgi", _OPENAI),
     "vertexai-claude": ProviderEntry("tg_vertexai:VertexClaude", "tokengrid-vertexai"),
     "vertexai-gemini": ProviderEntry("tg_vertexai:VertexGemini", "tokengrid-vertexai"),
-    "vllm": _compatible("VLLM_API_KEY", "VLLM_BASE_URL", "http://localhost:8000/v1"),
+    "vllm": _compatible(
+        "VLLM_API_KEY",
+        "VLLM_BASE_URL",
+        "http://localhost:8000/v1",
+        without=("allowed_tools", "strict_tools"),
+        place="tg_flow.providers.openai:Vllm",
+    ),
 }
 
 _OURS = {"tg_schema", "tg_base", "tg_flow"}

@@ -1,18 +1,25 @@
 """Token, key, address -> may it, and how much: authentication, rate limits, permissions."""
 
 from tg_gateway.access.auth import Authenticator, Principal, find_token
+from tg_gateway.access.large_bodies import LargeBodies, LargeBody
 from tg_gateway.access.limits import Limits
+from tg_gateway.access.origins import ALLOW_ORIGIN, Origins, preflight_headers
 from tg_gateway.access.rate_limits import RateLimits
 from tg_gateway.access.unauthenticated_limit import CONNECTION_REFUSED, UnauthenticatedLimit
 from tg_gateway.access.usage import Usage
 
 __all__ = [
+    "ALLOW_ORIGIN",
     "CONNECTION_REFUSED",
     "Authenticator",
+    "LargeBodies",
+    "LargeBody",
     "Limits",
+    "Origins",
     "Principal",
     "RateLimits",
     "UnauthenticatedLimit",
     "Usage",
     "find_token",
+    "preflight_headers",
 ]

@@ -2,26 +2,22 @@
 
 import hashlib
 import hmac
-import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
-from urllib.parse import urlsplit
 
 import structlog
 
 from tg_base.config import GatewayConfig
 from tg_gateway.access.limits import Limits
+from tg_gateway.access.origins import is_loopback
 from tg_gateway.access.throttle import Throttle
 from tg_gateway.telemetry import AUTH_FAILURES
 from tg_schema.errors import BadRequest, RateLimited, Unauthorized
 
 log = structlog.get_logger()
 
-CACHED_HOSTS = 256
-"""Host headers and addresses whose meaning is remembered."""
 KEY_HEADERS: Final = ("x-api-key", "api-key")
 """Headers that hold a token alone: Anthropic's clients send the first, Azure's the second."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -48,7 +44,7 @@ class Authenticator:
     """Knows the keys, which may change while requests come.
 
     Args:
-        config: `auth`, `keys`, `hosts` and the address that decides what "auto" means.
+        config: `auth`, `keys` and the address that decides what "auto" means.
         limits: how many wrong tokens an address may send.
         time: a monotonic clock, in seconds.
 
@@ -58,12 +54,11 @@ class Authenticator:
 
     def __init__(self, config: GatewayConfig, limits: Limits, time: Callable[[], float]) -> None:
         self.required = _is_required(config)
-        self._hosts = _hosts_of(config)
         self._names = _names_of(config)
         self._throttle = Throttle(limits.failures, limits.forget, time)
 
     def prepare(self, config: GatewayConfig) -> Callable[[], None]:
-        """Check edited keys and hosts, and return what puts them in force.
+        """Check edited keys, and return what puts them in force.
 
         Tokens are asked for as soon as there is a key. That ends with a restart only: a file that was emptied by
         mistake opens no door.
@@ -71,7 +66,7 @@ class Authenticator:
         Raises:
             BadRequest: as at a start.
         """
-        required, hosts, names = _is_required(config), _hosts_of(config), _names_of(config)
+        required, names = _is_required(config), _names_of(config)
 
         def commit() -> None:
             revoked = self._names.keys() - names.keys()
@@ -82,8 +77,9 @@ class Authenticator:
                     added=sorted(names[digest] for digest in added),
                     revoked=sorted(self._names[digest] for digest in revoked),
                 )
+            # A revoked token must no longer exempt its address from waiting.
             self._throttle.forget(revoked)
-            self._names, self._hosts, self.required = names, hosts, self.required or required
+            self._names, self.required = names, self.required or required
 
         return commit
 
@@ -106,11 +102,14 @@ class Authenticator:
         if not token:
             AUTH_FAILURES.inc()
             raise Unauthorized("send a bearer token: `Authorization: Bearer ...`")
+        # The server decodes headers with surrogates for what is not UTF-8; hashed are the bytes as they came.
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+        # Before the comparison, so that who has to wait learns nothing about the token.
         wait = self._throttle.wait(address, digest)
         if wait > 0:
             raise RateLimited("too many wrong tokens from this address; wait", retry_after=wait)
         name = None
+        # No early exit: the time taken must not tell which key it was, or that it was one.
         for known, known_name in self._names.items():
             if hmac.compare_digest(known, digest):
                 name = known_name
@@ -121,25 +120,6 @@ class Authenticator:
         self._throttle.note_success(address, digest)
         return Principal(name, digest)
 
-    def admits(self, origin: str | None, host: str | None) -> bool:
-        """Whether a request may come in that a browser may have sent for somebody's page.
-
-        A page may use what this very host has served. Where no token is asked for, the host must also be a name of
-        ours, with `Origin` and without: a page of a foreign name that was made to point here (DNS rebinding) has the
-        same origin, and sends no `Origin` when it only reads.
-
-        Args:
-            origin: the header, or None.
-            host: the header, or None; every browser sends it.
-        """
-        if origin is not None and origin.partition("://")[2].lower() != (host or "").lower():
-            return False
-        return self.required or host is None or self._ours(_hostname(host), page=origin is not None)
-
-    def _ours(self, name: str, *, page: bool) -> bool:
-        """A number is no name that could point elsewhere; nobody serves pages at the number of a gateway, though."""
-        return is_loopback(name) or name in self._hosts or (_is_number(name) and not page)
-
 
 def find_token(headers: Mapping[str, str]) -> str | None:
     """The token of a request: that of `Authorization: Bearer` (RFC 6750, section 2.1), otherwise of `KEY_HEADERS`."""
@@ -147,32 +127,6 @@ def find_token(headers: Mapping[str, str]) -> str | None:
     bearer = token.strip() if scheme.lower() == "bearer" else ""
     alone = (headers.get(name, "").strip() for name in KEY_HEADERS)
     return next((found for found in (bearer, *alone) if found), None)
-
-
-@lru_cache(CACHED_HOSTS)
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-@lru_cache(CACHED_HOSTS)
-def _is_number(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-@lru_cache(CACHED_HOSTS)
-def _hostname(host: str) -> str:
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def _is_required(config: GatewayConfig) -> bool:
@@ -185,10 +139,6 @@ def _is_required(config: GatewayConfig) -> bool:
             'add [[gateway.keys]] to the configuration, listen on 127.0.0.1, or write auth = "off"'
         ).at("host")
     return True
-
-
-def _hosts_of(config: GatewayConfig) -> frozenset[str]:
-    return frozenset(host.lower() for host in (config.host, *config.hosts))
 
 
 def _names_of(config: GatewayConfig) -> dict[str, str]:

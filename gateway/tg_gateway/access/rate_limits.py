@@ -13,7 +13,7 @@ from tg_gateway.access.key_groups import KeyGroups
 from tg_gateway.access.token_bucket import TokenBucket
 from tg_gateway.access.usage import Usage
 from tg_schema import TgError
-from tg_schema.errors import RateLimited, Unauthorized
+from tg_schema.errors import BadRequest, RateLimited, Unauthorized
 
 DEFAULT_RETRY_AFTER_SECONDS = 1.0
 """Seconds to come back after, as long as no request of the key has ended."""
@@ -22,7 +22,7 @@ RECENT_REQUESTS = 8
 
 
 _WORDS: Final = {
-    "streams": "this key has as many requests running as it may; wait for one to end",
+    "streams": "this key has as many answers running as it may; wait for one to end",
     "requests": "this key has sent as many requests as it may within a minute",
     "tokens": "this key has used or reserved as many tokens as it may within a minute",
 }
@@ -35,12 +35,14 @@ class Spending:
     Attributes:
         usage: what it has used so far; None where nobody counts it.
         reserved: tokens that were taken for it.
+        answers: how many it is answered with, which are generated side by side.
         begun: when it was admitted.
         asked: whether it was passed on. What was refused behind this door costs its key nothing.
     """
 
     usage: Usage | None = None
     reserved: int = 0
+    answers: int = 1
     begun: float = 0.0
     asked: bool = False
 
@@ -75,6 +77,7 @@ class RateLimits:
 
         Raises:
             RateLimited: over one of the key's limits; `retry_after` says when it will not be.
+            BadRequest: it asks for more answers than the key may have side by side.
             AccessDenied: the request is for a group of tools that is not the key's.
             Unauthorized: the key was revoked since its token was checked, for instance while a body was read.
         """
@@ -129,9 +132,14 @@ class _Allowance:
         return bucket
 
     def take(self, service: str, request: object) -> Spending:
-        """All that one request may need or, raising RateLimited, nothing."""
-        most = min(_most_tokens(request) or self._reserve, self._tokens.size) if self._tokens else 0
-        full = self._streams and self._running >= self._streams
+        """All that one request may need or, raising RateLimited or BadRequest, nothing."""
+        answers = _most_answers(request)
+        if self._streams and answers > self._streams:
+            raise BadRequest(f"n: this key may have {self._streams} answers side by side; ask for fewer (n, best_of)")
+        # A request for more than a minute's tokens waits for a full bucket; uncut it would wait for ever.
+        most = min((_most_tokens(request) or self._reserve) * answers, self._tokens.size) if self._tokens else 0
+        full = self._streams and self._running + answers > self._streams
+        # With `streams` requests side by side, one of them ends about every `seconds / streams`.
         waits = {
             "streams": self._seconds / self._streams or DEFAULT_RETRY_AFTER_SECONDS if full else 0.0,
             "requests": self._requests.wait(1) if self._requests else 0.0,
@@ -141,22 +149,22 @@ class _Allowance:
         if waits[reason] > 0:
             REFUSALS.labels(service, reason).inc()
             raise RateLimited(_WORDS[reason], retry_after=in_milliseconds(waits[reason]))
-        self._pay(1, most)
-        return Spending(Usage() if most else None, most, self._time())
+        self._pay(1, most, answers)
+        return Spending(Usage() if most else None, most, answers, self._time())
 
     def settle(self, spending: Spending, *, failed: bool) -> None:
         """The request is over."""
         if not spending.asked:
-            self._pay(-1, -spending.reserved)
+            self._pay(-1, -spending.reserved, -spending.answers)
             return
-        self._running -= 1
+        self._running -= spending.answers
         took = self._time() - spending.begun
         self._seconds += (took - self._seconds) / RECENT_REQUESTS if self._seconds else took
         if self._tokens and spending.usage:
             self._tokens.take(spending.usage.tokens(failed=failed) - spending.reserved)
 
-    def _pay(self, requests: int, tokens: int) -> None:
-        self._running += requests
+    def _pay(self, requests: int, tokens: int, answers: int) -> None:
+        self._running += answers
         if self._requests:
             self._requests.take(requests)
         if self._tokens:
@@ -164,6 +172,12 @@ class _Allowance:
 
 
 def _most_tokens(request: object) -> int | None:
-    """What the request says its answer may have at most."""
+    """What the request says each of its answers may have at most."""
     most: int | None = getattr(getattr(request, "sampling", None), "max_tokens", None)
     return most if most is None else max(most, 1)
+
+
+def _most_answers(request: object) -> int:
+    """How many answers are generated for the request, side by side."""
+    sampling = getattr(request, "sampling", None)
+    return max(getattr(sampling, "n", None) or 1, getattr(sampling, "best_of", None) or 1)

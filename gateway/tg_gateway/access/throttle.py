@@ -40,6 +40,7 @@ class Throttle:
     def note_failure(self, address: str) -> None:
         """A wrong token came."""
         network = network_of(address)
+        # The time of the first failure stays: further tries do not lengthen the wait, which would lock out neighbours.
         since, count = self._failures.get(network, (self._time(), 0))
         self._failures[network] = (since, count + 1)
         _trim(self._failures)

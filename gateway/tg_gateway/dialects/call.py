@@ -6,6 +6,7 @@ from typing import Any
 
 from tg_base.protocol import Route
 from tg_gateway.dialects.catalogue import Catalogue
+from tg_gateway.dialects.kept_answers import NOTHING_KEPT, Keep, KeptAnswers
 from tg_gateway.dialects.writer import Writer
 
 
@@ -23,6 +24,7 @@ class Call:
         body: empty until it has been read.
         route: the service, as soon as it is known; the dialect sets it, so that the log and the metrics of a refused
             request can name it. That of an `Ask` need not be set.
+        kept: the answers that the request's key keeps; for what `parse` returns to be awaited.
     """
 
     operation: str
@@ -33,6 +35,7 @@ class Call:
     request_id: str
     body: bytes = b""
     route: Route[Any, Any] | None = None
+    kept: KeptAnswers = NOTHING_KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,14 @@ class Ask:
         request: its request record.
         writer: of the answer; made for this request alone.
         streaming: whether the answer's bytes leave as they are written, or as one body with its length.
+        keep: over HTTP: the answer is kept before its last bytes leave; if that fails, so does the request.
     """
 
     route: Route[Any, Any]
     request: Any
     writer: Writer[Any]
     streaming: bool
+    keep: Keep | None = None
 
 
 @dataclass(frozen=True, slots=True)

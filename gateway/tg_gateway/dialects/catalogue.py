@@ -7,9 +7,10 @@ from typing import Any
 from tg_base.protocol import Presence, Route
 from tg_schema import TEXT_COMPLETION
 from tg_schema.errors import NotFound
+from tg_schema.served_model import ServedModel
 
 DEFAULT_FLOW = "default"
-"""The flow of a request that names none (seed)."""
+"""The flow of a request that names none (seed), if there is one of this id."""
 MAX_LISTED_MODELS = 20
 """Models that an error names."""
 MAX_NAME_CHARACTERS = 64
@@ -24,11 +25,13 @@ class FoundModel:
         route: the text completion of the flow that has it.
         model: its own name, as the flow's processors know it; None where nobody has said it.
         adapter: what stood behind the last colon, where the whole is no model's name.
+        features: what all live processors of its queue announce (`tg_schema.features`); empty while there is none.
     """
 
     route: Route[Any, Any]
     model: str | None
     adapter: str | None = None
+    features: frozenset[str] = frozenset()
 
 
 class Catalogue:
@@ -58,6 +61,11 @@ class Catalogue:
         """The flows' ids, in order."""
         return self._flows
 
+    @property
+    def default_flow(self) -> str:
+        """The flow of a request that names none: `default`, or the first if no flow has this id."""
+        return DEFAULT_FLOW if DEFAULT_FLOW in self._flows else next(iter(self._flows), DEFAULT_FLOW)
+
     def find_service(self, flow: str, service: str) -> Route[Any, Any]:
         """A flow's service.
 
@@ -72,18 +80,19 @@ class Catalogue:
         services = ", ".join(service for known, service in self._services if known == flow)
         raise NotFound(f"this flow has no service of that name; it has: {services}")
 
-    def find_model(self, name: str | None) -> FoundModel:
+    def find_model(self, name: str | None, preferred: str = "") -> FoundModel:
         """The route of a model: by its own name, an alias, or `base:adapter` with either as the base.
 
-        Where several flows have the model, it is the first that is served now. Without a name it is the default flow's.
+        Where several flows have the model, it is the flow `preferred`, or the first that is served now. Without a name
+        it is the default flow's.
 
         Raises:
             NotFound: no flow has such a model; the message lists those that there are.
         """
         if not name:
-            route = self.find_service(DEFAULT_FLOW, TEXT_COMPLETION.name)
-            return FoundModel(route, next(iter(self._models_of(route)), None))
-        found = self._resolve(name)
+            route = self.find_service(self.default_flow, TEXT_COMPLETION.name)
+            return self._find(route, next(iter(self._models_of(route)), None))
+        found = self._resolve(name, preferred)
         if found is None:
             short = name[:MAX_NAME_CHARACTERS]
             known = dict.fromkeys(model for route in self._completions for model in self._models_of(route))
@@ -99,21 +108,35 @@ class Catalogue:
         aliases = (alias for alias in self._aliases if (found := self._resolve(alias)) and found.model in live)
         return tuple(dict.fromkeys((*live, *aliases)))
 
-    def _resolve(self, name: str) -> FoundModel | None:
-        route = self._route_of(name)
+    def served_models(self) -> tuple[ServedModel, ...]:
+        """Each of `models`, with its flow and the features that all live processors of its queue announce."""
+        return tuple(self._describe(name) for name in self.models())
+
+    def _describe(self, name: str) -> ServedModel:
+        found = self.find_model(name)
+        alias_of = None if name == found.model else self._aliases.get(name)
+        return ServedModel(name, found.route.flow, tuple(sorted(found.features)), alias_of)
+
+    def _resolve(self, name: str, preferred: str = "") -> FoundModel | None:
+        route = self._route_of(name, preferred)
         model = name if route else self._aliases.get(name, name)
-        if route := route or self._route_of(model):
-            return FoundModel(route, model)
+        if route := route or self._route_of(model, preferred):
+            return self._find(route, model)
         base, _, adapter = model.rpartition(":")
-        route = self._route_of(base)
+        route = self._route_of(base, preferred)
         base = base if route else self._aliases.get(base, base)
-        if adapter and (route := route or self._route_of(base)):
-            return FoundModel(route, base, adapter)
+        if adapter and (route := route or self._route_of(base, preferred)):
+            return self._find(route, base, adapter)
         return None
 
-    def _route_of(self, model: str) -> Route[Any, Any] | None:
+    def _find(self, route: Route[Any, Any], model: str | None, adapter: str | None = None) -> FoundModel:
+        announced = [frozenset(each.features) for each in self._serving(route.request)]
+        return FoundModel(route, model, adapter, frozenset.intersection(*announced) if announced else frozenset())
+
+    def _route_of(self, model: str, preferred: str) -> Route[Any, Any] | None:
         having = [route for route in self._completions if model and model in self._models_of(route)]
-        return next((route for route in having if self._is_served(route)), having[0] if having else None)
+        having.sort(key=lambda route: (route.flow != preferred, not self._is_served(route)))
+        return having[0] if having else None
 
     def _models_of(self, route: Route[Any, Any]) -> tuple[str, ...]:
         """Those that processors announce; until one has, that of the configuration."""

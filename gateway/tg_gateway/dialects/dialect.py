@@ -1,6 +1,7 @@
 """Protocol -> gateway: what a dialect can do, and where it is mounted."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from tg_gateway.dialects.call import Answer, Ask, Call
@@ -19,8 +20,8 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def parse(self, call: Call) -> Ask | Answer:
-        """What a request wants.
+    def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer]:
+        """What a request wants; to be awaited where that depends on what is kept (`call.kept`).
 
         Raises:
             TgError: it is wrong; the message names what. `refuse` makes it this protocol's answer.
@@ -57,6 +58,7 @@ class Mount:
         operation: which of the dialect's operations, as `Call.operation`.
         header: the row is for requests with this header alone.
         socket: the path opens WebSockets.
+        large: bodies may have `large_body_limit` bytes in place of `body_limit`.
         keyless: nobody has to show a key. A socket whose key comes in a message has `keyless`; its session asks for it.
     """
 
@@ -66,4 +68,5 @@ class Mount:
     operation: str
     header: str = ""
     socket: bool = False
+    large: bool = False
     keyless: bool = False

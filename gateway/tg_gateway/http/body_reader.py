@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 from aiohttp import HttpVersion11, web
@@ -22,18 +23,21 @@ class BodyReader:
     """Reads the bodies of requests that have passed the checks: nothing is asked for or inflated before.
 
     Args:
-        limit: maximum bytes of a body, as it came and inflated.
+        limit: maximum bytes of a body, as it comes and inflated.
         limits: how long a body may take.
+        count: is told how many bytes a body has; what it raises refuses the request.
     """
 
-    def __init__(self, limit: int, limits: Limits) -> None:
+    def __init__(self, limit: int, limits: Limits, count: Callable[[int], None] | None = None) -> None:
         self._limit = limit
+        self._count = count or _ignore
         self._limits = limits
 
     async def read(self, request: web.Request) -> bytes:
         """The whole body, inflated.
 
         Raises:
+            RateLimited: its key has too many large bodies already.
             TooLarge: it has more bytes than the limit.
             BadRequest: its transfer or content encoding is broken.
             web.HTTPException: an expectation or encoding that we do not know, or a body that does not come in time.
@@ -43,17 +47,27 @@ class BodyReader:
             raise web.HTTPUnsupportedMediaType(text="the body's Content-Encoding must be gzip, deflate or identity")
         if (request.content_length or 0) > self._limit:
             raise _too_large(self._limit)
+        self._count(request.content_length or 0)
         await _meet_expectation(request)
         try:
             async with asyncio.timeout(self._limits.body):
-                body = await request.read()
-                return await inflate(body, encoding, self._limit) if encoding in _WINDOWS else body
-        except web.HTTPRequestEntityTooLarge:
-            raise _too_large(self._limit) from None
+                body = await self._receive(request)
+                return await inflate(body, encoding, self._limit, self._count) if encoding in _WINDOWS else body
         except (web.RequestPayloadError, zlib.error):
             raise BadRequest(_ENCODING_BROKEN) from None
         except TimeoutError:
             raise web.HTTPRequestTimeout(text=f"the body did not come within {self._limits.body:g} s") from None
+
+    async def _receive(self, request: web.Request) -> bytes:
+        """The body as it comes; not the server's own reading, whose one limit is that of all mounts."""
+        pieces, size = list[bytes](), 0
+        while piece := await request.content.readany():
+            size += len(piece)
+            if size > self._limit:
+                raise _too_large(self._limit)
+            self._count(size)
+            pieces.append(piece)
+        return b"".join(pieces)
 
 
 async def defer_expectation(request: web.Request) -> None:
@@ -72,8 +86,8 @@ async def _meet_expectation(request: web.Request) -> None:
     request.writer.output_size = 0
 
 
-async def inflate(packed: bytes, encoding: str, limit: int) -> bytes:
-    """Inflate a gzip or deflate body in steps, between which the event loop has its turn.
+async def inflate(packed: bytes, encoding: str, limit: int, count: Callable[[int], None]) -> bytes:
+    """Inflate a gzip or deflate body in steps, between which the event loop has its turn; `count` is told its size.
 
     Raises:
         TooLarge: it inflates to more bytes than the limit; at most one step beyond it is inflated.
@@ -98,6 +112,7 @@ async def inflate(packed: bytes, encoding: str, limit: int) -> bytes:
             body += made
             if len(body) > limit:
                 raise _too_large(limit)
+            count(len(body))
             await asyncio.sleep(0)
     if not decoder.eof:
         raise BadRequest(_ENCODING_BROKEN)
@@ -106,3 +121,7 @@ async def inflate(packed: bytes, encoding: str, limit: int) -> bytes:
 
 def _too_large(limit: int) -> TooLarge:
     return TooLarge(f"the body may have at most {limit} bytes")
+
+
+def _ignore(size: int) -> None:
+    """Nobody counts."""

@@ -116,7 +116,8 @@ class BodyStream(web.StreamResponse, Sink):
         connection = "" if keep else "Connection: close\r\n"
         headers = {"Content-Type": self._writer.content_type, **self._writer.headers, **self._more_headers}
         headers["Date"] = _date(int(time.time()))
-        if any("\n" in value or "\r" in value for value in headers.values()):
+        values = "".join(headers.values())
+        if "\n" in values or "\r" in values:
             raise ValueError("a header of the writer has a line break")
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         return f"HTTP/1.1 200 OK\r\n{lines}{framing}{connection}\r\n".encode()
@@ -126,6 +127,7 @@ class BodyStream(web.StreamResponse, Sink):
         now = self._loop.time()
         due = self._wrote_at + self._silence
         if now >= due:
+            # A client that does not read needs no sign of life: it would only add to what waits for it.
             if not self.full:
                 self.send(self._writer.keep_alive, last=False)
             due = now + self._silence

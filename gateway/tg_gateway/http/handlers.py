@@ -1,15 +1,17 @@
 """HTTP door: one request in, one body or a stream of bytes out, in the protocol of its mount."""
 
+from collections.abc import Awaitable
+
 from aiohttp import web
 
 from tg_base.config import GatewayConfig
-from tg_gateway.access import Limits
+from tg_gateway.access import LargeBodies, Limits
 from tg_gateway.dialects import Answer, Ask
 from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
-from tg_gateway.http.middleware import ENTRY, judge_defect, make_response
-from tg_gateway.http.router import DOOR, Door
-from tg_gateway.relay import Exchange, Relay
+from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, judge_defects, make_response
+from tg_gateway.http.router import DOOR
+from tg_gateway.relay import AnswerStore, Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
 
@@ -17,31 +19,48 @@ from tg_schema import TgError
 class HttpHandlers:
     """What answers on every mount that is no socket."""
 
-    def __init__(self, relay: Relay, config: GatewayConfig, limits: Limits) -> None:
+    def __init__(self, relay: Relay, store: AnswerStore, config: GatewayConfig, limits: Limits) -> None:
         self._relay = relay
+        self._store = store
         self._config = config
         self._limits = limits
         self._body_reader = BodyReader(config.body_limit, limits)
+        self._large_bodies = LargeBodies(config.body_limit, config.large_bodies)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Read, ask, and write the answer; an error before its first byte is the caller's to answer."""
-        door, entry = request[DOOR], request[ENTRY]
-        asked = await self._parse(request, door, entry)
+        mount = request[DOOR].mount
+        if mount is None or not mount.large:
+            return await self._answer(request, self._body_reader)
+        with self._large_bodies.open(request[ENTRY].key) as body:
+            reader = BodyReader(self._config.large_body_limit, self._limits, body.count)
+            return await self._answer(request, reader)
+
+    async def _answer(self, request: web.Request, reader: BodyReader) -> web.StreamResponse:
+        entry = request[ENTRY]
+        asked = await self._parse(request, reader, entry)
         if isinstance(asked, Answer):
             return make_response(asked)
         async with self._relay.ask(asked.route, asked.request, entry) as exchange:
             if asked.streaming:
                 return await self._stream(request, asked, exchange)
-            body = await exchange.whole(asked.writer)
+            whole = await exchange.whole(asked.writer)
+        if asked.keep is not None:
+            await self._store.keep(entry.key, asked.keep)
         headers = {"X-Stream-Id": exchange.responses.id, **asked.writer.headers}
-        return make_response(Answer(body, 200, asked.writer.content_type, headers))
+        return make_response(Answer(whole, 200, asked.writer.content_type, headers))
 
-    async def _parse(self, request: web.Request, door: Door, entry: AccessLogEntry) -> Ask | Answer:
-        route = None
+    async def _parse(self, request: web.Request, reader: BodyReader, entry: AccessLogEntry) -> Ask | Answer:
+        door, route = request[DOOR], None
         try:
             door.dialect.check_head(door.call)
-            door.call.body = await self._body_reader.read(request)
-            asked = door.dialect.parse(door.call)
+            door.call.body = await reader.read(request)
+            parsed = door.dialect.parse(door.call)
+            if isinstance(parsed, Awaitable):
+                door.call.kept = self._store.of(entry.key)
+                asked = await parsed
+            else:
+                asked = parsed
             route = asked.route if isinstance(asked, Ask) else None
         finally:
             if known := route or door.call.route:
@@ -55,21 +74,28 @@ class HttpHandlers:
         """
         entry = request[ENTRY]
         entry.door = "sse"
-        headers = {"X-Request-Id": entry.request, "X-Stream-Id": exchange.responses.id}
+        headers = {"X-Request-Id": entry.request, "X-Stream-Id": exchange.responses.id, **request[CORS_HEADERS]}
         with BodyStream(request, asked.writer, headers, self._config.keep_alive, self._limits.write) as body:
             try:
-                await self._relay_to(body, asked, exchange, entry)
-            except Exception as unexpected:
+                with judge_defects(request):
+                    await self._relay_to(body, asked, exchange, entry)
+            except TgError as error:
                 if not body.started:
                     raise
                 # A status line of the middleware's would be read as a part of this body.
-                entry.end(200, judge_defect(request, unexpected).type)
+                entry.end(200, error.type)
                 body.abort()
         return body
 
     async def _relay_to(self, body: BodyStream, asked: Ask, exchange: Exchange, entry: AccessLogEntry) -> None:
         try:
-            await exchange.relay(asked.writer, body)
+            if asked.keep is None:
+                await exchange.relay(asked.writer, body)
+            else:
+                held = HeldEnd(body)
+                await exchange.relay(asked.writer, held)
+                await self._store.keep(entry.key, asked.keep)
+                held.release()
         except TgError as error:
             if not body.started:
                 raise

@@ -1,18 +1,27 @@
 """HTTP request -> handler -> answer: who may come in, every error in the shape of its mount, one log line."""
 
 import asyncio
-import math
 import re
-import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
 import structlog
 from aiohttp import web
 
+from tg_base.runtime import new_id
 from tg_base.telemetry import trace
-from tg_gateway.access import Authenticator, Limits, UnauthenticatedLimit, find_token
-from tg_gateway.dialects import Answer
+from tg_gateway.access import (
+    ALLOW_ORIGIN,
+    Authenticator,
+    Limits,
+    Origins,
+    UnauthenticatedLimit,
+    find_token,
+    preflight_headers,
+)
+from tg_gateway.dialects import Answer, format_retry_after
 from tg_gateway.http.router import DOOR, Door, Handler, Router
 from tg_gateway.relay import DEFECT_MESSAGE
 from tg_gateway.telemetry import AccessLogEntry
@@ -23,6 +32,8 @@ log = structlog.get_logger()
 
 ENTRY: Final = web.RequestKey("line", AccessLogEntry)
 """Where a handler finds the request's line in the log."""
+CORS_HEADERS: Final = web.RequestKey("cors", dict[str, str])
+"""Where a handler finds the headers by which a browser lets a foreign page read the answer."""
 OPEN_PATHS: Final = frozenset({"/health", "/ready"})
 """Paths without a token beside the mounts that are `keyless`: what an orchestrator asks."""
 
@@ -35,16 +46,23 @@ class Middleware:
     """The outermost middleware.
 
     Args:
-        authenticator: the check.
+        authenticator: the check of tokens.
+        origins: the check of what pages send.
         unauthenticated: who has not passed it yet.
         router: whose request it is.
         limits: how long a client may take to read its answer.
     """
 
     def __init__(
-        self, authenticator: Authenticator, unauthenticated: UnauthenticatedLimit, router: Router, limits: Limits
+        self,
+        authenticator: Authenticator,
+        origins: Origins,
+        unauthenticated: UnauthenticatedLimit,
+        router: Router,
+        limits: Limits,
     ) -> None:
         self._router = router
+        self._origins = origins
         self._authenticator = authenticator
         self._unauthenticated = unauthenticated
         self._limits = limits
@@ -54,6 +72,7 @@ class Middleware:
         """Check, handle, answer, log."""
         entry = request[ENTRY] = AccessLogEntry("http", _request_id(request.headers.get("X-Request-Id")))
         entry.traceparent = request.headers.get("traceparent")
+        request[CORS_HEADERS] = self._origins.headers(request.headers.get("Origin"))
         request[DOOR] = self._router.find(request, entry.request)
         trace.enter(trace.Span.at_door(entry.request, entry.traceparent))
         try:
@@ -65,29 +84,40 @@ class Middleware:
 
     async def _answer(self, request: web.Request, handler: Handler, entry: AccessLogEntry) -> web.StreamResponse:
         try:
-            self._check(request, entry)
-            response = await handler(request)
+            with judge_defects(request):
+                self._check_origin(request)
+                if (preflight := self._answer_preflight(request)) is not None:
+                    return preflight
+                self._check_key(request, entry)
+                response = await handler(request)
         except TgError as error:
             response = _refuse(request[DOOR], error, error.status)
-            entry.end(error.status, error.type)
+            entry.end(response.status, error.type)
         except web.HTTPException as error:
             response = _refuse_http(request[DOOR], error, request.method)
-            entry.end(error.status, "http")
-        except Exception as unexpected:  # noqa: BLE001 - a defect is logged, and answered as one
-            ending = judge_defect(request, unexpected)
-            response = _refuse(request[DOOR], ending, ending.status)
-            entry.end(ending.status, ending.type)
+            entry.end(response.status, "http")
         else:
             if not entry.outcome:
                 entry.end(response.status, "ok")
         return response
 
-    def _check(self, request: web.Request, entry: AccessLogEntry) -> None:
-        if not self._authenticator.admits(request.headers.get("Origin"), request.headers.get("Host")):
+    def _check_origin(self, request: web.Request) -> None:
+        origin, host = request.headers.get("Origin"), request.headers.get("Host")
+        if not self._origins.admits(origin, host, keyed=self._authenticator.required):
             raise web.HTTPForbidden(
-                text="pages of another origin may not use this gateway; "
-                "where it is called by a name of its own, that stands in the configuration's gateway.hosts"
+                text="pages of another origin may not use this gateway, except those of the configuration's "
+                "gateway.origins; where it is called by a name of its own, that stands in gateway.hosts"
             )
+
+    def _answer_preflight(self, request: web.Request) -> web.Response | None:
+        """The answer to a browser that asks whether a page may ask; it shows no key."""
+        headers = preflight_headers(request.headers) if request.method == "OPTIONS" else None
+        if headers is None or ALLOW_ORIGIN not in request[CORS_HEADERS]:
+            return None
+        request[ENTRY].end(204, "ok")
+        return web.Response(status=204, headers=headers)
+
+    def _check_key(self, request: web.Request, entry: AccessLogEntry) -> None:
         mount = request[DOOR].mount
         if request.path not in OPEN_PATHS and not (mount and mount.keyless):
             entry.key = self._authenticator.check(find_token(request.headers), request.remote or "").name
@@ -98,6 +128,7 @@ class Middleware:
         """Write a plain answer here, so that a client which does not read it is cut off in time."""
         if not isinstance(response, web.Response):
             return
+        response.headers.update(request[CORS_HEADERS])
         response.headers["X-Request-Id"] = entry.request
         try:
             async with asyncio.timeout(self._limits.write):
@@ -119,7 +150,7 @@ def _refuse(door: Door, error: TgError, status: int) -> web.Response:
     answer = door.dialect.refuse(error, status, door.call)
     headers = {}
     if error.retry_after is not None:
-        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+        headers["Retry-After"] = format_retry_after(error.retry_after)
     if status == Unauthorized.status:
         headers["WWW-Authenticate"] = "Bearer"
     return make_response(replace(answer, headers={**headers, **answer.headers}))
@@ -136,19 +167,23 @@ def _refuse_http(door: Door, error: web.HTTPException, method: str) -> web.Respo
     return response
 
 
-def judge_defect(request: web.Request, unexpected: Exception) -> TgError:
-    """The error that a request ends with after an exception that nobody expected; a defect is logged."""
-    if _has_left(request, unexpected):
-        return Cancelled("the client left")
-    log.error("gateway.defect", exc_info=unexpected)
-    return Internal(DEFECT_MESSAGE)
+@contextmanager
+def judge_defects(request: web.Request) -> Iterator[None]:
+    """Raise Internal in place of an exception that nobody expected, whose traceback is logged.
 
-
-def _has_left(request: web.Request, error: Exception) -> bool:
-    """Whether it failed because its client has gone, as where a handshake is reset: that is no defect."""
-    gone = request.transport is None or request.transport.is_closing()
-    return gone and isinstance(error, ConnectionError)
+    It is Cancelled if the client has gone, as where a handshake is reset: that is no defect.
+    """
+    try:
+        yield
+    except (TgError, web.HTTPException):
+        raise
+    except Exception as unexpected:
+        gone = request.transport is None or request.transport.is_closing()
+        if gone and isinstance(unexpected, ConnectionError):
+            raise Cancelled("the client left") from None
+        log.error("gateway.defect", exc_info=unexpected)
+        raise Internal(DEFECT_MESSAGE) from None
 
 
 def _request_id(given: str | None) -> str:
-    return given if given and _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    return given if given and _REQUEST_ID.fullmatch(given) else new_id()

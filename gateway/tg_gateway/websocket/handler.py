@@ -63,7 +63,9 @@ class WebSocketHandler:
         socket = _Socket(
             timeout=CLOSE_TIMEOUT_SECONDS,
             heartbeat=self._config.keep_alive,
+            # A deflate window for each socket would take more memory than all the rest of it.
             compress=False,
+            # A request over the limit is refused in its own envelope; only far beyond it the whole socket ends.
             max_msg_size=4 * self._config.body_limit,
             decode_text=False,
         )
@@ -98,6 +100,7 @@ class WebSocketHandler:
                 self._unauthenticated.forget(transport)
                 until = None
             else:
+                # One deadline until a right token comes: other messages in between must not extend it.
                 until = until or time() + self._config.auth_timeout
                 patience = until - time()
             try:
@@ -108,6 +111,7 @@ class WebSocketHandler:
             if message.type not in {WSMsgType.TEXT, WSMsgType.BINARY}:
                 return
             conversation.take(message.data)
+            # Who does not read the answers is not read either.
             if writer.full:
                 try:
                     await writer.drain()

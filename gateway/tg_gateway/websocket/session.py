@@ -11,6 +11,7 @@ import structlog
 from typing_extensions import override
 
 from tg_base.protocol import Route
+from tg_base.runtime import translate_defects
 from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Authenticator, Limits, Principal
 from tg_gateway.dialects import Ask, Catalogue, Name, Socket
@@ -89,6 +90,7 @@ class Session(Socket):
 
     @override
     def authenticate(self, token: str | None) -> None:
+        # First of all: a wrong token must not leave the rights of the one before.
         self._principal = None
         self._principal = self._backend.authenticator.check(token, self._address)
 
@@ -119,6 +121,7 @@ class Session(Socket):
         self._asked += 1
         entry = AccessLogEntry("socket", f"{self._entry.request}.{self._asked}", self._entry.traceparent, self.key)
         entry.flow, entry.service = route.flow, route.spec.name
+        # A span for each request; the socket's own task keeps that of the handshake.
         context = copy_context()
         context.run(trace.enter, trace.Span.at_door(entry.request, entry.traceparent))
         task = self._group.create_task(self._serve(parse, stream, entry), context=context)
@@ -139,17 +142,15 @@ class Session(Socket):
 
     async def _serve(self, parse: Callable[[], Ask], stream: SocketStream, entry: AccessLogEntry) -> None:
         try:
-            await self._relay(parse(), stream, entry)
+            with translate_defects(Internal(DEFECT_MESSAGE), "gateway.defect", log):
+                await self._relay(parse(), stream, entry)
             entry.end(200, "ok")
         except TgError as error:
             entry.end(error.status, error.type)
             stream.fail(error)
-        except Exception:
-            log.exception("gateway.defect")
-            entry.end(Internal.status, Internal.type)
-            stream.fail(Internal(DEFECT_MESSAGE))
 
     async def _relay(self, asked: Ask, stream: SocketStream, entry: AccessLogEntry) -> None:
+        entry.flow, entry.service = asked.route.flow, asked.route.spec.name
         async with self._backend.relay.ask(asked.route, asked.request, entry) as exchange:
             if asked.streaming:
                 await exchange.relay(asked.writer, stream)

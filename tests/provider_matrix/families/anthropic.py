@@ -10,6 +10,7 @@ CASES = (
         AnthropicServer.running,
         options=lambda url: {"base_url": url},
         environment=lambda url: {"ANTHROPIC_API_KEY": AnthropicServer.key},
+        thinking={"thinking": 2048},
     ),
     Case(
         "vertexai-claude",
@@ -17,5 +18,6 @@ CASES = (
         options=lambda url: {"base_url": url},
         environment=google_account.environment,
         tells=TELLS - {"models"},
+        thinking={"thinking": 2048},
     ),
 )

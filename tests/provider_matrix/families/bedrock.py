@@ -10,5 +10,6 @@ CASES = (
         options=lambda url: {"endpoint_url": url, "region": "eu-west-1"},
         environment=lambda url: {"AWS_ACCESS_KEY_ID": BedrockServer.key, "AWS_SECRET_ACCESS_KEY": "s3cret"},
         tells=TELLS - {"image_urls", "reasoning_count"},
+        thinking={"model_fields": {"thinking": {"type": "enabled", "budget_tokens": 2048}}},
     ),
 )

@@ -9,6 +9,7 @@ CASES = (
         TgiServer.running,
         options=lambda url: {},
         environment=lambda url: {"TGI_BASE_URL": f"{url}/v1"},
-        tells=TELLS - {"cached", "reasoning", "reasoning_count", "parallel_calls", "retry_after"},
+        tells=TELLS
+        - {"rounds", "cache_write", "cached", "reasoning", "reasoning_count", "parallel_calls", "retry_after"},
     ),
 )

@@ -1,11 +1,12 @@
 """Bus -> driver: the interface of every bus, and the queues and threads that drivers are built on."""
 
 from tg_base.bus.core.api import MAX_MESSAGE_BYTES, Bus, Delivery
+from tg_base.bus.core.entry import Entry
 from tg_base.bus.core.handoff import Handoff
 from tg_base.bus.core.options import BusOptions
 from tg_base.bus.core.send_window import SendWindow
 from tg_base.bus.core.threaded_reader import Source, ThreadedReader
-from tg_base.bus.core.topic_name import is_persistent
+from tg_base.bus.core.topic_name import check_log, is_persistent
 from tg_base.bus.core.wait_queue import WaitQueue
 
 __all__ = [
@@ -13,10 +14,12 @@ __all__ = [
     "Bus",
     "BusOptions",
     "Delivery",
+    "Entry",
     "Handoff",
     "SendWindow",
     "Source",
     "ThreadedReader",
     "WaitQueue",
+    "check_log",
     "is_persistent",
 ]

@@ -1,8 +1,10 @@
-"""Bus -> driver: the interface of every bus, four verbs over bytes. `bus/memory.py` is the reference implementation."""
+"""Bus -> driver: the interface of every bus, verbs over bytes. `bus/memory.py` is the reference implementation."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
+
+from tg_base.bus.core.entry import Entry
 
 
 class Delivery(Protocol):
@@ -48,6 +50,9 @@ class Bus(Protocol):
     Topics are full names: `persistent://tenant/namespace/topic` or `non-persistent://...`. A persistent topic keeps its
     messages for a named group, from the group's first subscription on. A non-persistent topic may drop messages
     silently; its readers must detect that themselves.
+
+    `append`, `read` and `erase` use a persistent topic as a log: what is in it stays, read or not, until it is erased.
+    A topic is either a log or published to, never both.
     """
 
     @property
@@ -85,6 +90,32 @@ class Bus(Protocol):
         Raises:
             BadRequest: `topic` is not a full name.
             BusError: on entering, the bus did not answer in time or refused; while iterating, the subscription failed.
+        """
+
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        """Return once the entry is at the end of the log, where every later `read` finds it.
+
+        It costs several times a `publish`.
+
+        Raises:
+            BadRequest: `topic` is not a full name, or not persistent.
+            TooLarge: the entry is over the bus's limit (`max_message`).
+            BusError: the bus did not answer in time, or refused. The entry may still be appended.
+        """
+
+    async def read(self, topic: str) -> tuple[Entry, ...]:
+        """All entries of the log, in their order; none where there is no log.
+
+        Raises:
+            BadRequest: as `append`.
+            BusError: the bus did not answer in time, or refused.
+        """
+
+    async def erase(self, topic: str) -> None:
+        """Return once no later `read` finds any of the entries; the bus may free their space later.
+
+        Raises:
+            BadRequest, BusError: as `read`.
         """
 
     async def ping(self) -> None:

@@ -12,6 +12,7 @@ from typing_extensions import override
 from tg_base.bus.core.api import Delivery
 from tg_base.bus.core.handoff import Handoff
 from tg_base.bus.core.wait_queue import WaitQueue
+from tg_base.runtime import translate_defects
 from tg_schema import TgError
 from tg_schema.errors import BusError
 
@@ -19,6 +20,8 @@ log = structlog.get_logger()
 
 JOIN_TIMEOUT_SECONDS = 5.0
 """Seconds that `close` waits for the thread to end."""
+
+_DEFECT = "the thread that receives from the bus has failed; its log says why"
 
 
 class Source(Protocol):
@@ -101,14 +104,12 @@ class ThreadedReader(AsyncIterator[Delivery]):
     def _receive(self) -> None:
         put, receive = self._handover.put, self._source.receive
         try:
-            while self._wait_asked():
-                put(receive())
+            # Without the translation, the tasks that wait for this thread would wait for ever.
+            with translate_defects(BusError(_DEFECT), "bus_reader.died", log):
+                while self._wait_asked():
+                    put(receive())
         except TgError as error:
             self._end_soon(error)
-        except Exception:
-            # The end of the thread: without this, the tasks that wait for it would wait for ever.
-            log.exception("bus_reader.died")
-            self._end_soon(BusError("the thread that receives from the bus has failed; its log says why"))
 
     def _end_soon(self, error: TgError) -> None:
         with contextlib.suppress(RuntimeError):

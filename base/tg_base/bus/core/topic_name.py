@@ -17,3 +17,13 @@ def is_persistent(topic: str) -> bool:
     if match is None:
         raise BadRequest("not a topic: write persistent://tenant/namespace/topic, or non-persistent://...")
     return match[1] == "persistent"
+
+
+def check_log(topic: str) -> None:
+    """See that a topic can be a log.
+
+    Raises:
+        BadRequest: not a full name, or not persistent.
+    """
+    if not is_persistent(topic):
+        raise BadRequest("only a persistent topic can be a log: write persistent://tenant/namespace/topic")

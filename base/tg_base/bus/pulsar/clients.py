@@ -90,6 +90,7 @@ class Clients:
 
     def take_unused(self, in_use: list[pulsar.Client]) -> list[pulsar.Client]:
         """Remove and return the former clients on which nothing is open or being opened; the caller closes them."""
+        # A call that began on it may still be about to return a producer or consumer.
         until = time.monotonic() - 2 * CALL_TIMEOUT_SECONDS
         used = {id(client) for client in in_use}
         with self._changing:

@@ -155,7 +155,7 @@ class _Delivery:
     def __init__(self, message: pulsar.Message, consumer: Consumer | None) -> None:
         self.body = message.data()
         self.redelivered = message.redelivery_count() > 0
-        self._properties = _properties_of(message)
+        self._properties = properties_of(message)
         self._published = message.publish_timestamp()
         self._held = None if consumer is None else (consumer, message.message_id())
 
@@ -180,7 +180,7 @@ class _Delivery:
             consumer.negative_acknowledge(message)
 
 
-def _properties_of(message: pulsar.Message) -> Mapping[str, str] | None:
+def properties_of(message: pulsar.Message) -> Mapping[str, str] | None:
     """The properties; None if they are not UTF-8, since producers in other languages may write any bytes."""
     try:
         return message.properties()

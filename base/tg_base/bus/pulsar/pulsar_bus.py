@@ -21,7 +21,18 @@ import pulsar
 import structlog
 from typing_extensions import override
 
-from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, BusOptions, Delivery, Handoff, ThreadedReader, is_persistent
+from tg_base.bus.core import (
+    MAX_MESSAGE_BYTES,
+    Bus,
+    BusOptions,
+    Delivery,
+    Entry,
+    Handoff,
+    ThreadedReader,
+    check_log,
+    is_persistent,
+)
+from tg_base.bus.pulsar import topic_log
 from tg_base.bus.pulsar.client import Broker, close_quietly, error_of, in_time
 from tg_base.bus.pulsar.clients import Clients
 from tg_base.bus.pulsar.consumer import Consumer, Queues
@@ -73,9 +84,7 @@ class PulsarBus(Bus):
 
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        if len(body) > self.max_message or _size(properties) > PROPERTIES_BYTES:
-            most = f"{self.max_message} bytes, and {PROPERTIES_BYTES} of properties"
-            raise TooLarge(f"a message holds at most {most}; this one has {len(body)} and {_size(properties)}")
+        self._check_size(body, properties)
         sender = self._senders.get(topic) or self._open_sender(topic)
         producer = sender.producer
         if producer is None or sender.window.full:
@@ -89,13 +98,20 @@ class PulsarBus(Bus):
         def taken(result: pulsar.Result, _: object) -> None:
             self._sent.put(Sent(sender, len(body), sent, result))
 
+        accepted = False
         try:
             producer.handle.send_async(body, taken, dict(properties))
-        except BaseException:
-            sender.window.leave(len(body))
-            raise
+            accepted = True
+        finally:
+            if not accepted:
+                sender.window.leave(len(body))
         # Cancelled here, the message still counts against the window until the broker has answered for it.
         await sent
+
+    def _check_size(self, body: bytes, properties: Mapping[str, str]) -> None:
+        if len(body) > self.max_message or _size(properties) > PROPERTIES_BYTES:
+            most = f"{self.max_message} bytes, and {PROPERTIES_BYTES} of properties"
+            raise TooLarge(f"a message holds at most {most}; this one has {len(body)} and {_size(properties)}")
 
     def _open_sender(self, topic: str) -> Sender:
         self._check_open()
@@ -231,6 +247,25 @@ class PulsarBus(Bus):
         in_use += [sender.producer.client for sender in senders if sender.producer is not None]
         for client in self._clients.take_unused(in_use):
             self._pool.submit(close_quietly, client)
+
+    @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        check_log(topic)
+        self._check_size(body, properties)
+        self._check_open()
+        await in_time(self._off_loop(lambda: topic_log.append(self._clients.current, topic, body, properties)))
+
+    @override
+    async def read(self, topic: str) -> tuple[Entry, ...]:
+        check_log(topic)
+        self._check_open()
+        return await in_time(self._off_loop(lambda: topic_log.read(self._clients.current, topic)))
+
+    @override
+    async def erase(self, topic: str) -> None:
+        check_log(topic)
+        self._check_open()
+        await in_time(self._off_loop(lambda: topic_log.erase(self._clients.current, topic)))
 
     @override
     async def ping(self) -> None:

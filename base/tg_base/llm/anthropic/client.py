@@ -3,7 +3,23 @@
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from tg_base.llm import NO_FAILURES, CapturedConnection, Failures
+
+
+class ClaudeCall(msgspec.Struct, frozen=True):
+    """One call of the API.
+
+    Attributes:
+        path: such as "/v1/messages".
+        body: the JSON object.
+        betas: names of beta versions of the API.
+    """
+
+    path: str
+    body: dict[str, Any]
+    betas: tuple[str, ...] = ()
 
 
 def connect_client(
@@ -22,10 +38,11 @@ def connect_client(
         failures: the SDK's exceptions for missing credentials.
     """
 
-    def post(body: dict[str, Any]) -> Any:
+    def post(call: ClaudeCall) -> Any:
         # The SDK's low-level call sends the body as it is; its typed methods send only the fields that they know.
-        options = {"headers": headers}
-        return client.post("/v1/messages", body=body, cast_to=response, options=options, stream=True, stream_cls=stream)
+        betas = {"anthropic-beta": ",".join(call.betas)} if call.betas else {}
+        options = {"headers": {**headers, **betas}}
+        return client.post(call.path, body=call.body, cast_to=response, options=options, stream=True, stream_cls=stream)
 
     listing = {"headers": headers, "params": {"limit": 1000}}
     models = partial(client.get, "/v1/models", cast_to=response, options=listing)

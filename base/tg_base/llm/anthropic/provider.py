@@ -6,8 +6,17 @@ import msgspec
 from typing_extensions import TypeVar, override
 
 from tg_base.llm import EventDecoder, KeyedConnection, SdkConnection, SdkProvider, UrlOptions
-from tg_base.llm.anthropic.request import FEATURES, Defaults, answers_by_tool, to_wire
-from tg_base.llm.anthropic.stream import StreamDecoder
+from tg_base.llm.anthropic.client import ClaudeCall
+from tg_base.llm.anthropic.request import (
+    COUNTED_FIELDS,
+    FEATURES,
+    add_foreign_fields,
+    answers_by_tool,
+    betas,
+    to_wire,
+)
+from tg_base.llm.anthropic.stream import StreamDecoder, token_count
+from tg_base.llm.anthropic.thinking import Defaults
 from tg_schema import TextCompletionRequest
 
 
@@ -18,15 +27,18 @@ class ClaudeOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only
         temperature: the default for requests without one; newer models refuse it.
         max_tokens: the default limit of an answer's tokens.
         thinking: the budget of thinking tokens before an answer, or "adaptive"; None = no thinking. Thinking text is
-            returned as `reasoning`. A request that follows tool calls is answered without thinking.
+            returned as `reasoning` with a `signature`. With a budget, a request after tool calls is answered without
+            thinking if it does not bring back the thinking before them.
         schema_by: how a schema is enforced: "format" by structured outputs, "tool" by a forced tool call, for models
             and hosts without structured outputs. JSON without a schema is always requested by a tool.
+        effort_by: how a request's effort is told: "effort" with adaptive thinking, or "budget" for models without it.
     """
 
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] = 8192
     thinking: Annotated[int, msgspec.Meta(ge=1024)] | Literal["adaptive"] | None = None
     schema_by: Literal["format", "tool"] = "format"
+    effort_by: Literal["effort", "budget"] = "effort"
 
 
 AnyOptions = TypeVar("AnyOptions", bound=ClaudeOptions, default=ClaudeOptions)
@@ -40,13 +52,27 @@ class Claude(SdkProvider[AnyOptions], Generic[AnyOptions]):
     def __init__(self, model: str, options: AnyOptions, connection: KeyedConnection[SdkConnection]) -> None:
         super().__init__(model, options, connection)
         self._defaults = Defaults(
-            options.max_tokens, options.temperature, options.thinking, schema_by_tool=options.schema_by == "tool"
+            options.max_tokens,
+            options.temperature,
+            options.thinking,
+            schema_by_tool=options.schema_by == "tool",
+            effort_by_budget=options.effort_by == "budget",
         )
 
     @override
     def body(self, request: TextCompletionRequest) -> Any:
-        return msgspec.to_builtins(to_wire(request, self.upstream_model, self._defaults))
+        return ClaudeCall("/v1/messages", self._fields(request), betas(request))
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:
         return StreamDecoder(by_tool=answers_by_tool(request, self._defaults))
+
+    @override
+    async def count_tokens(self, request: TextCompletionRequest) -> int:
+        fields = {name: value for name, value in self._fields(request).items() if name in COUNTED_FIELDS}
+        return await self.read_answer(ClaudeCall("/v1/messages/count_tokens", fields, betas(request)), token_count)
+
+    def _fields(self, request: TextCompletionRequest) -> dict[str, Any]:
+        wire = to_wire(request, self.upstream_model, self._defaults)
+        own: dict[str, Any] = msgspec.to_builtins(wire)
+        return add_foreign_fields(own, request)

@@ -3,95 +3,89 @@
 The format is the same for Anthropic's own API and for Claude on Vertex AI.
 """
 
-from collections.abc import Sequence
-from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from tg_base.llm import call_arguments
-from tg_schema import ImagePart, Message, Part, Sampling, TextCompletionRequest, Tool
+from tg_base.llm.anthropic.blocks import (
+    DIALECT,
+    CacheControl,
+    TextBlock,
+    WireTurn,
+    cache_control,
+    system_blocks,
+    wire_turns,
+)
+from tg_base.llm.anthropic.thinking import Defaults, decide_thinking
+from tg_schema import Sampling, TextCompletionRequest, Tool
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
+from tg_schema.text_completion import Foreign
 
 FEATURES: frozenset[Feature] = frozenset(
-    {"history", "images", "tools", "json", "schema", "stop", "top_p", "top_k"},
+    {
+        "history",
+        "images",
+        "tools",
+        "json",
+        "schema",
+        "stop",
+        "top_p",
+        "top_k",
+        "reasoning",
+        "parallel_tool_calls",
+        "anthropic_fields",
+        "count_tokens",
+    }
 )
-"""The features that this API has a field for."""
+"""The features that this API has a field or a call for on every host."""
+
+COUNTED_FIELDS = frozenset(
+    {"model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control", "speed"}
+)
+"""The fields of a body that `POST /v1/messages/count_tokens` takes."""
+
+_PARTLY_KNOWN = {
+    "thinking": frozenset({"type", "budget_tokens"}),
+    "output_config": frozenset({"effort", "format"}),
+}
+"""Fields of a body that hold more than our records say, with what those say."""
 
 ANSWER_TOOL = "answer"
 """The forced tool that returns an answer as JSON; its input is the answer's text."""
-
-Thinking = int | Literal["adaptive"] | None
-"""The budget of thinking tokens, or "adaptive" if the model decides; None = no thinking."""
-
-
-class Defaults(msgspec.Struct, frozen=True):
-    """The defaults for requests without these fields.
-
-    Attributes:
-        max_tokens: the limit of an answer's tokens, which this API requires.
-        temperature: None = the provider's default.
-        thinking: the budget of thinking tokens.
-        schema_by_tool: enforce a schema by a forced tool, for models without structured outputs.
-    """
-
-    max_tokens: int
-    temperature: float | None = None
-    thinking: Thinking = None
-    schema_by_tool: bool = False
-
-
-class _TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    text: str
-
-
-class _ImageBlock(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
-    source: dict[str, str]
-
-
-class _ToolUse(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
-    id: str
-    name: str
-    input: dict[str, Any]
-
-
-class _ToolResult(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_result"):
-    tool_use_id: str
-    content: tuple[_TextBlock | _ImageBlock, ...] = ()
-    is_error: bool = False
-
-
-_Block = _TextBlock | _ImageBlock | _ToolUse | _ToolResult
-
-
-class _Turn(msgspec.Struct, frozen=True):
-    role: str
-    content: tuple[_Block, ...]
 
 
 class _Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     input_schema: dict[str, Any]
     description: str = ""
+    strict: bool = False
+    cache_control: CacheControl = None
+
+
+class _Choice(msgspec.Struct, frozen=True, omit_defaults=True):
+    type: str
+    name: str | None = None
+    disable_parallel_tool_use: bool = False
 
 
 class MessagesRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """The body of `POST /v1/messages`."""
 
     model: str
+    messages: tuple[WireTurn, ...]
     max_tokens: int
-    messages: tuple[_Turn, ...]
     stream: bool
-    system: str = ""
+    system: str | tuple[TextBlock, ...] = ""
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
     stop_sequences: tuple[str, ...] = ()
-    tools: tuple[_Tool, ...] = ()
-    tool_choice: dict[str, str] | None = None
-    output_config: dict[str, Any] | None = None
+    tools: tuple[_Tool | dict[str, Any], ...] = ()
+    tool_choice: _Choice | None = None
+    output_config: dict[str, Any] = {}
     thinking: dict[str, Any] | None = None
+    metadata: dict[str, str] | None = None
 
 
 def answers_by_tool(request: TextCompletionRequest, defaults: Defaults) -> bool:
@@ -113,72 +107,73 @@ def to_wire(request: TextCompletionRequest, model: str, defaults: Defaults) -> M
         raise BadRequest(
             "this provider can't answer in JSON and call tools at once; leave out response_format or tools"
         )
-    turns = request.turns
+    turns = wire_turns(request.turns)
+    forced = by_tool or request.tool_choice not in {None, "", "auto", "none"}
+    thinking = decide_thinking(request.reasoning, defaults, turns, forced=forced, max_tokens=sampling.max_tokens)
     return MessagesRequest(
         model=model,
-        max_tokens=sampling.max_tokens or defaults.max_tokens,
-        messages=_turns(turns),
+        messages=turns,
+        max_tokens=thinking.max_tokens,
         stream=True,
-        system=request.system_text,
+        system=system_blocks(request),
         temperature=defaults.temperature if sampling.temperature is None else sampling.temperature,
         top_p=sampling.top_p,
         top_k=sampling.top_k,
         stop_sequences=sampling.stop,
-        tools=(_answer_tool(request.schema),) if by_tool else tuple(_tool(tool) for tool in request.tools),
-        tool_choice={"type": "tool", "name": ANSWER_TOOL} if by_tool else _choice(request.tool_choice),
-        output_config=None if by_tool else _output_config(request.schema),
-        thinking=None if by_tool else _thinking(defaults.thinking, turns),
+        tools=(_answer_tool(request.schema),) if by_tool else (*map(_tool, request.tools), *_foreign_tools(request)),
+        tool_choice=_Choice("tool", ANSWER_TOOL) if by_tool else _choice(request),
+        output_config=thinking.output_config | ({} if by_tool else _format(request.schema)),
+        thinking=thinking.thinking,
+        metadata={"user_id": request.user} if request.user else None,
     )
 
 
-def _turns(turns: Sequence[Message]) -> tuple[_Turn, ...]:
-    """Merge consecutive turns of one role: the API wants all results of an assistant's calls in the next turn."""
-    # A turn without blocks is dropped; the API refuses empty content.
-    spoken = [(("assistant" if turn.role == "assistant" else "user"), _blocks(turn)) for turn in turns]
-    return tuple(
-        _Turn(role, tuple(block for _, blocks in group for block in blocks))
-        for role, group in groupby((turn for turn in spoken if turn[1]), key=lambda turn: turn[0])
-    )
+def add_foreign_fields(own: dict[str, Any], request: TextCompletionRequest) -> dict[str, Any]:
+    """A body with Anthropic's own fields of its request, within its fields too; what our records say comes first."""
+    foreign = _foreign(request).fields
+    body = {name: value for name, value in foreign.items() if name not in MessagesRequest.__struct_fields__} | own
+    for outer, known in _PARTLY_KNOWN.items():
+        given = foreign.get(outer)
+        inner = {name: value for name, value in given.items() if name not in known} if isinstance(given, dict) else {}
+        # Without thinking there is nothing to say how it is shown.
+        if inner and (outer in own or outer != "thinking"):
+            body[outer] = own.get(outer, {}) | inner
+    if "tool_choice" in foreign:
+        body.setdefault("tool_choice", foreign["tool_choice"])
+    return body
 
 
-def _blocks(turn: Message) -> tuple[_Block, ...]:
-    shown = tuple(_convert_part(part) for part in turn.parts)
-    if turn.role == "tool":
-        return (_ToolResult(turn.tool_call_id or "", shown, is_error=turn.error),)
-    return (*shown, *(_ToolUse(call.id, call.name, call_arguments(call.arguments)) for call in turn.tool_calls))
+def betas(request: TextCompletionRequest) -> tuple[str, ...]:
+    """The beta versions of the API that the request asks for."""
+    return _foreign(request).betas
 
 
-def _convert_part(part: Part) -> _TextBlock | _ImageBlock:
-    if not isinstance(part, ImagePart):
-        return _TextBlock(part.text)
-    if part.url:
-        return _ImageBlock({"type": "url", "url": part.url})
-    return _ImageBlock({"type": "base64", "media_type": part.media_type, "data": part.data or ""})
+def _foreign(request: TextCompletionRequest) -> Foreign:
+    foreign = request.foreign
+    return foreign if foreign is not None and foreign.dialect == DIALECT else Foreign(DIALECT)
+
+
+def _foreign_tools(request: TextCompletionRequest) -> tuple[dict[str, Any], ...]:
+    return _foreign(request).tools
 
 
 def _tool(tool: Tool) -> _Tool:
-    return _Tool(tool.name, tool.parameters, tool.description)
+    return _Tool(tool.name, tool.parameters, tool.description, tool.strict, cache_control(tool.cache))
 
 
 def _answer_tool(schema: dict[str, Any] | None) -> _Tool:
     return _Tool(ANSWER_TOOL, schema or {"type": "object"}, "Gives the answer. Its input is the answer.")
 
 
-def _choice(choice: str | None) -> dict[str, str] | None:
-    if choice is None:
+def _choice(request: TextCompletionRequest) -> _Choice | None:
+    choice, single = request.tool_choice or None, request.parallel_tool_calls is False and bool(request.tools)
+    if choice is None and not single:
         return None
-    known = {"auto": "auto", "none": "none", "required": "any"}.get(choice)
-    return {"type": known} if known else {"type": "tool", "name": choice}
+    known = {None: "auto", "auto": "auto", "none": "none", "required": "any"}.get(choice)
+    # The API has no such field beside "none".
+    single = single and known != "none"
+    return _Choice(known or "tool", None if known else choice, disable_parallel_tool_use=single)
 
 
-def _output_config(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if schema is None else {"format": {"type": "json_schema", "schema": schema}}
-
-
-def _thinking(thinking: Thinking, turns: Sequence[Message]) -> dict[str, Any] | None:
-    """No thinking after tool calls: the API requires the signed thinking before them, which our records lack."""
-    if thinking is None or any(turn.tool_calls for turn in turns):
-        return None
-    if thinking == "adaptive":
-        return {"type": "adaptive", "display": "summarized"}
-    return {"type": "enabled", "budget_tokens": thinking}
+def _format(schema: dict[str, Any] | None) -> dict[str, Any]:
+    return {} if schema is None else {"format": {"type": "json_schema", "schema": schema}}

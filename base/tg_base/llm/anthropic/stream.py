@@ -7,9 +7,11 @@ from datetime import datetime
 
 import msgspec
 
-from tg_base.llm import ErrorDetail, LlmChunk, UsageDeltas, event_error
+from tg_base.llm import ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
+from tg_base.llm.anthropic.blocks import REDACTED_THINKING, THINKING
 from tg_base.llm.anthropic.request import ANSWER_TOOL
 from tg_schema import ModelInfo, ToolCallDelta
+from tg_schema.deltas import Count
 
 _FINISH = {
     "end_turn": "stop",
@@ -42,13 +44,16 @@ class _ContentBlock(msgspec.Struct, frozen=True, gc=False):
     type: str = ""
     id: str | None = None
     name: str | None = None
+    data: str | None = None
 
 
 class _Delta(msgspec.Struct, frozen=True, gc=False):
     text: str | None = None
     thinking: str | None = None
+    signature: str | None = None
     partial_json: str | None = None
     stop_reason: str | None = None
+    stop_sequence: str | None = None
 
 
 _NO_DELTA = _Delta()
@@ -79,7 +84,12 @@ class _Models(msgspec.Struct, frozen=True):
     data: tuple[_Model, ...] = ()
 
 
+class _TokenCount(msgspec.Struct, frozen=True):
+    input_tokens: Count
+
+
 _decode = msgspec.json.Decoder(Event).decode
+_decode_count = msgspec.json.Decoder(_TokenCount).decode
 _decode_models = msgspec.json.Decoder(_Models).decode
 
 
@@ -92,6 +102,11 @@ def error_detail(body: bytes) -> ErrorDetail:
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
     """The models of `GET /v1/models`."""
     return tuple(ModelInfo(model.id, "anthropic", _seconds(model.created_at)) for model in _decode_models(body).data)
+
+
+def token_count(body: bytes) -> int:
+    """The tokens of `POST /v1/messages/count_tokens`."""
+    return _decode_count(body).input_tokens
 
 
 def _seconds(date: str) -> int:
@@ -115,7 +130,9 @@ class StreamDecoder:
         self._counts = UsageDeltas()
         self._model: str | None = None
         self._stop_reason: str | None = None
+        self._stopped_by: str | None = None
         self._calls: dict[int, _Call] = {}
+        self._signatures: dict[int, str] = {}
         self._answer_block = -1
 
     def chunk(self, data: bytes) -> LlmChunk | None:
@@ -133,7 +150,7 @@ class StreamDecoder:
             case "content_block_start" if self._stop_reason is None:
                 return self._block(event.index, event.content_block or _ContentBlock())
             case "content_block_stop":
-                return self._end_call(event.index)
+                return self._end_block(event.index)
             case "error":
                 raise event_error(event.error.type if event.error else None)
             case _:
@@ -144,6 +161,8 @@ class StreamDecoder:
             return LlmChunk(delta.text, model=self._model)
         if delta.thinking:
             return LlmChunk(reasoning=delta.thinking, model=self._model)
+        if delta.signature:
+            self._signatures[index] = self._signatures.get(index, "") + delta.signature
         if not delta.partial_json:
             return None
         if index == self._answer_block:
@@ -155,6 +174,8 @@ class StreamDecoder:
         return self._convert_call(ToolCallDelta(call.index, arguments=delta.partial_json))
 
     def _block(self, index: int, block: _ContentBlock) -> LlmChunk | None:
+        if block.type == "redacted_thinking" and block.data:
+            return LlmChunk(signature=write_signature(REDACTED_THINKING, block.data), model=self._model)
         if block.type != "tool_use":
             return None
         if self._by_tool and block.name == ANSWER_TOOL:
@@ -163,8 +184,11 @@ class StreamDecoder:
         call = self._calls[index] = _Call(len(self._calls))
         return self._convert_call(ToolCallDelta(call.index, block.id, block.name))
 
-    def _end_call(self, index: int) -> LlmChunk | None:
-        """Complete a call without arguments, for which the API sends no delta, with an empty object."""
+    def _end_block(self, index: int) -> LlmChunk | None:
+        """Tell a block's signature; complete a call without arguments, for which the API sends no delta."""
+        signature = self._signatures.pop(index, None)
+        if signature is not None:
+            return LlmChunk(signature=write_signature(THINKING, signature), model=self._model)
         call = self._calls.get(index)
         if call is None or call.written:
             return None
@@ -179,11 +203,13 @@ class StreamDecoder:
                 self._model = event.message.model
                 return self._convert_usage(event.message.usage)
             case "message_delta":
-                self._stop_reason = (event.delta and event.delta.stop_reason) or self._stop_reason
+                delta = event.delta or _NO_DELTA
+                self._stop_reason = delta.stop_reason or self._stop_reason
+                self._stopped_by = delta.stop_sequence or self._stopped_by
                 return self._convert_usage(event.usage)
             case "message_stop":
                 self.done = True
-                return LlmChunk(model=self._model, finish_reason=self._finish())
+                return LlmChunk(model=self._model, finish_reason=self._finish(), stopped_by=self._stopped_by)
         return None
 
     def _finish(self) -> str | None:
@@ -205,6 +231,7 @@ class StreamDecoder:
             usage.output_tokens,
             usage.cache_read_input_tokens,
             details.thinking_tokens if details else None,
+            usage.cache_creation_input_tokens,
         )
 
 

@@ -3,14 +3,20 @@
 from tg_base.llm.core.call_arguments import call_arguments
 from tg_base.llm.core.call_numbers import CallNumbers
 from tg_base.llm.core.chunk import LlmChunk, join_chunks
+from tg_base.llm.core.effort import find_budget, find_effort
 from tg_base.llm.core.errors import event_error, retry_after, status_error
+from tg_base.llm.core.signature import read_signature, write_signature
 
 __all__ = [
     "CallNumbers",
     "LlmChunk",
     "call_arguments",
     "event_error",
+    "find_budget",
+    "find_effort",
     "join_chunks",
+    "read_signature",
     "retry_after",
     "status_error",
+    "write_signature",
 ]

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from tg_schema.completion import Completion, join_completions
+import msgspec
+
+from tg_schema.completion import Completion, group_completions, join_completions
 
 
 class LlmChunk(Completion, frozen=True):
@@ -25,20 +27,41 @@ class LlmChunk(Completion, frozen=True):
             out_token=self.out_token,
             cached_token=self.cached_token,
             reasoning_token=self.reasoning_token,
+            cache_write_token=self.cache_write_token,
         )
 
     @property
     def has_content(self) -> bool:
         """Whether a client would see anything of it."""
-        return bool(self.text or self.reasoning or self.tokens or self.tool_calls)
+        return bool(
+            self.text or self.reasoning or self.tokens or self.tool_calls or self.signature or self.prompt_tokens
+        )
 
 
-def join_chunks(chunks: Sequence[LlmChunk]) -> LlmChunk:
-    """Join chunks into one.
+def join_chunks(chunks: Sequence[LlmChunk]) -> tuple[LlmChunk, ...]:
+    """Join chunks into few: one for each answer and piece of thinking, as `group_completions` says.
 
-    Only the counts of chunks after the first `finish_reason` are used: an answer has no text after its end.
+    Only the counts of an answer's chunks after its `finish_reason` are used: it has no text after its end.
     """
-    end = next((number for number, chunk in enumerate(chunks, 1) if chunk.finish_reason), len(chunks))
-    said = chunks[:end]
-    text = "".join([chunk.text for chunk in said])
-    return join_completions(LlmChunk(text), (*said, *(chunk.usage for chunk in chunks[end:])))
+    if any(chunk.finish_reason is not None for chunk in chunks):
+        chunks = _without_rest(chunks)
+    return tuple(_join(group) for group in group_completions(chunks, _has_text))
+
+
+def _without_rest(chunks: Sequence[LlmChunk]) -> list[LlmChunk]:
+    """The chunks, with the counts only of those after the end of their answer."""
+    ended: set[int] = set()
+    kept: list[LlmChunk] = []
+    for chunk in chunks:
+        kept.append(msgspec.structs.replace(chunk.usage, index=chunk.index) if chunk.index in ended else chunk)
+        if chunk.finish_reason is not None:
+            ended.add(chunk.index)
+    return kept
+
+
+def _join(chunks: Sequence[LlmChunk]) -> LlmChunk:
+    return chunks[0] if len(chunks) == 1 else join_completions(LlmChunk("".join([c.text for c in chunks])), chunks)
+
+
+def _has_text(chunk: LlmChunk) -> bool:
+    return bool(chunk.text)

@@ -113,14 +113,19 @@ def status_error(status: int, code: str = "", wait: float | None = None) -> TgEr
     return kind(f"{sentence} (status {status})", retry_after=wait)
 
 
-def event_error(code: str | int | None, word: str | None = None) -> TgError:
-    """The error for an `error` event in a stream that began with status 200; its code may be a name or a status."""
+def event_error(code: str | int | None, name: str | None = None) -> TgError:
+    """The error for an `error` event in a stream that began with status 200.
+
+    Args:
+        code: what the event calls its code: a name or a status.
+        name: the name beside a code that is a status.
+    """
     # Compatible servers send the HTTP status as a number or as a string.
     if isinstance(code, str) and code.isdecimal() and len(code) == 3:
         code = int(code)
     if isinstance(code, int) and 400 <= code < 600:
-        return status_error(code, word or "", None)
-    kind, sentence = _BY_CODE.get(str(code)) or _BY_CODE.get(word or "") or _DOWN
+        return status_error(code, name or "", None)
+    kind, sentence = _BY_CODE.get(str(code)) or _BY_CODE.get(name or "") or _DOWN
     return kind(sentence)
 
 

@@ -1,14 +1,14 @@
 """TextCompletionRequest -> Gemini's contents -> LlmChunks: the base of Gemini's providers, on any host."""
 
-from typing import Annotated, Any, Generic
+from typing import Annotated, Any, Generic, Literal
 
 import msgspec
 from typing_extensions import TypeVar, override
 
 from tg_base.llm import EventDecoder, KeyedConnection, SdkConnection, SdkProvider, UrlOptions
-from tg_base.llm.gemini.request import FEATURES, Defaults, to_wire
-from tg_base.llm.gemini.stream import StreamDecoder
-from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
+from tg_base.llm.gemini.client import CountedPrompt
+from tg_base.llm.gemini.request import FEATURES, Defaults, GenerateRequest, to_wire
+from tg_base.llm.gemini.stream import StreamDecoder, token_count
 from tg_schema import TextCompletionRequest
 
 _encode = msgspec.json.Encoder().encode
@@ -19,11 +19,13 @@ class GeminiOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only
 
     Attributes:
         thoughts: request the thinking text, which is returned as `reasoning`; only for thinking models.
+        effort_by: how a request's effort is told: as a thinking level, or as a budget for models without levels.
         thinking_budget: maximum thinking tokens; 0 = none, -1 = the model decides, None = the provider's default.
     """
 
     thoughts: bool = False
     thinking_budget: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    effort_by: Literal["level", "budget"] = "level"
 
 
 AnyOptions = TypeVar("AnyOptions", bound=GeminiOptions, default=GeminiOptions)
@@ -36,13 +38,27 @@ class Gemini(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
     def __init__(self, model: str, options: AnyOptions, connection: KeyedConnection[SdkConnection]) -> None:
         super().__init__(model, options, connection)
-        self._signatures = ThoughtSignatures()
-        self._defaults = Defaults(options.max_tokens, options.temperature, options.thoughts, options.thinking_budget)
+        self._defaults = Defaults(
+            options.max_tokens,
+            options.temperature,
+            options.thoughts,
+            options.thinking_budget,
+            effort_by_budget=options.effort_by == "budget",
+        )
 
     @override
     def body(self, request: TextCompletionRequest) -> Any:
-        return _encode(to_wire(request, self._defaults, self._signatures))
+        return _encode(to_wire(request, self._defaults))
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:
-        return StreamDecoder(self._signatures)
+        return StreamDecoder()
+
+    @override
+    async def count_tokens(self, request: TextCompletionRequest) -> int:
+        counted = self.counted(to_wire(request, self._defaults))
+        return await self.read_answer(CountedPrompt(_encode(counted)), token_count)
+
+    def counted(self, wire: GenerateRequest) -> Any:
+        """The body of `countTokens` for the body of an answer, as Vertex AI takes it."""
+        return msgspec.structs.replace(wire, tool_config=None, generation_config=GenerateRequest(()).generation_config)

@@ -9,18 +9,21 @@ from typing import Any
 
 import msgspec
 
-from tg_base.llm import call_arguments
-from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
-from tg_schema import FEATURES as ALL_FEATURES
-from tg_schema import ImagePart, Message, Part, Sampling, TextCompletionRequest, Tool
+from tg_base.llm import call_arguments, find_budget, read_signature
+from tg_schema import COMMON_FEATURES, ImagePart, Message, Sampling, TextCompletionRequest, TextPart, Tool
+from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
+from tg_schema.text_completion import Effort, Reasoning
 
-FEATURES: frozenset[Feature] = ALL_FEATURES
+FEATURES: frozenset[Feature] = COMMON_FEATURES | {"reasoning", "allowed_tools", "strict_tools", "count_tokens"}
 """The features that this API has a field for."""
 
 OWN_CALL_PREFIX = "call-"
 """Prefix of the ids that we generate for calls without one; they are never sent to Gemini."""
+
+ORIGIN = "gemini"
+"""Of thought signatures, on calls and on text."""
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """The reference's placeholder for a call whose thought signature is unknown."""
@@ -34,12 +37,14 @@ class Defaults(msgspec.Struct, frozen=True):
         temperature: None = the provider's default.
         thoughts: request the thinking text.
         thinking_budget: maximum thinking tokens; None = the provider's default.
+        effort_by_budget: tell an effort as a budget, for models without thinking levels.
     """
 
     max_tokens: int | None = None
     temperature: float | None = None
     thoughts: bool = False
     thinking_budget: int | None = None
+    effort_by_budget: bool = False
 
 
 class _Blob(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,6 +105,7 @@ class _ToolConfig(msgspec.Struct, frozen=True, rename="camel"):
 class _Thinking(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     include_thoughts: bool | None = None
     thinking_budget: int | None = None
+    thinking_level: str | None = None
 
 
 class _Generation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -128,60 +134,65 @@ class GenerateRequest(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
     generation_config: _Generation = _Generation()
 
 
-def to_wire(request: TextCompletionRequest, defaults: Defaults, signatures: ThoughtSignatures) -> GenerateRequest:
+def to_wire(request: TextCompletionRequest, defaults: Defaults) -> GenerateRequest:
     """The body for a request.
 
     Args:
         request: the request.
         defaults: values for the fields that it does not set.
-        signatures: those of the calls in earlier answers.
 
     Raises:
         BadRequest: this API cannot express the request, or a tool's result belongs to no call.
     """
     system = request.system_text
     return GenerateRequest(
-        contents=_contents(request.turns, signatures),
+        contents=_contents(request.turns),
         system_instruction=_Content((_Part(system),)) if system else None,
         tools=(_Functions(tuple(_function(tool) for tool in request.tools)),) if request.tools else (),
-        tool_config=_tool_config(request.tool_choice) if request.tools else None,
+        tool_config=_tool_config(request) if request.tools else None,
         generation_config=_generation(request, request.sampling or Sampling(), defaults),
     )
 
 
-def _contents(turns: Sequence[Message], signatures: ThoughtSignatures) -> tuple[_Content, ...]:
+def _contents(turns: Sequence[Message]) -> tuple[_Content, ...]:
     """Merge consecutive turns of one role: the API wants all results of a turn's calls in the next turn."""
-    spoken = groupby(_spoken(turns, signatures), key=lambda turn: turn[0])
+    spoken = groupby(_spoken(turns), key=lambda turn: turn[0])
     return tuple(_Content(tuple(part for _, parts in group for part in parts), role) for role, group in spoken)
 
 
-def _spoken(turns: Sequence[Message], signatures: ThoughtSignatures) -> Iterator[tuple[str, tuple[_Part, ...]]]:
+def _spoken(turns: Sequence[Message]) -> Iterator[tuple[str, tuple[_Part, ...]]]:
     names: dict[str, str] = {}
     for turn in turns:
-        shown = tuple(_convert_part(part) for part in turn.parts)
+        shown = tuple(part for parts in turn.parts for part in _convert_part(parts))
         if turn.role == "tool":
             yield "user", (_result(turn, names), *(part for part in shown if part.text is None))
         elif turn.role == "assistant":
             names.update((call.id, call.name) for call in turn.tool_calls)
-            yield "model", (*shown, *_calls(turn, signatures))
+            told = (*shown, *_calls(turn))
+            if told:
+                yield "model", told
         elif shown:
             yield "user", shown
 
 
-def _convert_part(part: Part) -> _Part:
-    if not isinstance(part, ImagePart):
-        return _Part(part.text)
-    if part.url:
-        return _Part(file_data=_File(part.media_type, part.url))
-    return _Part(inline_data=_Blob(part.media_type, part.data or ""))
+def _convert_part(part: Part) -> Iterator[_Part]:
+    """A thought goes back as the signature alone, on a part of its own without text, as Gemini streams it."""
+    if isinstance(part, TextPart):
+        yield _Part(part.text)
+    elif isinstance(part, ImagePart) and part.url:
+        yield _Part(file_data=_File(part.media_type, part.url))
+    elif isinstance(part, ImagePart):
+        yield _Part(inline_data=_Blob(part.media_type, part.data or ""))
+    elif isinstance(part, ReasoningPart) and (signature := read_signature(part.signature, ORIGIN)):
+        yield _Part("", thought_signature=signature)
 
 
-def _calls(turn: Message, signatures: ThoughtSignatures) -> Iterator[_Part]:
+def _calls(turn: Message) -> Iterator[_Part]:
     """Only the first of parallel calls needs a signature."""
     needed: str | None = _NO_SIGNATURE
     for call in turn.tool_calls:
         wire = _Call(call.name, call_arguments(call.arguments), _their_id(call.id))
-        yield _Part(function_call=wire, thought_signature=signatures.of(call.id) or needed)
+        yield _Part(function_call=wire, thought_signature=read_signature(call.signature, ORIGIN) or needed)
         needed = None
 
 
@@ -202,11 +213,17 @@ def _function(tool: Tool) -> _Function:
     return _Function(tool.name, tool.description, tool.parameters)
 
 
-def _tool_config(choice: str | None) -> _ToolConfig | None:
-    if choice is None:
+def _tool_config(request: TextCompletionRequest) -> _ToolConfig | None:
+    """By the reference, "VALIDATED" lets the model answer too, and holds calls to their schemas and allowed names."""
+    choice, allowed = request.tool_choice or None, request.allowed_tools
+    validated = bool(allowed) or any(tool.strict for tool in request.tools)
+    if choice is None and not validated:
         return None
-    mode = {"auto": "AUTO", "none": "NONE", "required": "ANY"}.get(choice)
-    return _ToolConfig(_Calling(mode) if mode else _Calling("ANY", (choice,)))
+    if choice in {None, "auto"}:
+        return _ToolConfig(_Calling("VALIDATED", allowed) if validated else _Calling("AUTO"))
+    if choice == "none":
+        return _ToolConfig(_Calling("NONE"))
+    return _ToolConfig(_Calling("ANY", allowed if choice == "required" else (choice or "",)))
 
 
 def _generation(request: TextCompletionRequest, sampling: Sampling, defaults: Defaults) -> _Generation:
@@ -224,11 +241,24 @@ def _generation(request: TextCompletionRequest, sampling: Sampling, defaults: De
         logprobs=sampling.logprobs or None,
         response_mime_type="application/json" if as_json else None,
         response_json_schema=request.schema,
-        thinking_config=_thinking(defaults),
+        thinking_config=_thinking(request.reasoning, defaults),
     )
 
 
-def _thinking(defaults: Defaults) -> _Thinking | None:
-    if not defaults.thoughts and defaults.thinking_budget is None:
-        return None
-    return _Thinking(defaults.thoughts or None, defaults.thinking_budget)
+_LEVELS: dict[Effort, str] = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM"}
+"""The others are "HIGH"."""
+
+
+def _thinking(asked: Reasoning | None, defaults: Defaults) -> _Thinking | None:
+    """The request's, or else the configuration's. The API takes a budget or a level: a request's budget goes first."""
+    if asked is None:
+        if not defaults.thoughts and defaults.thinking_budget is None:
+            return None
+        return _Thinking(defaults.thoughts or None, defaults.thinking_budget)
+    if asked.effort == "none" or asked.budget == 0:
+        return _Thinking(thinking_budget=0)
+    if asked.budget is not None or asked.effort is None:
+        return _Thinking(True, asked.budget)
+    if defaults.effort_by_budget:
+        return _Thinking(True, find_budget(asked.effort))
+    return _Thinking(True, thinking_level=_LEVELS.get(asked.effort, "HIGH"))

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from tg_base.llm import Counts, ErrorDetail, LlmChunk, UsageDeltas, event_error
-from tg_base.llm.gemini.request import OWN_CALL_PREFIX
-from tg_base.llm.gemini.thought_signatures import ThoughtSignatures
+from tg_base.llm import Counts, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
+from tg_base.llm.gemini.request import ORIGIN, OWN_CALL_PREFIX
 from tg_schema import ModelInfo, Token, ToolCallDelta
+from tg_schema.deltas import Count
 from tg_schema.errors import IncompleteStream, ProtocolError
 
 _FINISH = {
@@ -28,7 +28,7 @@ _FINISH = {
     "MODEL_ARMOR": "content_filter",
 }
 _NO_ID = -1
-_UNKNOWN: Counts = (None, None, None, None)
+_UNKNOWN: Counts = (None, None, None, None, None)
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -115,8 +115,13 @@ class _Models(msgspec.Struct, frozen=True, rename="camel"):
     publisher_models: tuple[_Model, ...] = ()
 
 
+class _TokenCount(msgspec.Struct, frozen=True, rename="camel"):
+    total_tokens: Count = 0
+
+
 _decode = msgspec.json.Decoder(Event).decode
 _decode_error = msgspec.json.Decoder(Event | tuple[Event, ...]).decode
+_decode_count = msgspec.json.Decoder(_TokenCount).decode
 _decode_models = msgspec.json.Decoder(_Models).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -149,6 +154,11 @@ def model_list(body: bytes) -> tuple[ModelInfo, ...]:
     return tuple(ModelInfo(model.name.rpartition("/")[2], "google") for model in (*read.models, *read.publisher_models))
 
 
+def token_count(body: bytes) -> int:
+    """The tokens of a `countTokens`; no tokens are not written."""
+    return _decode_count(body).total_tokens
+
+
 class StreamDecoder:
     """Responses in, chunks out.
 
@@ -156,10 +166,8 @@ class StreamDecoder:
         done: whether the answer is complete, usage included.
     """
 
-    def __init__(self, signatures: ThoughtSignatures) -> None:
-        """The thought signatures of the answer's calls are stored in `signatures`."""
+    def __init__(self) -> None:
         self.done = False
-        self._signatures = signatures
         self._counts = UsageDeltas()
         self._calls = 0
 
@@ -187,11 +195,14 @@ class StreamDecoder:
         parts = candidate.content.parts if candidate.content else ()
         reason = candidate.finish_reason
         text = reasoning = ""
+        signature: str | None = None
         calls: tuple[ToolCallDelta, ...] = ()
         for part in parts:
             if part.function_call is not None:
-                calls += (self._call(part.function_call, part.thought_signature),)
-            elif part.thought:
+                calls += (self._call(part.function_call, _signature(part)),)
+                continue
+            signature = _signature(part) or signature
+            if part.thought:
                 reasoning += part.text or ""
             else:
                 text += part.text or ""
@@ -206,15 +217,14 @@ class StreamDecoder:
             tool_calls=calls,
             cached_token=counts[2],
             reasoning_token=counts[3],
+            signature=signature,
         )
 
     def _call(self, call: _Call, signature: str | None) -> ToolCallDelta:
         """Calls are never split. Not every model sends an id; one is generated if it is missing."""
         call_id = call.id or f"{OWN_CALL_PREFIX}{token_hex(8)}"
-        if signature:
-            self._signatures.keep(call_id, signature)
         self._calls += 1
-        return ToolCallDelta(self._calls - 1, call_id, call.name, _encode(call.args).decode())
+        return ToolCallDelta(self._calls - 1, call_id, call.name, _encode(call.args).decode(), signature)
 
     def _finish(self, reason: str, *, told: bool) -> str | None:
         if reason == "FINISH_REASON_UNSPECIFIED":
@@ -242,6 +252,10 @@ class StreamDecoder:
         )
 
 
+def _signature(part: _Part) -> str | None:
+    return write_signature(ORIGIN, part.thought_signature) if part.thought_signature else None
+
+
 def _tokens(logprobs: _Logprobs) -> tuple[Token, ...]:
     tops = logprobs.top_candidates
     return tuple(
@@ -251,6 +265,11 @@ def _tokens(logprobs: _Logprobs) -> tuple[Token, ...]:
             chosen.log_probability,
             tuple(
                 (top.token_id, top.log_probability)
+                for top in (tops[number].candidates if number < len(tops) else ())
+                if top.log_probability is not None
+            ),
+            top_texts=tuple(
+                top.token
                 for top in (tops[number].candidates if number < len(tops) else ())
                 if top.log_probability is not None
             ),

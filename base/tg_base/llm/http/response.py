@@ -58,9 +58,9 @@ class HttpAnswer(Protocol):
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
-    """The body of an error: the provider's error code (`word`), and the seconds to wait before a retry."""
+    """The body of an error: the provider's own `code` for it, "" = none, and the seconds to wait before a retry."""
 
-    word: str = ""
+    code: str = ""
     wait: float | None = None
 
 
@@ -129,7 +129,7 @@ async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorD
         except (IncompleteStream, TimeoutError, *UNREADABLE):
             pass
     wait = retry_after(answer.headers)
-    return status_error(answer.status, said.word, said.wait if wait is None else wait)
+    return status_error(answer.status, said.code, said.wait if wait is None else wait)
 
 
 async def _at_most(read: Read, size: int) -> bytes:

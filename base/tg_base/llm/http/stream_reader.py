@@ -1,7 +1,7 @@
 """Bytes of a body -> events -> LlmChunks: the read loop of every provider that streams over HTTP."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -58,17 +58,21 @@ class EventDecoder(Protocol):
 
 
 async def event_chunks(
-    read: Read, decoder: EventDecoder, usage_patience: float = USAGE_TIMEOUT_SECONDS, frames: Frames | None = None
+    read: Read,
+    decoder: EventDecoder,
+    usage_patience: float = USAGE_TIMEOUT_SECONDS,
+    frames: Frames | None = None,
+    answers: int = 1,
 ) -> AsyncGenerator[LlmChunk, None]:
     """The chunks of an answer. The events of one read are joined, since none of them could have been shown earlier.
 
     The body consists of server-sent events unless `frames` says otherwise. The loop runs other tasks after each
-    `MAX_TURN_BYTES`.
+    `MAX_TURN_BYTES`. The answer is finished when `answers` of its choices have their `finish_reason`.
 
     Raises:
         TgError: of the decoder, after the chunks before it. After the terminal marker nothing is raised any more.
     """
-    stream = _Stream(decoder, frames or ServerSentEvents(MAX_EVENT_BYTES))
+    stream = _Stream(decoder, frames or ServerSentEvents(MAX_EVENT_BYTES), answers)
     while not stream.finished and not decoder.done:
         received = await read()
         if not received:
@@ -76,8 +80,7 @@ async def event_chunks(
         for part in _parts(received):
             if part is not received:
                 await asyncio.sleep(0)
-            chunk = stream.take(part)
-            if chunk is not None:
+            for chunk in stream.take(part):
                 yield chunk
             if stream.error is not None and not stream.finished:
                 raise stream.error
@@ -89,22 +92,26 @@ async def event_chunks(
 class _Stream:
     """Bytes in, chunks out. An error after content is stored, so that the content is delivered first."""
 
-    def __init__(self, decoder: EventDecoder, frames: Frames) -> None:
+    def __init__(self, decoder: EventDecoder, frames: Frames, answers: int) -> None:
         self._events = frames
+        self._answers = answers
+        self._ended: set[int] = set()
         self.decoder = decoder
         self.finished = False
         self.error: TgError | None = None
 
-    def take(self, received: bytes) -> LlmChunk | None:
+    def take(self, received: bytes) -> Sequence[LlmChunk]:
         if self.decoder.done:
-            return None
+            return ()
         chunks: list[LlmChunk] = []
         try:
             for data in self._events.feed(received):
                 chunk = self.decoder.chunk(data)
                 if chunk is not None:
                     chunks.append(chunk.usage if self.finished else chunk)
-                    self.finished = self.finished or chunk.finish_reason is not None
+                    if chunk.finish_reason is not None:
+                        self._ended.add(chunk.index)
+                        self.finished = len(self._ended) >= self._answers
                 if self.decoder.done:
                     break
         except TgError as error:
@@ -113,9 +120,7 @@ class _Stream:
             self.error = ProtocolError(_NO_EVENT)
         if self.error is not None and not chunks:
             raise self.error from None
-        if len(chunks) < 2:
-            return chunks[0] if chunks else None
-        return join_chunks(chunks)
+        return chunks if len(chunks) < 2 else join_chunks(chunks)
 
 
 async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None:
@@ -129,9 +134,7 @@ async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None
                 for part in _parts(received):
                     if part is not received:
                         await asyncio.sleep(0)
-                    chunk = stream.take(part)
-                    if chunk is not None:
-                        usage = join_chunks((usage, chunk))
+                    (usage,) = join_chunks((usage, *stream.take(part)))
                 if stream.decoder.done and not drained:
                     drained = True
                     clock.reschedule(loop.time() + DRAIN_TIMEOUT_SECONDS)

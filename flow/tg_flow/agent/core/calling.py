@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tg_flow.agent.core.turn import Turn
 from tg_flow.agent.parsing import Event
 from tg_schema import TextCompletionRequest, TextCompletionResponse, Tool
+from tg_schema.conversation import ReasoningPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,10 @@ class Reader(ABC):
     @abstractmethod
     def end(self) -> list[Event]:
         """The remaining events, at the end of the turn."""
+
+    def thinking(self) -> tuple[ReasoningPart, ...]:
+        """The reasoning that the provider wants back with the next request; none in text form."""
+        return ()
 
 
 class Calling(ABC):

@@ -87,6 +87,7 @@ class AgentLoop:
         for event in reader.end():
             for record in self._convert(event, turn):
                 yield record
+        turn.thinking = reader.thinking()
         for record in self._messages.end_aside():
             yield record
 

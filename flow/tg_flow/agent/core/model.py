@@ -45,10 +45,13 @@ class AgentModel:
         """How this model calls tools now."""
         announced = await self._find_features()
         native = announced >= NATIVE_FEATURES if self._calling == "auto" else self._calling == "native"
-        return NativeCalling(self.prompts) if native else TextCalling(self.prompts, can_stop="stop" in announced)
+        if native:
+            return NativeCalling(self.prompts, keeps_thinking="reasoning_turns" in announced)
+        return TextCalling(self.prompts, can_stop="stop" in announced)
 
     async def _find_features(self) -> frozenset[str]:
         """The features that all of the model's processors announce; empty if none has announced itself."""
+        # A plain peer announces nothing, so waiting for it would be in vain.
         if self.llm.route.plain:
             return frozenset()
         queue = self.llm.route.request

@@ -6,8 +6,8 @@ from tg_flow.agent.core.calling import Calling, Goal, Reader
 from tg_flow.agent.core.prompts import AgentPrompts
 from tg_flow.agent.core.turn import Turn
 from tg_flow.agent.parsing import Event, InvalidCall, ParsedCall, ReactParser, ReasoningDelta, object_of
-from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, Tool, ToolCall, ToolCallDelta
-from tg_schema.conversation import whole_calls
+from tg_schema import Message, TextCompletionRequest, TextCompletionResponse, TextPart, Tool, ToolCall, ToolCallDelta
+from tg_schema.conversation import ReasoningPart, whole_calls
 
 
 class NativeCalling(Calling):
@@ -15,10 +15,12 @@ class NativeCalling(Calling):
 
     Args:
         prompts: the agents' prompts.
+        keeps_thinking: whether every processor of the model takes back the thinking of earlier turns.
     """
 
-    def __init__(self, prompts: AgentPrompts) -> None:
+    def __init__(self, prompts: AgentPrompts, *, keeps_thinking: bool) -> None:
         self._prompts = prompts
+        self._keeps_thinking = keeps_thinking
 
     @override
     async def request(self, goal: Goal, turns: tuple[Turn, ...], tools: tuple[Tool, ...]) -> TextCompletionRequest:
@@ -32,17 +34,20 @@ class NativeCalling(Calling):
 
     @override
     def reader(self, *, acts: bool) -> Reader:
-        return NativeReader(ReactParser(actions=False, hold=0))
+        return NativeReader(ReactParser(actions=False, hold=0), keeps_thinking=self._keeps_thinking)
 
 
 def _messages(turn: Turn, number: int) -> list[Message]:
     """A turn as messages. An unreadable call is told as text, since the provider would reject it as a call."""
+    # A client's history, or a provider without ids, has none; yet call and result must have the same.
     ids = [result.id or f"call_{number}_{index}" for index, result in enumerate(turn.results)]
     told = [
         (id_, result) for id_, result in zip(ids, turn.results, strict=True) if _is_call(result.arguments, result.tool)
     ]
-    calls = tuple(ToolCall(id_, result.tool, result.arguments) for id_, result in told)
-    messages = [Message("assistant", turn.thought, tool_calls=calls)] if turn.thought or calls else []
+    calls = tuple(ToolCall(id_, result.tool, result.arguments, result.signature) for id_, result in told)
+    text = (TextPart(turn.thought),) if turn.thought else ()
+    said = (*turn.thinking, *text) if turn.thinking else turn.thought
+    messages = [Message("assistant", said, tool_calls=calls)] if turn.thought or calls else []
     messages += [
         Message("tool", result.text, tool_call_id=id_, name=result.tool, error=result.failed) for id_, result in told
     ]
@@ -58,15 +63,20 @@ def _is_call(arguments: str, tool: str) -> bool:
 class NativeReader(Reader):
     """A call is complete at the end of the turn: pieces of several calls may alternate, and are joined by `index`."""
 
-    def __init__(self, parser: ReactParser) -> None:
+    def __init__(self, parser: ReactParser, *, keeps_thinking: bool) -> None:
         self._parser = parser
+        self._keeps_thinking = keeps_thinking
         self._pieces: list[ToolCallDelta] = []
+        self._reasoning: list[str] = []
+        self._thinking: tuple[ReasoningPart, ...] = ()
 
     @override
     def feed(self, record: TextCompletionResponse) -> list[Event]:
         events: list[Event] = [ReasoningDelta(record.reasoning)] if record.reasoning else []
+        self._keep_thinking(record)
         if record.response:
             events += self._parser.feed(record.response)
+        # The first piece of the turn's first call: the text before it was a thought and no answer.
         if record.tool_calls and not self._pieces:
             events += self._parser.call_follows()
         self._pieces += record.tool_calls
@@ -76,11 +86,22 @@ class NativeReader(Reader):
     def end(self) -> list[Event]:
         return [*map(_event, whole_calls(self._pieces)), *self._parser.end()]
 
+    @override
+    def thinking(self) -> tuple[ReasoningPart, ...]:
+        return self._thinking if self._keeps_thinking else ()
+
+    def _keep_thinking(self, record: TextCompletionResponse) -> None:
+        """A signature ends a piece of reasoning; without one the provider does not want it back."""
+        self._reasoning += [record.reasoning] if record.reasoning else []
+        if record.signature is not None:
+            self._thinking += (ReasoningPart("".join(self._reasoning), record.signature),)
+            self._reasoning = []
+
 
 def _event(call: ToolCallDelta) -> Event:
     name, arguments = call.name or "", call.arguments.strip() or "{}"
     if not name:
-        return InvalidCall("the call names no tool", None, arguments, call.id)
+        return InvalidCall("the call names no tool", None, arguments, call.id, call.signature)
     if object_of(arguments) is None:
-        return InvalidCall("the arguments are not a JSON object; write one", name, arguments, call.id)
-    return ParsedCall(name, arguments, call.id)
+        return InvalidCall("the arguments are not a JSON object; write one", name, arguments, call.id, call.signature)
+    return ParsedCall(name, arguments, call.id, call.signature)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from tg_flow.agent.core.turn import Result, Turn
 from tg_flow.agent.parsing import InvalidCall, Kind, ParsedCall
+from tg_schema.conversation import ReasoningPart
 
 NO_STEP = "This leads nowhere. Call a tool in the form that you were told, or give the final answer."
 
@@ -37,7 +38,8 @@ class OpenCall:
     def result(self) -> Result:
         """The result, as the model gets it."""
         failed = self.failed or self.fault is not None
-        return Result(self.tool, self.event.arguments, "".join(self.pieces), failed, self.event.id)
+        event = self.event
+        return Result(self.tool, event.arguments, "".join(self.pieces), failed, event.id, event.signature)
 
 
 class OpenTurn:
@@ -47,12 +49,14 @@ class OpenTurn:
         calls: the calls of the turn.
         reasoning: whether the latest text is reasoning that the provider reports apart.
         cut: whether the model has reached its token limit in this turn.
+        thinking: reasoning that the provider wants back.
     """
 
     def __init__(self) -> None:
         self.cut = False
         self.calls: list[OpenCall] = []
         self.reasoning = False
+        self.thinking: tuple[ReasoningPart, ...] = ()
         self._said: list[tuple[Kind, list[str]]] = []
         self._closed = True
 
@@ -83,5 +87,7 @@ class OpenTurn:
     def turn(self) -> Turn:
         """The finished turn."""
         thought = "\n".join("".join(pieces) for _, pieces in self._said)
+        # A turn without a call had no answer either, or the dialog would have ended with it.
         fault = CUT if self.cut else NO_STEP
-        return Turn(thought, tuple(call.result for call in self.calls), None if self.calls else fault)
+        results = tuple(call.result for call in self.calls)
+        return Turn(thought, results, None if self.calls else fault, self.thinking)

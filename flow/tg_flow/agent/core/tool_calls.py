@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from tg_base.runtime import running
+from tg_base.runtime import running, translate_defects
 from tg_flow.agent.core.tool import AgentTool, Piece
 from tg_schema import TgError
+from tg_schema.errors import Internal, Timeout
 
 log = structlog.get_logger()
 
@@ -74,12 +75,10 @@ async def _in_turn(turns: asyncio.Semaphore, index: int, work: PreparedCall, end
 
 async def _run(index: int, work: PreparedCall, seconds: float, queue: _Queue) -> None:
     name, limit = work.tool.declaration.name, min(work.tool.table.timeout, seconds)
-    clock = asyncio.timeout(limit)
     failure: str | None = None
     try:
-        async with clock, aclosing(_limit(work.tool.call(work.arguments))) as pieces:
-            async for piece in pieces:
-                await queue.put((index, piece))
+        with translate_defects(Internal("the tool failed"), "tool.failed", log.bind(tool=name)):
+            await _forward(index, work, limit, queue)
     except TgError as error:
         failure = error.message
     except asyncio.CancelledError:
@@ -87,16 +86,23 @@ async def _run(index: int, work: PreparedCall, seconds: float, queue: _Queue) ->
         if task is None or task.cancelling():
             raise
         failure = "the tool was cancelled from within"
-    except (Exception, SystemExit) as error:
-        if isinstance(error, TimeoutError) and clock.expired():
-            failure = f"no result within {limit:g} s"
-        else:
-            log.exception("tool.failed", tool=name)
-            failure = "the tool failed"
     if failure is not None:
         log.info("tool.error", tool=name, reason=failure)
         await queue.put((index, CallFailed(failure)))
     await queue.put((index, CallEnded()))
+
+
+async def _forward(index: int, work: PreparedCall, limit: float, queue: _Queue) -> None:
+    clock = asyncio.timeout(limit)
+    try:
+        async with clock, aclosing(_limit(work.tool.call(work.arguments))) as pieces:
+            async for piece in pieces:
+                await queue.put((index, piece))
+    except TimeoutError:
+        # Any other one is the tool's own, and a defect of it.
+        if not clock.expired():
+            raise
+        raise Timeout(f"no result within {limit:g} s") from None
 
 
 async def _limit(source: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tg_schema import AgentStep, encode
+from tg_schema.conversation import ReasoningPart
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -16,6 +17,7 @@ class Result(msgspec.Struct, frozen=True):
         text: the observation, or what went wrong.
         failed: whether the tool or the call failed.
         id: the provider's id of the call.
+        signature: the provider's proof of the call, which it wants back.
     """
 
     tool: str
@@ -23,6 +25,7 @@ class Result(msgspec.Struct, frozen=True):
     text: str
     failed: bool = False
     id: str | None = None
+    signature: str | None = None
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -32,11 +35,13 @@ class Turn(msgspec.Struct, frozen=True):
         thought: its text.
         results: its calls with their results.
         fault: the error of the turn, as a sentence for the model; None = no error.
+        thinking: reasoning that its provider wants back.
     """
 
     thought: str
     results: tuple[Result, ...] = ()
     fault: str | None = None
+    thinking: tuple[ReasoningPart, ...] = ()
 
 
 def turns_of(history: Iterable[AgentStep]) -> tuple[Turn, ...]:

@@ -13,7 +13,7 @@ class TextDelta(NamedTuple):
 
 
 class ReasoningDelta(NamedTuple):
-    """A piece of reasoning that the provider reports apart from the text; it is not sent to the model again."""
+    """A piece of reasoning that the provider reports apart from the text."""
 
     text: str
 
@@ -23,11 +23,12 @@ class MessageEnd(NamedTuple):
 
 
 class ParsedCall(NamedTuple):
-    """A complete call; `arguments` is the JSON text of an object."""
+    """A complete call; `arguments` is the JSON text of an object, `signature` the provider's proof of the call."""
 
     tool: str
     arguments: str = "{}"
     id: str | None = None
+    signature: str | None = None
 
 
 class InvalidCall(NamedTuple):
@@ -38,12 +39,14 @@ class InvalidCall(NamedTuple):
         tool: the tool's name, if it could be read.
         arguments: the text in place of the arguments.
         id: the call's id, if the provider gave one.
+        signature: the provider's proof of the call, if it gave one.
     """
 
     fault: str
     tool: str | None = None
     arguments: str = ""
     id: str | None = None
+    signature: str | None = None
 
 
 Event = TextDelta | ReasoningDelta | MessageEnd | ParsedCall | InvalidCall

@@ -25,6 +25,7 @@ class ObjectScanner:
         while (sign := _SIGNS.search(text, start + self._scanned)) is not None:
             after = sign.end()
             if sign[0] == "\\":
+                # The escaped character has not come yet; the next scan begins with this backslash again.
                 if after == len(text):
                     return None
                 after += 1

@@ -245,5 +245,6 @@ class ReactParser:
             self._events.append(MessageEnd())
             self._open = False
         if self._code:
+            # The open fence looked like ordinary text; now it turns out to be around the structure.
             self._fence, self._code = self._fence or self._code, 0
         self._kind, self._fresh, self._line_start, self._space = kind, True, False, ""

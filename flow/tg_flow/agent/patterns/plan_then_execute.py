@@ -35,6 +35,7 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
     done: list[dict[str, str]] = []
     for step in steps_of("".join(plan)) or [goal.question]:
         question = await prompts.render("agent-step", step=step, question=goal.question, done=done)
+        # Only the first step sees the history; each later one is told the results before it.
         earlier = () if done else dialog.earlier
         loop = AgentLoop(dialog, Goal(question.prompt, goal.instructions), earlier, speaks="thought")
         async with aclosing(loop.records()) as records:

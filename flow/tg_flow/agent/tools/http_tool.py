@@ -77,6 +77,7 @@ class HttpTool(AgentTool):
         url, rest = _fill_url(self._options.url, arguments)
         in_query = self._options.method in {"GET", "DELETE"}
         query = [(name, _word(one)) for name, value in rest.items() for one in _each(value)] if in_query else []
+        # Quoted already: yarl must not normalize what an argument has become, a dot or a slash for instance.
         address = URL(url, encoded=True)
         try:
             async with self._session.request(
@@ -84,6 +85,7 @@ class HttpTool(AgentTool):
                 address.extend_query(query) if query else address,
                 json=None if in_query else rest,
                 allow_redirects=False,
+                # The loop limits the call as a whole; a limit of aiohttp's would be told in another sentence.
                 timeout=aiohttp.ClientTimeout(total=None),
             ) as response:
                 length = 0

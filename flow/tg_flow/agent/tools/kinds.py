@@ -1,12 +1,12 @@
 """Configuration -> agent: opens the tools of one flow; each kind is a row, imported when a table names it."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
 
 from tg_base.config import Findings, ToolConfig, ToolKindName, read_options
+from tg_base.runtime import start_daemon_thread
 from tg_flow.agent.core import AgentTool, ToolContext, compile_schema
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
@@ -66,7 +66,8 @@ async def _open(context: ToolContext, name: str) -> tuple[AgentTool, ...]:
 async def _make(context: ToolContext, name: str, table: ToolConfig) -> tuple[AgentTool, ...]:
     row, owner = KINDS[table.kind], f'a tool of kind "{table.kind}"'
     try:
-        kind: type[AgentTool] = getattr(await asyncio.to_thread(import_module, row.module), row.name)
+        module = await start_daemon_thread(lambda: import_module(row.module), f"import {row.module}")
+        kind: type[AgentTool] = getattr(module, row.name)
         options = read_options(table.options, kind.Options, owner)
         return await kind.open(name, table, options, context)
     except ModuleNotFoundError as error:

@@ -41,6 +41,7 @@ class McpTool(AgentTool):
     async def open(cls, name: str, table: ToolConfig, options: McpOptions, context: ToolContext) -> tuple[Self, ...]:
         check(options)
         session = McpSession(options)
+        # Nothing has to be asked: the server is started, or reached, by the first call.
         if options.tool is not None and table.arguments is not None:
             return (cls(declare(name, table, "", {}), table, session, options.tool),)
         async with AsyncExitStack() as failed:
@@ -68,6 +69,7 @@ class McpTool(AgentTool):
             return await client.call_tool(self._remote, arguments, progress_callback=report)
 
         task = asyncio.ensure_future(self._session.use(ask))
+        # The end wakes the reader too; a call without any report has nothing else that would.
         task.add_done_callback(lambda _: woken.set())
         try:
             while reports or not task.done():

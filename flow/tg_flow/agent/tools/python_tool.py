@@ -1,6 +1,5 @@
 """Agent -> Python callable: a function, a coroutine function, or an async generator that yields text."""
 
-import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -12,6 +11,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.config import ToolConfig
+from tg_base.runtime import start_daemon_thread
 from tg_flow.agent.core import AgentTool, Piece, ToolContext, ToolOptions, declare
 from tg_flow.agent.tools.thread_call import ThreadCalls
 from tg_schema import Tool
@@ -44,7 +44,8 @@ class PythonTool(AgentTool):
     @classmethod
     @override
     async def open(cls, name: str, table: ToolConfig, options: PythonOptions, context: ToolContext) -> tuple[Self, ...]:
-        function = await asyncio.to_thread(_load, options.function or name)
+        # A daemon thread: the import of somebody's module may do anything, and must not keep the process from ending.
+        function = await start_daemon_thread(lambda: _load(options.function or name), f"import {name}")
         schema = _schema_of(_arguments_of(function))
         return (cls(declare(name, table, inspect.getdoc(function) or "", schema), table, function),)
 

@@ -59,6 +59,7 @@ class SubAgent(AgentTool):
             async for record in records:
                 answer.take(record)
                 path = (self.declaration.name, *record.path)
+                # Its end is not that of the dialog, and its usage is counted once, by the record below.
                 yield msgspec.structs.replace(
                     record,
                     path=path,

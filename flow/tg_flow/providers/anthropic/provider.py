@@ -30,4 +30,5 @@ class AnthropicOptions(ClaudeOptions, frozen=True, forbid_unknown_fields=True, k
 class Anthropic(Claude[AnthropicOptions]):
     """Anthropic's Messages API, by its asynchronous SDK."""
 
+    features = Claude.features | {"strict_tools"}
     wire = SdkWire(client="tg_flow.providers.anthropic.client", listed=model_list, error_detail=error_detail)

@@ -7,7 +7,7 @@ from typing_extensions import override
 from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire
 from tg_flow.providers.cohere.request import to_wire
 from tg_flow.providers.cohere.stream import StreamDecoder, model_list
-from tg_schema import FEATURES, TextCompletionRequest
+from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
 
@@ -29,7 +29,7 @@ class CohereOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
 class Cohere(SdkProvider[CohereOptions]):
     """Cohere's Chat API."""
 
-    features: frozenset[Feature] = FEATURES - {"logprobs"}
+    features: frozenset[Feature] = (COMMON_FEATURES - {"logprobs"}) | {"reasoning", "strict_tools"}
     wire = SdkWire(client="tg_flow.providers.cohere.client", listed=model_list)
 
     @override

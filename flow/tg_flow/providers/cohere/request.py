@@ -1,12 +1,18 @@
 """TextCompletionRequest -> the arguments of Cohere's `chat_stream`, after its public API reference ("Chat", v2)."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
+from tg_base.llm import find_budget, read_signature
 from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, TextPart, Tool, ToolCall
+from tg_schema.conversation import Part, ReasoningPart
 from tg_schema.errors import BadRequest
+from tg_schema.text_completion import Reasoning
+
+ORIGIN = "cohere"
+"""Of the signature of thinking; it has no value."""
 
 
 class _Url(msgspec.Struct, frozen=True):
@@ -17,6 +23,7 @@ class _Part(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str
     text: str | None = None
     image_url: _Url | None = None
+    thinking: str | None = None
 
 
 class _CalledFunction(msgspec.Struct, frozen=True):
@@ -66,6 +73,7 @@ class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     messages: tuple[_Message, ...]
     tools: tuple[_Tool, ...] = ()
     tool_choice: str | None = None
+    strict_tools: bool = False
     response_format: _ResponseFormat | None = None
     thinking: _Thinking | None = None
     temperature: float | None = None
@@ -76,6 +84,7 @@ class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    priority: int | None = None
 
 
 def to_wire(
@@ -93,7 +102,9 @@ def to_wire(
         tools=tools,
         tool_choice=choice,
         response_format=_response_format(request),
-        thinking=None if thinking is None else _thinking(thinking),
+        strict_tools=any(tool.strict for tool in request.tools),
+        thinking=_thinking(thinking) if request.reasoning is None else _reasoning(request.reasoning),
+        priority=request.priority,
         temperature=sampling.temperature,
         p=sampling.top_p,
         k=sampling.top_k,
@@ -132,9 +143,14 @@ def _message(turn: Message) -> _Message:
     if turn.images and turn.role != "user":
         raise BadRequest(f"messages: this provider takes images from the user only, not in a turn of the {turn.role}")
     if turn.images:
-        return _Message("user", tuple(_part(part) for part in turn.parts))
+        return _Message("user", tuple(_part(part) for part in turn.content_parts))
+    thought = "".join(part.text for part in turn.parts if _is_ours(part))
+    thoughts = (_Part("thinking", thinking=thought),) if thought else ()
     if turn.tool_calls:
-        return _Message("assistant", tool_plan=turn.text or None, tool_calls=tuple(_call(it) for it in turn.tool_calls))
+        calls = tuple(_call(it) for it in turn.tool_calls)
+        return _Message("assistant", thoughts or None, turn.text or None, calls)
+    if thoughts:
+        return _Message("assistant", (*thoughts, *((_Part("text", turn.text),) if turn.text else ())))
     return _Message(turn.role, turn.text, tool_call_id=turn.tool_call_id if turn.role == "tool" else None)
 
 
@@ -154,7 +170,21 @@ def _response_format(request: TextCompletionRequest) -> _ResponseFormat | None:
     return _ResponseFormat("json_object") if request.response_format == "json" else None
 
 
-def _thinking(thinking: bool | int) -> _Thinking:
+def _is_ours(part: Part) -> TypeGuard[ReasoningPart]:
+    """Whether it is thinking that this API has told, which has no proof."""
+    return isinstance(part, ReasoningPart) and read_signature(part.signature, ORIGIN) is not None
+
+
+def _reasoning(reasoning: Reasoning) -> _Thinking:
+    if reasoning.effort == "none" or reasoning.budget == 0:
+        return _Thinking("disabled")
+    budget = reasoning.budget or (find_budget(reasoning.effort) if reasoning.effort else None)
+    return _Thinking("enabled", budget)
+
+
+def _thinking(thinking: bool | int | None) -> _Thinking | None:
+    if thinking is None:
+        return None
     if isinstance(thinking, bool):
         return _Thinking("enabled" if thinking else "disabled")
     return _Thinking("enabled", thinking)

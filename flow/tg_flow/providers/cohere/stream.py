@@ -2,7 +2,8 @@
 
 import msgspec
 
-from tg_base.llm import LlmChunk, event_error
+from tg_base.llm import LlmChunk, event_error, write_signature
+from tg_flow.providers.cohere.request import ORIGIN
 from tg_schema import ModelInfo, ToolCallDelta
 
 _FINISH = {"MAX_TOKENS": "length", "TOOL_CALL": "tool_calls"}
@@ -78,6 +79,7 @@ class StreamDecoder:
 
     def __init__(self) -> None:
         self.done = False
+        self._thinks = False
 
     def chunk(self, data: bytes) -> LlmChunk | None:
         """The chunk of an event's data; None for an event without content, for instance a citation.
@@ -92,8 +94,16 @@ class StreamDecoder:
             return None
         if event.type == "message-end":
             self.done = True
-            return _end(delta)
-        return _convert_message(delta.message, event.index) if delta.message is not None else None
+            return self._sign(_end(delta))
+        said = _convert_message(delta.message, event.index) if delta.message is not None else None
+        content = delta.message.content if delta.message is not None else None
+        self._thinks = self._thinks or (isinstance(content, _Content) and bool(content.thinking))
+        return self._sign(said) if said is not None and said.reasoning is None else said
+
+    def _sign(self, said: LlmChunk) -> LlmChunk:
+        """End the thinking before this, so that it comes back; a plan of calls comes back as the turn's text."""
+        thinks, self._thinks = self._thinks, False
+        return msgspec.structs.replace(said, signature=write_signature(ORIGIN, "")) if thinks else said
 
 
 def _convert_message(message: _Message, index: int) -> LlmChunk | None:

@@ -1,9 +1,12 @@
 """TextCompletionRequest -> Google AI Studio -> LlmChunks."""
 
+from typing import Any
+
+import msgspec
 from typing_extensions import override
 
 from tg_base.llm import Key, SdkWire, choose_key
-from tg_base.llm.gemini import Gemini, GeminiOptions, error_detail, model_list
+from tg_base.llm.gemini import Gemini, GeminiOptions, GenerateRequest, error_detail, model_list
 
 
 class GoogleAiStudioOptions(GeminiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -31,3 +34,9 @@ class GoogleAiStudio(Gemini[GoogleAiStudioOptions]):
     """Gemini on Google AI Studio, by Google's asynchronous SDK."""
 
     wire = SdkWire(client="tg_flow.providers.gemini.client", listed=model_list, error_detail=error_detail)
+
+    @override
+    def counted(self, wire: GenerateRequest) -> Any:
+        name = self.upstream_model
+        model = name if "/" in name else f"models/{name}"
+        return {"generateContentRequest": {"model": model, **msgspec.to_builtins(wire)}}

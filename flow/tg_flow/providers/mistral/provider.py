@@ -8,7 +8,7 @@ from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire
 from tg_flow.providers.mistral.request import to_wire
 from tg_flow.providers.mistral.stream import StreamDecoder, error_detail
 from tg_flow.providers.openai import model_list
-from tg_schema import FEATURES, TextCompletionRequest
+from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
 
@@ -32,13 +32,19 @@ class MistralOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_
 class Mistral(SdkProvider[MistralOptions]):
     """Mistral's chat completions."""
 
-    features: frozenset[Feature] = FEATURES - {"logprobs"}
+    features: frozenset[Feature] = (COMMON_FEATURES - {"logprobs"}) | {
+        "reasoning",
+        "parallel_tool_calls",
+        "strict_tools",
+        "min_tokens",
+        "repetition_penalty",
+    }
     wire = SdkWire(client="tg_flow.providers.mistral.client", listed=model_list, error_detail=error_detail)
 
     @override
     def body(self, request: TextCompletionRequest) -> dict[str, Any]:
         body = to_wire(request, self.upstream_model, self.options.sampling(request))
-        if self.options.reasoning_effort is not None:
+        if self.options.reasoning_effort is not None and request.reasoning is None:
             body["reasoning_effort"] = self.options.reasoning_effort
         if self.options.prompt_mode is not None:
             body["prompt_mode"] = self.options.prompt_mode

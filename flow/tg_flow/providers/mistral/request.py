@@ -1,11 +1,17 @@
 """TextCompletionRequest -> the arguments of Mistral's chat, after its public API reference: a variant of OpenAI's."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from tg_base.llm import read_signature
 from tg_flow.providers.openai import request as openai_request
 from tg_schema import Sampling, TextCompletionRequest
+from tg_schema.conversation import Part, ReasoningPart
+
+ORIGIN = "mistral"
+"""Of the signature of thinking, which may be empty."""
 
 
 def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> dict[str, Any]:
@@ -20,4 +26,18 @@ def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> d
     body: dict[str, Any] = msgspec.to_builtins(theirs)
     if sampling.seed is not None:
         body["random_seed"] = sampling.seed
+    if request.cache_key is not None:
+        body["prompt_cache_key"] = request.cache_key
+    turns = request.turns
+    for message, turn in zip(body["messages"][-len(turns) :], turns, strict=True):
+        if thoughts := [thought for part in turn.parts for thought in _thinking(part)]:
+            text = message.get("content")
+            message["content"] = [*thoughts, *([{"type": "text", "text": text}] if text else [])]
     return body
+
+
+def _thinking(part: Part) -> Iterator[dict[str, Any]]:
+    signature = read_signature(part.signature, ORIGIN) if isinstance(part, ReasoningPart) else None
+    if isinstance(part, ReasoningPart) and signature is not None:
+        thought = {"type": "thinking", "thinking": [{"type": "text", "text": part.text}]}
+        yield {**thought, "signature": signature} if signature else thought

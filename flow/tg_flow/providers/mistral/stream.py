@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from tg_base.llm import CallNumbers, ErrorDetail, LlmChunk, UsageDeltas, event_error
+from tg_base.llm import CallNumbers, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
+from tg_flow.providers.mistral.request import ORIGIN
 from tg_schema import ToolCallDelta
 from tg_schema.errors import ProtocolError
 
@@ -21,6 +22,7 @@ class _Piece(msgspec.Struct, frozen=True):
     type: str | None = None
     text: str = ""
     thinking: tuple[_Thought, ...] | str = ()
+    signature: str | None = None
 
 
 class _Function(msgspec.Struct, frozen=True):
@@ -89,6 +91,8 @@ class StreamDecoder:
         self.done = False
         self._counts = UsageDeltas()
         self._calls = CallNumbers()
+        self._thinks = False
+        self._signature = ""
 
     def chunk(self, data: bytes) -> LlmChunk | None:
         """The chunk of an event's data; None for an event without content, for instance the role.
@@ -115,11 +119,21 @@ class StreamDecoder:
     def _convert_delta(self, delta: _Delta, model: str | None) -> LlmChunk | None:
         calls = tuple(self._call(call) for call in delta.tool_calls or ())
         content = delta.content
-        if isinstance(content, tuple):
-            text = "".join(piece.text for piece in content)
-            thought = "".join(_thought(piece) for piece in content)
-            return LlmChunk(text, model=model, reasoning=thought or None, tool_calls=calls)
-        return LlmChunk(content or "", model=model, tool_calls=calls) if content or calls else None
+        if not content and not calls:
+            return None
+        pieces = content if isinstance(content, tuple) else (_Piece(text=content or ""),)
+        text = "".join(piece.text for piece in pieces)
+        thought = "".join(_thought(piece) for piece in pieces)
+        self._thinks = self._thinks or bool(thought)
+        self._signature = next((piece.signature for piece in pieces if piece.signature), self._signature)
+        signature = self._sign() if text or calls else None
+        return LlmChunk(text, model=model, reasoning=thought or None, signature=signature, tool_calls=calls)
+
+    def _sign(self) -> str | None:
+        """The signature of the thinking that ends here; the API wants it back even without a proof."""
+        thinks, signature = self._thinks or bool(self._signature), self._signature
+        self._thinks, self._signature = False, ""
+        return write_signature(ORIGIN, signature) if thinks else None
 
     def _call(self, call: _Call) -> ToolCallDelta:
         """A call is sent at once, or in pieces; later pieces have the first one's index and no id."""
@@ -136,6 +150,7 @@ class StreamDecoder:
         counts = self._usage(usage) if usage else LlmChunk()
         return msgspec.structs.replace(
             said,
+            signature=said.signature or (self._sign() if reason else None),
             in_token=counts.in_token,
             out_token=counts.out_token,
             cached_token=counts.cached_token,

@@ -9,7 +9,7 @@ from typing_extensions import override
 from tg_base.llm import EventDecoder, JsonLines, RemoteOptions, SdkProvider, SdkWire
 from tg_flow.providers.ollama.request import to_wire
 from tg_flow.providers.ollama.stream import StreamDecoder, model_list
-from tg_schema import FEATURES, TextCompletionRequest
+from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
 
@@ -19,6 +19,7 @@ class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
     Attributes:
         base_url_variables: the SDK's own; a host alone is allowed. If it is not set, port 11434 of this machine.
         key_variables: the SDK's own, for ollama.com.
+        effort_by: how a request's reasoning effort is told: as a "switch", or as a "level" to models with levels.
         think: whether or how much the model thinks before it answers; None = the model's default.
         num_ctx: the context length in tokens with which the model is loaded; None = the server's default, which
             silently truncates longer prompts.
@@ -29,6 +30,7 @@ class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
     key_variables: tuple[str, ...] = ("OLLAMA_API_KEY",)
     key_needed: bool = False
     think: bool | Literal["low", "medium", "high"] | None = None
+    effort_by: Literal["switch", "level"] = "switch"
     num_ctx: int | None = None
     keep_alive: str | None = None
 
@@ -42,7 +44,7 @@ class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
 class Ollama(SdkProvider[OllamaOptions]):
     """A model of an Ollama server."""
 
-    features: frozenset[Feature] = FEATURES
+    features: frozenset[Feature] = COMMON_FEATURES | {"reasoning", "min_p", "typical_p", "repetition_penalty"}
     wire = SdkWire(client="tg_flow.providers.ollama.client", listed=model_list, frames=JsonLines)
 
     @override
@@ -56,6 +58,7 @@ class Ollama(SdkProvider[OllamaOptions]):
                 think=options.think,
                 num_ctx=options.num_ctx,
                 keep_alive=options.keep_alive,
+                levels=options.effort_by == "level",
             )
         )
         return body

@@ -5,9 +5,17 @@ from typing import Any
 
 import msgspec
 
-from tg_base.llm import call_arguments
-from tg_schema import ImagePart, Sampling, TextCompletionRequest, Tool
+from tg_base.llm import call_arguments, find_effort, read_signature
+from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, Tool
+from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BadRequest
+from tg_schema.text_completion import Effort, Reasoning
+
+ORIGIN = "ollama"
+"""Of the signature of thinking; it has no value."""
+
+_LEVELS: dict[Effort, str] = {"minimal": "low", "low": "low", "medium": "medium"}
+"""The others are "high"."""
 
 
 class _CalledFunction(msgspec.Struct, frozen=True):
@@ -22,6 +30,7 @@ class _Call(msgspec.Struct, frozen=True):
 class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
     role: str
     content: str
+    thinking: str | None = None
     images: tuple[str, ...] = ()
     tool_calls: tuple[_Call, ...] = ()
     tool_name: str | None = None
@@ -48,6 +57,9 @@ class _Options(msgspec.Struct, frozen=True, omit_defaults=True):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     num_ctx: int | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    repeat_penalty: float | None = None
 
 
 class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,6 +85,7 @@ def to_wire(
     think: bool | str | None = None,
     num_ctx: int | None = None,
     keep_alive: str | None = None,
+    levels: bool = False,
 ) -> ChatRequest:
     """The body for a request.
 
@@ -97,8 +110,11 @@ def to_wire(
             presence_penalty=sampling.presence_penalty,
             frequency_penalty=sampling.frequency_penalty,
             num_ctx=num_ctx,
+            min_p=sampling.min_p,
+            typical_p=sampling.typical_p,
+            repeat_penalty=sampling.repetition_penalty,
         ),
-        think=think,
+        think=think if request.reasoning is None else _think(request.reasoning, levels=levels),
         keep_alive=keep_alive,
         logprobs=None if sampling.logprobs is None else True,
         top_logprobs=sampling.logprobs or None,
@@ -113,7 +129,21 @@ def _messages(request: TextCompletionRequest) -> Iterable[_Message]:
     for turn in request.turns:
         calls = tuple(_Call(_CalledFunction(call.name, call_arguments(call.arguments))) for call in turn.tool_calls)
         name = (turn.name or names.get(turn.tool_call_id or "")) if turn.role == "tool" else None
-        yield _Message(turn.role, turn.text, tuple(_image(image) for image in turn.images), calls, name)
+        images = tuple(_image(image) for image in turn.images)
+        yield _Message(turn.role, turn.text, _thinking(turn), images, calls, name)
+
+
+def _thinking(turn: Message) -> str | None:
+    """The server wants a model's thinking back with its calls; there is no proof of it."""
+    told = [part for part in turn.parts if isinstance(part, ReasoningPart)]
+    return "".join(part.text for part in told if read_signature(part.signature, ORIGIN) is not None) or None
+
+
+def _think(reasoning: Reasoning, *, levels: bool) -> bool | str | None:
+    effort = find_effort(reasoning)
+    if effort is None or effort == "none" or not levels:
+        return None if effort is None else effort != "none"
+    return _LEVELS.get(effort, "high")
 
 
 def _image(image: ImagePart) -> str:

@@ -5,7 +5,8 @@ from uuid import uuid4
 
 import msgspec
 
-from tg_base.llm import LlmChunk, event_error
+from tg_base.llm import LlmChunk, event_error, write_signature
+from tg_flow.providers.ollama.request import ORIGIN
 from tg_flow.providers.openai import NO_TOKEN_ID
 from tg_schema import ModelInfo, Token, ToolCallDelta
 
@@ -28,6 +29,7 @@ class _Said(msgspec.Struct, frozen=True, gc=False):
 
 class _TopLogprob(msgspec.Struct, frozen=True, gc=False):
     logprob: float
+    token: str = ""
 
 
 class _Logprob(msgspec.Struct, frozen=True):
@@ -73,6 +75,7 @@ class StreamDecoder:
     def __init__(self) -> None:
         self.done = False
         self._calls = 0
+        self._thinks = False
 
     def chunk(self, data: bytes) -> LlmChunk | None:
         """The chunk of a line; None for a line without content.
@@ -86,12 +89,15 @@ class StreamDecoder:
             raise event_error(None)
         said = line.message or _NOTHING
         # Fast path: nearly all lines are text only.
-        if line.done or said.tool_calls or said.thinking or line.logprobs:
+        if line.done or said.tool_calls or said.thinking or line.logprobs or self._thinks:
             return self._uncommon(line, said)
         return LlmChunk(said.content, model=line.model) if said.content else None
 
     def _uncommon(self, line: ChatLine, said: _Said) -> LlmChunk:
         calls = tuple(self._call(call) for call in said.tool_calls or ())
+        self._thinks = self._thinks or bool(said.thinking)
+        signs = self._thinks and bool(said.content or calls or line.done)
+        self._thinks = self._thinks and not signs
         self.done = line.done
         return LlmChunk(
             said.content or "",
@@ -100,12 +106,14 @@ class StreamDecoder:
             model=line.model,
             finish_reason=self._finish(line) if line.done else None,
             reasoning=said.thinking or None,
+            signature=write_signature(ORIGIN, "") if signs else None,
             tokens=tuple(
                 Token(
                     NO_TOKEN_ID,
                     one.token,
                     one.logprob,
                     tuple((NO_TOKEN_ID, top.logprob) for top in one.top_logprobs or ()),
+                    tuple(top.token for top in one.top_logprobs or ()),
                 )
                 for one in line.logprobs or ()
             ),

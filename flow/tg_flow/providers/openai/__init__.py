@@ -2,7 +2,7 @@
 
 from tg_flow.providers.openai import request
 from tg_flow.providers.openai.azure import AzureOpenAi
-from tg_flow.providers.openai.provider import OpenAiCompatible
+from tg_flow.providers.openai.provider import OpenAiCompatible, Vllm
 from tg_flow.providers.openai.stream import NO_TOKEN_ID, model_list
 from tg_flow.providers.openai.tgi import Tgi
 
@@ -11,6 +11,7 @@ __all__ = [
     "AzureOpenAi",
     "OpenAiCompatible",
     "Tgi",
+    "Vllm",
     "model_list",
     "request",
 ]

@@ -1,11 +1,14 @@
 """TextCompletionRequest -> a deployment of Azure OpenAI -> LlmChunks: OpenAI's format at another kind of URL."""
 
 import os
+from typing import Literal
 
+import msgspec
 from typing_extensions import override
 
 from tg_flow.providers.openai.endpoint import AzureEndpoint
 from tg_flow.providers.openai.provider import ChatCompletions, OpenAiOptions
+from tg_schema.features import Feature
 
 API_VERSION = "2024-10-21"
 """The latest generally available version in Microsoft's list of API versions."""
@@ -21,6 +24,10 @@ class AzureOpenAiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True,
             `AZURE_API_VERSION`, else `2024-10-21`.
     """
 
+    without: frozenset[Feature] = frozenset({"top_k", "allowed_tools"})
+    hint_fields: dict[Literal["user", "cache_key", "priority"], str] = msgspec.field(
+        default_factory=lambda: {"user": "user"}
+    )
     base_url_variables: tuple[str, ...] = ("AZURE_OPENAI_ENDPOINT", "AZURE_ENDPOINT")
     base_url_path: str = ""
     default_base_url: str | None = None

@@ -6,13 +6,35 @@ import msgspec
 from typing_extensions import TypeVar, override
 
 from tg_base.llm import Endpoint, EventDecoder, KeyedConnection, RemoteOptions, SdkConnection, SdkProvider, SdkWire
-from tg_flow.providers.openai.request import to_wire
+from tg_flow.providers.openai.messages import DIALECT, ThinkingField
+from tg_flow.providers.openai.request import ChatRequest, to_wire
 from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list
-from tg_schema import FEATURES, TextCompletionRequest
+from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
 
 _encode = msgspec.json.Encoder().encode
+
+
+OPENAI_FEATURES: frozenset[Feature] = frozenset(
+    {"n", "logit_bias", "reasoning", "parallel_tool_calls", "allowed_tools", "strict_tools", "openai_fields"}
+)
+"""What OpenAI's API has a field for besides the common features."""
+
+VLLM_FEATURES: frozenset[Feature] = frozenset(
+    {
+        "min_p",
+        "repetition_penalty",
+        "length_penalty",
+        "min_tokens",
+        "ignore_eos",
+        "stop_ids",
+        "keep_stop",
+        "regex",
+        "choice",
+    }
+)
+"""What vLLM's API has a field for besides OpenAI's ("Extra parameters" of its chat API)."""
 
 
 class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -25,6 +47,11 @@ class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
             only.
         strict_schema: enforce the request's schema while the model generates. The schema must then require all
             properties and allow no others.
+        developer_role: whether the server has the role "developer"; else its texts are a part of the system's.
+        thinking_field: the field in which the server wants earlier thinking back; "extra_content" for the signatures
+            of Gemini. None = it wants none.
+        hint_fields: the server's fields for the hints `user`, `cache_key` and `priority` of a request; what is not
+            named here is not sent.
         extra_body: further fields of each request, for instance `{ reasoning_effort = "low" }`.
         usage_patience: seconds to wait for the usage of a finished answer; without it the answer is still complete.
     """
@@ -36,6 +63,9 @@ class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
     key_variables: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("OPENAI_API_KEY", "OPENAI_TOKEN")
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     strict_schema: bool = True
+    developer_role: bool = False
+    thinking_field: ThinkingField | None = None
+    hint_fields: dict[Literal["user", "cache_key", "priority"], str] = msgspec.field(default_factory=dict)
     extra_body: dict[str, Any] = msgspec.field(default_factory=dict)
     usage_patience: Annotated[float, msgspec.Meta(ge=0.0)] = 5.0
 
@@ -55,7 +85,7 @@ AnyOptions = TypeVar("AnyOptions", bound=OpenAiOptions, default=OpenAiOptions)
 class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
     """The base of the providers with OpenAI's chat completions API: its format and its asynchronous SDK."""
 
-    features: frozenset[Feature] = FEATURES
+    features: frozenset[Feature] = COMMON_FEATURES | OPENAI_FEATURES
     wire = SdkWire(client="tg_flow.providers.openai.client", listed=model_list, error_detail=error_detail)
 
     def __init__(self, model: str, options: AnyOptions, connection: KeyedConnection[SdkConnection]) -> None:
@@ -72,20 +102,41 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
             options.sampling(request),
             completion_tokens=options.max_tokens_field == "max_completion_tokens",
             strict=options.strict_schema,
+            developer=options.developer_role,
+            thinking_field=options.thinking_field,
         )
         # The extra fields are encoded once: they are appended to the body's JSON instead of merged as a dict.
+        more = self._extra + _members(self._hints(request)) + _members(_foreign_fields(request))
         body = _encode(asked)
-        return body[:-1] + self._extra if self._extra else body
+        return b"".join((body[:-1], more, b"}")) if more else body
+
+    def _hints(self, request: TextCompletionRequest) -> dict[str, Any]:
+        named = {name: getattr(request, hint) for hint, name in self.options.hint_fields.items()}
+        return {name: value for name, value in named.items() if value is not None}
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:
-        return StreamDecoder()
+        return StreamDecoder(self.options.thinking_field)
 
 
 class OpenAiCompatible(ChatCompletions[OpenAiOptions]):
     """A provider with OpenAI's chat completions API: OpenAI itself, and many others."""
 
 
+class Vllm(ChatCompletions[OpenAiOptions]):
+    """A vLLM server, with the sampling fields that it has beyond OpenAI's."""
+
+    features: frozenset[Feature] = ChatCompletions.features | VLLM_FEATURES
+
+
+def _foreign_fields(request: TextCompletionRequest) -> dict[str, Any]:
+    """OpenAI's own fields of a request, without those that our records have."""
+    foreign = request.foreign
+    if foreign is None or foreign.dialect != DIALECT:
+        return {}
+    return {name: value for name, value in foreign.fields.items() if name not in ChatRequest.__struct_fields__}
+
+
 def _members(extra: dict[str, Any]) -> bytes:
-    """The end of a JSON object whose last members are these; b"" if there are none."""
-    return b"," + _encode(extra)[1:] if extra else b""
+    """Further members of a JSON object, each with a comma before it; b"" if there are none."""
+    return b"," + _encode(extra)[1:-1] if extra else b""

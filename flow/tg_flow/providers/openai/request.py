@@ -4,46 +4,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, TextPart, Tool, ToolCall
-from tg_schema.errors import BadRequest
-
-
-class _Text(msgspec.Struct, frozen=True):
-    text: str
-    type: Literal["text"] = "text"
-
-
-class _Url(msgspec.Struct, frozen=True):
-    url: str
-
-
-class _Image(msgspec.Struct, frozen=True):
-    image_url: _Url
-    type: Literal["image_url"] = "image_url"
-
-
-class _CalledFunction(msgspec.Struct, frozen=True):
-    name: str
-    arguments: str
-
-
-class _Call(msgspec.Struct, frozen=True):
-    id: str
-    function: _CalledFunction
-    type: Literal["function"] = "function"
-
-
-class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    role: str
-    content: str | tuple[_Text | _Image, ...] | None = None
-    tool_calls: tuple[_Call, ...] = ()
-    tool_call_id: str | None = None
+from tg_base.llm import find_effort
+from tg_flow.providers.openai.messages import ThinkingField, WireMessage, wire_messages
+from tg_schema import Sampling, TextCompletionRequest, Tool
 
 
 class _Function(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     parameters: dict[str, Any]
     description: str = ""
+    strict: bool = False
 
 
 class _Tool(msgspec.Struct, frozen=True):
@@ -58,6 +28,21 @@ class _FunctionName(msgspec.Struct, frozen=True):
 class _Choice(msgspec.Struct, frozen=True):
     function: _FunctionName
     type: Literal["function"] = "function"
+
+
+class _AllowedTools(msgspec.Struct, frozen=True):
+    mode: str
+    tools: tuple[_Choice, ...]
+
+
+class _AllowedChoice(msgspec.Struct, frozen=True):
+    allowed_tools: _AllowedTools
+    type: Literal["allowed_tools"] = "allowed_tools"
+
+
+class _StructuredOutputs(msgspec.Struct, frozen=True, omit_defaults=True):
+    regex: str | None = None
+    choice: tuple[str, ...] = ()
 
 
 class _StreamOptions(msgspec.Struct, frozen=True):
@@ -76,17 +61,17 @@ class _ResponseFormat(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of `POST /chat/completions`. `top_k` is not in OpenAI's API, but in that of many compatible servers."""
+    """The body of `POST /chat/completions`; from `top_k` on, the fields are of compatible servers, by vLLM's names."""
 
     model: str
-    messages: tuple[_Message, ...]
+    messages: tuple[WireMessage, ...]
     stream: bool
     stream_options: _StreamOptions | None = None
     tools: tuple[_Tool, ...] = ()
-    tool_choice: str | _Choice | None = None
+    tool_choice: str | _Choice | _AllowedChoice | None = None
+    parallel_tool_calls: bool | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: int | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     stop: tuple[str, ...] | None = None
@@ -96,10 +81,29 @@ class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     response_format: _ResponseFormat | None = None
+    n: int | None = None
+    logit_bias: dict[int, float] | None = None
+    reasoning_effort: str | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    length_penalty: float | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
+    structured_outputs: _StructuredOutputs | None = None
 
 
 def to_wire(
-    request: TextCompletionRequest, model: str, sampling: Sampling, *, completion_tokens: bool, strict: bool
+    request: TextCompletionRequest,
+    model: str,
+    sampling: Sampling,
+    *,
+    completion_tokens: bool,
+    strict: bool,
+    developer: bool = False,
+    thinking_field: ThinkingField | None = None,
 ) -> ChatRequest:
     """The body for a request.
 
@@ -109,6 +113,8 @@ def to_wire(
         sampling: the request's, with the configuration's defaults.
         completion_tokens: send the answer's limit as `max_completion_tokens`, as reasoning models need.
         strict: enforce the schema while the model generates.
+        developer: whether the server has that role.
+        thinking_field: where the server wants earlier thinking back; None = nowhere.
 
     Raises:
         BadRequest: this API cannot express the request; the message says why.
@@ -116,14 +122,14 @@ def to_wire(
     limit = sampling.max_tokens
     return ChatRequest(
         model=model,
-        messages=_messages(request),
+        messages=wire_messages(request, developer=developer, thinking_field=thinking_field),
         stream=True,
         stream_options=_StreamOptions(),
         tools=tuple(_tool(tool) for tool in request.tools),
         tool_choice=_tool_choice(request),
+        parallel_tool_calls=request.parallel_tool_calls if request.tools else None,
         temperature=sampling.temperature,
         top_p=sampling.top_p,
-        top_k=sampling.top_k,
         max_tokens=None if completion_tokens else limit,
         max_completion_tokens=limit if completion_tokens else None,
         stop=sampling.stop or None,
@@ -133,47 +139,39 @@ def to_wire(
         logprobs=None if sampling.logprobs is None else True,
         top_logprobs=sampling.logprobs or None,
         response_format=_response_format(request, strict=strict),
+        n=sampling.n if (sampling.n or 1) > 1 else None,
+        logit_bias=sampling.logit_bias or None,
+        reasoning_effort=find_effort(request.reasoning),
+        top_k=sampling.top_k,
+        min_p=sampling.min_p,
+        repetition_penalty=sampling.repetition_penalty,
+        length_penalty=sampling.length_penalty,
+        min_tokens=sampling.min_tokens or None,
+        ignore_eos=sampling.ignore_eos,
+        stop_token_ids=sampling.stop_ids,
+        include_stop_str_in_output=sampling.keep_stop,
+        structured_outputs=_structured_outputs(request),
     )
 
 
-def _messages(request: TextCompletionRequest) -> tuple[_Message, ...]:
-    system = request.system_text
-    turns = tuple(_message(turn) for turn in request.turns)
-    return (_Message("system", system), *turns) if system else turns
-
-
-def _message(turn: Message) -> _Message:
-    if not turn.images:
-        return _Message(
-            turn.role,
-            turn.text or (None if turn.tool_calls else ""),
-            tuple(_call(call) for call in turn.tool_calls),
-            turn.tool_call_id if turn.role == "tool" else None,
-        )
-    if turn.role != "user":
-        raise BadRequest(f"messages: this provider takes images from the user only, not in a turn of the {turn.role}")
-    return _Message("user", tuple(_part(part) for part in turn.parts))
-
-
-def _part(part: TextPart | ImagePart) -> _Text | _Image:
-    if isinstance(part, TextPart):
-        return _Text(part.text)
-    return _Image(_Url(part.url or f"data:{part.media_type};base64,{part.data}"))
-
-
-def _call(call: ToolCall) -> _Call:
-    return _Call(call.id, _CalledFunction(call.name, call.arguments))
-
-
 def _tool(tool: Tool) -> _Tool:
-    return _Tool(_Function(tool.name, tool.parameters, tool.description))
+    return _Tool(_Function(tool.name, tool.parameters, tool.description, tool.strict))
 
 
-def _tool_choice(request: TextCompletionRequest) -> str | _Choice | None:
-    choice = request.tool_choice
-    if not choice or not request.tools:
+def _tool_choice(request: TextCompletionRequest) -> str | _Choice | _AllowedChoice | None:
+    choice = request.tool_choice or None
+    if not request.tools:
         return None
-    return choice if choice in {"auto", "none", "required"} else _Choice(_FunctionName(choice))
+    if request.allowed_tools and choice in {None, "auto", "required"}:
+        allowed = tuple(_Choice(_FunctionName(name)) for name in request.allowed_tools)
+        return _AllowedChoice(_AllowedTools(choice or "auto", allowed))
+    return choice if choice in {None, "auto", "none", "required"} else _Choice(_FunctionName(choice))
+
+
+def _structured_outputs(request: TextCompletionRequest) -> _StructuredOutputs | None:
+    if request.regex is None and not request.choice:
+        return None
+    return _StructuredOutputs(request.regex, request.choice)
 
 
 def _response_format(request: TextCompletionRequest, *, strict: bool) -> _ResponseFormat | None:

@@ -3,9 +3,15 @@
 Only the fields that are used are declared; other fields of compatible servers are skipped.
 """
 
+from collections import defaultdict
+from functools import partial
+from typing import Annotated, Any
+
 import msgspec
 
-from tg_base.llm import CallNumbers, Counts, ErrorDetail, LlmChunk, UsageDeltas, event_error
+from tg_base.llm import CallNumbers, Counts, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
+from tg_flow.providers.openai.messages import GOOGLE, ThinkingField
+from tg_flow.providers.openai.thinking import OpenThinking
 from tg_schema import ModelInfo, Token, ToolCallDelta
 from tg_schema.deltas import Count
 from tg_schema.errors import ContentFilter
@@ -25,11 +31,13 @@ _FINISH = {
 
 class _TopLogprob(msgspec.Struct, frozen=True, gc=False):
     logprob: float
+    token: str = ""
 
 
 class _TokenLogprob(msgspec.Struct, frozen=True):
     token: str
     logprob: float | None = None
+    bytes: tuple[Annotated[int, msgspec.Meta(ge=0, le=255)], ...] | None = None
     top_logprobs: tuple[_TopLogprob, ...] | None = None
 
 
@@ -42,18 +50,33 @@ class _Function(msgspec.Struct, frozen=True, gc=False):
     arguments: str | None = None
 
 
+class _Google(msgspec.Struct, frozen=True, gc=False):
+    thought_signature: str | None = None
+
+
+class _ExtraContent(msgspec.Struct, frozen=True):
+    google: _Google | None = None
+
+
 class _CallDelta(msgspec.Struct, frozen=True):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
+    extra_content: _ExtraContent | None = None
 
 
 class _Delta(msgspec.Struct, frozen=True):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_details: tuple[dict[str, Any], ...] | None = None
     refusal: str | None = None
     tool_calls: tuple[_CallDelta, ...] | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether there is nothing but the answer's text."""
+        return not (self.reasoning_content or self.reasoning or self.tool_calls)
 
 
 _NO_DELTA = _Delta()
@@ -65,9 +88,15 @@ class _Choice(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
 
+    @property
+    def says(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self.finish_reason or self.logprobs or (self.delta or _NO_DELTA) != _NO_DELTA)
+
 
 class _PromptDetails(msgspec.Struct, frozen=True, gc=False):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _CompletionDetails(msgspec.Struct, frozen=True, gc=False):
@@ -82,13 +111,14 @@ class _Usage(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> Counts:
-        """Tokens in, out, cached and reasoning."""
+        """Tokens in, out, cached, reasoning and written into the cache."""
         prompt, completion = self.prompt_tokens_details, self.completion_tokens_details
         return (
             self.prompt_tokens,
             self.completion_tokens,
             None if prompt is None else prompt.cached_tokens,
             None if completion is None else completion.reasoning_tokens,
+            None if prompt is None else prompt.cache_write_tokens,
         )
 
 
@@ -141,16 +171,22 @@ def model_list(body: bytes) -> tuple[ModelInfo, ...]:
 class StreamDecoder:
     """Decodes one answer: events in, chunks out.
 
-    It keeps the totals so far, because our counts are deltas, and the number of tool calls.
+    It keeps the totals so far, because our counts are deltas, and the number of each answer's tool calls.
+
+    Args:
+        thinking_field: where the server wants earlier thinking back; None = nowhere.
 
     Attributes:
         done: whether the stream's end marker has arrived.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, thinking_field: ThinkingField | None = None) -> None:
         self.done = False
         self._counts = UsageDeltas()
-        self._calls = CallNumbers()
+        self._calls: dict[int, CallNumbers] = defaultdict(CallNumbers)
+        self._thinking: dict[int, OpenThinking] | None = None
+        if thinking_field is not None and thinking_field != "extra_content":
+            self._thinking = defaultdict(partial(OpenThinking, thinking_field))
 
     def chunk(self, data: bytes) -> LlmChunk | None:
         """The chunk of an event's data; None for an event without content, for instance the role.
@@ -170,55 +206,76 @@ class StreamDecoder:
         delta = choice.delta
         if delta is None:
             return None
-        if delta.content and not delta.reasoning_content and not delta.reasoning and not delta.tool_calls:
+        if delta.content and self._thinking is None and delta.is_text:
             return LlmChunk(delta.content, model=event.model)
-        return self._convert_delta(delta, event.model)
+        return self._convert_delta(choice, event.model)
 
     def _uncommon(self, event: ChatEvent) -> LlmChunk | None:
         if event.error is not None:
             fault = event.error if isinstance(event.error, _Fault) else _Fault()
             raise event_error(fault.code, fault.word)
-        choice = next((choice for choice in event.choices or () if choice.index == 0), _Choice())
+        # Each event has one choice; servers that repeat the others beside it leave them empty.
+        choice = next((choice for choice in event.choices or () if choice.says), _Choice())
         if choice.finish_reason == "error":
             raise event_error(None, None)
-        said = self._convert_delta(choice.delta or _NO_DELTA, event.model) or LlmChunk(model=event.model)
-        in_token, out_token, cached_token, reasoning_token = self._convert_usage(event.usage)
+        said = self._convert_delta(choice, event.model) or LlmChunk(model=event.model, index=choice.index)
+        in_token, out_token, cached_token, reasoning_token, cache_write_token = self._convert_usage(event.usage)
         chunk = msgspec.structs.replace(
             said,
             in_token=in_token,
             out_token=out_token,
             cached_token=cached_token,
             reasoning_token=reasoning_token,
-            finish_reason=self._finish(choice.finish_reason),
+            cache_write_token=cache_write_token,
+            finish_reason=self._finish(choice),
             tokens=_tokens(choice.logprobs),
         )
-        return None if chunk == LlmChunk(model=event.model) else chunk
+        return None if chunk == LlmChunk(model=event.model, index=choice.index) else chunk
 
     def _convert_usage(self, usage: _Usage | None) -> Counts:
         """The increase of the usage since the last event; some servers repeat the running totals in each event."""
-        return (None, None, None, None) if usage is None else self._counts.add_totals(*usage.counts)
+        return (None,) * 5 if usage is None else self._counts.add_totals(*usage.counts)
 
-    def _finish(self, reason: str | None) -> str | None:
+    def _finish(self, choice: _Choice) -> str | None:
         """Our finish reason. By the reference, an answer to a request that forces a tool ends with "stop"."""
-        if not reason:
+        if not choice.finish_reason:
             return None
-        ours = _FINISH.get(reason, "stop")
-        return "tool_calls" if ours == "stop" and self._calls.count else ours
+        ours = _FINISH.get(choice.finish_reason, "stop")
+        return "tool_calls" if ours == "stop" and self._calls[choice.index].count else ours
 
-    def _convert_delta(self, delta: _Delta, model: str | None) -> LlmChunk | None:
+    def _convert_delta(self, choice: _Choice, model: str | None) -> LlmChunk | None:
+        delta = choice.delta or _NO_DELTA
         if delta.refusal:
             raise ContentFilter("the model refused to answer this request")
-        reasoning = delta.reasoning_content or delta.reasoning
-        if not delta.content and not reasoning and not delta.tool_calls:
+        reasoning = delta.reasoning_content or delta.reasoning or None
+        signature = None if self._thinking is None else _sign(self._thinking[choice.index], choice, delta)
+        if not delta.content and not reasoning and not delta.tool_calls and not signature:
             return None
-        calls = tuple(self._call(call) for call in delta.tool_calls or ())
-        return LlmChunk(delta.content or "", model=model, reasoning=reasoning or None, tool_calls=calls)
+        numbers = self._calls[choice.index]
+        return LlmChunk(
+            delta.content or "",
+            model=model,
+            index=choice.index,
+            reasoning=reasoning,
+            signature=signature,
+            tool_calls=tuple(_call(call, numbers) for call in delta.tool_calls or ()),
+        )
 
-    def _call(self, call: _CallDelta) -> ToolCallDelta:
-        """A piece of a call; the pieces of several calls may alternate."""
-        function = call.function or _Function()
-        number = self._calls.number(call.index, call.id, function.name)
-        return ToolCallDelta(number, call.id or None, function.name or None, function.arguments or "")
+
+def _sign(thinking: OpenThinking, choice: _Choice, delta: _Delta) -> str | None:
+    """The signature of the thinking that ends with this delta."""
+    thinking.add(told=bool(delta.reasoning_content or delta.reasoning), details=delta.reasoning_details or ())
+    return thinking.sign() if delta.content or delta.tool_calls or choice.finish_reason else None
+
+
+def _call(call: _CallDelta, numbers: CallNumbers) -> ToolCallDelta:
+    """A piece of a call; the pieces of several calls may alternate."""
+    function = call.function or _Function()
+    number = numbers.number(call.index, call.id, function.name)
+    google = call.extra_content and call.extra_content.google
+    signed = google and google.thought_signature
+    signature = write_signature(GOOGLE, signed) if signed else None
+    return ToolCallDelta(number, call.id or None, function.name or None, function.arguments or "", signature)
 
 
 def _tokens(logprobs: _Logprobs | None) -> tuple[Token, ...]:
@@ -230,6 +287,8 @@ def _tokens(logprobs: _Logprobs | None) -> tuple[Token, ...]:
             text=token.token,
             logprob=token.logprob,
             top=tuple((NO_TOKEN_ID, top.logprob) for top in token.top_logprobs or ()),
+            top_texts=tuple(top.token for top in token.top_logprobs or ()),
+            raw_bytes=None if token.bytes is None else bytes(token.bytes),
         )
         for token in logprobs.content or ()
     )

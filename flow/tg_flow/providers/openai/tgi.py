@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from typing_extensions import override
 
-from tg_flow.providers.openai.provider import ChatCompletions, OpenAiOptions
+from tg_flow.providers.openai.provider import OPENAI_FEATURES, ChatCompletions, OpenAiOptions
 from tg_schema import Message, TextCompletionRequest
 from tg_schema.features import Feature
 
@@ -22,7 +22,7 @@ class TgiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only
         upstream_model: "tgi" for the server's base model, or the id of one of its adapters.
     """
 
-    without: frozenset[Feature] = frozenset({"top_k", "json", "penalties"})
+    without: frozenset[Feature] = OPENAI_FEATURES | {"top_k", "json", "penalties"}
     base_url_variables: tuple[str, ...] = ("TGI_BASE_URL",)
     default_base_url: str | None = "http://localhost:8080/v1"
     key_variables: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("TGI_API_KEY",)

@@ -5,9 +5,10 @@ from typing import Any
 from typing_extensions import override
 
 from tg_base.protocol import Route
-from tg_gateway.dialects import DEFAULT_FLOW, Ask, Conversation, Socket, text_frame
+from tg_gateway.dialects import Ask, Conversation, Socket, text_frame
 from tg_gateway.dialects.native import envelope
 from tg_gateway.dialects.native.flow_service import FLOW_SERVICES, answer_flow_service
+from tg_gateway.dialects.native.model_choice import choose_model
 from tg_gateway.dialects.native.services import service_of
 from tg_gateway.dialects.native.writers import MessageWriter, WholeMessageWriter
 from tg_schema import TgError
@@ -47,6 +48,7 @@ class NativeConversation(Conversation):
 
     def _dispatch(self, asked: envelope.Envelope) -> None:
         socket = self._socket
+        # Who has lost the key may still stop what runs.
         if socket.key is None and not (asked.cancel and socket.is_running(asked.id)):
             raise Unauthorized("auth failure")
         if asked.id is None:
@@ -63,17 +65,17 @@ class NativeConversation(Conversation):
             answer = answer_flow_service(socket.catalogue, asked.service, bytes(asked.request))
             self._say(envelope.response(envelope.opening(asked.id), answer, last=True))
         else:
-            route = socket.catalogue.find_service(asked.flow or DEFAULT_FLOW, asked.service)
-            self._ask(asked.id, route, bytes(asked.request))
+            route = socket.catalogue.find_service(asked.flow or socket.catalogue.default_flow, asked.service)
+            self._ask(asked.id, asked.flow, route, bytes(asked.request))
 
-    def _ask(self, name: envelope.Id, route: Route[Any, Any], body: bytes) -> None:
+    def _ask(self, name: envelope.Id, flow: str | None, route: Route[Any, Any], body: bytes) -> None:
         service = service_of(route.spec)
         message = MessageWriter(service, name)
 
         def parse() -> Ask:
-            request = service.parse(body)
+            chosen, request = choose_model(self._socket.catalogue, flow, route, service.parse(body))
             writer = message if request.streaming else WholeMessageWriter(service, route.spec.response, name)
-            return Ask(route, request, writer, bool(request.streaming))
+            return Ask(chosen, request, writer, bool(request.streaming))
 
         self._socket.ask(name, route, len(body), parse, message.fail)
 
@@ -82,6 +84,7 @@ class NativeConversation(Conversation):
         if request is not None and self._socket.is_running(request):
             self._say(envelope.aside(request, error, kind))
             return
+        # An id over the limit is not given back: it may be as large as a message.
         short = request is not None and len(str(request)) <= self._socket.max_name
         opened = envelope.opening(request) if short and request is not None else b"{"
         self._say(envelope.failure(opened, error, kind))

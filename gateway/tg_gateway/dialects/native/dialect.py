@@ -6,7 +6,6 @@ from typing_extensions import override
 
 from tg_base.protocol import Route
 from tg_gateway.dialects import (
-    DEFAULT_FLOW,
     Answer,
     Ask,
     Call,
@@ -18,6 +17,8 @@ from tg_gateway.dialects import (
 )
 from tg_gateway.dialects.native.conversation import NativeConversation
 from tg_gateway.dialects.native.failures import encode_refusal
+from tg_gateway.dialects.native.flow_service import MODELS, list_models
+from tg_gateway.dialects.native.model_choice import choose_model
 from tg_gateway.dialects.native.services import NativeService, service_of
 from tg_gateway.dialects.native.writers import BodyWriter
 from tg_schema import TgError
@@ -41,17 +42,20 @@ class EventWriter(Writer[Any]):
 
 
 class Native(Dialect):
-    """The short paths name a service of the flow `default`; TrustGraph's paths name the flow as well."""
+    """The short paths name a service of the model's flow or of `default`; TrustGraph's paths name the flow as well."""
 
     @override
     def check_head(self, call: Call) -> None:
-        _find(call)
+        if call.operation != MODELS:
+            _find(call)
 
     @override
-    def parse(self, call: Call) -> Ask:
+    def parse(self, call: Call) -> Ask | Answer:
+        if call.operation == MODELS:
+            return Answer(list_models(call.catalogue))
         route = _find(call)
         service = service_of(route.spec)
-        request = service.parse(call.body)
+        route, request = choose_model(call.catalogue, call.path.get("flow"), route, service.parse(call.body))
         writer = EventWriter(service) if request.streaming else BodyWriter(service, route.spec.response)
         return Ask(route, request, writer, bool(request.streaming))
 
@@ -65,8 +69,8 @@ class Native(Dialect):
 
 
 def _find(call: Call) -> Route[Any, Any]:
-    flow, service = call.path.get("flow", DEFAULT_FLOW), call.path.get("service", call.operation)
-    route = call.route = call.catalogue.find_service(flow, service)
+    flow, service = call.path.get("flow"), call.path.get("service", call.operation)
+    route = call.route = call.catalogue.find_service(flow or call.catalogue.default_flow, service)
     return route
 
 

@@ -1,6 +1,7 @@
-"""The flows that exist, in TrustGraph's terms: enough for its `tg-show-flows`, read only.
+"""What exists, read only: the models that can be asked, and the flows in TrustGraph's terms.
 
-Field names have hyphens here, and a flow travels as JSON text (TrustGraph's flow and config services).
+Field names of flows have hyphens, and a flow travels as JSON text (TrustGraph's flow and config services): enough for
+its `tg-show-flows`.
 """
 
 from typing import Any, Final
@@ -10,6 +11,7 @@ import msgspec
 from tg_gateway.dialects import Catalogue
 from tg_schema import decode, encode
 from tg_schema.errors import BadRequest, NotFound
+from tg_schema.served_model import ServedModels
 
 
 class _Request(msgspec.Struct, frozen=True, rename="kebab"):
@@ -45,8 +47,15 @@ class _Flow(msgspec.Struct, frozen=True, rename="kebab"):
     parameters: dict[str, Any] = {}
 
 
-FLOW_SERVICES: Final = frozenset({"flow", "config"})
+MODELS: Final = "models"
+"""The service that lists the models."""
+FLOW_SERVICES: Final = frozenset({"flow", "config", MODELS})
 """The global services, which belong to no flow."""
+
+
+def list_models(catalogue: Catalogue) -> bytes:
+    """The JSON of the models that can be asked now."""
+    return encode(ServedModels(catalogue.served_models()))
 
 
 def answer_flow_service(catalogue: Catalogue, service: str, body: bytes) -> bytes:
@@ -57,6 +66,8 @@ def answer_flow_service(catalogue: Catalogue, service: str, body: bytes) -> byte
         NotFound: no such flow.
     """
     asked = decode(_Request, body)
+    if service == MODELS:
+        return list_models(catalogue)
     if service == "config" and asked.operation in {"list", "get", "config"}:
         return encode(_ConfigResponse())
     if service == "flow" and asked.operation == "list-flows":

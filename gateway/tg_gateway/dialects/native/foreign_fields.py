@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from tg_schema import decode
+from tg_schema import Sampling, decode
 from tg_schema.errors import BadRequest
 
 MAX_NAME_CHARACTERS = 40
@@ -24,9 +24,8 @@ SIMILARITY = 0.8
 """From which share of equal characters on a name is taken for one of ours, mistyped."""
 
 _STREAM = {"stream": "`streaming`"}
-_SAMPLED = ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed", "presence_penalty", "frequency_penalty")
 _SAMPLING: Final = {
-    **{name: f"`sampling.{name}`" for name in (*_SAMPLED, "logprobs")},
+    **{name: f"`sampling.{name}`" for name in Sampling.__struct_fields__},
     **dict.fromkeys(
         ("max_completion_tokens", "max_output_tokens", "max_new_tokens", "maxTokens"), "`sampling.max_tokens`"
     ),
@@ -35,6 +34,7 @@ _SAMPLING: Final = {
     "n_predict": "`sampling.max_tokens`",
     "stop_sequences": "`sampling.stop`",
     "top_logprobs": "`sampling.logprobs`",
+    "num_return_sequences": "`sampling.n`",
 }
 _NOT_HERE: Final = dict.fromkeys(
     (*_SAMPLING, "sampling", "model"), "the text-completion service, or the options of the flow's model"
@@ -52,6 +52,14 @@ _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
         "functions": "`tools`",
         "function_call": "`tool_choice`",
         "variables": "the prompt service",
+        "history": "`messages`",
+        "image": "a part of a message's `content`",
+        "images": "a part of a message's `content`",
+        "reasoning_effort": "`reasoning.effort`",
+        "thinking": "`reasoning.budget`",
+        "thinking_budget": "`reasoning.budget`",
+        "prompt_cache_key": "`cache_key`",
+        "lora": "`adapter`",
     },
     "prompt": _STREAM
     | _NOT_HERE
@@ -93,17 +101,33 @@ def check_names(service: str, request: type[msgspec.Struct], body: bytes) -> Non
     Raises:
         BadRequest: a field of another API, or a mistyped one; the message says where it belongs.
     """
-    known = _list_known(request)
-    unknown = [name for name in decode(dict[str, msgspec.Raw], body) if name not in known]
-    if not unknown:
-        return
-    places = _PLACES.get(service, MappingProxyType({}))
-    for name in unknown:
-        if name in places:
-            raise BadRequest(f"`{name}` is no field of a {service} request: it belongs into {places[name]}")
+    sent = decode(dict[str, msgspec.Raw], body)
+    if unknown := _list_unknown(request, sent):
+        places = _PLACES.get(service, MappingProxyType({}))
+        for name in unknown:
+            if name in places:
+                raise BadRequest(f"`{name}` is no field of a {service} request: it belongs into {places[name]}")
+        _check_spelling(unknown, request, f"a {service} request")
+    if "sampling" in sent and "sampling" in _list_known(request):
+        _check_sampling(msgspec.json.decode(sent["sampling"], type=dict[str, msgspec.Raw] | None) or {})
+
+
+def _check_sampling(sent: Mapping[str, msgspec.Raw]) -> None:
+    """Every unknown name is refused here: no client of TrustGraph has this object."""
+    if unknown := _list_unknown(Sampling, sent):
+        _check_spelling(unknown, Sampling, "`sampling`")
+        raise BadRequest(f"`{unknown[0][:MAX_NAME_CHARACTERS]}` is no field of `sampling`")
+
+
+def _check_spelling(unknown: list[str], request: type[msgspec.Struct], place: str) -> None:
     for name in [name for name in unknown if len(name) <= MAX_NAME_CHARACTERS and name not in _THEIRS][:MAX_COMPARED]:
-        if close := get_close_matches(name, known, 1, SIMILARITY):
-            raise BadRequest(f"`{name}` is no field of a {service} request; did you mean `{close[0]}`?")
+        if close := get_close_matches(name, _list_known(request), 1, SIMILARITY):
+            raise BadRequest(f"`{name}` is no field of {place}; did you mean `{close[0]}`?")
+
+
+def _list_unknown(request: type[msgspec.Struct], sent: Mapping[str, msgspec.Raw]) -> list[str]:
+    known = _list_known(request)
+    return [name for name in sent if name not in known]
 
 
 @cache

@@ -3,7 +3,7 @@
 TrustGraph's clients read these shapes: `end_of_stream` is always present, and text is never null.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -39,18 +39,26 @@ class NativeService:
         parse: the request that a body asks for; raises BadRequest, whose message names what is wrong.
         event: the JSON of one record of a stream, or of the whole answer as a single record.
         failure: the JSON of a stream's last event, when it failed after its first byte.
+        parts: the JSON of a whole answer that has several records; None = that of the last one, as an agent's thoughts
+            are no part of its answer.
     """
 
     parse: Callable[[bytes], Any]
     event: Callable[[Any], bytes]
     failure: Callable[[TgError], bytes] = encode_failure
+    parts: Callable[[Sequence[Any]], bytes] | None = None
+
+    def whole(self, records: Sequence[Any]) -> bytes:
+        """The JSON of a whole answer, of which `records` are all."""
+        return self.event(records[-1]) if self.parts is None or len(records) == 1 else self.parts(records)
 
 
 def _parse_completion(body: bytes) -> TextCompletionRequest:
     """`{"system","prompt","streaming", ...}`."""
     request = decode(TextCompletionRequest, body)
     check_names(TEXT_COMPLETION.name, TextCompletionRequest, body)
-    if not (request.prompt or request.messages or request.operation):
+    said = request.prompt or any(turn.content or turn.tool_calls for turn in request.messages)
+    if not (said or request.prompt_ids or request.operation):
         raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
     return request
 
@@ -97,6 +105,15 @@ _encode_completion = event_encoder(
     {"response": "", "end_of_stream": False},
     order=(*_COMPLETION_ORDER, "tokens", "tool_calls", "cached_token", "reasoning_token"),
 )
+
+
+def _encode_parts(records: Sequence[TextCompletionResponse]) -> bytes:
+    """The first answer and the usage of all; in `parts` all answers, as a stream would have told them."""
+    summary = _encode_completion(TextCompletionResponse.summarize(records))
+    parts = map(_encode_completion, TextCompletionResponse.arrange(records))
+    return b'%b,"parts":[%b]}' % (summary[:-1], b",".join(parts))
+
+
 _encode_prompt = event_encoder(PromptResponse, {"end_of_stream": False})
 _encode_agent = event_encoder(
     AgentResponse,
@@ -113,7 +130,7 @@ def _encode_prompt_event(record: PromptResponse) -> bytes:
 
 
 SERVICES: Final[Mapping[str, NativeService]] = {
-    TEXT_COMPLETION.name: NativeService(_parse_completion, _encode_completion),
+    TEXT_COMPLETION.name: NativeService(_parse_completion, _encode_completion, parts=_encode_parts),
     PROMPT.name: NativeService(_parse_prompt, _encode_prompt_event),
     AGENT.name: NativeService(_parse_agent, _encode_agent, encode_agent_failure),
 }

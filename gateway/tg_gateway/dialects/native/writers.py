@@ -13,15 +13,15 @@ from tg_schema.response import Response
 
 
 class BodyWriter(WholeWriter[Any]):
-    """The whole answer is the last record's event: an agent's thoughts are no part of it."""
+    """The whole answer as one JSON object."""
 
     def __init__(self, service: NativeService, record: type[Any]) -> None:
         super().__init__(record)
-        self._event = service.event
+        self._whole = service.whole
 
     @override
     def body(self, records: Sequence[Response]) -> bytes:
-        return self._event(records[-1])
+        return self._whole(records)
 
 
 class MessageWriter(Writer[Any]):

@@ -1,0 +1,108 @@
+"""TextCompletionRequest -> how Claude thinks: `thinking`, its effort, and the limit of tokens, which go together.
+
+After the public API reference ("Extended thinking", "Adaptive thinking", "Effort").
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tg_base.llm import find_budget
+from tg_base.llm.anthropic.blocks import WireTurn, lacks_thinking
+from tg_schema.errors import BadRequest
+from tg_schema.text_completion import Effort, Reasoning
+
+MIN_BUDGET = 1024
+"""The API's lowest budget of thinking tokens."""
+
+Thinking = int | Literal["adaptive"] | None
+"""The budget of thinking tokens, or "adaptive" if the model decides; None = no thinking."""
+
+
+class Defaults(msgspec.Struct, frozen=True):
+    """The defaults for requests without these fields.
+
+    Attributes:
+        max_tokens: the limit of an answer's tokens, which this API requires.
+        temperature: None = the provider's default.
+        thinking: the budget of thinking tokens.
+        schema_by_tool: enforce a schema by a forced tool, for models without structured outputs.
+        effort_by_budget: tell an effort as a budget, for models that know no effort.
+    """
+
+    max_tokens: int
+    temperature: float | None = None
+    thinking: Thinking = None
+    schema_by_tool: bool = False
+    effort_by_budget: bool = False
+
+
+class ThinkingFields(msgspec.Struct, frozen=True):
+    """The fields of a body that say how the model thinks; `max_tokens` includes the thinking."""
+
+    max_tokens: int
+    thinking: dict[str, Any] | None = None
+    output_config: dict[str, Any] = {}
+
+
+def decide_thinking(
+    asked: Reasoning | None,
+    defaults: Defaults,
+    turns: Sequence[WireTurn],
+    *,
+    forced: bool,
+    max_tokens: int | None,
+) -> ThinkingFields:
+    """How the model thinks, by the request or else by the configuration.
+
+    Args:
+        asked: the request's; None = by the configuration.
+        defaults: the configuration's.
+        turns: the conversation.
+        forced: whether the model must call a tool, before which it cannot think.
+        max_tokens: the request's limit; None = the configuration's, raised by the budget.
+
+    Raises:
+        BadRequest: the API cannot think so.
+    """
+    limit = max_tokens or defaults.max_tokens
+    if asked is None:
+        budget = defaults.thinking
+        return ThinkingFields(limit, None if forced else _fields(budget, turns))
+    if asked.effort == "none" or asked.budget == 0:
+        return ThinkingFields(limit, {"type": "disabled"})
+    effort = {} if asked.effort is None or defaults.effort_by_budget else {"effort": _name(asked.effort)}
+    if forced:
+        # An effort says how much to spend on the whole answer, a budget that the model shall think.
+        if asked.budget is None and asked.effort is not None:
+            return ThinkingFields(limit, None, effort)
+        raise BadRequest("reasoning: this model can't think before a tool that it must call, or before JSON by a tool")
+    budget = _budget(asked, defaults)
+    if budget is not None and budget >= limit:
+        if max_tokens is not None:
+            raise BadRequest("max_tokens: it includes the thinking, so it must be higher than the reasoning's budget")
+        limit += budget
+    return ThinkingFields(limit, _fields("adaptive" if budget is None else budget, turns), effort)
+
+
+def _budget(asked: Reasoning, defaults: Defaults) -> int | None:
+    """The budget to send; None = the model decides."""
+    if asked.budget is None:
+        return find_budget(asked.effort) if asked.effort and defaults.effort_by_budget else None
+    if asked.budget < MIN_BUDGET:
+        raise BadRequest(f"reasoning.budget: this provider takes 0, or at least {MIN_BUDGET} tokens")
+    return asked.budget
+
+
+def _name(effort: Effort) -> str:
+    return "low" if effort == "minimal" else effort
+
+
+def _fields(thinking: Thinking, turns: Sequence[WireTurn]) -> dict[str, Any] | None:
+    """With a budget, this API refuses rounds of calls that began without thinking."""
+    if thinking is None:
+        return None
+    if thinking == "adaptive":
+        return {"type": "adaptive", "display": "summarized"}
+    return None if lacks_thinking(turns) else {"type": "enabled", "budget_tokens": thinking}

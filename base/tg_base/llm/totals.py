@@ -1,0 +1,95 @@
+"""LlmChunks -> what the last record of each answer and of the stream says: usage, and how each answer ended."""
+
+from dataclasses import dataclass, field
+
+from tg_base.llm.core import LlmChunk
+from tg_base.telemetry import TOKENS
+from tg_schema import TextCompletionResponse
+
+
+@dataclass(slots=True)
+class Ending:
+    """How one answer ended."""
+
+    finish_reason: str | None = None
+    stopped_by: str | int | None = None
+    seed: int | None = None
+
+
+@dataclass(slots=True)
+class Totals:
+    """The totals of a stream's chunks, except what the chunks say.
+
+    Attributes:
+        asked: the model's name in the request.
+        endings: how each answer ended, by its `index`.
+        last: the answer that ended last.
+    """
+
+    asked: str | None
+    in_token: int | None = None
+    out_token: int | None = None
+    cached_token: int | None = None
+    cache_write_token: int | None = None
+    reasoning_token: int | None = None
+    model: str | None = None
+    endings: dict[int, Ending] = field(default_factory=dict)
+    last: int = 0
+
+    def add(self, chunk: LlmChunk) -> None:
+        """Add a chunk."""
+        if chunk.in_token is not None:
+            self.in_token = (self.in_token or 0) + chunk.in_token
+        if chunk.out_token is not None:
+            self.out_token = (self.out_token or 0) + chunk.out_token
+        if chunk.cached_token is not None:
+            self.cached_token = (self.cached_token or 0) + chunk.cached_token
+        if chunk.reasoning_token is not None:
+            self.reasoning_token = (self.reasoning_token or 0) + chunk.reasoning_token
+        if chunk.cache_write_token is not None:
+            self.cache_write_token = (self.cache_write_token or 0) + chunk.cache_write_token
+        self.model = chunk.model or self.model
+        if chunk.finish_reason is not None or chunk.stopped_by is not None or chunk.seed is not None:
+            self._end(chunk)
+
+    def _end(self, chunk: LlmChunk) -> None:
+        ending = self.endings.setdefault(chunk.index, Ending())
+        ending.stopped_by = ending.stopped_by if chunk.stopped_by is None else chunk.stopped_by
+        ending.seed = ending.seed if chunk.seed is None else chunk.seed
+        if chunk.finish_reason is not None:
+            ending.finish_reason = ending.finish_reason or chunk.finish_reason
+            self.last = chunk.index
+
+    def end_record(self, piece: LlmChunk, *, ends: bool, final: bool) -> TextCompletionResponse:
+        """A record of `piece`.
+
+        Args:
+            piece: what the record says.
+            ends: whether its answer ends with it; then it says how.
+            final: whether the stream ends with it; then it has the usage of all answers.
+        """
+        ending = self.endings.get(piece.index, Ending()) if ends else Ending()
+        return TextCompletionResponse(
+            response=piece.text,
+            index=piece.index,
+            reasoning=piece.reasoning,
+            tokens=piece.tokens,
+            tool_calls=piece.tool_calls,
+            signature=piece.signature,
+            prompt_tokens=piece.prompt_tokens,
+            cached_token=self.cached_token if final else None,
+            cache_write_token=self.cache_write_token if final else None,
+            reasoning_token=self.reasoning_token if final else None,
+            in_token=self.in_token if final else None,
+            out_token=self.out_token if final else None,
+            stopped_by=ending.stopped_by,
+            seed=ending.seed,
+            model=self.model or self.asked,
+            finish_reason=ending.finish_reason,
+            end_of_stream=final,
+        )
+
+    def report(self, model: str) -> None:
+        """Add the known usage to the metrics, including that of cancelled streams."""
+        TOKENS.labels(model, "in").inc(self.in_token or 0)
+        TOKENS.labels(model, "out").inc(self.out_token or 0)

@@ -1,0 +1,29 @@
+"""Defect, ours or a third party's -> TgError: the log gets the traceback, and who waits for the work a sentence."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from structlog.typing import FilteringBoundLogger
+
+from tg_schema import TgError
+
+
+@contextmanager
+def translate_defects(error: TgError, event: str, log: FilteringBoundLogger) -> Iterator[None]:
+    """Raise `error` in place of any exception of the block but a TgError or a cancellation.
+
+    Put it around work that must not take its surroundings with it: a thread, or what somebody else has written. An
+    attempt to end the process (`SystemExit`) is a defect too.
+
+    Args:
+        error: what the work ends with; its message is shown to clients.
+        event: the name of the line in the log that has the traceback.
+        log: writes that line; bind to it what the line should say.
+    """
+    try:
+        yield
+    except TgError:
+        raise
+    except (Exception, SystemExit):
+        log.exception(event)
+        raise error from None

@@ -1,0 +1,77 @@
+"""Lines that begin with a slash -> what a chat does besides asking."""
+
+from tg_cli.chat_model import ChatModel
+from tg_cli.conversation import Conversation
+from tg_cli.entry import Failure, say
+from tg_client import TgClient
+
+HELP = """\
+/model         list the models that can be asked
+/model NAME    ask this one from now on
+/system        show the system prompt
+/system TEXT   set it; "-" removes it
+/save FILE     write the conversation; tg-chat --history FILE goes on with it
+/help          show this
+/quit          end, as Ctrl-D does
+A line that ends with \\ goes on in the next one. A message that begins with a slash is written with two."""
+
+
+def is_command(message: str) -> bool:
+    """Whether it is no message to the model; one that begins with two slashes is."""
+    return message.startswith("/") and not message.startswith("//")
+
+
+class ChatCommands:
+    """The commands of one chat.
+
+    Attributes:
+        ended: whether the user has asked for the end.
+    """
+
+    def __init__(self, client: TgClient, asked: ChatModel, conversation: Conversation) -> None:
+        self.ended = False
+        self._client = client
+        self._asked = asked
+        self._conversation = conversation
+
+    async def run(self, line: str) -> None:
+        """Do what a line asks for.
+
+        Raises:
+            Failure: there is no such command, or its argument is wrong.
+            TgError: the gateway refused.
+        """
+        name, _, argument = line.strip().partition(" ")
+        argument = argument.strip()
+        match name:
+            case "/model":
+                await self._choose_model(argument)
+            case "/system":
+                self._set_system(argument)
+            case "/save" if argument:
+                self._conversation.save(argument)
+                say(f"saved {len(self._conversation.turns)} turns to {argument}")
+            case "/save":
+                raise Failure("/save needs the name of a file")
+            case "/help":
+                say(HELP)
+            case "/quit":
+                self.ended = True
+            case _:
+                raise Failure(f"there is no command {name}; /help lists them, and // begins a message with a slash")
+
+    async def _choose_model(self, name: str) -> None:
+        names = [row.model for row in await self._client.models()]
+        if not name:
+            for known in names:
+                say(f"{'*' if known == self._asked.model else ' '} {known}")
+        elif name in names or name.rpartition(":")[0] in names:
+            self._asked.model, self._asked.flow = name, None
+            say(f"asking {name}")
+        else:
+            raise Failure(f"there is no model {name}; there are: {', '.join(names) or 'none'}")
+
+    def _set_system(self, text: str) -> None:
+        if text:
+            self._conversation.system = "" if text == "-" else text
+        say(f"system: {self._conversation.system or 'none'}")

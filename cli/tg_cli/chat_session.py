@@ -1,0 +1,140 @@
+"""Messages -> gateway -> screen: a chat, one question after the other."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from tg_cli.chat_commands import ChatCommands, is_command
+from tg_cli.chat_model import ChatModel
+from tg_cli.chat_screen import ChatScreen, make_screen
+from tg_cli.conversation import Conversation
+from tg_cli.entry import Failure, say
+from tg_cli.gateway_choice import open_gateway
+from tg_cli.invocation import sentence_of
+from tg_cli.invoke_options import choose_flow, is_piped
+from tg_cli.line_reader import LineReader
+from tg_cli.pipe_reader import PipeReader
+from tg_cli.renderer import tell_end
+from tg_client import TextCompletionResult, TgClient
+from tg_schema import Message, TextCompletionResponse, TgError
+from tg_schema.answer_collector import AnswerCollector
+from tg_schema.errors import NotFound
+
+
+async def run_chat(url: str | None, timeout: float, asked: ChatModel, conversation: Conversation) -> None:
+    """Talk until the user's last message.
+
+    Raises:
+        Failure: a command of the chat failed, in a pipe.
+        TgError: there is no gateway; in a pipe also: an answer failed.
+    """
+    reader = _open_reader()
+    async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout) as client:
+        await ChatSession(client, asked, conversation, reader, make_screen()).run()
+
+
+def _open_reader() -> LineReader:
+    if sys.stdin is None or is_piped():
+        return PipeReader()
+    from tg_cli.terminal_reader import TerminalReader
+
+    return TerminalReader()
+
+
+class ChatSession:
+    """One chat.
+
+    Args:
+        client: of the gateway.
+        asked: the model; /model changes it.
+        conversation: the turns so far.
+        reader: where messages come from.
+        screen: where answers go to.
+    """
+
+    def __init__(
+        self, client: TgClient, asked: ChatModel, conversation: Conversation, reader: LineReader, screen: ChatScreen
+    ) -> None:
+        self._client = client
+        self._asked = asked
+        self._conversation = conversation
+        self._reader = reader
+        self._screen = screen
+        self._commands = ChatCommands(client, asked, conversation)
+
+    async def run(self) -> None:
+        """Answer each message until there is none any more, or /quit."""
+        if self._reader.interactive:
+            await self._greet()
+        while not self._commands.ended and (message := await self._reader.read()) is not None:
+            if message.strip():
+                await self._handle(message)
+
+    async def _greet(self) -> None:
+        with suppress(NotFound):
+            flow = choose_flow(self._asked.flow, self._asked.model)
+            rows = await self._client.models()
+            named = [row.model for row in rows if self._asked.model in {row.model, None} and flow in {row.flow, None}]
+            say(f"{named[0] if named else self._asked.model or 'no model'}; /help lists the commands, Ctrl-D ends")
+
+    async def _handle(self, message: str) -> None:
+        work = self._commands.run(message) if is_command(message) else self._answer(message.removeprefix("/"))
+        if not self._reader.interactive:
+            await work
+            return
+        try:
+            await _interruptible(work)
+        except TgError as error:
+            say(sentence_of(error))
+        except Failure as failure:
+            say(failure.message)
+
+    async def _answer(self, question: str) -> None:
+        answer: AnswerCollector[TextCompletionResponse] = AnswerCollector(TextCompletionResponse.join)
+        flow = self._client.flow(choose_flow(self._asked.flow, self._asked.model))
+        stream = flow.text_completion_stream(
+            self._conversation.system,
+            question,
+            messages=self._conversation.turns,
+            model=self._asked.model,
+            sampling=self._asked.sampling,
+        )
+        try:
+            async with stream as records:
+                await self._screen.show(_collected(records, answer))
+        except (asyncio.CancelledError, TgError):
+            # Thinking that was cut has no signature: of a part, only the text goes on.
+            if said := "".join(record.response or "" for record in answer.records() if record.index == 0):
+                self._conversation.add(question, Message("assistant", said))
+            raise
+        result = TextCompletionResult.of(answer.records())
+        if result.text:
+            self._conversation.add(question, result.turn)
+        else:
+            say("the model gave no answer")
+        tell_end(result, show_usage=False)
+
+
+async def _collected(
+    records: AsyncIterator[TextCompletionResponse], answer: AnswerCollector[TextCompletionResponse]
+) -> AsyncIterator[TextCompletionResponse]:
+    async for record in records:
+        answer.add(record)
+        yield record
+
+
+async def _interruptible(work: Coroutine[Any, Any, None]) -> None:
+    """Do something that Ctrl-C stops, and nothing but it."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work, name="chat")
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        await asyncio.wait([task])
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        task.cancel()
+    if not task.cancelled():
+        task.result()

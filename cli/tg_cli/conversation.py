@@ -1,0 +1,47 @@
+"""Questions and answers -> turns: what a chat has said so far, and its file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tg_cli.attachments import write_history
+from tg_cli.entry import Failure
+from tg_schema import Message
+from tg_schema.text_completion import SYSTEM_ROLES
+
+
+class Conversation:
+    """The turns so far. A question stands in them only with its answer.
+
+    Args:
+        turns: how it began; its system turns become `system`.
+        file: where they come from; `save` may write it again.
+
+    Attributes:
+        system: how the model shall answer; empty = as it likes.
+        turns: without the system turns.
+    """
+
+    def __init__(self, turns: Sequence[Message] = (), file: Path | None = None) -> None:
+        self.system = "\n\n".join(turn.text for turn in turns if turn.role in SYSTEM_ROLES)
+        self.turns = tuple(turn for turn in turns if turn.role not in SYSTEM_ROLES)
+        self._files = {file.resolve()} if file else set[Path]()
+
+    def add(self, question: str, answer: Message) -> None:
+        """Keep a question with its answer, whole or as far as it came."""
+        self.turns = (*self.turns, Message("user", question), answer)
+
+    def save(self, name: str) -> None:
+        """Write all turns into a file, the system text first; `~` is the home.
+
+        Raises:
+            Failure: the file cannot be written, or is not ours to overwrite.
+        """
+        file = Path(name).expanduser()
+        if file.exists() and file.resolve() not in self._files:
+            raise Failure(f"{file} exists: choose another name")
+        system = (Message("system", self.system),) if self.system else ()
+        try:
+            write_history(file, (*system, *self.turns))
+        except OSError as error:
+            raise Failure(f"{file} cannot be written: {error.strerror}") from None
+        self._files.add(file.resolve())

@@ -1,0 +1,112 @@
+"""Records of an answer -> terminal: Markdown, laid out while it comes."""
+
+import sys
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.segment import Segment
+from rich.spinner import Spinner
+
+from tg_cli.markdown_blocks import split_blocks
+from tg_cli.output import remove_controls
+from tg_schema import TextCompletionResponse
+
+_SPARE_LINES = 2
+"""Of the terminal's height, so that a growing block never scrolls."""
+
+
+class MarkdownScreen:
+    """See `ChatScreen`. A spinner until the first token, then Markdown; thinking is dim, as it comes."""
+
+    def __init__(self) -> None:
+        self._console = Console(file=sys.stdout, highlight=False)
+
+    async def show(self, records: AsyncIterator[TextCompletionResponse]) -> None:
+        """See `ChatScreen`."""
+        with _Page(self._console) as page:
+            async for record in records:
+                page.think(remove_controls(record.reasoning or ""))
+                page.write(remove_controls(record.response or ""))
+
+
+class _Page:
+    """One answer: complete blocks are printed for good, and the growing one below them is drawn anew."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = _live(console, Spinner("dots", "waiting"), auto_refresh=True)
+        self._text = ""
+        self._printed = self._thinking = False
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._live.stop()
+        self._end_thinking()
+        self._print(self._text)
+
+    def think(self, text: str) -> None:
+        """Show more of the thinking."""
+        if text:
+            self._live.stop()
+            self._thinking = True
+            self._console.print(text, style="dim", end="", markup=False, soft_wrap=True)
+
+    def write(self, text: str) -> None:
+        """Show more of the answer."""
+        if not text:
+            return
+        if self._thinking or not self._text:
+            self._live.stop()
+            self._end_thinking()
+            self._live = _live(self._console, "", auto_refresh=False)
+            self._live.start()
+        complete, self._text = split_blocks(self._text + text)
+        for block in complete:
+            self._print(block)
+        self._live.update(_Block(self._text, whole=False), refresh=True)
+
+    def _end_thinking(self) -> None:
+        if self._thinking:
+            self._console.print("\n")
+            self._thinking = False
+
+    def _print(self, text: str) -> None:
+        if text.strip():
+            if self._printed:
+                self._console.print()
+            self._console.print(_Block(text, whole=True))
+            self._printed = True
+
+
+def _live(console: Console, shown: RenderableType, *, auto_refresh: bool) -> Live:
+    return Live(
+        shown, console=console, transient=True, auto_refresh=auto_refresh, redirect_stdout=False, redirect_stderr=False
+    )
+
+
+class _Block:
+    """Markdown, laid out, without blank lines around it.
+
+    Args:
+        text: the Markdown.
+        whole: all of its lines, or the last ones, as many as the terminal has.
+    """
+
+    def __init__(self, text: str, *, whole: bool) -> None:
+        self._text = text
+        self._whole = whole
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(Markdown(self._text), options, pad=False)
+        shown = [number for number, line in enumerate(lines) if "".join(part.text for part in line).strip()]
+        lines = lines[shown[0] : shown[-1] + 1] if shown else []
+        for line in lines if self._whole else lines[-max(console.height - _SPARE_LINES, 1) :]:
+            yield from line
+            yield Segment.line()

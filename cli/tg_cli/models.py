@@ -1,0 +1,57 @@
+"""`tg-models`: the models that can be asked, to stdout."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tg_cli.entry import Failure, run
+from tg_cli.invoke_options import find_url, gateway_options
+
+if TYPE_CHECKING:
+    from tg_schema.served_model import ServedModel
+
+
+@click.command("tg-models", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--json", "as_json", is_flag=True, help="Print each model as one line of JSON.")
+@gateway_options
+def list_models(*, url: str | None, timeout: float, as_json: bool) -> None:
+    """List the models that can be asked now, with their flows and features.
+
+    The bearer token is taken from TOKENGRID_TOKEN or TRUSTGRAPH_TOKEN.
+
+    Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
+    """
+    # What only a call needs is imported when the arguments are known to be right: --help stays quick.
+    from tg_cli.invocation import run_call
+
+    run_call(_list(find_url(url), timeout, as_json=as_json))
+
+
+async def _list(url: str | None, timeout: float, *, as_json: bool) -> None:
+    from tg_cli.gateway_choice import open_gateway
+    from tg_cli.output import Output
+    from tg_client import TgClient
+    from tg_schema import encode
+
+    async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout) as client:
+        models = await client.models()
+    if not models:
+        raise Failure("no model can be asked now: start a processor, for instance with tg-serve")
+    async with Output() as output:
+        for line in map(encode, models) if as_json else _table(models):
+            await output.line(line)
+
+
+def _table(models: "tuple[ServedModel, ...]") -> list[bytes]:
+    rows = [("MODEL", "FLOW", "FEATURES"), *((row.model, row.flow, _describe(row)) for row in models)]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return [f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip().encode() for row in rows]
+
+
+def _describe(row: "ServedModel") -> str:
+    return f"= {row.alias_of}" if row.alias_of else ", ".join(row.features)
+
+
+def main() -> None:
+    """Run the command and exit."""
+    run(list_models)

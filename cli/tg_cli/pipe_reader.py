@@ -1,0 +1,63 @@
+"""Standard input -> messages: one for each line, or for several that are joined by backslashes."""
+
+import asyncio
+import os
+import select
+import sys
+
+import click
+
+from tg_cli.line_reader import CONTINUED
+
+_READ_BYTES = 64 * 1024
+
+
+class PipeReader:
+    """See `LineReader`. Standard input is read only as far as it is needed.
+
+    Raises:
+        UsageError: it is closed; while reading: it is not UTF-8 text.
+    """
+
+    interactive = False
+
+    def __init__(self) -> None:
+        if sys.stdin is None:
+            raise click.UsageError("standard input is closed: pipe messages in, or run it on a terminal")
+        self._descriptor = sys.stdin.fileno()
+        self._unread = b""
+        self._ended = False
+
+    async def read(self) -> str | None:
+        """See `LineReader`."""
+        lines: list[str] = []
+        while (line := await self._line()) is not None:
+            if not line.endswith(CONTINUED):
+                return "\n".join([*lines, line])
+            lines.append(line.removesuffix(CONTINUED))
+        return "\n".join(lines) if lines else None
+
+    async def _line(self) -> str | None:
+        while b"\n" not in self._unread and not self._ended:
+            await self._readable()
+            received = os.read(self._descriptor, _READ_BYTES)
+            self._ended = not received
+            self._unread += received
+        if not self._unread:
+            return None
+        line, _, self._unread = self._unread.partition(b"\n")
+        try:
+            return line.decode("utf-8").removesuffix("\r")
+        except UnicodeDecodeError:
+            raise click.UsageError("standard input is not UTF-8 text") from None
+
+    async def _readable(self) -> None:
+        if select.select((self._descriptor,), (), (), 0)[0]:
+            return
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_reader(self._descriptor, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(self._descriptor)

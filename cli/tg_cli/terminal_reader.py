@@ -1,0 +1,54 @@
+"""Keyboard -> messages: a line editor with the messages before, on the terminal."""
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import create_output
+
+from tg_cli.line_reader import CONTINUED
+
+PROMPT, MORE = "> ", ". "
+"""Before the first line of a message, and before its further ones."""
+
+
+class TerminalReader:
+    """See `LineReader`. Enter sends a message; after a backslash, or with Alt, it begins another line."""
+
+    interactive = True
+
+    def __init__(self) -> None:
+        self._session: PromptSession[str] = PromptSession(
+            PROMPT,
+            multiline=True,
+            prompt_continuation=MORE,
+            key_bindings=_bindings(),
+            output=create_output(always_prefer_tty=True),
+        )
+
+    async def read(self) -> str | None:
+        """See `LineReader`. Ctrl-C empties the message, and Ctrl-D is the end."""
+        while True:
+            try:
+                return await self._session.prompt_async()
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return None
+
+
+def _bindings() -> KeyBindings:
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.text_before_cursor.endswith(CONTINUED):
+            buffer.delete_before_cursor(len(CONTINUED))
+            buffer.newline(copy_margin=False)
+        else:
+            buffer.validate_and_handle()
+
+    @bindings.add("escape", "enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    return bindings

@@ -1,0 +1,90 @@
+"""TextCompletionRequest -> what a model of llama.cpp can be asked: checked sampling, alternating turns, a grammar."""
+
+import asyncio
+from functools import lru_cache
+from itertools import groupby
+
+import msgspec
+
+from tg_flow.llama.choice_grammar import choice_grammar
+from tg_flow.llama.json_grammar import ANY_STRUCTURE, json_grammar
+from tg_schema import Message, Sampling, TextCompletionRequest
+from tg_schema.errors import BadRequest
+
+MAX_STOPS = 16
+MAX_STOP_CHARACTERS = 256
+"""Maximum length of a stop string in characters."""
+
+MAX_LOGPROBS = 20
+
+
+def check_sampling(sampling: Sampling, vocabulary: int) -> None:
+    """Check what the engine relies on.
+
+    Args:
+        sampling: of the request.
+        vocabulary: the number of the model's tokens.
+
+    Raises:
+        BadRequest: the message names the field.
+    """
+    if sampling.max_tokens is not None and sampling.max_tokens < 1:
+        raise BadRequest("sampling.max_tokens must be at least 1")
+    if sampling.logprobs is not None and not 0 <= sampling.logprobs <= MAX_LOGPROBS:
+        raise BadRequest(f"sampling.logprobs must be from 0 to {MAX_LOGPROBS}")
+    if len(sampling.stop) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop):
+        raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters")
+    check_ids("sampling.stop_ids", sampling.stop_ids, vocabulary)
+    check_ids("sampling.logit_bias", tuple(sampling.logit_bias or ()), vocabulary)
+
+
+def check_ids(field: str, ids: tuple[int, ...], vocabulary: int) -> None:
+    """Check that `ids` are tokens of the model. Raises: BadRequest, which names the field."""
+    if any(not 0 <= number < vocabulary for number in ids):
+        raise BadRequest(f"{field}: this model's token ids are 0 to {vocabulary - 1}")
+
+
+def alternating_texts(turns: tuple[Message, ...]) -> list[str]:
+    """The texts of a conversation; consecutive turns of one role are joined by a blank line.
+
+    Raises:
+        BadRequest: user and assistant do not take turns.
+    """
+    spoken = [(role, "\n\n".join(turn.text for turn in group)) for role, group in groupby(turns, _role)]
+    if [role for role, _ in spoken] != (["user", "assistant"] * len(spoken))[: len(spoken)] or len(spoken) % 2 == 0:
+        raise BadRequest("messages: this model knows turns of user and assistant, the first and the last the user's")
+    return [text for _, text in spoken]
+
+
+def _role(turn: Message) -> str:
+    return turn.role
+
+
+async def find_grammar(request: TextCompletionRequest) -> str | None:
+    """The GBNF grammar of the request's answers; None = any text.
+
+    Raises:
+        BadRequest: no grammar can hold an answer to it; the message says why.
+    """
+    grammar = choice_grammar(request.choice) if request.choice else await _json_grammar(request)
+    sampling = request.sampling
+    if grammar is not None and sampling is not None and (sampling.ignore_eos or sampling.min_tokens):
+        raise BadRequest("ignore_eos and min_tokens: an answer in a form ends where its form ends; leave them out")
+    return grammar
+
+
+async def _json_grammar(request: TextCompletionRequest) -> str | None:
+    if request.schema is None:
+        return _ANY_STRUCTURE if request.response_format == "json" else None
+    try:
+        return await asyncio.to_thread(_schema_grammar, msgspec.json.encode(request.schema))
+    except (RecursionError, UnicodeEncodeError) as error:
+        raise BadRequest("schema: it is nested too deep, or has a text that is not Unicode") from error
+
+
+@lru_cache(maxsize=64)
+def _schema_grammar(schema: bytes) -> str:
+    return json_grammar(msgspec.json.decode(schema))
+
+
+_ANY_STRUCTURE = json_grammar(ANY_STRUCTURE)

@@ -1,0 +1,136 @@
+"""Message -> messages of OpenAI's chat completions, after the public API reference."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from tg_base.llm import read_signature
+from tg_schema import ImagePart, Message, TextCompletionRequest, TextPart, ToolCall
+from tg_schema.conversation import ForeignPart, Part, ReasoningPart
+from tg_schema.errors import BadRequest
+
+DIALECT = "openai"
+"""Of the parts and fields that only this API knows."""
+
+GOOGLE = "gemini"
+"""Origin of the signature of a call that Gemini made behind this API."""
+
+ThinkingField = Literal["reasoning_content", "reasoning", "reasoning_details", "extra_content"]
+"""The field in which a server tells its thinking and wants it back, of an assistant's message or, for the last one, of
+its calls. All but the last are origins of signatures."""
+
+
+class _Text(msgspec.Struct, frozen=True):
+    text: str
+    type: Literal["text"] = "text"
+
+
+class _Url(msgspec.Struct, frozen=True):
+    url: str
+
+
+class _Image(msgspec.Struct, frozen=True):
+    image_url: _Url
+    type: Literal["image_url"] = "image_url"
+
+
+class _CalledFunction(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class _Call(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    function: _CalledFunction
+    # From a factory: such a default is written although it is one.
+    type: str = msgspec.field(default_factory=lambda: "function")
+    extra_content: dict[str, dict[str, str]] | None = None
+
+
+class WireMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of the API; the last three are of compatible servers."""
+
+    role: str
+    content: str | tuple[_Text | _Image | dict[str, Any], ...] | None = None
+    tool_calls: tuple[_Call, ...] = ()
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: tuple[Any, ...] = ()
+
+
+def wire_messages(
+    request: TextCompletionRequest, *, developer: bool, thinking_field: ThinkingField | None
+) -> tuple[WireMessage, ...]:
+    """The conversation.
+
+    Args:
+        request: the request.
+        developer: whether the texts of that role keep it; else they are a part of the system's.
+        thinking_field: where the server wants earlier thinking back; others would refuse the field.
+
+    Raises:
+        BadRequest: this API cannot express a part.
+    """
+    told = [turn.text for turn in request.messages if turn.role == "developer" and turn.text] if developer else []
+    system = request.system_text if not told else _system_text(request)
+    leading = [WireMessage("system", system)] if system else []
+    leading += [WireMessage("developer", "\n\n".join(told))] if told else []
+    return (*leading, *(_message(turn, thinking_field) for turn in request.turns))
+
+
+def _system_text(request: TextCompletionRequest) -> str:
+    texts = [request.system or "", *(turn.text for turn in request.messages if turn.role == "system")]
+    return "\n\n".join(text for text in texts if text)
+
+
+def _message(turn: Message, thinking_field: ThinkingField | None) -> WireMessage:
+    parts = [part for part in turn.parts if not isinstance(part, ReasoningPart)]
+    if any(not isinstance(part, TextPart) for part in parts):
+        if turn.role != "user":
+            raise BadRequest(
+                f"messages: this provider takes images from the user only, not in a turn of the {turn.role}"
+            )
+        return WireMessage("user", tuple(_part(part) for part in parts))
+    said = WireMessage(
+        turn.role,
+        turn.text or (None if turn.tool_calls else ""),
+        tuple(_call(call, signed=thinking_field == "extra_content") for call in turn.tool_calls),
+        turn.tool_call_id if turn.role == "tool" else None,
+    )
+    if thinking_field is None or turn.role != "assistant":
+        return said
+    return msgspec.structs.replace(said, **_thinking(turn, thinking_field))
+
+
+def _part(part: Part) -> _Text | _Image | dict[str, Any]:
+    if isinstance(part, ImagePart):
+        return _Image(_Url(part.url or f"data:{part.media_type};base64,{part.data}"))
+    if isinstance(part, ForeignPart):
+        return part.value
+    return _Text(part.text)
+
+
+def _call(call: ToolCall, *, signed: bool) -> _Call:
+    function = _CalledFunction(call.name, call.arguments)
+    signature = read_signature(call.signature, GOOGLE) if signed else None
+    extra = None if signature is None else {"google": {"thought_signature": signature}}
+    return _Call(call.id, function, extra_content=extra)
+
+
+def _thinking(turn: Message, field: ThinkingField) -> dict[str, Any]:
+    """The field with the thinking of an earlier turn that came in it; none if there is no such thinking."""
+    parts = [part for part in turn.parts if isinstance(part, ReasoningPart)]
+    signed = [(part, value) for part in parts if (value := read_signature(part.signature, field)) is not None]
+    if not signed:
+        return {}
+    if field == "reasoning_details":
+        return {field: tuple(item for _, value in signed for item in _items(value))}
+    return {field: "".join(part.text for part, _ in signed)}
+
+
+def _items(value: str) -> list[Any]:
+    try:
+        return msgspec.json.decode(value, type=list[Any])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise BadRequest("messages: a signature of thinking has been changed; send it back as it came") from None

@@ -1,0 +1,54 @@
+"""Deltas of one answer's thinking -> its signature, for servers that want earlier thinking back."""
+
+from typing import Any
+
+import msgspec
+
+from tg_base.llm import write_signature
+from tg_flow.providers.openai.messages import ThinkingField
+
+_encode = msgspec.json.Encoder().encode
+
+
+class OpenThinking:
+    """The thinking of one answer that has no signature yet.
+
+    Args:
+        field: where the server tells it, and wants it back.
+    """
+
+    def __init__(self, field: ThinkingField) -> None:
+        self._field = field
+        self._open = False
+        self._details: list[dict[str, Any]] = []
+
+    def add(self, *, told: bool, details: tuple[dict[str, Any], ...]) -> None:
+        """Add a piece: whether its text was told, and the server's own items, which are merged by their index."""
+        if self._field != "reasoning_details":
+            self._open = self._open or told
+            return
+        for item in details:
+            self._open = True
+            last = self._details[-1] if self._details else {}
+            if last.get("index") == item.get("index") and last.get("type") == item.get("type"):
+                self._details[-1] = _merge(last, item)
+            else:
+                self._details.append(item)
+
+    def sign(self) -> str | None:
+        """The signature of the thinking so far, which ends here; None if there is none."""
+        if not self._open:
+            return None
+        value = _encode(self._details).decode() if self._details else ""
+        self._open, self._details = False, []
+        return write_signature(self._field, value)
+
+
+def _merge(item: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Texts of an item come in pieces; its other fields are the same in each piece."""
+    joined = {
+        name: item[name] + more[name]
+        for name in ("text", "summary", "data")
+        if isinstance(item.get(name), str) and isinstance(more.get(name), str)
+    }
+    return {**item, **{name: value for name, value in more.items() if value is not None}, **joined}

@@ -1,0 +1,139 @@
+"""A request's `Origin` and `Host` -> whether it may come in, and what its page may read (Fetch standard, CORS)."""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from tg_base.config import GatewayConfig
+from tg_schema.errors import BadRequest
+
+ALLOW_ORIGIN: Final = "Access-Control-Allow-Origin"
+"""The header that names the origin whose pages may read an answer."""
+ANY_ORIGIN: Final = "*"
+"""Stands for pages of every origin."""
+CACHED_HOSTS = 256
+"""Host headers and addresses whose meaning is remembered."""
+PREFLIGHT_SECONDS = 600
+"""Seconds for which a browser may remember that it was allowed to ask."""
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s?#@]+")
+
+
+class Origins:
+    """Knows whose pages may use the gateway, which may change while requests come.
+
+    Args:
+        config: `hosts`, `origins` and the gateway's own `host`.
+
+    Raises:
+        BadRequest: an origin of the configuration is none.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self._hosts = _hosts_of(config)
+        self._origins = _origins_of(config)
+
+    def prepare(self, config: GatewayConfig) -> Callable[[], None]:
+        """Check edited hosts and origins, and return what puts them in force.
+
+        Raises:
+            BadRequest: as at a start.
+        """
+        hosts, origins = _hosts_of(config), _origins_of(config)
+
+        def commit() -> None:
+            self._hosts, self._origins = hosts, origins
+
+        return commit
+
+    def admits(self, origin: str | None, host: str | None, *, keyed: bool) -> bool:
+        """Whether a request may come in that a browser may have sent for somebody's page.
+
+        A page may use what this very host has served, and a page of a configured origin may use everything. Where no
+        token is asked for, the host must also be a name of ours, with `Origin` and without: a page of a foreign name
+        that was made to point here (DNS rebinding) has the same origin, and sends no `Origin` when it only reads.
+
+        Args:
+            origin: the header, or None.
+            host: the header, or None; every browser sends it.
+            keyed: whether a token is asked for.
+        """
+        foreign = origin is not None and origin.partition("://")[2].lower() != (host or "").lower()
+        if foreign and not self._allows(origin):
+            return False
+        return keyed or host is None or self._ours(_hostname(host), page=origin is not None and not foreign)
+
+    def headers(self, origin: str | None) -> dict[str, str]:
+        """What every answer to this page carries, so that the browser lets the page read it.
+
+        Where origins are configured, a cache has to know of every answer that another page's would differ.
+        """
+        if origin is None or not self._allows(origin):
+            return {"Vary": "Origin"} if self._origins else {}
+        return {ALLOW_ORIGIN: origin, "Access-Control-Expose-Headers": "*", "Vary": "Origin"}
+
+    def _allows(self, origin: str | None) -> bool:
+        """An origin is ASCII (RFC 6454, section 6.2); nothing else can stand in the headers of an answer."""
+        origin = origin or ""
+        return origin.isascii() and (ANY_ORIGIN in self._origins or origin.lower() in self._origins)
+
+    def _ours(self, name: str, *, page: bool) -> bool:
+        """A number is no name that could point elsewhere; nobody serves pages at the number of a gateway, though."""
+        return is_loopback(name) or name in self._hosts or (_is_number(name) and not page)
+
+
+def preflight_headers(asked: Mapping[str, str]) -> Mapping[str, str] | None:
+    """What the answer to a preflight request allows: the method and the headers that it asks for; None = it is none.
+
+    Whether the path has that method, and whether the key is right, the request itself is told.
+    """
+    method = asked.get("Access-Control-Request-Method")
+    if method is None:
+        return None
+    return {
+        "Access-Control-Allow-Methods": method,
+        "Access-Control-Allow-Headers": asked.get("Access-Control-Request-Headers", ""),
+        "Access-Control-Max-Age": str(PREFLIGHT_SECONDS),
+    }
+
+
+@lru_cache(CACHED_HOSTS)
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+@lru_cache(CACHED_HOSTS)
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(CACHED_HOSTS)
+def _hostname(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _hosts_of(config: GatewayConfig) -> frozenset[str]:
+    return frozenset(host.lower() for host in (config.host, *config.hosts))
+
+
+def _origins_of(config: GatewayConfig) -> frozenset[str]:
+    for origin in config.origins:
+        if origin != ANY_ORIGIN and not _ORIGIN.fullmatch(origin.lower()):
+            raise BadRequest(
+                f'{origin!r} is no origin: write its scheme, host and port alone, as "https://app.example:8443", or "*"'
+            ).at("origins")
+    return frozenset(origin.lower() for origin in config.origins)

@@ -1,0 +1,79 @@
+"""Anthropic's Messages API over HTTP: what each of its paths asks, and how it is answered and refused."""
+
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import Answer, Ask, Call, Dialect, show_ignored
+from tg_gateway.dialects.anthropic.blocks import DIALECT
+from tg_gateway.dialects.anthropic.body import MessageBody
+from tg_gateway.dialects.anthropic.failures import make_headers, refuse
+from tg_gateway.dialects.anthropic.request import read_request
+from tg_gateway.dialects.anthropic.stream_writer import StreamWriter
+from tg_gateway.dialects.anthropic.whole_writers import CountWriter, MessageWriter
+from tg_gateway.dialects.anthropic.wire import Model, ModelList
+from tg_schema import TgError, decode, encode
+from tg_schema.errors import BadRequest, NotFound
+
+
+class AnthropicMessages(Dialect):
+    """Messages, streamed and whole, their counts of tokens, and the models that can be asked."""
+
+    @override
+    def parse(self, call: Call) -> Ask | Answer:
+        match call.operation:
+            case "message":
+                return _ask_message(call)
+            case "count":
+                return _ask_count(call)
+            case "models":
+                models = tuple(Model(name, name) for name in call.catalogue.models())
+                first, last = (models[0].id, models[-1].id) if models else (None, None)
+                return _answer(call, ModelList(models, first, last))
+            case "model":
+                return _answer(call, _find_model(call))
+            case _:
+                return Answer(b"", headers=make_headers(call.request_id))
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        return refuse(error, status, call.request_id)
+
+
+def _ask_message(call: Call) -> Ask:
+    body = decode(MessageBody, call.body)
+    if body.max_tokens is None:
+        raise BadRequest("max_tokens is missing: say how many tokens the answer may have")
+    found = call.catalogue.find_model(body.model)
+    call.route = found.route
+    asked = read_request(body, call.body, call.headers.get("anthropic-beta", ""), found)
+    headers = make_headers(call.request_id) | show_ignored(DIALECT, asked.ignored)
+    model = found.model or body.model or ""
+    if body.stream:
+        return Ask(found.route, asked.request, StreamWriter(model, call.request_id, headers), streaming=True)
+    return Ask(found.route, asked.request, MessageWriter(model, headers), streaming=False)
+
+
+def _ask_count(call: Call) -> Ask:
+    body = decode(MessageBody, call.body)
+    found = call.catalogue.find_model(body.model)
+    call.route = found.route
+    asked = read_request(body, call.body, call.headers.get("anthropic-beta", ""), found)
+    request = msgspec.structs.replace(asked.request, operation="count-tokens", streaming=False)
+    headers = make_headers(call.request_id) | show_ignored(DIALECT, asked.ignored)
+    return Ask(found.route, request, CountWriter(headers), streaming=False)
+
+
+def _find_model(call: Call) -> Model:
+    name = call.path["model"]
+    if name not in call.catalogue.models():
+        raise NotFound(f"no live processor serves a model {name[:64]!r}")
+    return Model(name, name)
+
+
+def _answer(call: Call, body: msgspec.Struct) -> Answer:
+    return Answer(encode(body), headers=make_headers(call.request_id))
+
+
+ANTHROPIC: Final = AnthropicMessages()

@@ -1,0 +1,141 @@
+"""Body and headers of a request for a message -> TextCompletionRequest, and what of it the model cannot use."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects.anthropic.blocks import kind_of
+from tg_gateway.dialects.anthropic.body import MessageBody
+from tg_gateway.dialects.anthropic.foreign_fields import FOREIGN_FIELDS, find_foreign_fields
+from tg_gateway.dialects.anthropic.reasoning import read_reasoning
+from tg_gateway.dialects.anthropic.tools import Tools, is_foreign_choice, read_choice, read_tools
+from tg_gateway.dialects.anthropic.turns import read_system, read_turns
+from tg_schema import Message, Sampling, TextCompletionRequest, decode
+from tg_schema.conversation import ForeignPart, Part
+from tg_schema.errors import BadRequest
+from tg_schema.features import describe_missing
+from tg_schema.text_completion import SYSTEM_ROLES, Foreign
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRequest:
+    """What somebody asks a model.
+
+    Attributes:
+        request: the record.
+        ignored: names of fields without any effect on the answer.
+    """
+
+    request: TextCompletionRequest
+    ignored: tuple[str, ...]
+
+
+def read_request(body: MessageBody, raw: bytes, betas: str, found: FoundModel) -> MessageRequest:
+    """A request for a model that has been found.
+
+    Args:
+        body: the decoded body.
+        raw: the body as it came.
+        betas: the header `anthropic-beta`; "" = there is none.
+        found: the model, and what its processors announce.
+
+    Raises:
+        BadRequest: the message names the field and what to do.
+    """
+    knows = FOREIGN_FIELDS in found.features
+    tools = read_tools(body.tools or (), passes_foreign=knows if found.features else None)
+    reasoning = read_reasoning(body, found.features)
+    foreign, unused = _read_foreign(body, raw, betas, tools, knows=knows)
+    request = TextCompletionRequest(
+        model=found.model,
+        adapter=found.adapter,
+        streaming=bool(body.stream),
+        messages=_read_conversation(body),
+        sampling=_read_sampling(body),
+        schema=_read_schema(body),
+        tools=tools.tools,
+        tool_choice=None if foreign and "tool_choice" in foreign.fields else read_choice(body.tool_choice),
+        parallel_tool_calls=False if body.tool_choice and body.tool_choice.disable_parallel_tool_use else None,
+        reasoning=reasoning.asked,
+        user=body.metadata.user_id if body.metadata else None,
+        foreign=foreign,
+    )
+    marks = () if knows or not _has_marks(request) else ("cache_control",)
+    ignored = (*unused, *reasoning.ignored, *tools.ignored, *marks)
+    return MessageRequest(_check(_shorten(request), found), ignored)
+
+
+def _read_conversation(body: MessageBody) -> tuple[Message, ...]:
+    system = tuple(read_system(body.system, "system")) if body.system else ()
+    turns = tuple(read_turns(body.messages))
+    if all(turn.role in SYSTEM_ROLES for turn in turns):
+        raise BadRequest("messages is missing or empty: send at least one message with content")
+    return (*system, *turns)
+
+
+def _read_sampling(body: MessageBody) -> Sampling:
+    return Sampling(
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=body.top_k,
+        max_tokens=body.max_tokens,
+        stop=body.stop_sequences or (),
+    )
+
+
+def _read_schema(body: MessageBody) -> dict[str, Any] | None:
+    form = (body.output_config.format if body.output_config else None) or body.output_format
+    return form.schema if form else None
+
+
+def _read_foreign(
+    body: MessageBody, raw: bytes, betas: str, tools: Tools, *, knows: bool
+) -> tuple[Foreign | None, tuple[str, ...]]:
+    """The fields that only Anthropic's API knows, and the names of those that nobody takes."""
+    sent = decode(dict[str, msgspec.Raw], raw)
+    found = find_foreign_fields(sent, betas)
+    if not knows:
+        # Tools of the servers are not dropped: the model's processors, which are not known yet, refuse them.
+        return found.pass_on({}, frozenset(), tools.foreign) if tools.foreign else None, found.names
+    whole = {"thinking"} if body.thinking else set()
+    if is_foreign_choice(read_choice(body.tool_choice), tools):
+        whole.add("tool_choice")
+    if not (found.names or whole or tools.foreign):
+        return None, ()
+    return found.pass_on(sent, frozenset(whole), tools.foreign), ()
+
+
+def _shorten(request: TextCompletionRequest) -> TextCompletionRequest:
+    """Instructions and one question as every processor knows them, those of others included."""
+    match request.messages:
+        case (Message("user", str() as prompt),):
+            return msgspec.structs.replace(request, messages=(), prompt=prompt)
+        case (Message("system", str() as system), Message("user", str() as prompt)):
+            return msgspec.structs.replace(request, messages=(), system=system, prompt=prompt)
+        case _:
+            return request
+
+
+def _check(request: TextCompletionRequest, found: FoundModel) -> TextCompletionRequest:
+    """Refuse what can be told by name; the rest is refused with the features that the model lacks."""
+    if found.features and FOREIGN_FIELDS not in found.features:
+        for part in _list_parts(request.messages):
+            if isinstance(part, ForeignPart):
+                kind = kind_of(part)
+                raise BadRequest(f"the model reads no content blocks of type {kind!r}; leave it out, or ask another")
+    if found.route.plain and request.features:
+        raise BadRequest(describe_missing(request.features))
+    return request
+
+
+def _list_parts(turns: Iterable[Message]) -> Iterator[Part]:
+    return (part for turn in turns if not isinstance(turn.content, str) for part in turn.content)
+
+
+def _has_marks(request: TextCompletionRequest) -> bool:
+    calls = (call for turn in request.messages for call in turn.tool_calls)
+    marked = (*request.tools, *request.messages, *calls, *_list_parts(request.messages))
+    return any(getattr(each, "cache", None) for each in marked)

@@ -1,0 +1,84 @@
+"""Records of an answer -> its usage and why it ended, as Anthropic tells them.
+
+`input_tokens` leaves out what was read from a cache or written to it; ours includes both.
+"""
+
+import msgspec
+
+from tg_schema import TextCompletionResponse
+
+
+class OutputDetails(msgspec.Struct, frozen=True):
+    """Parts of `output_tokens`."""
+
+    thinking_tokens: int
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens so far; None = unknown."""
+
+    input_tokens: int
+    output_tokens: int
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens_details: OutputDetails | None = None
+
+
+class Tally:
+    """What the records of one answer add up to.
+
+    Attributes:
+        model: the name of the model that answers; "" = not told yet.
+        called: whether the model calls a tool.
+    """
+
+    def __init__(self) -> None:
+        self.model = ""
+        self.called = False
+        self._in = self._out = 0
+        self._cached: int | None = None
+        self._written: int | None = None
+        self._thinking: int | None = None
+        self._finish_reason: str | None = None
+        self._stopped_by: str | int | None = None
+
+    def add(self, record: TextCompletionResponse) -> None:
+        """Add a record; its counts are deltas."""
+        self.model = record.model or self.model
+        self.called = self.called or bool(record.tool_calls)
+        self._in += record.in_token or 0
+        self._out += record.out_token or 0
+        self._cached = _add(self._cached, record.cached_token)
+        self._written = _add(self._written, record.cache_write_token)
+        self._thinking = _add(self._thinking, record.reasoning_token)
+        self._finish_reason = record.finish_reason or self._finish_reason
+        self._stopped_by = record.stopped_by if record.stopped_by is not None else self._stopped_by
+
+    @property
+    def usage(self) -> Usage:
+        """All tokens so far."""
+        fresh = max(0, self._in - (self._cached or 0) - (self._written or 0))
+        details = None if self._thinking is None else OutputDetails(self._thinking)
+        return Usage(fresh, self._out, self._written, self._cached, details)
+
+    @property
+    def stop_sequence(self) -> str | None:
+        """The text that ended the answer, if the provider says so."""
+        return self._stopped_by if isinstance(self._stopped_by, str) else None
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the answer ended."""
+        match self._finish_reason:
+            case "length":
+                return "max_tokens"
+            case "content_filter":
+                return "refusal"
+            case _ if self.stop_sequence is not None:
+                return "stop_sequence"
+            case _:
+                return "tool_use" if self.called else "end_turn"
+
+
+def _add(total: int | None, delta: int | None) -> int | None:
+    return total if delta is None else (total or 0) + delta

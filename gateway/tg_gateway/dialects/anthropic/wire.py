@@ -1,0 +1,129 @@
+"""Answers, events and lists as Anthropic's clients read them: field names are those of its public API reference."""
+
+from typing import Any, Final
+
+import msgspec
+
+from tg_gateway.dialects import server_sent_event
+from tg_gateway.dialects.anthropic.usage import Usage
+from tg_schema import encode
+
+PING: Final = server_sent_event(b'{"type":"ping"}', b"ping")
+"""What keeps a silent stream alive."""
+
+
+class TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    """Text of the answer."""
+
+    text: str = ""
+
+
+class ThinkingBlock(msgspec.Struct, frozen=True, tag_field="type", tag="thinking"):
+    """Thinking, and the proof that it is the provider's."""
+
+    thinking: str = ""
+    signature: str = ""
+
+
+class ToolUseBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
+    """A call; `input` is a JSON object."""
+
+    id: str
+    name: str
+    input: msgspec.Raw | dict[str, Any] = msgspec.Raw(b"{}")
+
+
+AnswerBlock = TextBlock | ThinkingBlock | ToolUseBlock
+
+
+class AnswerMessage(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
+    """An answer, whole or before its first block."""
+
+    id: str
+    model: str
+    usage: Usage
+    content: tuple[AnswerBlock, ...] = ()
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    role: str = "assistant"
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """Why an answer ended."""
+
+    stop_reason: str
+    stop_sequence: str | None
+
+
+class MessageStart(msgspec.Struct, frozen=True, tag_field="type", tag="message_start"):
+    """A stream's first event."""
+
+    message: AnswerMessage
+
+
+class BlockStart(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_start"):
+    """A block begins."""
+
+    index: int
+    content_block: AnswerBlock
+
+
+class BlockStop(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_stop"):
+    """A block ends."""
+
+    index: int
+
+
+class MessageDelta(msgspec.Struct, frozen=True, tag_field="type", tag="message_delta"):
+    """All blocks have ended; the usage is that of the whole answer."""
+
+    delta: Ending
+    usage: Usage
+
+
+class MessageStop(msgspec.Struct, frozen=True, tag_field="type", tag="message_stop"):
+    """A stream's last event."""
+
+
+class TokenCount(msgspec.Struct, frozen=True):
+    """The answer of `POST /v1/messages/count_tokens`."""
+
+    input_tokens: int
+
+
+class Model(msgspec.Struct, frozen=True, tag_field="type", tag="model"):
+    """A model that can be asked. Nobody knows when it was published: the date is the one that stands for that."""
+
+    id: str
+    display_name: str
+    created_at: str = "1970-01-01T00:00:00Z"
+    lifecycle: str = "active"
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    """All models on one page."""
+
+    data: tuple[Model, ...]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool = False
+
+
+Event = MessageStart | BlockStart | BlockStop | MessageDelta | MessageStop
+
+
+def encode_event(event: Event) -> bytes:
+    """An event with its name: Anthropic's SDKs drop those without one."""
+    tag = event.__struct_config__.tag
+    return server_sent_event(encode(event), str(tag).encode())
+
+
+def open_delta(index: int, kind: bytes, field: bytes) -> bytes:
+    """What stands before the text of each piece of a block. It is made once: pieces come with each chunk."""
+    named = b'event: content_block_delta\ndata: {"type":"content_block_delta",'
+    return named + b'"index":%d,"delta":{"type":"%b","%b":' % (index, kind, field)
+
+
+def end_delta(opened: bytes, text: str) -> bytes:
+    """The event of a piece, of which `open_delta` has made the beginning."""
+    return b"%b%b}}\n\n" % (opened, encode(text))

@@ -1,0 +1,101 @@
+"""The objects of an answer in OpenAI's shape; a field with a default is left out where it has that value."""
+
+from typing import Literal
+
+import msgspec
+
+from tg_gateway.dialects.openai.chat_body import ExtraContent
+from tg_gateway.dialects.openai.logprobs import Logprobs
+from tg_gateway.dialects.openai.usage import CompletionUsage
+
+
+class FunctionDelta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A piece of a call; the SDKs concatenate both fields, so the name comes once."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+class CallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A piece of a call; `index` says of which."""
+
+    index: int
+    id: str | None = None
+    type: Literal["function"] | None = None
+    function: FunctionDelta | None = None
+    extra_content: ExtraContent | None = None
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Thinking that the provider has signed; the SDKs concatenate both texts by `index`."""
+
+    index: int
+    type: str
+    text: str
+    signature: str | None = None
+
+
+class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is new in a message; the SDKs concatenate every field, so the role comes once."""
+
+    role: Literal["assistant"] | None = None
+    reasoning_content: str | None = None
+    reasoning_details: tuple[ReasoningDelta, ...] = ()
+    content: str | None = None
+    tool_calls: tuple[CallDelta, ...] = ()
+
+
+class ChunkChoice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A piece of one choice."""
+
+    index: int
+    delta: Delta
+    finish_reason: str | None
+    logprobs: Logprobs | None = None
+
+
+class WholeFunction(msgspec.Struct, frozen=True):
+    """What the model calls."""
+
+    name: str
+    arguments: str
+
+
+class WholeCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A whole call."""
+
+    id: str
+    type: str
+    function: WholeFunction
+    extra_content: ExtraContent | None = None
+
+
+class WholeMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The message of a choice. `refusal` is required by OpenAI's description."""
+
+    role: str
+    content: str | None
+    refusal: None
+    reasoning_content: str | None = None
+    reasoning_details: tuple[ReasoningDelta, ...] = ()
+    tool_calls: tuple[WholeCall, ...] = ()
+
+
+class WholeChoice(msgspec.Struct, frozen=True):
+    """One answer."""
+
+    index: int
+    message: WholeMessage
+    finish_reason: str
+    logprobs: Logprobs | None
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The body of a whole answer."""
+
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: tuple[WholeChoice, ...]
+    usage: CompletionUsage | None = None

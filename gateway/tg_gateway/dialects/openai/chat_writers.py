@@ -1,0 +1,112 @@
+"""Records of an answer -> chunks of a chat completion, or the whole of it."""
+
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, server_sent_event
+from tg_gateway.dialects.openai.chat_shapes import ChatCompletion, ChunkChoice
+from tg_gateway.dialects.openai.choice import StreamedChoice, make_choices
+from tg_gateway.dialects.openai.failures import encode_failure
+from tg_gateway.dialects.openai.usage import UsageTotals
+from tg_schema import TextCompletionResponse, TgError, encode
+from tg_schema.errors import ProtocolError
+
+DONE: Final = server_sent_event(b"[DONE]")
+"""The event after the last one."""
+_TEXT_CHUNK: Final = b'%b{"index":%d,"delta":{"content":%b},"finish_reason":null}%b'
+"""A `ChunkChoice` with nothing but text, as `encode` would write it."""
+
+
+class ChatStreamWriter(Writer[TextCompletionResponse]):
+    """Server-sent events, one for each piece of a choice.
+
+    An SDK takes every orderly end for a whole answer, so after a failure the connection is cut.
+
+    Args:
+        model: the name that every chunk says.
+        n: answers that were asked for.
+        include_usage: whether the last chunk has no choice but the usage, and every other one `"usage":null`.
+    """
+
+    cut_after_failure = True
+
+    def __init__(self, model: str, n: int = 1, *, include_usage: bool = False) -> None:
+        self._head = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[' % (
+            encode(_new_id()),
+            time.time(),
+            encode(model),
+        )
+        self._tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        self._include_usage = include_usage
+        self._usage = UsageTotals()
+        self._choices = {index: StreamedChoice(index) for index in range(n)}
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        choice = self._choices.get(record.index)
+        if choice is None:
+            raise _too_many()
+        if choice.started and is_text_alone(record):
+            choice.say()
+            text = encode(record.response)
+            return _TEXT_CHUNK % (self._head, record.index, text, self._tail)
+        self._usage.add(record)
+        opened = b"" if choice.started or len(self._choices) == 1 else self._open()
+        return opened + self._frame(choice.write(record))
+
+    def _open(self) -> bytes:
+        """The roles of all choices, in order: the SDKs put a choice at the place at which it comes first."""
+        return self._frame(chunk for choice in self._choices.values() for chunk in choice.open())
+
+    @override
+    def end(self) -> bytes:
+        events = [self._frame(choice.finish(None)) for choice in self._choices.values()]
+        usage = self._usage.usage() if self._include_usage else None
+        if usage is not None:
+            events.append(b'%b],"usage":%b}\n\n' % (self._head, encode(usage)))
+        return b"".join((*events, DONE))
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return server_sent_event(encode_failure(error))
+
+    def _frame(self, chunks: Iterable[ChunkChoice]) -> bytes:
+        return b"".join(b"%b%b%b" % (self._head, encode(chunk), self._tail) for chunk in chunks)
+
+
+class ChatBodyWriter(WholeWriter[TextCompletionResponse]):
+    """The whole answer in one body.
+
+    Args:
+        model: the name that it says.
+        n: answers that were asked for.
+    """
+
+    def __init__(self, model: str, n: int = 1) -> None:
+        super().__init__(TextCompletionResponse)
+        self._model = model
+        self._n = n
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        usage = UsageTotals()
+        for record in records:
+            usage.add(record)
+            if record.index >= self._n:
+                raise _too_many()
+        choices = make_choices(records, self._n)
+        return encode(
+            ChatCompletion(_new_id(), "chat.completion", int(time.time()), self._model, choices, usage.usage())
+        )
+
+
+def _new_id() -> str:
+    return f"chatcmpl-{uuid.uuid4().hex}"
+
+
+def _too_many() -> ProtocolError:
+    return ProtocolError("the model sent more answers than were asked for; ask again, or another model")

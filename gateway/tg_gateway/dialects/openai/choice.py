@@ -1,0 +1,141 @@
+"""Records of one of the `n` answers -> the deltas of a choice, or the whole choice."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from tg_gateway.dialects.openai.chat_body import CallSignature, ExtraContent
+from tg_gateway.dialects.openai.chat_shapes import (
+    CallDelta,
+    ChunkChoice,
+    Delta,
+    FunctionDelta,
+    ReasoningDelta,
+    WholeCall,
+    WholeChoice,
+    WholeFunction,
+    WholeMessage,
+)
+from tg_gateway.dialects.openai.logprobs import make_logprobs
+from tg_gateway.dialects.openai.signed_thinking import SignedThinking
+from tg_schema import TextCompletionResponse, ToolCallDelta
+from tg_schema.conversation import whole_calls
+from tg_schema.deltas import join_text
+
+
+class StreamedChoice:
+    """Makes the chunks of one choice, whatever way its answer is split into records.
+
+    Attributes:
+        started: whether the role has been told.
+        finished: whether the reason of its end has been told.
+    """
+
+    __slots__ = ("_called", "_index", "_said", "_thinking", "finished", "started")
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._said = False
+        self._called: dict[int, int] = {}
+        self._thinking = SignedThinking()
+        self.started = False
+        self.finished = False
+
+    def write(self, record: TextCompletionResponse) -> Iterator[ChunkChoice]:
+        """The chunks of a record."""
+        thought = record.reasoning or None
+        if thought:
+            self._thinking.add(thought)
+        if record.signature is not None:
+            if thought:
+                yield self._chunk(Delta(self._role(), thought))
+                thought = None
+            for detail in self._thinking.sign(record.signature):
+                yield self._chunk(Delta(self._role(), reasoning_details=(detail,)))
+        text = record.response or None
+        calls = tuple(self._call(call) for call in record.tool_calls)
+        logprobs = make_logprobs(record.tokens)
+        if thought or text or calls or logprobs:
+            yield ChunkChoice(self._index, Delta(self._role(), thought, (), text, calls), None, logprobs)
+        if text or calls:
+            self._said = True
+            self._thinking.end()
+        if record.finish_reason is not None:
+            yield from self.finish(record.finish_reason)
+
+    def open(self) -> Iterator[ChunkChoice]:
+        """The chunk that tells the role alone."""
+        yield self._chunk(Delta(self._role()))
+
+    def say(self) -> None:
+        """A text was told without this object's help."""
+        self._said = True
+        self._thinking.end()
+
+    def finish(self, reason: str | None) -> Iterator[ChunkChoice]:
+        """The last chunk, once; `reason` is guessed where nobody has told it."""
+        if not self.finished:
+            self.finished = True
+            content = None if self._said else ""
+            yield ChunkChoice(self._index, Delta(self._role(), content=content), reason or _guess(self._called))
+
+    def _chunk(self, delta: Delta) -> ChunkChoice:
+        return ChunkChoice(self._index, delta, None)
+
+    def _role(self) -> Literal["assistant"] | None:
+        started, self.started = self.started, True
+        return None if started else "assistant"
+
+    def _call(self, call: ToolCallDelta) -> CallDelta:
+        extra = _make_extra(call.signature)
+        if call.index in self._called:
+            function = FunctionDelta(None, call.arguments)
+            return CallDelta(self._called[call.index], function=function, extra_content=extra)
+        # The SDKs put a call at the place that is its index, so there must be no gap.
+        index = self._called[call.index] = len(self._called)
+        function = FunctionDelta(call.name or "", call.arguments)
+        return CallDelta(index, call.id or _new_call_id(), "function", function, extra)
+
+
+def make_choices(records: Sequence[TextCompletionResponse], n: int) -> tuple[WholeChoice, ...]:
+    """The `n` choices of a whole answer, in order."""
+    join = TextCompletionResponse.join  # answers that came interleaved are in many pieces until here
+    return tuple(_make_choice(index, join([each for each in records if each.index == index])) for index in range(n))
+
+
+def _make_choice(index: int, records: Sequence[TextCompletionResponse]) -> WholeChoice:
+    calls = whole_calls(call for record in records for call in record.tool_calls)
+    text = join_text(record.response for record in records)
+    message = WholeMessage(
+        "assistant",
+        text or (None if calls else ""),
+        None,
+        join_text(record.reasoning for record in records) or None,
+        tuple(_make_details(records)),
+        tuple(_make_call(call) for call in calls),
+    )
+    reason = next((record.finish_reason for record in reversed(records) if record.finish_reason), _guess(calls))
+    return WholeChoice(index, message, reason, make_logprobs([token for record in records for token in record.tokens]))
+
+
+def _make_details(records: Sequence[TextCompletionResponse]) -> Iterator[ReasoningDelta]:
+    signed = [record for record in records if record.signature is not None]
+    for index, record in enumerate(signed):
+        yield ReasoningDelta(index, "reasoning.text", record.reasoning or "", record.signature)
+
+
+def _make_call(call: ToolCallDelta) -> WholeCall:
+    function = WholeFunction(call.name or "", call.arguments)
+    return WholeCall(call.id or _new_call_id(), "function", function, _make_extra(call.signature))
+
+
+def _make_extra(signature: str | None) -> ExtraContent | None:
+    return None if signature is None else ExtraContent(CallSignature(signature))
+
+
+def _new_call_id() -> str:
+    return f"call_{uuid.uuid4().hex}"
+
+
+def _guess(calls: object) -> str:
+    return "tool_calls" if calls else "stop"

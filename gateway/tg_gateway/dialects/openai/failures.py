@@ -1,0 +1,111 @@
+"""Error -> OpenAI's JSON: a refusal, or the event that ends a stream that failed.
+
+`{"error":{"message","type","param","code"}}`, all four always there: OpenAI's description (`Error`) requires them, and
+its SDKs copy them into the exception. They choose its class by the status alone.
+"""
+
+import re
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+import msgspec
+
+from tg_gateway.dialects import Answer
+from tg_schema import TgError, decode, encode
+from tg_schema.errors import BadRequest, ContentFilter, NotFound, RateLimited, TooLarge, Unauthorized
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+INVALID_REQUEST: Final = "invalid_request_error"
+"""The type of every error that the client has to mend."""
+_CODES: Final = MappingProxyType(
+    {
+        BadRequest.type: None,
+        Unauthorized.type: "invalid_api_key",
+        NotFound.type: "model_not_found",
+        TooLarge.type: "request_too_large",
+        ContentFilter.type: "content_filter",
+        RateLimited.type: "rate_limit_exceeded",
+    }
+)
+"""Where the SDKs' users know a code; the others have the name of our own type."""
+_PLACE: Final = re.compile(r"(?: - at| in) `\$\.?(?P<path>[^`]+)`$")
+
+
+class InvalidParameter(BadRequest):
+    """A bad request whose field is known.
+
+    Args:
+        message: what is wrong, and what to do.
+        param: the field, such as `messages[0].role`.
+        code: OpenAI's word for it, such as `unsupported_value`.
+    """
+
+    def __init__(self, message: str, param: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class ErrorObject(msgspec.Struct, frozen=True):
+    """The object under `error`."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    error: ErrorObject
+
+
+def describe_error(error: TgError) -> ErrorObject:
+    """An error as OpenAI tells it."""
+    if isinstance(error, InvalidParameter):
+        return ErrorObject(error.message, INVALID_REQUEST, error.param, error.code)
+    param = "model" if isinstance(error, NotFound) else None
+    return ErrorObject(error.message, _type_of(error), param, _CODES.get(error.type, error.type.replace("-", "_")))
+
+
+def encode_failure(error: TgError) -> bytes:
+    """The JSON of a refusal, and of the event in mid-stream that makes the SDKs raise `APIError`."""
+    return encode(_Failure(describe_error(error)))
+
+
+def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
+    """The answer to a request that failed before its first byte.
+
+    `x-should-retry` says whether the SDKs try again, which without it they do after 408, 409, 429 and 5xx.
+
+    Args:
+        error: why.
+        status: of the answer. Where it is not the error's own, HTTP has refused the request, and no code fits.
+        known_path: whether the request's path and method are anybody's; otherwise the error is about no field.
+    """
+    told = describe_error(error)
+    if not known_path or status != error.status:
+        told = ErrorObject(error.message, told.type)
+    headers = {"x-should-retry": "true" if error.retryable else "false"}
+    return Answer(encode(_Failure(told)), status, headers=headers)
+
+
+def decode_body(kind: type[Body], body: bytes) -> Body:
+    """Read a request's JSON; unknown fields are ignored.
+
+    Raises:
+        InvalidParameter: a field is wrong; `param` is its path.
+        BadRequest: it is no JSON.
+    """
+    try:
+        return decode(kind, body)
+    except BadRequest as error:
+        if place := _PLACE.search(error.message):
+            raise InvalidParameter(error.message, place["path"], "invalid_value") from None
+        raise
+
+
+def _type_of(error: TgError) -> str:
+    if isinstance(error, RateLimited):
+        return "rate_limit_error"
+    return INVALID_REQUEST if error.status < 500 else "server_error"

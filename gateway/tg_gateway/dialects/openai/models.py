@@ -1,0 +1,42 @@
+"""What can be asked -> OpenAI's list of models."""
+
+from typing import Final
+
+import msgspec
+
+from tg_gateway.dialects import Catalogue
+from tg_schema import encode
+from tg_schema.errors import NotFound
+
+OWNER: Final = "tokengrid"
+
+
+class Model(msgspec.Struct, frozen=True):
+    """One model. When it was made is not known, and OpenAI's description requires a time: it is 0."""
+
+    id: str
+    object: str = "model"
+    created: int = 0
+    owned_by: str = OWNER
+
+
+class _List(msgspec.Struct, frozen=True):
+    data: tuple[Model, ...]
+    object: str = "list"
+
+
+def encode_models(catalogue: Catalogue) -> bytes:
+    """Exactly the names that can be asked now."""
+    return encode(_List(tuple(Model(name) for name in catalogue.models())))
+
+
+def encode_model(catalogue: Catalogue, name: str) -> bytes:
+    """One of them, or an adapter of one (`base:adapter`).
+
+    Raises:
+        NotFound: it is not among those that can be asked now.
+    """
+    listed = catalogue.models()
+    if name not in listed and catalogue.find_model(name).model not in listed:
+        raise NotFound("no live processor has this model; ask again later, or ask another model")
+    return encode(Model(name))

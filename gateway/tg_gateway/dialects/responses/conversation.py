@@ -1,0 +1,101 @@
+"""OpenAI's Responses API on a WebSocket: `response.create` comes, the same events go as over HTTP, one a message.
+
+Each `stream_id`, and its absence, is a lane with one response at a time. OpenAI's API has no message that cancels one;
+`response.cancel` with the lane's `stream_id` is ours. The last response is kept for `previous_response_id`, and with
+`generate: false` it is one that has nothing but its input.
+"""
+
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import Ask, Conversation, Socket, show_ignored
+from tg_gateway.dialects.openai import InvalidParameter, decode_body
+from tg_gateway.dialects.responses.last_response import LastResponse
+from tg_gateway.dialects.responses.request import DIALECT, check_body, list_items, make_request
+from tg_gateway.dialects.responses.request_body import RequestBody
+from tg_gateway.dialects.responses.response_draft import ResponseDraft
+from tg_gateway.dialects.responses.response_object import ResponseObject
+from tg_gateway.dialects.responses.writers import FrameWriter, encode_error_frame
+from tg_schema import TgError, decode
+from tg_schema.errors import BadRequest, Unauthorized
+
+_ENVELOPE: Final = frozenset({"type", "stream_id", "generate"})
+"""Fields of a message that no body over HTTP has."""
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    type: str
+    stream_id: str | None = None
+    generate: bool | None = None
+
+
+class _Lane(msgspec.Struct, frozen=True):
+    stream_id: str | None = None
+
+
+class ResponsesConversation(Conversation):
+    """One client's responses.
+
+    Args:
+        socket: its WebSocket.
+    """
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
+        self._last = LastResponse()
+
+    @override
+    def take(self, message: bytes) -> None:
+        try:
+            self._dispatch(decode_body(_Envelope, message), message)
+        except TgError as error:
+            self._socket.say(encode_error_frame(error, _find_lane(message)))
+
+    def _dispatch(self, envelope: _Envelope, message: bytes) -> None:
+        lane = envelope.stream_id
+        if lane is not None and len(lane) > self._socket.max_name:
+            raise InvalidParameter(f"stream_id may have at most {self._socket.max_name} characters", "stream_id")
+        match envelope.type:
+            case "response.cancel":
+                self._socket.cancel(lane)
+            case "response.create":
+                self._create(envelope, message)
+            case "response.steer":
+                raise InvalidParameter("responses are not steered here: cancel it, and create another", "type")
+            case _:
+                raise InvalidParameter("send a message of the type response.create", "type", "unsupported_value")
+
+    def _create(self, envelope: _Envelope, message: bytes) -> None:
+        socket, lane = self._socket, envelope.stream_id
+        if socket.key is None:
+            raise Unauthorized("the key is not valid any more; open another socket")
+        if socket.is_running(lane):
+            raise InvalidParameter("a response is running on this stream_id; wait for its end", "stream_id")
+        body = decode_body(RequestBody, message)
+        kept = self._last.find(body.previous_response_id) if body.previous_response_id is not None else ()
+        size = len(message) + (self._last.size if kept else 0)
+        items = (*kept, *list_items(body))
+        body = msgspec.structs.replace(body, stream=True, input=items, store=None)
+        check_body(body)
+        found = socket.catalogue.find_model(body.model)
+        request = make_request(message, body, found, len(kept))
+        show_ignored(DIALECT, (name for name in request.ignored if name not in _ENVELOPE))
+
+        def keep(response: ResponseObject) -> None:
+            self._last.keep(response.id, items, size, response.output)
+
+        writer = FrameWriter(ResponseDraft(request, found.model or body.model or ""), lane, keep)
+        if envelope.generate is False:
+            socket.say(writer.end())
+            return
+        asked = Ask(found.route, request.record, writer, streaming=True)
+        socket.ask(lane, found.route, len(message), lambda: asked, writer.fail)
+
+
+def _find_lane(message: bytes) -> str | None:
+    try:
+        return decode(_Lane, message).stream_id
+    except BadRequest:
+        return None

@@ -1,0 +1,72 @@
+"""Items of a kept conversation -> the pages of `GET /v1/responses/{id}/input_items`."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects.responses.request_body import InputItem
+from tg_schema import encode
+
+DEFAULT_LIMIT: Final = 20
+MAX_LIMIT: Final = 100
+"""Items of a page (OpenAI's numbers)."""
+
+
+class _Page(msgspec.Struct, frozen=True):
+    data: tuple[dict[str, Any], ...]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+    object: str = "list"
+
+
+def encode_page(items: tuple[InputItem, ...], response_id: str, query: Mapping[str, str]) -> bytes:
+    """One page: the newest items first, unless `order` is `asc`; `limit` of them, those behind the item `after`.
+
+    Raises:
+        InvalidParameter: a parameter is wrong.
+    """
+    number = response_id.partition("_")[2]
+    listed = [_show(item, f"{number}{index:04x}") for index, item in enumerate(items)]
+    order, limit = query.get("order", "desc"), query.get("limit", str(DEFAULT_LIMIT))
+    if order not in {"asc", "desc"}:
+        raise InvalidParameter("order must be asc or desc", "order", "invalid_value")
+    if not limit.isdecimal() or len(limit) > len(str(MAX_LIMIT)) or not 1 <= int(limit) <= MAX_LIMIT:
+        raise InvalidParameter(f"limit must be a number from 1 to {MAX_LIMIT}", "limit", "invalid_value")
+    if order == "desc":
+        listed.reverse()
+    if (after := query.get("after")) is not None:
+        places = [place for place, item in enumerate(listed) if item["id"] == after]
+        if not places:
+            raise InvalidParameter("after must be the id of an item of this response", "after", "invalid_value")
+        listed = listed[places[0] + 1 :]
+    page = tuple(listed[: int(limit)])
+    first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
+    return encode(_Page(page, first, last, len(listed) > len(page)))
+
+
+def _show(item: InputItem, number: str) -> dict[str, Any]:
+    """The item with an id of its own; a message with its content as parts, as the API always shows it."""
+    shown = {name: value for name, value in msgspec.to_builtins(item).items() if value is not None}
+    kind = shown["type"] = item.type or "message"
+    if isinstance(item.content, str):
+        part = "output_text" if item.role == "assistant" else "input_text"
+        shown["content"] = [{"type": part, "text": item.content}]
+    for name in ("content", "summary"):
+        if name in shown:
+            shown[name] = [_show_part(part) for part in shown[name]]
+    return {"id": f"{_PREFIXES.get(kind, 'item')}_{number}", "status": "completed", **shown}
+
+
+def _show_part(part: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: value for name, value in part.items() if value is not None}
+    if part["type"] == "output_text":
+        shown["annotations"] = []
+    if part["type"] == "input_image":
+        shown.setdefault("detail", "auto")
+    return shown
+
+
+_PREFIXES: Final = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}

@@ -1,0 +1,57 @@
+"""A response that ended on a WebSocket -> what comes before the next request that goes on from it.
+
+OpenAI's API keeps as much, without `store`: the socket's last response, as long as the socket is open.
+"""
+
+from collections.abc import Sequence
+
+from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects.responses.kept_response import NOT_FOUND
+from tg_gateway.dialects.responses.request_body import InputItem
+from tg_gateway.dialects.responses.response_object import OutputItem
+from tg_schema import decode, encode
+
+MAX_KEPT_BYTES = 1024 * 1024
+"""Of a conversation, as JSON; the response of a longer one is not kept."""
+
+
+class LastResponse:
+    """What one socket keeps. `size` is in bytes of JSON."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self.size = 0
+        self._id: str | None = None
+        self._input: tuple[InputItem, ...] = ()
+        self._output = b"[]"
+
+    def find(self, response_id: str) -> tuple[InputItem, ...]:
+        """All items of the conversation up to the end of this response.
+
+        Raises:
+            InvalidParameter: it is not the one that is kept.
+        """
+        if response_id != self._id:
+            raise InvalidParameter(
+                f"a socket keeps its last response alone, up to {MAX_KEPT_BYTES} bytes of conversation: "
+                "send the earlier items in input",
+                "previous_response_id",
+                NOT_FOUND,
+            )
+        return (*self._input, *decode(tuple[InputItem, ...], self._output))
+
+    def keep(self, response_id: str, items: tuple[InputItem, ...], size: int, output: Sequence[OutputItem]) -> None:
+        """Keep this response in place of the one before.
+
+        Args:
+            response_id: its id.
+            items: all input of it, that of the conversation before included.
+            size: of these items.
+            output: its own items.
+        """
+        encoded = encode(output)
+        self._forget()
+        if size + len(encoded) <= MAX_KEPT_BYTES:
+            self._id, self._input, self._output, self.size = response_id, items, encoded, size + len(encoded)

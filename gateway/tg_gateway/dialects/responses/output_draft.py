@@ -1,0 +1,144 @@
+"""Records of one answer -> its output items, one after the other, and their events."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tg_gateway.dialects.responses.call_draft import CallDraft
+from tg_gateway.dialects.responses.events import Event
+from tg_gateway.dialects.responses.item_draft import ItemDraft, ItemPlace
+from tg_gateway.dialects.responses.message_draft import MessageDraft
+from tg_gateway.dialects.responses.reasoning_draft import ReasoningDraft
+from tg_gateway.dialects.responses.response_object import ItemStatus, OutputItem
+from tg_schema import TextCompletionResponse, ToolCallDelta
+from tg_schema.answer_collector import MAX_ANSWER_BYTES
+from tg_schema.errors import ProtocolError, TooLarge
+
+ITEM_BYTES: Final = 200
+"""Counted for each item besides its content: about what its ids and names take in the last event."""
+_MIXED: Final = "the model went on with a tool call after it was complete"
+
+
+class OutputDraft:
+    """All items of an answer while the model writes them.
+
+    Only one item is told at a time. What comes for a later one waits until those before it are whole.
+
+    Args:
+        response: the response's id without its prefix.
+        summary: whether thinking is told as a summary.
+        encrypted: whether signatures are told.
+        logprobs: whether log-probabilities are told.
+    """
+
+    def __init__(self, response: str, *, summary: bool, encrypted: bool, logprobs: bool) -> None:
+        self._response = response
+        self._summary = summary
+        self._encrypted = encrypted
+        self._logprobs = logprobs
+        self._items: list[ItemDraft] = []
+        self._calls: dict[int, CallDraft] = {}
+        self._telling = 0
+        self._size = 0
+
+    def add(self, record: TextCompletionResponse) -> Iterator[Event]:
+        """The events of one more record.
+
+        Raises:
+            TooLarge: the answer is larger than what is kept of it for its last event.
+            ProtocolError: pieces of one call came before and after its end.
+        """
+        self._keep(record)
+        if record.reasoning or record.signature is not None:
+            self._add_reasoning(record.reasoning, record.signature)
+        if record.response:
+            self._open_message().add(record.response, record.tokens if self._logprobs else ())
+        for piece in record.tool_calls:
+            self._add_call(piece)
+        yield from self._tell()
+
+    @property
+    def open_message(self) -> MessageDraft | None:
+        """The message that is told now, and to which the next text belongs."""
+        last = self._items[-1] if self._items else None
+        return last if isinstance(last, MessageDraft) and last.begun and last.status == "in_progress" else None
+
+    def add_told(self, message: MessageDraft, text: str) -> None:
+        """More text of the `open_message`; the caller tells it. Raises TooLarge as `add`."""
+        self._grow(len(text))
+        message.add_told(text)
+
+    def finish(self, last: ItemStatus) -> Iterator[Event]:
+        """The events that end all items; the last one ends with this status."""
+        for item in self._items[self._telling :]:
+            yield from item.finish(last if item is self._items[-1] else "completed")
+        self._telling = len(self._items)
+
+    def make_items(self) -> tuple[OutputItem, ...]:
+        """The items that were told, as far as they were; one that has not ended is incomplete."""
+        told = (item for item in self._items if item.begun)
+        return tuple(item.make_item("incomplete" if item.status == "in_progress" else item.status) for item in told)
+
+    def _keep(self, record: TextCompletionResponse) -> None:
+        self._grow(len(record.response or "") + len(record.reasoning or "") + len(record.signature or ""))
+        self._grow(sum(len(piece.arguments) for piece in record.tool_calls))
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > MAX_ANSWER_BYTES:
+            raise TooLarge(
+                f"the answer is larger than {MAX_ANSWER_BYTES} bytes; ask for less, or set max_output_tokens"
+            )
+
+    def _tell(self) -> Iterator[Event]:
+        while self._telling < len(self._items):
+            item = self._items[self._telling]
+            yield from item.tell()
+            followed = self._telling + 1 < len(self._items)
+            if not item.sealed and not (followed and item.may_end):
+                return
+            yield from item.finish("completed")
+            self._telling += 1
+
+    def _add_reasoning(self, text: str | None, signature: str | None) -> None:
+        last = self._items[-1] if self._items else None
+        if not text and not self._encrypted and not isinstance(last, ReasoningDraft):
+            return
+        item = last if isinstance(last, ReasoningDraft) and not last.sealed else self._open_reasoning()
+        if text:
+            item.add(text)
+        if signature is not None:
+            item.sign(signature)
+
+    def _add_call(self, piece: ToolCallDelta) -> None:
+        call = self._calls.get(piece.index)
+        if call is not None and call.status == "completed" and piece.arguments.strip():
+            raise ProtocolError(_MIXED)
+        if call is None:
+            # The id of a call whose provider gives none is known only by its place, so its signature comes after it.
+            if piece.signature is not None and piece.id and self._encrypted:
+                self._open_reasoning().sign(piece.signature, piece.id)
+            call = self._calls[piece.index] = CallDraft(self._next_place(), piece)
+            self._items.append(call)
+            if piece.signature is None or piece.id or not self._encrypted:
+                return
+        elif call.status == "in_progress":
+            call.add(piece)
+        if piece.signature is not None and self._encrypted:
+            self._open_reasoning().sign(piece.signature, call.call_id)
+
+    def _open_message(self) -> MessageDraft:
+        last = self._items[-1] if self._items else None
+        if isinstance(last, MessageDraft):
+            return last
+        message = MessageDraft(self._next_place())
+        self._items.append(message)
+        return message
+
+    def _open_reasoning(self) -> ReasoningDraft:
+        item = ReasoningDraft(self._next_place(), summary=self._summary, encrypted=self._encrypted)
+        self._items.append(item)
+        return item
+
+    def _next_place(self) -> ItemPlace:
+        self._grow(ITEM_BYTES)
+        return ItemPlace(self._response, len(self._items))

@@ -1,0 +1,156 @@
+"""Request body -> record of the text completion, and the names of what is left out."""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects.openai import DIALECT as OPENAI_DIALECT
+from tg_gateway.dialects.openai import InvalidParameter, decode_body, simplify
+from tg_gateway.dialects.responses.input_items import read_items
+from tg_gateway.dialects.responses.request_body import (
+    ENCRYPTED_REASONING,
+    TEXT_LOGPROBS,
+    InputItem,
+    RequestBody,
+    ToolBody,
+)
+from tg_gateway.dialects.responses.tools import make_tools, read_choice, split_tools
+from tg_schema import Message, Sampling, TextCompletionRequest, decode
+from tg_schema.text_completion import Foreign, Reasoning
+
+DIALECT: Final = "responses"
+"""This door's name in the log."""
+_FIELDS: Final = frozenset(RequestBody.__struct_fields__)
+_OWN_FIELDS: Final = f"{OPENAI_DIALECT}_fields"
+_NOT_KEPT: Final = "conversations are not kept here: send the earlier items in input"
+_NO_INPUT: Final = "input is missing: send a text, or a list of items"
+_INCLUDED: Final = frozenset({ENCRYPTED_REASONING, TEXT_LOGPROBS})
+
+
+class ReadRequest(NamedTuple):
+    """What a request is for its answer.
+
+    Attributes:
+        body: as it came.
+        functions: the tools that the model is told of.
+        record: the request's record.
+        ignored: names of what is left out of the record.
+    """
+
+    body: RequestBody
+    functions: tuple[ToolBody, ...]
+    record: TextCompletionRequest
+    ignored: tuple[str, ...]
+
+
+def read_body(data: bytes) -> RequestBody:
+    """The fields of a request.
+
+    Raises:
+        BadRequest: a field is wrong, missing, or asks for what is not kept here; the message says what to send.
+    """
+    body = decode_body(RequestBody, data)
+    check_body(body)
+    return body
+
+
+def list_items(body: RequestBody) -> tuple[InputItem, ...]:
+    """The items of `input`; a text is one message of the user's."""
+    if isinstance(body.input, str):
+        return (InputItem(role="user", content=body.input),) if body.input else ()
+    return body.input or ()
+
+
+def check_body(body: RequestBody) -> None:
+    """See that a request needs nothing that is not kept, besides the response that it names as the previous one.
+
+    Raises:
+        InvalidParameter: as `read_body`.
+    """
+    if body.conversation is not None:
+        raise InvalidParameter(_NOT_KEPT, "conversation")
+    if body.prompt is not None:
+        raise InvalidParameter("prompts are not kept here: send instructions and input", "prompt")
+    if body.background:
+        raise InvalidParameter(
+            "nothing runs in the background here: send background: false, and stream: true", "background"
+        )
+    if not body.input:
+        raise InvalidParameter(_NO_INPUT, "input", "missing_required_parameter")
+
+
+def make_request(data: bytes, body: RequestBody, found: FoundModel, kept: int = 0) -> ReadRequest:
+    """The record for a body.
+
+    Args:
+        data: the JSON that the body was made of.
+        body: as `check_body` has passed it.
+        found: what its model means.
+        kept: how many items of `input` come from an earlier response.
+
+    Raises:
+        InvalidParameter: an item, a tool or the choice of tools is wrong.
+    """
+    functions, left_out = split_tools(body.tools or ())
+    choice, allowed = read_choice(body, functions)
+    messages, unreadable = _read_input(body, kept)
+    form = (body.text.format if body.text else None) or None
+    verbosity = body.text.verbosity if body.text and _OWN_FIELDS in found.features else None
+    effort = body.reasoning.effort if body.reasoning else None
+    if form is not None and form.type == "json_schema" and form.schema is None:
+        raise InvalidParameter("the schema is missing", "text.format.schema", "missing_required_parameter")
+    record = TextCompletionRequest(
+        streaming=bool(body.stream),
+        model=found.model,
+        sampling=_make_sampling(body),
+        response_format="json" if form is not None and form.type == "json_object" else None,
+        schema=form.schema if form is not None and form.type == "json_schema" else None,
+        messages=messages,
+        tools=make_tools(functions),
+        tool_choice=choice,
+        allowed_tools=allowed,
+        parallel_tool_calls=False if functions and body.parallel_tool_calls is False else None,
+        reasoning=Reasoning(effort) if effort else None,
+        adapter=found.adapter,
+        user=body.user or body.safety_identifier,
+        cache_key=body.prompt_cache_key,
+        foreign=Foreign(OPENAI_DIALECT, {"verbosity": verbosity}) if verbosity else None,
+    )
+    record = simplify(record, plain=found.route.plain, field="input")
+    ignored = [*_list_ignored(data, body), *left_out, *unreadable]
+    if body.text and body.text.verbosity and not verbosity:
+        ignored.append("text.verbosity")
+    return ReadRequest(body, functions, record, tuple(ignored))
+
+
+def make_count(request: ReadRequest) -> TextCompletionRequest:
+    """The record that asks how many tokens a request has."""
+    return msgspec.structs.replace(request.record, operation="count-tokens", streaming=False, sampling=None)
+
+
+def _read_input(body: RequestBody, kept: int) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+    said = body.input or ""
+    turns, unreadable = ((Message("user", said),), ()) if isinstance(said, str) else read_items(said, kept)
+    if not turns:
+        raise InvalidParameter(_NO_INPUT, "input", "missing_required_parameter")
+    return ((Message("system", body.instructions), *turns) if body.instructions else turns), unreadable
+
+
+def _make_sampling(body: RequestBody) -> Sampling | None:
+    logprobs = (body.top_logprobs or 0) if body.top_logprobs or body.includes(TEXT_LOGPROBS) else None
+    sampling = Sampling(
+        temperature=body.temperature,
+        top_p=body.top_p,
+        max_tokens=body.max_output_tokens,
+        presence_penalty=body.presence_penalty,
+        frequency_penalty=body.frequency_penalty,
+        logprobs=logprobs,
+    )
+    return None if sampling == Sampling() else sampling
+
+
+def _list_ignored(data: bytes, body: RequestBody) -> list[str]:
+    names = [name for name in decode(dict[str, msgspec.Raw], data) if name not in _FIELDS]
+    names += ["truncation"] if body.truncation == "auto" else []
+    return names + [f"include.{what}" for what in body.include or () if what not in _INCLUDED]

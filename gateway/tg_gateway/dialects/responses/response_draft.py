@@ -1,0 +1,144 @@
+"""Records of one answer -> the events of its response, and the response as it stands at the end."""
+
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from tg_gateway.dialects.openai import UsageTotals
+from tg_gateway.dialects.responses.events import (
+    Event,
+    ResponseCompleted,
+    ResponseCreated,
+    ResponseFailed,
+    ResponseIncomplete,
+    ResponseInProgress,
+)
+from tg_gateway.dialects.responses.output_draft import OutputDraft
+from tg_gateway.dialects.responses.request import ReadRequest
+from tg_gateway.dialects.responses.request_body import (
+    ENCRYPTED_REASONING,
+    TEXT_LOGPROBS,
+    FormatBody,
+    ReasoningBody,
+    RequestBody,
+    TextBody,
+)
+from tg_gateway.dialects.responses.response_object import (
+    IncompleteDetails,
+    JsonSchemaFormat,
+    ResponseError,
+    ResponseObject,
+    TextConfig,
+)
+from tg_gateway.dialects.responses.usage import make_usage
+from tg_schema import TextCompletionResponse, TgError
+from tg_schema.errors import RateLimited
+
+_DEFAULT_TEMPERATURE: Final = 1.0
+_DEFAULT_TOP_P: Final = 1.0
+_INCOMPLETE: Final = {
+    "length": IncompleteDetails("max_output_tokens"),
+    "content_filter": IncompleteDetails("content_filter"),
+}
+
+
+class ResponseDraft:
+    """One response while the model writes it.
+
+    Args:
+        request: what was asked.
+        model: the name of the model that answers.
+
+    Attributes:
+        output: its items.
+        response: as it was told last.
+    """
+
+    def __init__(self, request: ReadRequest, model: str) -> None:
+        body, number = request.body, uuid.uuid4().hex
+        self.output = OutputDraft(
+            number,
+            summary=body.reasoning is not None and body.reasoning.summary is not None,
+            encrypted=body.includes(ENCRYPTED_REASONING),
+            logprobs=body.includes(TEXT_LOGPROBS) or bool(body.top_logprobs),
+        )
+        self._usage = UsageTotals()
+        self._finish_reason: str | None = None
+        self.response = _make_response(f"resp_{number}", request, model)
+
+    def begin(self) -> Iterator[Event]:
+        """The events before the first record."""
+        yield ResponseCreated(self.response)
+        yield ResponseInProgress(self.response)
+
+    def add(self, record: TextCompletionResponse) -> Iterator[Event]:
+        """The events of one more record. Raises as `OutputDraft.add`."""
+        self._usage.add(record)
+        self._finish_reason = record.finish_reason or self._finish_reason
+        return self.output.add(record)
+
+    def end(self) -> Iterator[Event]:
+        """The events after the last record."""
+        cause = _INCOMPLETE.get(self._finish_reason or "")
+        status: Literal["completed", "incomplete"] = "completed" if cause is None else "incomplete"
+        yield from self.output.finish(status)
+        self._close(status=status, incomplete_details=cause)
+        yield ResponseCompleted(self.response) if cause is None else ResponseIncomplete(self.response)
+
+    def fail(self, error: TgError) -> Iterator[Event]:
+        """The last event of an answer that failed."""
+        self._close(status="failed", completed_at=None, error=ResponseError(_find_code(error), error.message))
+        yield ResponseFailed(self.response)
+
+    def _close(self, **fields: object) -> None:
+        fields |= {"output": self.output.make_items(), "usage": make_usage(self._usage.usage())}
+        self.response = msgspec.structs.replace(self.response, **fields)
+        if self.response.status == "completed":
+            self.response = msgspec.structs.replace(self.response, completed_at=int(time.time()))
+
+
+def _make_response(response_id: str, request: ReadRequest, model: str) -> ResponseObject:
+    body = request.body
+    return ResponseObject(
+        id=response_id,
+        created_at=int(time.time()),
+        status="in_progress",
+        instructions=body.instructions,
+        max_output_tokens=body.max_output_tokens,
+        metadata=body.metadata or {},
+        model=model,
+        parallel_tool_calls=body.parallel_tool_calls is not False,
+        previous_response_id=body.previous_response_id,
+        prompt_cache_key=body.prompt_cache_key,
+        reasoning=body.reasoning or ReasoningBody(),
+        safety_identifier=body.safety_identifier,
+        store=bool(body.store),
+        temperature=_DEFAULT_TEMPERATURE if body.temperature is None else body.temperature,
+        text=_make_text(body),
+        tool_choice=body.tool_choice or "auto",
+        tools=request.functions,
+        top_logprobs=body.top_logprobs or 0,
+        top_p=_DEFAULT_TOP_P if body.top_p is None else body.top_p,
+        presence_penalty=body.presence_penalty or 0,
+        frequency_penalty=body.frequency_penalty or 0,
+        user=body.user,
+    )
+
+
+def _make_text(body: RequestBody) -> TextConfig:
+    text = body.text or TextBody()
+    form = text.format or FormatBody("text")
+    if form.type != "json_schema":
+        return TextConfig(FormatBody(form.type), text.verbosity)
+    schema = JsonSchemaFormat(form.name or "", form.description, form.schema, bool(form.strict))
+    return TextConfig(schema, text.verbosity)
+
+
+def _find_code(error: TgError) -> str:
+    """The codes of the API; a client that reads `invalid_prompt` knows that to ask again is of no use."""
+    if isinstance(error, RateLimited):
+        return "rate_limit_exceeded"
+    return "invalid_prompt" if error.status < 500 else "server_error"

@@ -1,0 +1,182 @@
+"""The JSON of a response and of its output items, as OpenAI's Responses API names the fields."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from tg_gateway.dialects.responses.request_body import (
+    FormatBody,
+    ReasoningBody,
+    ToolBody,
+    ToolChoice,
+)
+
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+class TopLogprob(msgspec.Struct, frozen=True):
+    """An alternative to a token."""
+
+    token: str
+    logprob: float
+    bytes: tuple[int, ...]
+
+
+class Logprob(msgspec.Struct, frozen=True):
+    """A token of the text, with its alternatives."""
+
+    token: str
+    logprob: float
+    bytes: tuple[int, ...]
+    top_logprobs: tuple[TopLogprob, ...] = ()
+
+
+class OutputText(msgspec.Struct, frozen=True, tag_field="type", tag="output_text"):
+    """A text part of a message."""
+
+    text: str = ""
+    annotations: tuple[Any, ...] = ()
+    logprobs: tuple[Logprob, ...] = ()
+
+
+class ReasoningText(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning_text"):
+    """Thinking as it is."""
+
+    text: str = ""
+
+
+class SummaryText(msgspec.Struct, frozen=True, tag_field="type", tag="summary_text"):
+    """Thinking told to a client that asked for a summary."""
+
+    text: str = ""
+
+
+class OutputMessage(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
+    """What the model said."""
+
+    id: str
+    status: ItemStatus
+    content: tuple[OutputText, ...] = ()
+    role: str = "assistant"
+
+
+def _no_summary() -> tuple[SummaryText, ...]:
+    """A default that is always on the wire."""
+    return ()
+
+
+class ReasoningItem(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
+    """What the model thought; `encrypted_content` is there only if the client included it."""
+
+    id: str
+    status: ItemStatus
+    summary: tuple[SummaryText, ...] = msgspec.field(default_factory=_no_summary)
+    content: tuple[ReasoningText, ...] = ()
+    encrypted_content: str | None = None
+
+
+class FunctionCall(msgspec.Struct, frozen=True, tag_field="type", tag="function_call"):
+    """A call that the model made."""
+
+    id: str
+    status: ItemStatus
+    call_id: str
+    name: str
+    arguments: str = ""
+
+
+OutputItem = OutputMessage | ReasoningItem | FunctionCall
+
+
+class InputDetails(msgspec.Struct, frozen=True):
+    """Parts of the input tokens."""
+
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class OutputDetails(msgspec.Struct, frozen=True):
+    """Parts of the output tokens."""
+
+    reasoning_tokens: int = 0
+
+
+class ResponseUsage(msgspec.Struct, frozen=True):
+    """What the answer has cost."""
+
+    input_tokens: int
+    input_tokens_details: InputDetails
+    output_tokens: int
+    output_tokens_details: OutputDetails
+    total_tokens: int
+
+
+class ResponseError(msgspec.Struct, frozen=True):
+    """Why a response failed."""
+
+    code: str
+    message: str
+
+
+class IncompleteDetails(msgspec.Struct, frozen=True):
+    """Why a response is incomplete."""
+
+    reason: Literal["max_output_tokens", "content_filter"]
+
+
+class JsonSchemaFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_schema"):
+    """JSON after a schema, with every field that the published description requires."""
+
+    name: str
+    description: str | None
+    schema: dict[str, Any] | None
+    strict: bool
+
+
+class TextConfig(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was asked of the text."""
+
+    format: FormatBody | JsonSchemaFormat
+    verbosity: str | None = None
+
+
+class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A response, at any time of its life, with every field that Open Responses requires.
+
+    Numbers that the request does not set are told as OpenAI's defaults, since the description knows no null for them.
+    What the provider really takes is its own affair.
+    """
+
+    id: str
+    object: str = "response"
+    created_at: int
+    completed_at: int | None = None
+    status: ResponseStatus
+    background: bool = False
+    error: ResponseError | None = None
+    incomplete_details: IncompleteDetails | None = None
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    max_tool_calls: None = None
+    metadata: dict[str, str] = {}
+    model: str
+    output: tuple[OutputItem, ...] = ()
+    parallel_tool_calls: bool = True
+    previous_response_id: str | None = None
+    prompt_cache_key: str | None = None
+    reasoning: ReasoningBody = ReasoningBody()
+    safety_identifier: str | None = None
+    store: bool = False
+    service_tier: str = "default"
+    temperature: float
+    text: TextConfig
+    tool_choice: str | ToolChoice = "auto"
+    tools: tuple[ToolBody, ...] = ()
+    top_logprobs: int
+    top_p: float
+    presence_penalty: float
+    frequency_penalty: float
+    truncation: str = "disabled"
+    usage: ResponseUsage | None = None
+    user: str | None = None

@@ -1,0 +1,191 @@
+"""Records of one answer -> server-sent events, messages of a WebSocket, or one body."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import (
+    WholeWriter,
+    Writer,
+    format_retry_after,
+    is_text_alone,
+    server_sent_event,
+    text_frame,
+)
+from tg_gateway.dialects.openai import ErrorObject, describe_error
+from tg_gateway.dialects.responses.events import Event, TextDelta
+from tg_gateway.dialects.responses.kept_response import MAX_EVENT_BYTES
+from tg_gateway.dialects.responses.message_draft import MessageDraft
+from tg_gateway.dialects.responses.response_draft import ResponseDraft
+from tg_gateway.dialects.responses.response_object import ResponseObject
+from tg_schema import TextCompletionResponse, TgError, encode
+from tg_schema.errors import ProtocolError
+
+_TEXT_DELTA: Final = str(TextDelta.__struct_config__.tag).encode()
+
+
+class EventWriter(Writer[TextCompletionResponse]):
+    """Named and numbered events. A failure is told in the last one, and then the connection breaks.
+
+    Args:
+        draft: of the response.
+        headers: further ones of the answer.
+    """
+
+    cut_after_failure = True
+
+    def __init__(self, draft: ResponseDraft, headers: Mapping[str, str]) -> None:
+        self._draft = draft
+        self._number = 0
+        self._message: MessageDraft | None = None
+        self._delta = b""
+        self.headers = {**Writer.headers, **headers}
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        if self._message is not None and is_text_alone(record):
+            return self._write_text(self._message, record.response or "")
+        data = self._begin() + self._encode(self._draft.add(record))
+        self._message = self._draft.output.open_message
+        if self._message is not None:
+            self._delta = encode(self._message.make_delta(""))[:-3]
+        return data
+
+    def _write_text(self, message: MessageDraft, text: str) -> bytes:
+        """Nearly all records come here: one delta, without the way through the draft's events."""
+        self._draft.output.add_told(message, text)
+        data = b'%b%b,"sequence_number":%d}' % (self._delta, encode(text), self._number)
+        self._number += 1
+        return self.frame(_TEXT_DELTA, data)
+
+    @override
+    def end(self) -> bytes:
+        return self._encode(self._draft.end())
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return self._begin() + self._encode(self._draft.fail(error))
+
+    def _begin(self) -> bytes:
+        return b"" if self._begun else self._encode(self._draft.begin())
+
+    @property
+    def _begun(self) -> bool:
+        return bool(self._number)
+
+    def _encode(self, events: Iterable[Event]) -> bytes:
+        return b"".join([self.frame(*self._number_event(event)) for event in events])
+
+    def _number_event(self, event: Event) -> tuple[bytes, bytes]:
+        """Its type, and its JSON with its number."""
+        data = b'%b,"sequence_number":%d}' % (encode(event)[:-1], self._number)
+        self._number += 1
+        return str(event.__struct_config__.tag).encode(), data
+
+    def frame(self, name: bytes, data: bytes) -> bytes:
+        """The bytes of one event of this type, with this JSON."""
+        return server_sent_event(data, name)
+
+
+class KeptEventWriter(EventWriter):
+    """The same events, for a response that is kept.
+
+    Attributes:
+        events: their JSON; none of a response that has more than `MAX_EVENT_BYTES` of it.
+    """
+
+    def __init__(self, draft: ResponseDraft, headers: Mapping[str, str]) -> None:
+        super().__init__(draft, headers)
+        self.events: list[bytes] = []
+        self._size = 0
+
+    @override
+    def frame(self, name: bytes, data: bytes) -> bytes:
+        self._size += len(data)
+        if self._size <= MAX_EVENT_BYTES:
+            self.events.append(data)
+        else:
+            self.events.clear()
+        return super().frame(name, data)
+
+
+class FrameWriter(EventWriter):
+    """The same events as messages of a WebSocket.
+
+    Args:
+        draft: of the response.
+        stream_id: the lane of the socket, which every event of it names; None = that without a name.
+        keep: is told of the response that has ended.
+    """
+
+    def __init__(self, draft: ResponseDraft, stream_id: str | None, keep: Callable[[ResponseObject], None]) -> None:
+        super().__init__(draft, {})
+        self._keep = keep
+        self._stream_id = stream_id
+        self._lane = b"" if stream_id is None else b',"stream_id":%b' % encode(stream_id)
+
+    @override
+    def end(self) -> bytes:
+        data = self._begin() + super().end()
+        self._keep(self._draft.response)
+        return data
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        """A failure before the first event is an error of the socket's; later it is the last event."""
+        return super().fail(error) if self._begun else encode_error_frame(error, self._stream_id)
+
+    @override
+    def frame(self, name: bytes, data: bytes) -> bytes:
+        return text_frame(b"%b%b}" % (data[:-1], self._lane))
+
+
+class _ErrorFrame(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="error"):
+    error: ErrorObject
+    status: int
+    stream_id: str | None = None
+    headers: Mapping[str, str] | None = None
+
+
+def encode_error_frame(error: TgError, stream_id: str | None) -> bytes:
+    """The message that a request on a WebSocket has failed before its first event.
+
+    `headers` has what an answer over HTTP would say of when to come back. Codex reads it there.
+    """
+    wait = error.retry_after
+    headers = None if wait is None else {"retry-after": format_retry_after(wait)}
+    return text_frame(encode(_ErrorFrame(describe_error(error), error.status, stream_id, headers)))
+
+
+class BodyWriter(WholeWriter[TextCompletionResponse]):
+    """The whole response: the same as in the last event of a stream."""
+
+    def __init__(self, draft: ResponseDraft, headers: Mapping[str, str]) -> None:
+        super().__init__(TextCompletionResponse)
+        self._draft = draft
+        self.headers = headers
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        for record in records:
+            for _ in self._draft.add(record):
+                pass
+        for _ in self._draft.end():
+            pass
+        return encode(self._draft.response)
+
+
+class CountWriter(WholeWriter[TextCompletionResponse]):
+    """The tokens of a request."""
+
+    def __init__(self) -> None:
+        super().__init__(TextCompletionResponse)
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        count = records[-1].in_token
+        if count is None:
+            raise ProtocolError("the model did not say how many tokens the request has")
+        return encode({"object": "response.input_tokens", "input_tokens": count})

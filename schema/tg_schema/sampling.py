@@ -1,0 +1,94 @@
+"""A request's sampling: how tokens are chosen, how many answers there are, and where they stop."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from tg_schema.features import Feature
+
+MAX_CHOICES = 128
+"""The highest `n` and `best_of` (OpenAI's limit)."""
+
+Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
+TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CHOICES)]
+
+_SAYS_NOTHING: Final[tuple[tuple[str, object], ...]] = (("n", 1), ("min_tokens", 0), ("logit_bias", {}))
+"""Values that are the same as None."""
+
+
+class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Sampling parameters; None = the provider's default.
+
+    The ranges are the widest that any provider accepts; `decode` and `check_completion` enforce them. A provider may
+    reject more. Only what is set is written, so that an older processor can read what it knows.
+    """
+
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+    top_p: Fraction | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
+    """0, and -1 for some servers, = all tokens."""
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    stop: tuple[str, ...] = ()
+    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
+    """Alternatives to report for each token; 0 = only the chosen token; None = no token data."""
+    n: Choices | None = None
+    """Answers to the one prompt; each record says by `index` which it belongs to."""
+    best_of: Choices | None = None
+    """Answers to generate, of which the `n` with the highest mean log-probability of a token are returned."""
+    min_p: Fraction | None = None
+    """Tokens less probable than this fraction of the most probable one are not chosen."""
+    typical_p: Fraction | None = None
+    """The probability mass of the locally typical tokens that are chosen from."""
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
+    """Divides the logits of tokens that have come before; 1 = none."""
+    length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
+    logit_bias: dict[int, Annotated[float, msgspec.Meta(ge=-100, le=100)]] | None = None
+    """By token id: added to its logit."""
+    min_tokens: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
+    """Tokens before which the answer may not end."""
+    ignore_eos: bool = False
+    """Go on after the model's end of text, up to `max_tokens`."""
+    stop_ids: tuple[TokenId, ...] = ()
+    """Tokens that end the answer, besides the model's own."""
+    keep_stop: bool = False
+    """Whether the stop string that ended the answer is a part of its text."""
+    prompt_logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
+    """Alternatives to report for each token of the prompt; None = no data of the prompt."""
+
+    def __post_init__(self) -> None:
+        """Forget what says nothing: no feature names it, and an older processor refuses every field that is new."""
+        if self.best_of == 1 and self.n in {None, 1}:
+            msgspec.structs.force_setattr(self, "best_of", None)
+        for name, nothing in _SAYS_NOTHING:
+            if getattr(self, name) == nothing:
+                msgspec.structs.force_setattr(self, name, None)
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """The features that a provider needs for this; temperature and max_tokens need none."""
+        asked: dict[Feature, bool] = {
+            "stop": bool(self.stop),
+            "seed": self.seed is not None,
+            "top_p": self.top_p is not None,
+            "top_k": self.top_k is not None,
+            "penalties": self.presence_penalty is not None or self.frequency_penalty is not None,
+            "logprobs": self.logprobs is not None,
+            "n": (self.n or 1) > 1,
+            "best_of": (self.best_of or 1) > (self.n or 1),
+            "min_p": self.min_p is not None,
+            "typical_p": self.typical_p is not None,
+            "repetition_penalty": self.repetition_penalty is not None,
+            "length_penalty": self.length_penalty is not None,
+            "logit_bias": bool(self.logit_bias),
+            "min_tokens": bool(self.min_tokens),
+            "ignore_eos": self.ignore_eos,
+            "stop_ids": bool(self.stop_ids),
+            "keep_stop": self.keep_stop,
+            "prompt_logprobs": self.prompt_logprobs is not None,
+        }
+        return frozenset(feature for feature, needed in asked.items() if needed)

@@ -1,0 +1,57 @@
+"""Claude Code and Codex, unmodified, from the npm registry: run against a gateway and nothing else."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / ".cache" / "agents"
+PACKAGES = {"claude": "@anthropic-ai/claude-code@2.1.197", "codex": "@openai/codex@0.169.0"}
+"""The versions whose requests were read; a newer one may send others."""
+INSTALL_SECONDS = 600
+RUN_SECONDS = 120.0
+
+
+def agent_or_skip(name: str) -> Path:
+    """The agent's command, installed at the first use."""
+    package = PACKAGES[name]
+    folder = FOLDER / package.rpartition("@")[2]
+    program = folder / "node_modules" / ".bin" / name
+    if program.exists():
+        return program
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip(f"{package} needs Node and npm, and npm is not there: `apt-get install npm` on Debian")
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder), package]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+    if done.returncode:
+        pytest.skip(f"npm did not install {package}: {done.stderr.strip().splitlines()[-1:]}")
+    return program
+
+
+async def run_agent(program: Path, *arguments: str, folder: Path, settings: Mapping[str, str]) -> str:
+    """What the agent prints in the end; its own files are in `folder`, and it knows no other host."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "NO_COLOR": "1", **settings}
+    (folder / "home").mkdir()
+    process = await asyncio.create_subprocess_exec(
+        program,
+        *arguments,
+        cwd=folder,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), RUN_SECONDS)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, out.decode() + err.decode()
+    return out.decode().strip()

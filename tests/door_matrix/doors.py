@@ -1,0 +1,131 @@
+"""The rows of the matrix: every door at which a completion can be asked for."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from tests.door_matrix.door import Door
+
+Ask = Callable[[str, str, str], Mapping[str, Any]]
+
+
+def _native(**fields: Any) -> Ask:
+    return lambda flow, model, question: {"prompt": question, "model": model, **fields}
+
+
+def _turns(**fields: Any) -> Ask:
+    return lambda flow, model, question: {
+        "model": model,
+        "messages": [{"role": "user", "content": question}],
+        **fields,
+    }
+
+
+def _input(**fields: Any) -> Ask:
+    return lambda flow, model, question: {"model": model, "input": question, **fields}
+
+
+def _ask_on_socket(flow: str, model: str, question: str) -> Mapping[str, Any]:
+    request = {"prompt": question, "model": model, "streaming": True}
+    return {"id": "a", "service": "text-completion", "flow": flow, "request": request}
+
+
+_NATIVE = Door(
+    "native, whole",
+    "body",
+    "/api/v1/flow/{flow}/service/text-completion",
+    _native(),
+    text="response",
+    kinds=("error.type",),
+    advises=False,
+)
+_CHAT = Door(
+    "OpenAI chat, whole",
+    "body",
+    "/v1/chat/completions",
+    _turns(),
+    text="choices.0.message.content",
+    kinds=("error.code",),
+)
+_RESPONSES = Door(
+    "Responses, whole",
+    "body",
+    "/v1/responses",
+    _input(),
+    text="output.0.content.0.text",
+    kinds=("error.code",),
+)
+_MESSAGES = Door(
+    "Anthropic Messages, whole",
+    "body",
+    "/v1/messages",
+    _turns(max_tokens=10_000),
+    text="content.0.text",
+    kinds=("error.type",),
+)
+
+DOORS: Final[tuple[Door, ...]] = (
+    replace(
+        _NATIVE,
+        name="native, events",
+        way="events",
+        ask=_native(streaming=True),
+        last='"end_of_stream":true',
+        breaks=False,
+    ),
+    _NATIVE,
+    Door(
+        "native, WebSocket",
+        "socket",
+        "/api/v1/socket",
+        _ask_on_socket,
+        text="response.response",
+        kinds=("error.type",),
+        last='"complete":true',
+        failed=('"complete":true',),
+        cancel={"id": "a", "cancel": True},
+        breaks=False,
+        advises=False,
+    ),
+    replace(
+        _CHAT,
+        name="OpenAI chat, events",
+        way="events",
+        ask=_turns(stream=True),
+        text="choices.0.delta.content",
+        last="[DONE]",
+    ),
+    _CHAT,
+    replace(
+        _RESPONSES,
+        name="Responses, events",
+        way="events",
+        ask=_input(stream=True),
+        text="delta",
+        kinds=("error.code", "response.error.code"),
+        last='"type":"response.completed"',
+    ),
+    _RESPONSES,
+    Door(
+        "Responses, WebSocket",
+        "socket",
+        "/v1/responses",
+        _input(type="response.create"),
+        text="delta",
+        kinds=("error.code", "response.error.code"),
+        last='"type":"response.completed"',
+        failed=('"type":"response.failed"', '"type":"error"'),
+        cancel={"type": "response.cancel"},
+        breaks=False,
+        advises=False,
+    ),
+    replace(
+        _MESSAGES,
+        name="Anthropic Messages, events",
+        way="events",
+        ask=_turns(max_tokens=10_000, stream=True),
+        text="delta.text",
+        last='"type":"message_stop"',
+    ),
+    _MESSAGES,
+)

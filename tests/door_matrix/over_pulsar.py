@@ -1,0 +1,24 @@
+"""The cells that are run over a real broker too: one gateway for all, since each door's client is another one's."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.door_matrix.cells import CELLS
+from tests.door_matrix.doors import DOORS
+from tests.door_matrix.killed import Seen
+from tests.door_matrix.stage import Stage, open_stage
+from tests.flow.open_gateway import QUICK
+from tg_base.bus import open_bus
+
+
+async def run_over(url: str) -> Seen:
+    """What the doors do over the bus at this URL."""
+    async with open_bus(url) as bus, open_stage(bus=bus, timing=QUICK) as stage:
+
+        @asynccontextmanager
+        async def opening() -> AsyncIterator[Stage]:
+            yield stage
+
+        return {
+            (door.name, cell.name): await cell.run(door, opening) for cell in CELLS if cell.everywhere for door in DOORS
+        }

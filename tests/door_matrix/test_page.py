@@ -1,0 +1,38 @@
+"""No door without its row, and no table that nobody has run."""
+
+import re
+
+import pytest
+
+from tests.door_matrix.cells import CELLS
+from tests.door_matrix.doors import DOORS
+from tests.door_matrix.killed import KILLED
+from tests.door_matrix.table import HOW, PAGE, make_tables, read_tables, write_tables
+from tg_gateway.dialects import Mount
+from tg_gateway.mounts import MOUNTS
+
+
+def test_the_page_has_every_cell() -> None:
+    columns = (*(cell.name for cell in CELLS), *KILLED)
+    places = {(door.name, column) for door in DOORS for column in columns}
+    assert set(read_tables(PAGE.read_text("utf-8"))) == places, HOW
+
+
+def test_the_tables_are_as_they_are_written() -> None:
+    page = PAGE.read_text("utf-8")
+    assert page == write_tables(page, make_tables(read_tables(page))), HOW
+
+
+def matches(mount: Mount) -> bool:
+    """Whether a row asks there."""
+    pattern = re.sub(r"\{\w+\}", "[^/]+", mount.path)
+    return any(
+        re.fullmatch(pattern, door.path.format(flow="f")) and mount.socket is (door.way == "socket") for door in DOORS
+    )
+
+
+@pytest.mark.parametrize("dialect", dict.fromkeys(mount.dialect for mount in MOUNTS), ids=lambda it: type(it).__name__)
+def test_every_dialect_has_its_rows(dialect: object) -> None:
+    mounts = [mount for mount in MOUNTS if mount.dialect is dialect]
+    assert any(matches(mount) for mount in mounts if not mount.socket)
+    assert all(matches(mount) for mount in mounts if mount.socket)

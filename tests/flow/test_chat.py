@@ -1,0 +1,271 @@
+"""tg-chat: on a terminal, where a user types and sees, and through a pipe."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.recorded_llm import RecordedLlm
+from tests.fakes.scripted_llm import ScriptedLlm
+from tests.fakes.turns_llm import TurnsLlm
+from tests.flow.command import ended, ran, started
+from tests.flow.open_gateway import Opened, open_gateway, until_listed
+from tests.flow.terminal import ALT_ENTER, END, ENTER, INTERRUPT, UP, Terminal, on_terminal
+from tg_schema import Message, Sampling, TextCompletionResponse
+from tg_schema.conversation import ReasoningPart, TextPart
+from tg_schema.errors import PeerError
+
+CHAT = "tg-chat"
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Opened]:
+    async with open_gateway() as opened:
+        await until_listed(opened.http)
+        yield opened
+
+
+@pytest.fixture
+async def terminal(opened: Opened) -> AsyncIterator[Terminal]:
+    async with on_terminal(CHAT, "-u", opened.gateway.url) as terminal:
+        await terminal.until_asked(1)
+        yield terminal
+
+
+async def leave(terminal: Terminal) -> int:
+    terminal.type(END)
+    return await asyncio.wait_for(terminal.process.wait(), 10)
+
+
+async def test_a_conversation_on_a_terminal(opened: Opened, terminal: Terminal) -> None:
+    assert terminal.text.startswith("counting; /help lists the commands, Ctrl-D ends\n>")
+    terminal.type(f"3{ENTER}")
+    assert "> 3\n0 1 2\n>" in await terminal.until_asked(2)
+    terminal.type(f"2{ENTER}")
+    assert "> 2\n0 1\n>" in await terminal.until_asked(3)
+    assert await leave(terminal) == 0
+    second = opened.llm.requests[1]
+    assert (second.prompt, second.streaming) == ("2", True)
+    assert second.messages == (Message("user", "3"), Message("assistant", "0 1 2 "))
+
+
+async def test_an_interrupt_stops_the_model_and_keeps_the_conversation(opened: Opened, terminal: Terminal) -> None:
+    opened.llm.step = asyncio.Semaphore(0)
+    terminal.type(f"1000{ENTER}")
+    await terminal.until("waiting")
+    for _ in range(3):
+        opened.llm.step.release()
+    assert "waiting" not in await terminal.until("0 1 2")
+    terminal.type(INTERRUPT)
+    await asyncio.wait_for(opened.llm.stopped.wait(), 1)
+    assert opened.llm.generated == 3
+    await terminal.until_asked(2)
+    opened.llm.step = None
+    terminal.type(f"2{ENTER}")
+    await terminal.until("> 2\n0 1\n")
+    assert opened.llm.requests[1].messages == (Message("user", "1000"), Message("assistant", "0 1 2 "))
+    await terminal.until_asked(3)
+    assert await leave(terminal) == 0
+
+
+async def test_an_interrupt_before_the_first_token_leaves_no_turn(opened: Opened, terminal: Terminal) -> None:
+    opened.llm.step = asyncio.Semaphore(0)
+    terminal.type(f"1000{ENTER}")
+    await terminal.until("waiting")
+    await asyncio.wait_for(opened.llm.started.wait(), 10)
+    terminal.type(INTERRUPT)
+    await asyncio.wait_for(opened.llm.stopped.wait(), 1)
+    assert opened.llm.generated == 0
+    assert "waiting" not in await terminal.until_asked(2)
+    opened.llm.step = None
+    terminal.type(f"1{ENTER}")
+    await terminal.until("> 1\n0\n")
+    assert opened.llm.requests[1].messages == ()
+
+
+async def test_an_interrupt_while_nothing_runs_empties_the_line(terminal: Terminal) -> None:
+    terminal.type("17")
+    await terminal.until("> 17")
+    terminal.type(INTERRUPT)
+    await terminal.until_asked(2)
+    terminal.type(f"1{ENTER}")
+    await terminal.until("> 1\n0\n")
+
+
+async def test_an_error_keeps_the_chat(terminal: Terminal, opened: Opened) -> None:
+    terminal.type(f"/model{ENTER}")
+    await terminal.until("  counting\n")
+    terminal.type(f"/model nope{ENTER}")
+    await terminal.until("there is no model nope; there are: counting")
+    terminal.type(f"/what{ENTER}")
+    await terminal.until("there is no command /what; /help lists them")
+    terminal.type(f"/model counting{ENTER}")
+    await terminal.until("asking counting")
+    await terminal.until_asked(5)
+    terminal.type(f"1{ENTER}")
+    await terminal.until("> 1\n0\n")
+    assert opened.llm.requests[0].model == "counting"
+
+
+async def test_several_lines_and_the_messages_before(tmp_path: Path) -> None:
+    model = ScriptedLlm("yes")
+    async with (
+        open_gateway(instead=model) as opened,
+        on_terminal(CHAT, "-u", opened.gateway.url, "-s", "be brief") as terminal,
+    ):
+        await terminal.until_asked(1)
+        terminal.type(f"one\\{ENTER}two{ALT_ENTER}three{ENTER}")
+        assert "> one\n. two\n. three\nyes" in await terminal.until_asked(2)
+        terminal.type(f"{UP}!{ENTER}")
+        await terminal.until_asked(3)
+        terminal.type(f"//slash{ENTER}")
+        await terminal.until_asked(4)
+        terminal.type(f"/system in verse{ENTER}")
+        await terminal.until("system: in verse")
+        terminal.type(f"/save {tmp_path}/chat.json{ENTER}")
+        await terminal.until("saved 6 turns")
+        terminal.type(f"/quit{ENTER}")
+        assert await asyncio.wait_for(terminal.process.wait(), 10) == 0
+    assert [request.prompt for request in model.requests] == ["one\ntwo\nthree", "one\ntwo\nthree!", "/slash"]
+    assert model.requests[0].system == "be brief"
+    saved = json.loads((tmp_path / "chat.json").read_text())
+    assert saved[0] == {"role": "system", "content": "in verse"}
+    assert saved[-1] == {"role": "assistant", "content": "yes"}
+
+
+MARKDOWN = (
+    "# Ti",
+    "tle\n\nIt is **bo",
+    "ld**.\n\n```python\nprint(1)\n\n",
+    "print(2)\n```\n\n- one\n- t",
+    "wo\n",
+    "\x1b[2J",
+)
+
+
+async def test_markdown_is_laid_out(tmp_path: Path) -> None:
+    pieces = asyncio.Event()
+    model = TurnsLlm([*MARKDOWN[:3], pieces, *MARKDOWN[3:]])
+    async with (
+        open_gateway(instead=model) as opened,
+        on_terminal(CHAT, "-u", opened.gateway.url) as terminal,
+    ):
+        await terminal.until_asked(1)
+        terminal.type(f"go{ENTER}")
+        shown = await terminal.until("It is bold.")
+        assert "Title" in shown
+        pieces.set()
+        shown = await terminal.until_asked(2)
+    assert "*" not in shown
+    assert "`" not in shown
+    assert shown.count("It is bold.") == shown.count("print(2)") == 1
+    assert shown.endswith("It is bold.\n\n print(1)\n\n print(2)\n\n • one\n • two [2J\n>")
+    assert b"\x1b[1m" in terminal.received
+
+
+async def test_thinking_is_dim_and_signed_thinking_goes_on() -> None:
+    records = (
+        TextCompletionResponse(reasoning="Let me "),
+        TextCompletionResponse(reasoning="see.", signature="fake:1"),
+        TextCompletionResponse(response="Yes.", finish_reason="stop", end_of_stream=True),
+    )
+    model = RecordedLlm(*records)
+    async with (
+        open_gateway(instead=model) as opened,
+        on_terminal(CHAT, "-u", opened.gateway.url) as terminal,
+    ):
+        await terminal.until_asked(1)
+        terminal.type(f"go{ENTER}")
+        assert "Let me see.\n\nYes.\n>" in await terminal.until_asked(2)
+        terminal.type(f"go on{ENTER}")
+        await terminal.until_asked(3)
+    signed = (ReasoningPart("Let me see.", "fake:1"), TextPart("Yes."))
+    assert model.requests[1].messages == (Message("user", "go"), Message("assistant", signed))
+
+
+async def test_a_failure_in_mid_answer_keeps_what_came() -> None:
+    model = TurnsLlm(["so ", "far", PeerError("the model broke")], ["well"])
+    async with (
+        open_gateway(instead=model) as opened,
+        on_terminal(CHAT, "-u", opened.gateway.url) as terminal,
+    ):
+        await terminal.until_asked(1)
+        terminal.type(f"go{ENTER}")
+        assert "so far\nthe model broke\n>" in await terminal.until_asked(2)
+        terminal.type(f"again{ENTER}")
+        await terminal.until("well")
+    assert model.requests[1].messages == (Message("user", "go"), Message("assistant", "so far"))
+
+
+async def test_no_gateway_is_told_at_once() -> None:
+    async with on_terminal(CHAT, "-u", "http://127.0.0.1:9") as terminal:
+        assert await asyncio.wait_for(terminal.process.wait(), 20) == 1
+        await terminal.until("tg-chat: no gateway answers at http://127.0.0.1:9/")
+
+
+async def test_a_pipe_is_a_message_for_each_line(opened: Opened) -> None:
+    done = await ran(CHAT, "-u", opened.gateway.url, data=b"2\n\n1\\\n\n3", TERM="xterm")
+    assert (done.code, done.out, done.err) == (0, "0 1 \n0 \n0 1 2 \n", "")
+    assert [request.prompt for request in opened.llm.requests] == ["2", "1\n", "3"]
+    assert opened.llm.requests[2].messages[1] == Message("assistant", "0 1 ")
+
+
+async def test_a_pipe_is_answered_while_it_is_open(opened: Opened) -> None:
+    async with started(CHAT, "-u", opened.gateway.url) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for said in (b"2\n", b"1\n"):
+            process.stdin.write(said)
+            answer = await asyncio.wait_for(process.stdout.readline(), 20)
+            assert answer == (b"0 1 \n" if said == b"2\n" else b"0 \n")
+        assert (await ended(process)).code == 0
+
+
+async def test_a_saved_conversation_goes_on(opened: Opened, tmp_path: Path) -> None:
+    file, other = tmp_path / "chat.json", tmp_path / "other.json"
+    other.write_text("mine")
+    first = f"2\n/system be brief\n/save {file}\n/save {other}\n1\n"
+    done = await ran(CHAT, "-u", opened.gateway.url, data=first.encode())
+    assert (done.code, done.out) == (1, "0 1 \n")
+    assert done.err.endswith(f"saved 2 turns to {file}\ntg-chat: {other} exists: choose another name\n")
+    assert other.read_text() == "mine"
+    options = ["--history", str(file), "--temperature", "0", "--max-tokens", "7", "-m", "counting"]
+    done = await ran(CHAT, *options, "-u", opened.gateway.url, data=f"1\n/save {file}\n".encode())
+    assert (done.code, done.out) == (0, "0 \n")
+    last = opened.llm.requests[-1]
+    assert last.messages == (Message("user", "2"), Message("assistant", "0 1 "))
+    assert (last.system, last.model, last.sampling) == ("be brief", "counting", Sampling(0.0, max_tokens=7))
+    assert len(json.loads(file.read_text())) == 5
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"/nope\n", "there is no command /nope; /help lists them"),
+        (b"/save\n", "/save needs the name of a file"),
+        (b"/save /nowhere/at/all\n", "/nowhere/at/all cannot be written: No such file or directory"),
+        (b"/model nope\n", "there is no model nope; there are: counting"),
+        (b"\xff\n", "standard input is not UTF-8 text"),
+    ],
+)
+async def test_a_pipe_ends_at_the_first_error(opened: Opened, data: bytes, sentence: str) -> None:
+    done = await ran(CHAT, "-u", opened.gateway.url, data=data + b"1\n")
+    assert done.code in {1, 2}
+    assert done.out == ""
+    assert sentence in done.err
+
+
+async def test_an_answer_without_text_is_told_and_not_kept() -> None:
+    model = TurnsLlm([], ["well"])
+    async with open_gateway(instead=model) as opened:
+        done = await ran(CHAT, "-u", opened.gateway.url, data=b"go\nagain\n")
+    assert (done.code, done.out, done.err) == (0, "well\n", "the model gave no answer\n")
+    assert model.requests[1].messages == ()
+
+
+async def test_help(opened: Opened) -> None:
+    done = await ran(CHAT, "-u", opened.gateway.url, data=b"/help\n/quit\n1\n")
+    assert (done.code, done.out) == (0, "")
+    assert "/save FILE     write the conversation" in done.err

@@ -1,0 +1,95 @@
+"""The doors of other APIs take large bodies, bounded for each key; our own take what one message of the bus carries."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from io import BytesIO
+
+import pytest
+
+from tests.flow.narrow_gateway import digest_of, token_of
+from tests.flow.open_gateway import open_gateway
+from tg_base.bus import MAX_MESSAGE_BYTES
+from tg_base.config import ApiKey, GatewayConfig
+
+NATIVE = "/api/v1/text-completion"
+CHAT, RESPONSES, MESSAGES, COUNT = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"
+LARGE_TEXT = "1".rjust(MAX_MESSAGE_BYTES + 1_000_000)
+"""What `CountingLlm` is asked for: one word."""
+
+
+def body(path: str, text: str) -> bytes:
+    turns = [{"role": "user", "content": text}]
+    fields = {"input": turns} if path == RESPONSES else {"prompt": text} if path == NATIVE else {"messages": turns}
+    return json.dumps({"model": "counting", "max_tokens": 9, **fields}, ensure_ascii=False).encode()
+
+
+def limited(body_limit: int, large_bodies: int) -> GatewayConfig:
+    keys = tuple(ApiKey(name=name, sha256=digest_of(name)) for name in ("one", "other"))
+    return GatewayConfig(port=0, drain=0.05, auth="on", keys=keys, body_limit=body_limit, large_bodies=large_bodies)
+
+
+@pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES])
+async def test_a_body_larger_than_a_message_of_the_bus(path: str) -> None:
+    async with open_gateway(GatewayConfig(port=0, drain=0.05)) as it:
+        async with it.http.post(path, data=BytesIO(body(path, LARGE_TEXT))) as response:
+            assert response.status == 200, await response.text()
+        (asked,) = it.llm.requests
+    assert asked.prompt == LARGE_TEXT
+
+
+@pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES, COUNT, NATIVE])
+async def test_each_door_has_its_limit(path: str) -> None:
+    async with open_gateway(GatewayConfig(port=0, drain=0.05, body_limit=1000, large_body_limit=3000)) as it:
+        for size, accepted in ((900, True), (2900, path != NATIVE), (3100, False)):
+            sent = body(path, "1").ljust(size)
+            pieces = (sent[at : at + 500] for at in range(0, size, 500))
+
+            async def in_chunks(pieces: object = tuple(pieces)) -> AsyncIterator[bytes]:
+                assert isinstance(pieces, tuple)
+                for piece in pieces:
+                    yield piece
+
+            for data in (sent, in_chunks()):
+                async with it.http.post(path, data=data) as response:
+                    assert (response.status != 413) is accepted, (size, response.status)
+
+
+async def test_the_large_bodies_of_a_key_are_bounded() -> None:
+    large, small = body(CHAT, "1".rjust(2000)), body(CHAT, "1")
+    began, rest = asyncio.Event(), asyncio.Event()
+
+    async def held() -> AsyncIterator[bytes]:
+        began.set()
+        await rest.wait()
+        yield large
+
+    async with open_gateway(limited(body_limit=1000, large_bodies=3000)) as it:
+
+        async def ask(data: object, key: str = "one", **headers: str) -> tuple[int, str | None]:
+            headers |= {"Authorization": f"Bearer {token_of(key)}"}
+            waits = "Content-Length" in headers
+            async with it.http.post(CHAT, data=data, headers=headers, expect100=waits) as response:
+                return response.status, response.headers.get("Retry-After")
+
+        first = asyncio.create_task(ask(held(), **{"Content-Length": str(len(large))}))
+        # Asked for with "100 Continue": from then on it is counted.
+        await began.wait()
+        assert await ask(large) == (429, "1")
+        assert await ask(small) == (200, None)
+        assert await ask(large, "other") == (200, None)
+        rest.set()
+        assert await first == (200, None)
+        assert await ask(large) == (200, None)
+        assert await ask(body(CHAT, "1".rjust(5000))) == (200, None)
+
+
+async def test_a_large_request_is_refused_where_a_processor_takes_none_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tg_base.server.processor.MAX_REQUEST_BYTES", 0)
+    async with open_gateway(GatewayConfig(port=0, drain=0.05)) as it:
+        async with it.http.post(CHAT, data=BytesIO(body(CHAT, LARGE_TEXT))) as response:
+            assert response.status == 413
+            assert (await response.json())["error"]["code"] == "request_too_large"
+        assert it.llm.requests == []

@@ -1,0 +1,270 @@
+"""The Responses API on its WebSocket, with the SDK's own client: lanes side by side, cancels, errors, ends."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import ClientWebSocketResponse, WSServerHandshakeError
+from openai import AsyncOpenAI
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.turns_llm import Turn
+from tests.flow.open_gateway import Opened, open_gateway
+from tests.flow.open_responses import MODEL, open_responses
+from tests.flow.responses_stream import ENDINGS, check_stream
+from tg_base.config import ApiKey, GatewayConfig
+from tg_base.llm import LlmChunk
+from tg_gateway.dialects.responses.last_response import MAX_KEPT_BYTES
+from tg_schema import TextPart, ToolCall, ToolCallDelta
+from tg_schema.conversation import ReasoningPart
+from tg_schema.errors import IncompleteStream
+
+PATH = "/v1/responses"
+KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest(), requests_per_minute=1)
+LOCKED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
+
+
+@asynccontextmanager
+async def connected(llm: CountingLlm | None = None) -> AsyncIterator[tuple[Opened, ClientWebSocketResponse]]:
+    async with open_gateway(llm=llm) as it, it.http.ws_connect(PATH) as socket:
+        yield it, socket
+
+
+async def receive(socket: ClientWebSocketResponse) -> dict[str, Any]:
+    return dict(json.loads(await socket.receive_str(timeout=5)))
+
+
+async def create(socket: ClientWebSocketResponse, **fields: Any) -> None:
+    await socket.send_str(json.dumps({"type": "response.create", "model": MODEL} | fields))
+
+
+async def until_end(socket: ClientWebSocketResponse) -> list[dict[str, Any]]:
+    events = [await receive(socket)]
+    while events[-1]["type"] not in ENDINGS:
+        events.append(await receive(socket))
+    return events
+
+
+async def test_the_sdk_asks_again_and_again_on_one_socket() -> None:
+    async with open_responses(("Hel", "lo"), ("Bye",)) as it, it.client.responses.connect() as connection:
+        texts = []
+        for words in ("hi", "and now?"):
+            await connection.response.create(model=MODEL, input=words, store=False)
+            async for event in connection:
+                if event.type == "response.completed":
+                    texts.append(event.response.output_text)
+                    break
+        assert texts == ["Hello", "Bye"]
+        assert [request.prompt for request in it.llm.requests] == ["hi", "and now?"]
+
+
+async def test_the_sdk_reads_an_error() -> None:
+    async with open_responses(("Hello",)) as it, it.client.responses.connect() as connection:
+        await connection.response.create(model="nobody", input="hi", stream_id="a")
+        event: Any = await connection.recv()
+        assert (event.type, event.status, event.stream_id) == ("error", 404, "a")
+        assert (event.error.code, event.error.param) == ("model_not_found", "model")
+
+
+async def test_the_events_are_those_over_http() -> None:
+    async with connected() as (_, socket):
+        await create(socket, input="2")
+        final = check_stream(await until_end(socket))
+    assert final["output"][0]["content"][0]["text"] == "0 1 "
+
+
+async def test_lanes_side_by_side() -> None:
+    async with connected() as (_, socket):
+        for lane in ("a", "b", None):
+            await create(socket, input="3", **({"stream_id": lane} if lane else {}))
+        lanes: dict[str | None, list[dict[str, Any]]] = {}
+        while [events[-1]["type"] for events in lanes.values()] != ["response.completed"] * 3:
+            event = await receive(socket)
+            lanes.setdefault(event.pop("stream_id", None), []).append(event)
+    texts = {lane: check_stream(events)["output"][0]["content"][0]["text"] for lane, events in lanes.items()}
+    assert texts == {"a": "0 1 2 ", "b": "0 1 2 ", None: "0 1 2 "}
+
+
+async def test_a_lane_has_one_response_at_a_time() -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with connected(llm) as (_, socket):
+        await create(socket, input="1", stream_id="a")
+        await llm.started.wait()
+        await create(socket, input="1", stream_id="a")
+        refused = await receive(socket)
+        assert (refused["type"], refused["status"], refused["stream_id"]) == ("error", 400, "a")
+        assert "wait for its end" in refused["error"]["message"]
+        llm.step.release()
+        check_stream(await until_end(socket))
+
+
+@pytest.mark.parametrize("lane", [{}, {"stream_id": "a"}])
+async def test_a_cancel_stops_the_model_and_leaves_the_socket(lane: dict[str, str]) -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(1)
+    async with connected(llm) as (_, socket):
+        await create(socket, input="1000", **lane)
+        events = [await receive(socket)]
+        while events[-1]["type"] != "response.output_text.delta":
+            events.append(await receive(socket))
+        await socket.send_str(json.dumps({"type": "response.cancel"} | lane))
+        events += await until_end(socket)
+        assert check_stream(events)["error"]["message"] == "the request was cancelled"
+        await asyncio.wait_for(llm.stopped.wait(), 5)
+        assert llm.generated == 1
+        llm.step.release()
+        await create(socket, input="1", **lane)
+        assert check_stream(await until_end(socket))["status"] == "completed"
+
+
+async def test_a_socket_that_closes_stops_the_model() -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with connected(llm) as (_, socket):
+        await create(socket, input="1000")
+        await llm.started.wait()
+        await socket.close()
+        await asyncio.wait_for(llm.stopped.wait(), 5)
+        assert llm.generated == 0
+
+
+async def test_a_failure_of_the_model_leaves_the_socket() -> None:
+    turns = ("Hel", IncompleteStream("cut")), ("Bye",)
+    async with open_responses(*turns) as it, it.opened.http.ws_connect(PATH) as socket:
+        for status in ("failed", "completed"):
+            await create(socket, input="hi")
+            assert check_stream(await until_end(socket))["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "wrong field"),
+        ("{}", "type"),
+        ('{"type":"response.steer"}', "cancel it, and create another"),
+        ('{"type":"session.update"}', "response.create"),
+        ('{"type":"response.create"}', "input is missing"),
+        ('{"type":"response.create","input":"1","model":"nobody"}', "there is no model"),
+        ('{"type":"response.create","input":"1","previous_response_id":"resp_1"}', "send the earlier items in input"),
+        ('{"type":"response.create","input":"1","conversation":"c"}', "send the earlier items in input"),
+        ('{"type":"response.create","input":"1","stream_id":"%s"}' % ("x" * 2000), "characters"),
+        ('{"type":"response.create","input":"1","stream_id":7}', "wrong field"),
+        ('{"type":"response.create","input":"1","reasoning":{"effort":"low"}}', "the model can't do this: reasoning"),
+    ],
+)
+async def test_what_is_wrong_is_told_and_the_socket_stays(message: str, says: str) -> None:
+    async with connected() as (_, socket):
+        await socket.send_str(message)
+        told = await receive(socket)
+        assert (told["type"], told["error"]["type"]) == ("error", "invalid_request_error")
+        assert says in told["error"]["message"]
+        await create(socket, input="1")
+        assert check_stream(await until_end(socket))["status"] == "completed"
+
+
+async def test_a_request_goes_on_from_the_last_response() -> None:
+    call = ToolCallDelta(0, "c1", "f", '{"a":1}', "X:call")
+    thought = LlmChunk(reasoning="hm"), LlmChunk(signature="X:proof")
+    turns: tuple[Turn, ...] = ((*thought, "Wait", call), ("Done",), ("Bye",))
+    async with open_responses(*turns) as it, it.client.responses.connect() as connection:
+        ask = connection.response.create
+
+        async def last() -> Any:
+            async for event in connection:
+                if event.type in {"response.completed", "error"}:
+                    return event
+            return None
+
+        await ask(model=MODEL, input="hi", include=["reasoning.encrypted_content"], instructions="be kind")
+        first = (await last()).response.id
+        result: Any = {"type": "function_call_output", "call_id": "c1", "output": "x"}
+        await ask(model=MODEL, input=[result], previous_response_id=first)
+        second = (await last()).response
+        assert second.previous_response_id == first
+        await ask(model=MODEL, input="so?", previous_response_id=second.id)
+        assert (await last()).response.output_text == "Bye"
+        await ask(model=MODEL, input="so?", previous_response_id=first, stream_id="a")
+        refused = await last()
+        assert (refused.error.code, refused.stream_id) == ("previous_response_not_found", "a")
+    told = it.llm.requests[2].messages
+    assert [turn.role for turn in told] == ["user", "assistant", "tool", "assistant", "user"]
+    assert told[1].parts == (ReasoningPart("hm", "X:proof"), TextPart("Wait"))
+    assert told[1].tool_calls == (ToolCall("c1", "f", '{"a":1}', "X:call"),)
+    assert [turn.text for turn in told[2:]] == ["x", "Done", "so?"]
+
+
+async def test_a_request_may_be_sent_ahead_of_the_question() -> None:
+    async with connected() as (it, socket):
+        await create(socket, input="2", generate=False)
+        ahead = check_stream(await until_end(socket))
+        assert (ahead["output"], it.llm.requests) == ([], [])
+        await create(socket, input=[], previous_response_id=ahead["id"])
+        assert check_stream(await until_end(socket))["output"][0]["content"][0]["text"] == "0 1 "
+
+
+async def test_a_long_conversation_is_not_kept() -> None:
+    async with connected() as (_, socket):
+        previous: dict[str, str] = {}
+        for _ in range(2):
+            await create(socket, input="1", metadata={"a": "x" * (MAX_KEPT_BYTES // 2)}, **previous)
+            previous = {"previous_response_id": check_stream(await until_end(socket))["id"]}
+        await create(socket, input="1", **previous)
+        assert (await receive(socket))["error"]["code"] == "previous_response_not_found"
+
+
+async def test_what_is_wrong_is_counted_from_the_requests_own_first_item() -> None:
+    async with connected() as (_, socket):
+        await create(socket, input="1")
+        first = check_stream(await until_end(socket))
+        await create(socket, input=[{"type": "odd"}], previous_response_id=first["id"])
+        assert (await receive(socket))["error"]["param"] == "input[0].type"
+
+
+async def test_a_cancel_of_nothing_is_nothing() -> None:
+    async with connected() as (_, socket):
+        await socket.send_str('{"type":"response.cancel","stream_id":"nobody"}')
+        await create(socket, input="1")
+        assert check_stream(await until_end(socket))["status"] == "completed"
+
+
+async def test_keys_and_their_limits() -> None:
+    async with open_gateway(LOCKED) as it:
+        with pytest.raises(WSServerHandshakeError) as refused:
+            await it.http.ws_connect(PATH)
+        assert refused.value.status == 401
+        async with (
+            AsyncOpenAI(base_url=f"{it.gateway.url}v1", api_key="right") as client,
+            client.responses.connect() as connection,
+        ):
+            for expected in ("response.completed", "error"):
+                await connection.response.create(model=MODEL, input="1")
+                async for event in connection:
+                    if event.type in {"response.completed", "error"}:
+                        assert event.type == expected
+                        break
+
+
+async def test_a_limit_says_when_to_come_back() -> None:
+    async with (
+        open_gateway(LOCKED) as it,
+        it.http.ws_connect(PATH, headers={"Authorization": "Bearer right"}) as socket,
+    ):
+        await create(socket, input="1")
+        check_stream(await until_end(socket))
+        await create(socket, input="1")
+        refused = await receive(socket)
+        assert (refused["type"], refused["status"]) == ("error", 429)
+        assert 1 <= int(refused["headers"]["retry-after"]) <= 60
+
+
+async def test_without_an_upgrade_it_is_refused_in_the_doors_shape() -> None:
+    async with open_gateway() as it, it.http.get(PATH) as response:
+        answer = await response.json()
+        assert (response.status, answer["error"]["type"]) == (400, "invalid_request_error")
+        assert "WebSocket" in answer["error"]["message"]

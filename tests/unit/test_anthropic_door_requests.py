@@ -1,0 +1,387 @@
+"""JSON of Anthropic's clients -> request records: each field, by the features of the model that is asked."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.fakes.messages_llm import CLAUDE, PLAIN
+from tg_base.protocol import Route
+from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects.anthropic.body import MessageBody
+from tg_gateway.dialects.anthropic.request import MessageRequest, read_request
+from tg_schema import (
+    TEXT_COMPLETION,
+    ImagePart,
+    Message,
+    Sampling,
+    TextCompletionRequest,
+    TextPart,
+    Tool,
+    ToolCall,
+    decode,
+)
+from tg_schema.conversation import ForeignPart, ReasoningPart
+from tg_schema.errors import BadRequest
+from tg_schema.text_completion import Foreign, Reasoning
+
+ROUTE = Route("default", TEXT_COMPLETION, "q", "")
+PEER = Route("default", TEXT_COMPLETION, "q", "", plain=True)
+HI = {"role": "user", "content": "hi"}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+WEATHER = {"name": "weather", "description": "of a town", "input_schema": SCHEMA}
+DOCUMENT = {"type": "document", "source": {"type": "text", "data": "x"}}
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+MARK = {"cache_control": {"type": "ephemeral"}}
+HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+NESTED = {"type": "tool_result", "tool_use_id": "2"}
+OURS = Tool("weather", "of a town", SCHEMA)
+
+
+def read(body: dict[str, Any], *, features: Any = CLAUDE, betas: str = "", route: Any = ROUTE) -> MessageRequest:
+    raw = json.dumps({"messages": [HI]} | body).encode()
+    return read_request(decode(MessageBody, raw), raw, betas, FoundModel(route, None, None, frozenset(features)))
+
+
+def request(**fields: Any) -> TextCompletionRequest:
+    fields = {"prompt": None if "messages" in fields else "hi", "sampling": Sampling()} | fields
+    return TextCompletionRequest(**fields)
+
+
+@pytest.mark.parametrize(
+    ("body", "record"),
+    [
+        ({}, request()),
+        ({"stream": True, "system": "be brief"}, request(system="be brief", streaming=True)),
+        (
+            {"max_tokens": 5, "temperature": 0.5, "top_p": 0.9, "top_k": 3, "stop_sequences": ["a", "b"]},
+            request(sampling=Sampling(temperature=0.5, top_p=0.9, top_k=3, max_tokens=5, stop=("a", "b"))),
+        ),
+        ({"metadata": {"user_id": "u"}}, request(user="u")),
+        ({"metadata": None, "tools": None, "system": None, "stop_sequences": None, "stream": None}, request()),
+        ({"tools": [WEATHER]}, request(tools=(OURS,))),
+        (
+            {"tools": [WEATHER | {"type": "custom", "strict": True} | HOUR], "tool_choice": {"type": "any"}},
+            request(
+                tools=(msgspec.structs.replace(OURS, strict=True, cache="1h"),),
+                tool_choice="required",
+            ),
+        ),
+        ({"tools": [WEATHER], "tool_choice": {"type": "auto"}}, request(tools=(OURS,), tool_choice="auto")),
+        ({"tools": [WEATHER], "tool_choice": {"type": "none"}}, request(tools=(OURS,), tool_choice="none")),
+        (
+            {
+                "tools": [WEATHER],
+                "tool_choice": {"type": "tool", "name": "weather", "disable_parallel_tool_use": True},
+            },
+            request(tools=(OURS,), tool_choice="weather", parallel_tool_calls=False),
+        ),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+            request(schema=SCHEMA),
+        ),
+        ({"output_format": {"type": "json_schema", "schema": SCHEMA}}, request(schema=SCHEMA)),
+        ({"output_config": {"effort": "xhigh"}}, request(reasoning=Reasoning("xhigh"))),
+    ],
+)
+def test_fields(body: dict[str, Any], record: TextCompletionRequest) -> None:
+    assert read(body) == MessageRequest(record, ())
+
+
+TURNS: list[tuple[dict[str, Any], tuple[Message, ...]]] = [
+    ({"role": "user", "content": [{"type": "text", "text": "a"}]}, (Message("user", "a"),)),
+    (
+        {"role": "user", "content": [{"type": "text", "text": "a"} | MARK, {"type": "text", "text": "b"}]},
+        (Message("user", (TextPart("a", "5m"), TextPart("b"))),),
+    ),
+    (
+        {
+            "role": "user",
+            "content": [
+                {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "AA=="}} | HOUR,
+                {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+            ],
+        },
+        (
+            Message(
+                "user",
+                (
+                    ImagePart(media_type="image/jpeg", data="AA==", cache="1h"),
+                    ImagePart(url="https://example.org/a.png"),
+                ),
+            ),
+        ),
+    ),
+    (
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "1", "content": "sunny"},
+                {"type": "tool_result", "tool_use_id": "2", "is_error": True} | MARK,
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "3",
+                    "content": [{"type": "text", "text": "a"}, DOCUMENT],
+                },
+                {"type": "text", "text": "and now?"},
+            ],
+        },
+        (
+            Message("tool", "sunny", tool_call_id="1"),
+            Message("tool", "", tool_call_id="2", error=True, cache="5m"),
+            Message("tool", (TextPart("a"), ForeignPart("anthropic", DOCUMENT)), tool_call_id="3"),
+            Message("user", "and now?"),
+        ),
+    ),
+    (
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "gemini:x"},
+                {"type": "text", "text": "I look"},
+                {"type": "tool_use", "id": "1", "name": "weather", "input": {"a": [1, {"b": "é"}]}},
+                {"type": "tool_use", "id": "2", "name": "weather", "input": {}} | MARK,
+            ],
+        },
+        (
+            Message(
+                "assistant",
+                (ReasoningPart("hm", "gemini:x"), TextPart("I look")),
+                (
+                    ToolCall("1", "weather", '{"a": [1, {"b": "\\u00e9"}]}'),
+                    ToolCall("2", "weather", "{}", cache="5m"),
+                ),
+            ),
+        ),
+    ),
+    (
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "AbC="},
+                {"type": "redacted_thinking", "data": "ZZ=="},
+                {"type": "redacted_thinking", "data": "anthropic-redacted:YY=="},
+                {"type": "thinking", "thinking": "unsigned"},
+                {"type": "thinking", "thinking": "", "signature": ""},
+                {"type": "server_tool_use", "id": "s"},
+            ],
+        },
+        (
+            Message(
+                "assistant",
+                (
+                    ReasoningPart("hm", "anthropic:AbC="),
+                    ReasoningPart("", "anthropic-redacted:ZZ=="),
+                    ReasoningPart("", "anthropic-redacted:YY=="),
+                    ReasoningPart("unsigned"),
+                    ForeignPart("anthropic", {"type": "server_tool_use", "id": "s"}),
+                ),
+            ),
+        ),
+    ),
+    (
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "tool_use", "id": "1", "name": "n", "input": {}},
+                {"type": "text", "text": "after"},
+                {"type": "thinking", "thinking": "again", "signature": "s:2"},
+                {"type": "tool_use", "id": "2", "name": "n", "input": {}},
+            ],
+        },
+        (
+            Message("assistant", "after", (ToolCall("1", "n"),)),
+            Message("assistant", (ReasoningPart("again", "s:2"),), (ToolCall("2", "n"),)),
+        ),
+    ),
+    (
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "", "signature": "tool-use:a%3A1:gemini:z"},
+                {"type": "tool_use", "id": "a:1", "name": "n", "input": {}},
+            ],
+        },
+        (Message("assistant", "", (ToolCall("a:1", "n", signature="gemini:z"),)),),
+    ),
+    (
+        {"role": "system", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"} | MARK]},
+        (Message("system", "one"), Message("system", (TextPart("two", "5m"),))),
+    ),
+]
+
+
+@pytest.mark.parametrize(("turn", "messages"), TURNS)
+def test_turns(turn: dict[str, Any], messages: tuple[Message, ...]) -> None:
+    assert read({"messages": [HI, turn]}).request == request(messages=(Message("user", "hi"), *messages))
+
+
+def test_instructions_in_blocks_stay_apart() -> None:
+    system = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"} | HOUR]
+    got = read({"system": system}).request
+    two = Message("system", (TextPart("two", "1h"),))
+    assert got.messages == (Message("system", "one"), two, Message("user", "hi"))
+    assert got.system_text == "one\n\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("thinking", "claude", "plain", "ignored"),
+    [
+        ({"type": "adaptive"}, Reasoning(), None, ("thinking",)),
+        ({"type": "disabled"}, Reasoning(budget=0), None, ()),
+        ({"type": "enabled", "budget_tokens": 2048}, Reasoning(budget=2048), Reasoning(budget=2048), ()),
+        ({"type": "adaptive", "display": "omitted"}, Reasoning(), None, ("thinking.display", "thinking")),
+    ],
+)
+def test_thinking_is_asked_of_models_that_think(
+    thinking: dict[str, Any], claude: Reasoning, plain: Reasoning | None, ignored: tuple[str, ...]
+) -> None:
+    asked = read({"thinking": thinking})
+    assert (asked.request.reasoning, asked.ignored) == (claude, ())
+    assert asked.request.foreign == Foreign("anthropic", {"thinking": thinking})
+    other = read({"thinking": thinking}, features=PLAIN)
+    assert (other.request.reasoning, other.request.foreign, other.ignored) == (plain, None, ignored)
+
+
+NEW = {"context_management": {"edits": [{"type": "x"}]}, "service_tier": "auto", "output_config": {"task": 1}}
+
+
+def test_unknown_fields_and_betas_go_to_who_announces_them() -> None:
+    asked = read(NEW, betas="a-1, b-2,,")
+    assert asked.request.foreign == Foreign("anthropic", NEW, betas=("a-1", "b-2"))
+    assert asked.ignored == ()
+
+
+@pytest.mark.parametrize("features", [PLAIN, frozenset()])
+def test_elsewhere_they_are_ignored_by_name(features: Any) -> None:
+    asked = read(NEW | {"output_config": {"task": 1, "effort": "low"}}, betas="a-1", features=features)
+    assert asked.request == request()
+    names = {"context_management", "service_tier", "output_config.task", "output_config.effort", "anthropic-beta"}
+    assert set(asked.ignored) == names
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"tools": [WEATHER | MARK]},
+        {"system": [{"type": "text", "text": "s"} | MARK]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "s"} | MARK]}]},
+        {"messages": [HI, {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "n"} | MARK]}]},
+        {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1"} | MARK]}]},
+    ],
+)
+def test_cache_marks_are_ignored_where_nobody_says_that_he_knows_them(body: dict[str, Any]) -> None:
+    assert read(body).ignored == ()
+    assert read(body, features=PLAIN).ignored == ("cache_control",)
+
+
+def test_tools_of_the_servers_go_to_who_announces_them() -> None:
+    asked = read({"tools": [WEATHER, SEARCH, WEATHER | {"name": "b", "defer_loading": True}]}).request
+    assert asked.tools == (OURS,)
+    assert asked.foreign == Foreign("anthropic", {}, (SEARCH, WEATHER | {"name": "b", "defer_loading": True}))
+    with pytest.raises(BadRequest, match=r"tools\.1: the model has no tools of type 'web_search_20250305'"):
+        read({"tools": [WEATHER, SEARCH]}, features=PLAIN)
+    assert "anthropic_fields" in read({"tools": [SEARCH]}, features=()).request.features
+
+
+def test_a_field_of_a_tool_that_nobody_knows_is_ignored_by_name() -> None:
+    asked = read({"tools": [WEATHER | {"defer_loading": True}]}, features=PLAIN)
+    assert (asked.request.tools, asked.ignored) == ((OURS,), ("tools.defer_loading",))
+
+
+@pytest.mark.parametrize(
+    ("choice", "ours"),
+    [({"type": "tool", "name": "web_search"}, None), ({"type": "tool", "name": "weather"}, "weather")],
+)
+def test_a_choice_of_a_foreign_tool_is_foreign(choice: dict[str, str], ours: str | None) -> None:
+    asked = read({"tools": [WEATHER, SEARCH], "tool_choice": choice}).request
+    assert asked.tool_choice == ours
+    assert asked.foreign is not None
+    assert asked.foreign.fields == ({} if ours else {"tool_choice": choice})
+
+
+def test_any_tool_of_foreign_ones_alone_is_a_foreign_choice() -> None:
+    asked = read({"tools": [SEARCH], "tool_choice": {"type": "any"}}).request
+    assert asked.foreign == Foreign("anthropic", {"tool_choice": {"type": "any"}}, (SEARCH,))
+    assert asked.tool_choice is None
+
+
+@pytest.mark.parametrize("body", [{"messages": [{"role": "user", "content": [DOCUMENT]}]}])
+def test_a_foreign_block_is_refused_by_its_name(body: dict[str, Any]) -> None:
+    assert read(body).request.messages == (Message("user", (ForeignPart("anthropic", DOCUMENT),)),)
+    with pytest.raises(BadRequest, match="no content blocks of type 'document'"):
+        read(body, features=PLAIN)
+    assert "anthropic_fields" in read(body, features=()).request.features
+
+
+def test_a_plain_peer_gets_what_it_knows_or_nothing() -> None:
+    assert read({"system": "s"}, route=PEER, features=()).request == request(system="s")
+    with pytest.raises(BadRequest, match="can't do this: history"):
+        read({"messages": [HI, {"role": "assistant", "content": "a"}, HI]}, route=PEER, features=())
+
+
+def block(**fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": [fields]}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"messages": []}, "at least one message"),
+        ({"messages": [{"role": "system", "content": "s"}]}, "at least one message"),
+        ({"messages": [{"role": "user", "content": ""}]}, "at least one message"),
+        ({"messages": [{"role": "tool", "content": ""}]}, "role"),
+        ({"messages": [{"role": "user"}]}, "content"),
+        ({"messages": [{"role": "user", "content": 1}]}, "content"),
+        ({"messages": [{"role": "user", "content": ["a"]}]}, "messages.0.content.0: wrong field: Expected `object`"),
+        (block(), "missing required field `type`"),
+        (block(type="text"), "messages.0.content.0: wrong field: Object missing required field `text`"),
+        (block(type="text", text=7), "Expected `str`"),
+        (block(type="image", source={"type": "base64"}), "the image's source"),
+        (block(type="image", source={"type": "url"}), "the image's source"),
+        (block(type="thinking", thinking="t", signature="s"), "thinking belongs to a message of the assistant"),
+        (block(type="tool_use", id="1", name="n", input={}), "tool_use belongs to a message of the assistant"),
+        (
+            {"messages": [{"role": "assistant", "content": [{"type": "tool_result", "tool_use_id": "1"}]}]},
+            "tool_result belongs to a message of the user",
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "n", "input": 3}]}
+                ]
+            },
+            "messages.0.content.0: wrong field: Expected `object",
+        ),
+        (
+            block(type="tool_result", tool_use_id="1", content=[{"type": "text"}]),
+            "messages.0.content.0.content.0: wrong field",
+        ),
+        (
+            block(type="tool_result", tool_use_id="1", content=[{"type": "tool_use", "id": "1", "name": "n"}]),
+            "no calls or results in it",
+        ),
+        (
+            block(type="tool_result", tool_use_id="1", content=[NESTED | {"content": [NESTED | {"content": [1]}]}]),
+            "messages.0.content.0.content.0: a tool's result has no calls or results in it",
+        ),
+        ({"system": [{"type": "image", "source": {"type": "url", "url": "u"}}]}, "system: instructions are text"),
+        ({"tools": [{"name": "a"}]}, "tools.0: wrong field: Object missing required field `input_schema`"),
+        ({"tools": [1]}, "tools.0"),
+        ({"tool_choice": {"type": "tool"}}, "tool_choice.name is missing"),
+        ({"tool_choice": "auto"}, "tool_choice"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"temperature": 7}, "temperature"),
+        ({"top_k": -2}, "top_k"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 0}}, "thinking.budget_tokens"),
+        ({"thinking": {"type": "wild"}}, "thinking.type"),
+        ({"output_config": {"effort": "immense"}}, "output_config.effort"),
+        ({"output_config": []}, "output_config"),
+    ],
+)
+def test_what_is_wrong_is_named(body: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        read(body)
+    assert says in refused.value.message

@@ -1,0 +1,74 @@
+"""docs/configuration.md: it names every field, and says which are followed."""
+
+import re
+from pathlib import Path
+from typing import get_type_hints
+
+import msgspec
+import pytest
+
+from tg_base.bus import BusOptions
+from tg_base.config import (
+    SERVICES,
+    AgentLimits,
+    ApiKey,
+    Config,
+    GatewayConfig,
+    ToolConfig,
+)
+from tg_base.config.changes import is_followed
+from tg_base.config.model import BusConfig, ModelConfig, PromptsConfig, TemplateConfig
+from tg_base.llm import ProviderOptions
+from tg_base.llm.guard import Clocks
+from tg_flow.agent.tools.completion_tool import CompletionOptions
+from tg_flow.agent.tools.http_tool import HttpOptions
+from tg_flow.agent.tools.mcp_options import McpOptions
+from tg_flow.agent.tools.prompt_tool import PromptOptions
+from tg_flow.agent.tools.python_tool import PythonOptions
+from tg_flow.agent.tools.service_tool import ServiceOptions
+from tg_flow.llama.provider import LlamaCppOptions
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+
+
+def followed_fields(table: type[msgspec.Struct], keys: tuple[str, ...] = ()) -> set[str]:
+    """The keys of all that is `Followed`."""
+    found = set()
+    for name, kind in get_type_hints(table, include_extras=True).items():
+        if is_followed(kind):
+            found.add(".".join((*keys, name)))
+        elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            found |= followed_fields(kind, (*keys, name))
+    return found
+
+
+def test_the_documentation_lists_what_is_followed() -> None:
+    listed = re.search(r"\| followed \| .*?\n\n", DOCUMENT, re.DOTALL)
+    assert listed is not None
+    services = [
+        followed_fields(table, ("flows", "NAME", table.spec.name)) for table in SERVICES if table.spec is not None
+    ]
+    followed = followed_fields(Config).union(*services)
+    assert set(re.findall(r"^\| `([A-Za-z_.-]+)`", listed[0], re.MULTILINE)) == followed
+
+
+TABLES = [
+    BusConfig,
+    BusOptions,
+    GatewayConfig,
+    ApiKey,
+    ModelConfig,
+    *SERVICES,
+    PromptsConfig,
+    TemplateConfig,
+    AgentLimits,
+    ToolConfig,
+]
+TOOLS = [PythonOptions, HttpOptions, McpOptions, PromptOptions, CompletionOptions, ServiceOptions]
+
+
+@pytest.mark.parametrize("table", [*TABLES, Clocks, ProviderOptions, LlamaCppOptions, *TOOLS])
+def test_every_field_is_documented(table: type[msgspec.Struct]) -> None:
+    named = {name.rpartition(".")[2] for name in re.findall(r"`\[*([A-Za-z0-9_.]+)\]*", DOCUMENT)}
+    nested = {"options", "templates", "clocks", "keys", "limits"}
+    assert set(table.__struct_fields__) - nested <= named
