@@ -15,6 +15,8 @@ from tests.pulsar_server import PulsarServer
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 
 PARTS = ("text-completion", "prompt", "agent", "gateway")
+LINES = 6
+"""One of the gateway, one of the service that was asked, and one of the model, for each of two requests."""
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
@@ -25,6 +27,10 @@ def said(it: Pipeline) -> list[dict[str, Any]]:
         for name, part in zip(PARTS, it.parts, strict=True)
         for line in part.said.read_text("utf-8").splitlines()
     ]
+
+
+def lines_of_requests(it: Pipeline) -> list[dict[str, Any]]:
+    return [line for line in said(it) if line["event"] in {"request.done", "gateway.request"}]
 
 
 async def test_every_process_logs_whose_request_it_is(pulsar: PulsarServer, tmp_path: Path) -> None:
@@ -44,12 +50,13 @@ async def test_every_process_logs_whose_request_it_is(pulsar: PulsarServer, tmp_
                 async with http.post(path, json=request, headers=headers) as response:
                     assert response.status == 200, await response.text()
                     assert response.headers["X-Request-Id"] == f"r-{service}"
-        await until(lambda: sum(line["event"] == "request.done" for line in said(it)) == 4, within=20)
-        lines = [line for line in said(it) if line["event"] in {"request.done", "gateway.request"}]
+        # A line is written after the response has ended, the gateway's as well.
+        await until(lambda: len(lines_of_requests(it)) == LINES, within=20)
+        lines = lines_of_requests(it)
     for service in ("agent", "prompt"):
         hops = {line["part"]: line for line in lines if line["request"] == f"r-{service}"}
         assert set(hops) == {"gateway", service, "text-completion"}
         assert hops["gateway"]["stream"] == hops[service]["stream"] == hops["text-completion"]["parent"]
         assert "parent" not in hops[service]
-    assert len(lines) == 6
+    assert len(lines) == LINES
     assert {line["traceparent"].split("-")[1] for line in lines} == {TRACE}

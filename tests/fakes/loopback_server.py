@@ -170,6 +170,7 @@ class LoopbackServer(ABC):
             await asyncio.Event().wait()
         exchange.done.set()
         if plan.fault is Fault.ABORT and request.transport is not None:
+            await plan.gate.wait()
             # Not `abort`: a reset may overtake what the client has not read yet.
             request.transport.close()
             return response

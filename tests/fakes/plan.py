@@ -64,6 +64,12 @@ class PlannedCall:
     id: str = "call_1"
 
 
+def _open_gate() -> asyncio.Event:
+    gate = asyncio.Event()
+    gate.set()
+    return gate
+
+
 @dataclass(frozen=True)
 class Plan:
     """One answer.
@@ -79,6 +85,7 @@ class Plan:
         error: of which kind the refusal or the error in the stream is; the wire has the provider's words for it.
         retry_after: seconds that a refusal asks to wait; None = it doesn't say.
         cut: bytes in each write, so that characters are split; 0 = an event in each write.
+        gate: a connection breaks once it is set. A client library may drop what it has not read.
         models: what the provider's list of models has.
     """
 
@@ -93,6 +100,7 @@ class Plan:
     error: type[TgError] = Unavailable
     retry_after: float | None = None
     cut: int = 0
+    gate: asyncio.Event = field(default_factory=_open_gate)
     models: tuple[ModelInfo, ...] = (ModelInfo("fake-model"), ModelInfo("fake-other"))
 
 

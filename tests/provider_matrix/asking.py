@@ -1,5 +1,6 @@
 """How the cells ask a provider, and how they compare what the wire saw with what was asked."""
 
+import asyncio
 import json
 from contextlib import aclosing
 from typing import Any
@@ -57,13 +58,18 @@ IMAGE_URL = TextCompletionRequest(
 
 
 async def responses(
-    service: LlmService, request: TextCompletionRequest = REQUEST, into: list[TextCompletionResponse] | None = None
+    service: LlmService,
+    request: TextCompletionRequest = REQUEST,
+    into: list[TextCompletionResponse] | None = None,
+    began: asyncio.Event | None = None,
 ) -> list[TextCompletionResponse]:
-    """All records of an answer; those before an error are left in `into`."""
+    """All records of an answer; those before an error are left in `into`. The first one sets `began`."""
     received = [] if into is None else into
     async with aclosing(service.on_request(request)) as stream:
         async for response in stream:
             received.append(response)
+            if began is not None:
+                began.set()
     return received
 
 

@@ -75,8 +75,9 @@ async def _early_end(stage: Stage) -> None:
 
 
 async def _broken_connection(stage: Stage) -> None:
-    stage.wire.play(Plan(fault=Fault.ABORT, after=1))
-    await _cut_short(stage, IncompleteStream)
+    gate = asyncio.Event()
+    stage.wire.play(Plan(fault=Fault.ABORT, after=1, gate=gate))
+    await _cut_short(stage, IncompleteStream, gate)
 
 
 async def _garbage(stage: Stage) -> None:
@@ -84,11 +85,11 @@ async def _garbage(stage: Stage) -> None:
     await _cut_short(stage, ProtocolError)
 
 
-async def _cut_short(stage: Stage, kind: type[TgError]) -> None:
-    """The text comes, then the error; and nothing is tried again once something was sent."""
+async def _cut_short(stage: Stage, kind: type[TgError], gate: asyncio.Event | None = None) -> None:
+    """The text comes, which opens the gate, then the error; and nothing is tried again once something was sent."""
     received: list[TextCompletionResponse] = []
     async with stage.opened(tries=3) as service:
-        await _fails(responses(service, into=received), kind)
+        await _fails(responses(service, into=received, began=gate), kind)
     assert "".join(record.response or "" for record in received) == "Hel"
     assert not any(record.end_of_stream for record in received)
     assert len(stage.wire.exchanges) == 1
