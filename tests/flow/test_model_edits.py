@@ -251,7 +251,7 @@ async def test_a_table_that_goes_before_its_flow_stays_in_force(it: Served) -> N
     write(it.file, table("m", "new") + FLOWS.partition("g.text")[0])
     await it.told("models.in_force")
     assert [await it.say(flow) for flow in "fg"] == ["new new", "other other"]
-    assert OneWord.closed == ["old"]
+    await until(lambda: OneWord.closed == ["old"])
 
 
 async def test_a_model_that_is_being_opened_is_not_rehearsed_again(it: Served) -> None:

@@ -42,7 +42,7 @@ def test_a_seed_repeats_exactly_in_another_process(seed: str) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_known_defect_is_found(mutant: Mutant, tmp_path: Path) -> None:
-    said = hunted(planted(mutant, tmp_path), mutant.promises, MUTANT_SEEDS)
+    said = hunted(planted(mutant, tmp_path), mutant, MUTANT_SEEDS)
     assert any(f": {promise} at " in said for promise in mutant.promises), f"no seed finds that {mutant.name}"
 
 
