@@ -70,4 +70,5 @@ def _check_items(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             told += event["delta"]
         for done, field in DELTAS.values():
             assert kind != done or event[field] == told
+        assert kind != "response.function_call_arguments.done" or event["name"] == current["name"]
     return items

@@ -164,6 +164,7 @@ async def test_what_is_wrong_is_told_and_the_socket_stays(message: str, says: st
         told = await receive(socket)
         assert (told["type"], told["error"]["type"]) == ("error", "invalid_request_error")
         assert says in told["error"]["message"]
+        assert told["error"]["code"], "Open Responses requires a code"
         await create(socket, input="1")
         assert check_stream(await until_end(socket))["status"] == "completed"
 
@@ -197,6 +198,37 @@ async def test_a_request_goes_on_from_the_last_response() -> None:
     assert told[1].parts == (ReasoningPart("hm", "X:proof"), TextPart("Wait"))
     assert told[1].tool_calls == (ToolCall("c1", "f", '{"a":1}', "X:call"),)
     assert [turn.text for turn in told[2:]] == ["x", "Done", "so?"]
+
+
+@pytest.mark.parametrize("wrong", [{"input": [{"type": "odd"}]}, {"input": "hi", "model": "nobody"}, {"input": "hi"}])
+async def test_nothing_goes_on_from_a_response_from_which_a_request_has_failed(wrong: dict[str, Any]) -> None:
+    """Open Responses requires it: a client that is told of a failure sends its whole conversation again."""
+    turns = ("Hello",), ("Hel", IncompleteStream("cut")), ("Bye",)
+    async with open_responses(*turns) as it, it.opened.http.ws_connect(PATH) as socket:
+        await create(socket, input="hi")
+        previous = check_stream(await until_end(socket))["id"]
+        await create(socket, previous_response_id="resp_other", input="hi")
+        assert (await receive(socket))["error"]["code"] == "previous_response_not_found"
+        await create(socket, previous_response_id=previous, **wrong)
+        if wrong == {"input": "hi"}:
+            assert check_stream(await until_end(socket))["status"] == "failed"
+        else:
+            assert (await receive(socket))["type"] == "error"
+        await create(socket, previous_response_id=previous, input="hi")
+        assert (await receive(socket))["error"]["code"] == "previous_response_not_found"
+
+
+async def test_after_a_cancel_a_request_goes_on_from_the_response_before() -> None:
+    turns = ("Hello",), ("Hel", asyncio.Event()), ("Bye",)
+    async with open_responses(*turns) as it, it.opened.http.ws_connect(PATH) as socket:
+        await create(socket, input="hi")
+        previous = check_stream(await until_end(socket))["id"]
+        await create(socket, previous_response_id=previous, input="so?")
+        assert (await receive(socket))["type"] == "response.created"
+        await socket.send_str('{"type":"response.cancel"}')
+        assert (await until_end(socket))[-1]["type"] == "response.failed"
+        await create(socket, previous_response_id=previous, input="so?")
+        assert check_stream(await until_end(socket))["status"] == "completed"
 
 
 async def test_a_request_may_be_sent_ahead_of_the_question() -> None:

@@ -61,4 +61,4 @@ class CallDraft(ItemDraft):
 
     @override
     def end_parts(self) -> Iterator[Event]:
-        yield ArgumentsDone(self.id, self.index, "".join(self._pieces))
+        yield ArgumentsDone(self.id, self.index, self._name, "".join(self._pieces))

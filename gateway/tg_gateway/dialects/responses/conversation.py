@@ -68,13 +68,20 @@ class ResponsesConversation(Conversation):
                 raise InvalidParameter("send a message of the type response.create", "type", "unsupported_value")
 
     def _create(self, envelope: _Envelope, message: bytes) -> None:
-        socket, lane = self._socket, envelope.stream_id
+        body = decode_body(RequestBody, message)
+        try:
+            self._ask(envelope, message, body)
+        except TgError:
+            self._last.forget(body.previous_response_id)
+            raise
+
+    def _ask(self, envelope: _Envelope, message: bytes, body: RequestBody) -> None:
+        socket, lane, previous = self._socket, envelope.stream_id, body.previous_response_id
         if socket.key is None:
             raise Unauthorized("the key is not valid any more; open another socket")
         if socket.is_running(lane):
             raise InvalidParameter("a response is running on this stream_id; wait for its end", "stream_id")
-        body = decode_body(RequestBody, message)
-        kept = self._last.find(body.previous_response_id) if body.previous_response_id is not None else ()
+        kept = self._last.find(previous) if previous is not None else ()
         size = len(message) + (self._last.size if kept else 0)
         items = (*kept, *list_items(body))
         body = msgspec.structs.replace(body, stream=True, input=items, store=None)
@@ -86,7 +93,8 @@ class ResponsesConversation(Conversation):
         def keep(response: ResponseObject) -> None:
             self._last.keep(response.id, items, size, response.output)
 
-        writer = FrameWriter(ResponseDraft(request, found.model or body.model or ""), lane, keep)
+        draft = ResponseDraft(request, found.model or body.model or "")
+        writer = FrameWriter(draft, lane, keep, lambda: self._last.forget(previous))
         if envelope.generate is False:
             socket.say(writer.end())
             return

@@ -165,4 +165,5 @@ class ArgumentsDone(Event, frozen=True, tag="response.function_call_arguments.do
 
     item_id: str
     output_index: int
+    name: str
     arguments: str

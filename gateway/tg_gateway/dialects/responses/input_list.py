@@ -63,7 +63,7 @@ def _show(item: InputItem, number: str) -> dict[str, Any]:
 def _show_part(part: dict[str, Any]) -> dict[str, Any]:
     shown = {name: value for name, value in part.items() if value is not None}
     if part["type"] == "output_text":
-        shown["annotations"] = []
+        shown |= {"annotations": [], "logprobs": []}
     if part["type"] == "input_image":
         shown.setdefault("detail", "auto")
     return shown

@@ -19,9 +19,9 @@ class LastResponse:
     """What one socket keeps. `size` is in bytes of JSON."""
 
     def __init__(self) -> None:
-        self._forget()
+        self._clear()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self.size = 0
         self._id: str | None = None
         self._input: tuple[InputItem, ...] = ()
@@ -42,6 +42,11 @@ class LastResponse:
             )
         return (*self._input, *decode(tuple[InputItem, ...], self._output))
 
+    def forget(self, response_id: str | None) -> None:
+        """No request goes on from this response any more: one that did has failed (Open Responses requires it)."""
+        if response_id is not None and response_id == self._id:
+            self._clear()
+
     def keep(self, response_id: str, items: tuple[InputItem, ...], size: int, output: Sequence[OutputItem]) -> None:
         """Keep this response in place of the one before.
 
@@ -52,6 +57,6 @@ class LastResponse:
             output: its own items.
         """
         encoded = encode(output)
-        self._forget()
+        self._clear()
         if size + len(encoded) <= MAX_KEPT_BYTES:
             self._id, self._input, self._output, self.size = response_id, items, encoded, size + len(encoded)

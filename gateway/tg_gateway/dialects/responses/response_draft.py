@@ -124,7 +124,7 @@ def _make_response(response_id: str, request: ReadRequest, model: str) -> Respon
         top_p=_DEFAULT_TOP_P if body.top_p is None else body.top_p,
         presence_penalty=body.presence_penalty or 0,
         frequency_penalty=body.frequency_penalty or 0,
-        user=body.user,
+        user=msgspec.UNSET if body.user is None else body.user,
     )
 
 

@@ -145,7 +145,8 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     """A response, at any time of its life, with every field that Open Responses requires.
 
     Numbers that the request does not set are told as OpenAI's defaults, since the description knows no null for them.
-    What the provider really takes is its own affair.
+    What the provider really takes is its own affair. `user` is left out where the request has none: OpenAI's
+    description has no null for it, and Open Responses has no such field.
     """
 
     id: str
@@ -179,4 +180,4 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     frequency_penalty: float
     truncation: str = "disabled"
     usage: ResponseUsage | None = None
-    user: str | None = None
+    user: str | msgspec.UnsetType = msgspec.UNSET

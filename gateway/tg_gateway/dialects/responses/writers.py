@@ -21,7 +21,7 @@ from tg_gateway.dialects.responses.message_draft import MessageDraft
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.response_object import ResponseObject
 from tg_schema import TextCompletionResponse, TgError, encode
-from tg_schema.errors import ProtocolError
+from tg_schema.errors import Cancelled, ProtocolError
 
 _TEXT_DELTA: Final = str(TextDelta.__struct_config__.tag).encode()
 
@@ -118,11 +118,19 @@ class FrameWriter(EventWriter):
         draft: of the response.
         stream_id: the lane of the socket, which every event of it names; None = that without a name.
         keep: is told of the response that has ended.
+        forget: is told that it has failed, of itself and not by a cancel.
     """
 
-    def __init__(self, draft: ResponseDraft, stream_id: str | None, keep: Callable[[ResponseObject], None]) -> None:
+    def __init__(
+        self,
+        draft: ResponseDraft,
+        stream_id: str | None,
+        keep: Callable[[ResponseObject], None],
+        forget: Callable[[], None],
+    ) -> None:
         super().__init__(draft, {})
         self._keep = keep
+        self._forget = forget
         self._stream_id = stream_id
         self._lane = b"" if stream_id is None else b',"stream_id":%b' % encode(stream_id)
 
@@ -135,6 +143,8 @@ class FrameWriter(EventWriter):
     @override
     def fail(self, error: TgError) -> bytes:
         """A failure before the first event is an error of the socket's; later it is the last event."""
+        if not isinstance(error, Cancelled):
+            self._forget()
         return super().fail(error) if self._begun else encode_error_frame(error, self._stream_id)
 
     @override
@@ -152,11 +162,14 @@ class _ErrorFrame(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
 def encode_error_frame(error: TgError, stream_id: str | None) -> bytes:
     """The message that a request on a WebSocket has failed before its first event.
 
+    Its error always has a code, as Open Responses requires (`WebSocketErrorEvent`); over HTTP it may have none.
     `headers` has what an answer over HTTP would say of when to come back. Codex reads it there.
     """
     wait = error.retry_after
     headers = None if wait is None else {"retry-after": format_retry_after(wait)}
-    return text_frame(encode(_ErrorFrame(describe_error(error), error.status, stream_id, headers)))
+    told = describe_error(error)
+    told = msgspec.structs.replace(told, code=told.code or told.type)
+    return text_frame(encode(_ErrorFrame(told, error.status, stream_id, headers)))
 
 
 class BodyWriter(WholeWriter[TextCompletionResponse]):
