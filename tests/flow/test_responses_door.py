@@ -88,7 +88,10 @@ async def test_codex_gets_its_call_and_gives_the_result() -> None:
         (("DELETE", f"{PATH}/resp_1"), b"", 404, None, "no response of this id is kept"),
         (("GET", f"{PATH}/resp_1/input_items"), b"", 404, None, "no response of this id is kept"),
         (("POST", f"{PATH}/resp_1/cancel"), b"", 404, None, "nothing runs in the background"),
-        (("POST", f"{PATH}/compact"), {}, 404, None, "not compacted"),
+        (("POST", f"{PATH}/compact"), {"input": "hi"}, 400, "model", "name the model"),
+        (("POST", f"{PATH}/compact"), {"model": MODEL}, 400, "input", "input is missing"),
+        (("POST", f"{PATH}/compact"), {"model": MODEL, "input": [{"type": "odd"}]}, 400, "input[0].type", "'odd'"),
+        (("POST", f"{PATH}/compact"), {"model": "nobody", "input": "hi"}, 404, "model", "there is no model"),
         (("POST", f"{PATH}/resp_1/else"), {}, 404, None, "no such path"),
     ],
 )
@@ -117,6 +120,16 @@ def said(role: str, content: object) -> dict[str, object]:
         ({"input": [said("user", "hello")]}, "message"),
         ({"input": [said("system", "be a pirate"), said("user", "hello")]}, "message"),
         ({"input": [said("user", "My name is A."), said("assistant", "Hi A."), said("user", "My name?")]}, "message"),
+        (
+            {
+                "input": [
+                    said("assistant", "I think.") | {"phase": "commentary"},
+                    said("assistant", "Four.") | {"phase": "final_answer"},
+                    said("user", "Again?"),
+                ]
+            },
+            "message",
+        ),
         ({"input": [said("user", [{"type": "input_image", "image_url": PIXEL}])]}, "message"),
         ({"input": [said("user", "How is the weather?")], "tools": [WEATHER]}, "function_call"),
     ],

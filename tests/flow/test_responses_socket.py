@@ -218,6 +218,18 @@ async def test_nothing_goes_on_from_a_response_from_which_a_request_has_failed(w
         assert (await receive(socket))["error"]["code"] == "previous_response_not_found"
 
 
+async def test_a_new_socket_knows_no_response_and_begins_again() -> None:
+    async with open_responses(("Hello",)) as it:
+        async with it.opened.http.ws_connect(PATH) as socket:
+            await create(socket, input="hi", store=False)
+            previous = check_stream(await until_end(socket))["id"]
+        async with it.opened.http.ws_connect(PATH) as socket:
+            await create(socket, input="so?", previous_response_id=previous)
+            assert (await receive(socket))["error"]["code"] == "previous_response_not_found"
+            await create(socket, input="hi")
+            assert check_stream(await until_end(socket))["status"] == "completed"
+
+
 async def test_after_a_cancel_a_request_goes_on_from_the_response_before() -> None:
     turns = ("Hello",), ("Hel", asyncio.Event()), ("Bye",)
     async with open_responses(*turns) as it, it.opened.http.ws_connect(PATH) as socket:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.flow.responses_stream import check_stream, read_events
 from tests.unit.test_responses_request import read
-from tg_gateway.dialects.responses.encrypted_content import unseal
+from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, unseal
 from tg_gateway.dialects.responses.output_draft import ITEM_BYTES
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
 from tg_gateway.dialects.responses.writers import BodyWriter, CountWriter, EventWriter
@@ -125,7 +125,7 @@ def test_signatures_are_sealed_with_what_they_sign() -> None:
     )
     first, second, third, fourth = check_stream(events)["output"]
     assert [item["type"] for item in (first, second, third, fourth)] == ["reasoning"] * 3 + ["function_call"]
-    sealed = [unseal(item["encrypted_content"]) for item in (first, second, third)]
+    sealed = [unseal(item["encrypted_content"], SealedReasoning) for item in (first, second, third)]
     assert [(one.signature, one.text, one.call) for one in sealed if one] == [
         ("X:1", "so", None),
         ("X:redacted", "", None),
@@ -136,7 +136,7 @@ def test_signatures_are_sealed_with_what_they_sign() -> None:
 def test_a_signature_that_comes_after_its_call_began() -> None:
     late = Record(tool_calls=(ToolCallDelta(0, arguments="}", signature="X:late"),))
     first, second = check_stream(stream([call(0, "{", "f"), late, LAST], **SEALED))["output"]
-    sealed = unseal(second["encrypted_content"])
+    sealed = unseal(second["encrypted_content"], SealedReasoning)
     assert first["arguments"] == "{}"
     assert sealed is not None
     assert (sealed.signature, sealed.call) == ("X:late", "c0")

@@ -275,14 +275,14 @@ def test_counting_asks_for_no_answer() -> None:
 def test_a_seal_opens_again(sealed: SealedReasoning) -> None:
     content = seal(sealed)
     assert content.isascii()
-    assert unseal(content) == sealed
+    assert unseal(content, SealedReasoning) == sealed
 
 
 @pytest.mark.parametrize(
     "content", ["", "gAAAAAB", "tg1.", "tg1.!!", "tg1.bm8=", "tg1.ü", seal(SIGNED)[:-3], "tg1.e30="]
 )
 def test_another_servers_seal_stays_shut(content: str) -> None:
-    assert unseal(content) is None
+    assert unseal(content, SealedReasoning) is None
 
 
 def test_an_odd_surrogate_is_no_defect() -> None:

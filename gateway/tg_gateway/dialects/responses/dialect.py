@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Call, Conversation, Dialect, Socket, Writer, show_ignored
 from tg_gateway.dialects.openai import InvalidParameter, refuse
+from tg_gateway.dialects.responses.compaction import CompactionWriter, make_compaction, read_compaction
 from tg_gateway.dialects.responses.conversation import ResponsesConversation
 from tg_gateway.dialects.responses.input_list import encode_page
 from tg_gateway.dialects.responses.kept_response import make_keep, recall, recall_items, repeat_events
@@ -24,26 +25,24 @@ RETRIEVE, DELETE, LIST_ITEMS, CANCEL = "retrieve", "delete", "input-items", "can
 
 
 class Responses(Dialect):
-    """`POST /v1/responses`, whole and streamed, `POST /v1/responses/input_tokens`, and the responses that are kept."""
+    """`POST /v1/responses`, whole and streamed, what is counted and compacted, and responses that are kept."""
 
     @override
     def check_head(self, call: Call) -> None:
         if call.operation == CANCEL:
             raise NotFound("nothing runs in the background here: to cancel a response, close its connection")
-        if call.operation == COMPACT:
-            raise NotFound("conversations are not compacted here: ask for a summary with POST /v1/responses")
 
     @override
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer]:
         if (answer := _ABOUT_KEPT.get(call.operation)) is not None:
             return answer(call)
-        body = read_body(call.body)
+        body = read_compaction(call.body) if call.operation == COMPACT else read_body(call.body)
         previous = body.previous_response_id
         return _make_ask(call, body) if previous is None else _go_on(call, body, previous)
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
-        about_field = call.operation in {CREATE, COUNT} or isinstance(error, InvalidParameter)
+        about_field = call.operation in {CREATE, COUNT, COMPACT} or isinstance(error, InvalidParameter)
         return refuse(error, status, known_path=about_field)
 
     @override
@@ -61,6 +60,9 @@ def _make_ask(call: Call, body: RequestBody, earlier: tuple[InputItem, ...] = ()
         body = msgspec.structs.replace(body, input=items)
     found = call.catalogue.find_model(body.model)
     call.route = found.route
+    if call.operation == COMPACT:
+        summary = make_compaction(body, items, found, len(earlier))
+        return Ask(found.route, summary, CompactionWriter(call.body), streaming=False)
     request = make_request(call.body, body, found, len(earlier))
     if call.operation == COUNT:
         return Ask(found.route, make_count(request), CountWriter(), streaming=False)

@@ -1,13 +1,13 @@
-"""A provider's signature -> `encrypted_content` of a reasoning item, and back.
+"""A provider's signature, or the summary of a conversation -> `encrypted_content` of an item, and back.
 
 Clients send it back unread, and some of them send nothing else of the item. So it holds all that the provider needs:
 the signature and the text that it signs. It is opaque, but no secret: the text is the model's own thinking, which the
-same client has read.
+same client has read, or tells what the same client has sent.
 """
 
 import base64
 import binascii
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -31,16 +31,25 @@ class SealedReasoning(msgspec.Struct, frozen=True, omit_defaults=True):
     call: str | None = None
 
 
-def seal(sealed: SealedReasoning) -> str:
+class SealedSummary(msgspec.Struct, frozen=True):
+    """What a compaction item brings back."""
+
+    summary: str
+
+
+Sealed = TypeVar("Sealed", SealedReasoning, SealedSummary)
+
+
+def seal(sealed: SealedReasoning | SealedSummary) -> str:
     """The text for the wire."""
     return _MARK + base64.urlsafe_b64encode(encode(sealed)).decode()
 
 
-def unseal(content: str) -> SealedReasoning | None:
-    """What `seal` was given; None if the text is another server's, or damaged."""
+def unseal(content: str, kind: type[Sealed]) -> Sealed | None:
+    """What `seal` was given; None if the text is another server's, damaged, or of another kind."""
     if not content.startswith(_MARK):
         return None
     try:
-        return decode(SealedReasoning, base64.b64decode(content.removeprefix(_MARK), b"-_", validate=True))
+        return decode(kind, base64.b64decode(content.removeprefix(_MARK), b"-_", validate=True))
     except (BadRequest, binascii.Error, ValueError):
         return None

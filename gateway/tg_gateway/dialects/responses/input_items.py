@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from typing import Final, cast, get_args
 
 from tg_gateway.dialects.openai import InvalidParameter, read_image
-from tg_gateway.dialects.responses.encrypted_content import unseal
+from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, SealedSummary, unseal
 from tg_gateway.dialects.responses.request_body import ContentPart, InputItem
 from tg_schema import ImagePart, Message, TextPart, ToolCall
 from tg_schema.conversation import Part, ReasoningPart, Role
 
 ROLES: Final = tuple(role for role in get_args(Role) if role != "tool")
-ITEM_TYPES: Final = ("message", "function_call", "function_call_output", "reasoning")
+ITEM_TYPES: Final = ("message", "function_call", "function_call_output", "reasoning", "compaction")
 PART_TYPES: Final = ("input_text", "output_text", "input_image", "refusal")
+_SUMMARY: Final = "The conversation until now, in summary:\n\n{}"
 MAX_SHOWN_CHARACTERS = 64
 """Of a client's word that an error repeats."""
 
@@ -70,6 +71,8 @@ class _ItemReader:
                 self._read_output(item, place)
             case "reasoning":
                 self._read_reasoning(item, place)
+            case "compaction":
+                self._read_compaction(item, place)
             case "item_reference":
                 raise InvalidParameter("no items are kept here: send the item itself", place)
             case other:
@@ -122,7 +125,7 @@ class _ItemReader:
         self.turns.append(Message("tool", read_parts(item.output, f"{place}.output"), tool_call_id=item.call_id))
 
     def _read_reasoning(self, item: InputItem, place: str) -> None:
-        sealed = unseal(item.encrypted_content) if item.encrypted_content else None
+        sealed = unseal(item.encrypted_content, SealedReasoning) if item.encrypted_content else None
         if sealed is not None and sealed.call is not None:
             self._signatures[sealed.call] = sealed.signature
             return
@@ -134,6 +137,14 @@ class _ItemReader:
         content = item.content if isinstance(item.content, tuple) else ()
         if text := "".join(part.text or "" for part in content or item.summary or ()):
             self._parts.append(ReasoningPart(text))
+
+    def _read_compaction(self, item: InputItem, place: str) -> None:
+        sealed = unseal(item.encrypted_content or "", SealedSummary)
+        if sealed is None:
+            sentence = "this is no summary of ours: send the conversation itself, or compact it here"
+            raise InvalidParameter(sentence, f"{place}.encrypted_content", "invalid_value")
+        self.end_turn()
+        self.turns.append(Message("user", _SUMMARY.format(sealed.summary)))
 
     def _make_call(self, item: InputItem) -> ToolCall:
         call = item.call_id or ""

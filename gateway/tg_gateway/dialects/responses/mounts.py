@@ -19,7 +19,7 @@ RESPONSES_MOUNTS: Final = (
     Mount("POST", "/v1/responses", RESPONSES, CREATE, large=True),
     Mount("GET", "/v1/responses", RESPONSES, CONVERSE, socket=True),
     Mount("POST", "/v1/responses/input_tokens", RESPONSES, COUNT, large=True),
-    Mount("POST", "/v1/responses/compact", RESPONSES, COMPACT),
+    Mount("POST", "/v1/responses/compact", RESPONSES, COMPACT, large=True),
     Mount("GET", "/v1/responses/{response}", RESPONSES, RETRIEVE),
     Mount("DELETE", "/v1/responses/{response}", RESPONSES, DELETE),
     Mount("GET", "/v1/responses/{response}/input_items", RESPONSES, LIST_ITEMS),

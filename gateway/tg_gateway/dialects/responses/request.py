@@ -24,7 +24,7 @@ DIALECT: Final = "responses"
 _FIELDS: Final = frozenset(RequestBody.__struct_fields__)
 _OWN_FIELDS: Final = f"{OPENAI_DIALECT}_fields"
 _NOT_KEPT: Final = "conversations are not kept here: send the earlier items in input"
-_NO_INPUT: Final = "input is missing: send a text, or a list of items"
+NO_INPUT: Final = "input is missing: send a text, or a list of items"
 _INCLUDED: Final = frozenset({ENCRYPTED_REASONING, TEXT_LOGPROBS})
 
 
@@ -77,7 +77,7 @@ def check_body(body: RequestBody) -> None:
             "nothing runs in the background here: send background: false, and stream: true", "background"
         )
     if not body.input:
-        raise InvalidParameter(_NO_INPUT, "input", "missing_required_parameter")
+        raise InvalidParameter(NO_INPUT, "input", "missing_required_parameter")
 
 
 def make_request(data: bytes, body: RequestBody, found: FoundModel, kept: int = 0) -> ReadRequest:
@@ -133,7 +133,7 @@ def _read_input(body: RequestBody, kept: int) -> tuple[tuple[Message, ...], tupl
     said = body.input or ""
     turns, unreadable = ((Message("user", said),), ()) if isinstance(said, str) else read_items(said, kept)
     if not turns:
-        raise InvalidParameter(_NO_INPUT, "input", "missing_required_parameter")
+        raise InvalidParameter(NO_INPUT, "input", "missing_required_parameter")
     return ((Message("system", body.instructions), *turns) if body.instructions else turns), unreadable
 
 
