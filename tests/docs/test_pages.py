@@ -32,6 +32,7 @@ REASONS = {
     "needs a model's file",
     "needs a class of yours",
     "needs another machine",
+    "needs a program of others",
     "takes minutes",
     "a part of a file",
     "wrong on purpose",
