@@ -140,11 +140,25 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One model of a provider's list; `created` is in seconds since 1970."""
+    """One model of a provider's list.
+
+    Attributes:
+        id: its name.
+        owned_by: who offers it.
+        created: seconds since 1970; 0 = unknown, as in the next three.
+        context_length: tokens of prompt and answer together.
+        vocabulary: the number of its tokens, whose ids are 0 to one less.
+        dimensions: numbers in each of its vectors.
+        end_ids: the tokens that end an answer; empty = unknown.
+    """
 
     id: str
     owned_by: str = ""
     created: Count = 0
+    context_length: Count = 0
+    vocabulary: Count = 0
+    dimensions: Count = 0
+    end_ids: tuple[int, ...] = ()
 
 
 def whole_calls(deltas: Iterable[ToolCallDelta]) -> tuple[ToolCallDelta, ...]:

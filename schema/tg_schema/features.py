@@ -36,10 +36,10 @@ Feature = Literal[
     "stop_ids",
     "keep_stop",
     "prompt_logprobs",
+    "end_token",
     # The prompt and the form of the answer.
     "raw",
     "prompt_ids",
-    "scored",
     "suffix",
     "echo",
     "adapter",
@@ -55,7 +55,13 @@ Feature = Literal[
     # Other operations.
     "count_tokens",
     "tokenize",
+    "detokenize",
+    "token_texts",
+    "score",
     "embed",
+    "pooling",
+    "dimensions",
+    "truncate",
     # A vendor's own fields and parts, passed on as they are.
     "anthropic_fields",
     "openai_fields",

@@ -59,6 +59,8 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the stop string that ended the answer is a part of its text."""
     prompt_logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
     """Alternatives to report for each token of the prompt; None = no data of the prompt."""
+    end_token: bool = False
+    """Whether `tokens` has the model's own end token too, as the last one, if it ended the answer; needs `logprobs`."""
 
     def __post_init__(self) -> None:
         """Forget what says nothing: no feature names it, and an older processor refuses every field that is new."""
@@ -90,5 +92,6 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
             "stop_ids": bool(self.stop_ids),
             "keep_stop": self.keep_stop,
             "prompt_logprobs": self.prompt_logprobs is not None,
+            "end_token": self.end_token,
         }
         return frozenset(feature for feature, needed in asked.items() if needed)

@@ -26,7 +26,10 @@ SYSTEM_ROLES: Final = frozenset({"system", "developer"})
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How much a model should think, as OpenAI and Anthropic name it."""
-Operation = Literal["completion", "list-models", "count-tokens", "tokenize", "embed"]
+Operation = Literal["completion", "list-models", "count-tokens", "tokenize", "detokenize", "score", "embed"]
+Pooling = Literal["mean", "last"]
+"""How the vectors of a text's tokens become its one vector."""
+Purpose = Literal["query", "document"]
 
 
 class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -90,7 +93,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     prompt_ids: tuple[TokenId, ...] = ()
     """The prompt as token ids, in place of `prompt`."""
     scored: tuple[TokenId, ...] = ()
-    """Generate nothing; report the log-probabilities of these tokens after the prompt."""
+    """What "score" scores: these tokens, after the prompt."""
     suffix: str | None = None
     """What follows the answer: the model fills in what is between."""
     echo: bool = False
@@ -106,6 +109,18 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     texts: tuple[str, ...] = ()
     """What to embed or to tokenize."""
     foreign: Foreign | None = None
+    id_lists: tuple[tuple[TokenId, ...], ...] = ()
+    """What to embed, as token ids, in place of `texts`."""
+    token_texts: bool = False
+    """Whether the answer to "tokenize" and "detokenize" has each token with its text too, as `tokens`."""
+    pooling: Pooling | None = None
+    """Of "embed"; None = the model's own, or else "mean"."""
+    dimensions: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
+    """Numbers in each vector of "embed", for models that can shorten theirs."""
+    truncate: bool = False
+    """Whether "embed" cuts off the end of what is longer than the model's context; else it is refused."""
+    purpose: Purpose | None = None
+    """What the vectors are for, for models that tell queries from documents. A hint."""
 
     @property
     def system_text(self) -> str:
@@ -139,8 +154,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
             "json": self.response_format == "json" and self.schema is None,
             "schema": self.schema is not None,
             "raw": self.raw,
-            "prompt_ids": bool(self.prompt_ids),
-            "scored": bool(self.scored),
+            "prompt_ids": bool(self.id_lists or (self.prompt_ids and self.operation != "detokenize")),
             "suffix": self.suffix is not None,
             "echo": self.echo,
             "adapter": self.adapter is not None,
@@ -154,6 +168,12 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
             "reasoning_turns": any(isinstance(part, ReasoningPart) for part in parts),
             "count_tokens": self.operation == "count-tokens",
             "tokenize": self.operation == "tokenize",
+            "detokenize": self.operation == "detokenize",
+            "token_texts": self.token_texts,
+            "score": self.operation == "score",
+            "pooling": self.pooling is not None,
+            "dimensions": self.dimensions is not None,
+            "truncate": self.truncate,
             "embed": self.operation == "embed",
             **{f"{dialect}_fields": True for dialect in dialects},
         }
@@ -179,9 +199,10 @@ class TextCompletionResponse(Completion, frozen=True, omit_defaults=True):
     models: tuple[ModelInfo, ...] = ()
     """The answer to "list-models"."""
     ids: tuple[int, ...] = ()
-    """The answer to "tokenize"; that to "count-tokens" is `in_token`."""
+    """The answer to "tokenize"; that to "count-tokens" is `in_token`, to "detokenize" `response`, and to "score"
+    `tokens`: the scored ones."""
     vectors: tuple[tuple[float, ...], ...] = ()
-    """The answer to "embed": one for each text."""
+    """The answer to "embed": one for each text. A long answer comes in several records, like any other."""
 
     @property
     def last(self) -> bool:

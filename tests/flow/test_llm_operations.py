@@ -7,24 +7,41 @@ import pytest
 from typing_extensions import override
 
 from tests.fakes.answers_llm import AnswersLlm
-from tg_base.llm import Embeddings, LlmService, ProviderOptions
+from tg_base.llm import Detokenized, Embeddings, LlmService, ProviderOptions, Scores
 from tg_base.llm.guard import Clocks
-from tg_schema import COMMON_FEATURES, ImagePart, Message, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_base.llm.operations import MAX_RECORD_BYTES
+from tg_schema import (
+    COMMON_FEATURES,
+    ImagePart,
+    Message,
+    Sampling,
+    TextCompletionRequest,
+    TextCompletionResponse,
+    TgError,
+    Token,
+)
+from tg_schema.codec import encode
 from tg_schema.errors import BadRequest, NotFound, ProtocolError, Timeout
 
 COUNT = TextCompletionRequest(prompt="a b c", operation="count-tokens")
 TOKENIZE = TextCompletionRequest(texts=("a b", "c"), operation="tokenize")
+DETOKENIZE = TextCompletionRequest(prompt_ids=(1, 2), operation="detokenize", token_texts=True)
+SCORE = TextCompletionRequest(prompt="a", scored=(1, 2), operation="score", sampling=Sampling(prompt_logprobs=0))
 EMBED = TextCompletionRequest(texts=("a", "b"), operation="embed")
+LENGTHS = (Token(1, "x"), Token(2, "xx"))
 
 
 class Operates(AnswersLlm):
     """Counts words. `wrong` makes it lie, `late` makes it never answer."""
 
-    features = (COMMON_FEATURES - {"images"}) | {"count_tokens", "tokenize", "embed"}
+    features = (COMMON_FEATURES - {"images"}) | {
+        *("count_tokens", "tokenize", "detokenize", "token_texts", "score", "prompt_logprobs", "embed"),
+    }
 
     def __init__(self, *, wrong: bool = False, late: bool = False) -> None:
         super().__init__((), options=ProviderOptions(clocks=Clocks(first_token=0.05)))
         self.wrong, self.late = wrong, late
+        self.width = 0
 
     @override
     async def count_tokens(self, request: TextCompletionRequest) -> int:
@@ -38,8 +55,18 @@ class Operates(AnswersLlm):
         return tuple(len(word) for text in request.texts for word in text.split())
 
     @override
+    async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
+        texts = ["x" * number for number in request.prompt_ids]
+        return Detokenized(" ".join(texts), tuple(map(Token, request.prompt_ids, texts)) if request.token_texts else ())
+
+    @override
+    async def score(self, request: TextCompletionRequest) -> Scores:
+        tokens = tuple(Token(number, "", -0.5) for number in request.scored)
+        return Scores(tokens[:-1] if self.wrong else tokens, (Token(7, "a"),), in_token=3)
+
+    @override
     async def embed(self, request: TextCompletionRequest) -> Embeddings:
-        vectors = tuple((0.5, float(number)) for number, _ in enumerate(request.texts))
+        vectors = tuple((0.5, float(number), *[0.5] * self.width) for number, _ in enumerate(request.texts))
         return Embeddings(vectors[:-1] if self.wrong else vectors, in_token=2)
 
 
@@ -59,7 +86,38 @@ async def test_each_operation_is_answered_with_one_record() -> None:
     assert await ask(service, EMBED) == TextCompletionResponse(
         response="", model=name, vectors=((0.5, 0.0), (0.5, 1.0)), in_token=2, end_of_stream=True
     )
+    assert await ask(service, DETOKENIZE) == TextCompletionResponse(
+        response="x xx", model=name, tokens=LENGTHS, end_of_stream=True
+    )
+    assert await ask(service, SCORE) == TextCompletionResponse(
+        response="",
+        model=name,
+        tokens=(Token(1, "", -0.5), Token(2, "", -0.5)),
+        prompt_tokens=(Token(7, "a"),),
+        in_token=3,
+        end_of_stream=True,
+    )
     assert [request.model for request in service.requests] == [name]
+
+
+async def test_token_ids_come_with_their_texts_if_asked() -> None:
+    texts = TextCompletionRequest(texts=("a bb", "c"), operation="tokenize", token_texts=True)
+    answer = await ask(Operates(), texts)
+    assert answer.ids == (1, 2, 1)
+    assert answer.tokens == (*LENGTHS, LENGTHS[0])
+
+
+async def test_many_vectors_come_in_several_records_that_join_to_one_answer() -> None:
+    service = Operates()
+    many = TextCompletionRequest(texts=("a",) * 2048, operation="embed")
+    service.width = 100
+    async with aclosing(service.on_request(many)) as stream:
+        records = [record async for record in stream]
+    assert len(records) > 1
+    assert all(len(encode(record)) < 2 * MAX_RECORD_BYTES for record in records)
+    (whole,) = TextCompletionResponse.join(records)
+    assert [vector[1] for vector in whole.vectors] == list(range(2048))
+    assert (whole.in_token, whole.end_of_stream) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +126,9 @@ async def test_each_operation_is_answered_with_one_record() -> None:
         (AnswersLlm(()), COUNT, BadRequest, "can't do this: count_tokens;"),
         (AnswersLlm(()), TOKENIZE, BadRequest, "can't do this: tokenize;"),
         (AnswersLlm(()), EMBED, BadRequest, "can't do this: embed;"),
+        (AnswersLlm(()), DETOKENIZE, BadRequest, "can't do this: detokenize, token_texts;"),
+        (AnswersLlm(()), SCORE, BadRequest, "can't do this: prompt_logprobs, score;"),
+        (Operates(), TextCompletionRequest(operation="sing"), BadRequest, '"score" or "embed"'),
         (Operates(), TextCompletionRequest(operation="count-tokens"), BadRequest, "prompt is missing"),
         (Operates(), TextCompletionRequest(operation="embed"), BadRequest, "texts is missing"),
         (
@@ -79,6 +140,7 @@ async def test_each_operation_is_answered_with_one_record() -> None:
         (Operates(), TextCompletionRequest(operation="embed", texts=("a",), model="b"), NotFound, "no model"),
         (Operates(wrong=True), COUNT, ProtocolError, "out of range"),
         (Operates(wrong=True), EMBED, ProtocolError, "one vector for each text"),
+        (Operates(wrong=True), SCORE, ProtocolError, "did not score"),
         (Operates(late=True), COUNT, Timeout, "did not count the tokens within 0.05 s"),
     ],
 )

@@ -34,7 +34,8 @@ from tg_schema.tool import ToolRequest, ToolResponse
 TEXT = 'a "quoted"\n\u2028 \U0001f600 ä \\ \x7f\x00'
 ERROR = Error("rate-limited", TEXT, 1.5)
 SAMPLING = Sampling(
-    *(0.5, 0.9, 40, 100, ("x", TEXT), 7, 0.1, -0.1, 0, 2, 3, 0.1, 0.9, 1.1, -1.0, {5: -100.0}, 1, True, (2,), True, 4)
+    *(0.5, 0.9, 40, 100, ("x", TEXT), 7, 0.1, -0.1, 0, 2, 3, 0.1, 0.9, 1.1, -1.0, {5: -100.0}, 1, True, (2,), True, 4),
+    end_token=True,
 )
 TOKEN = Token(1, TEXT, -0.5, ((2, -1.0), (3, -2.0)), ("b", "c"), b"\xc3", True)
 STEP = AgentStep(TEXT, "search", {"q": TEXT, "": ""}, "", "u")
@@ -82,12 +83,18 @@ FULL: list[Any] = [
         "key",
         ("t",),
         Foreign("anthropic", {"container": "x"}, ({"type": "web_search"},), ("beta-1",)),
+        ((1, 2), (3,)),
+        True,
+        "last",
+        64,
+        True,
+        "query",
     ),
     TextCompletionResponse(
         ERROR,
         TEXT,
         True,
-        (ModelInfo("m", "o", 1),),
+        (ModelInfo("m", "o", 1, 512, 2048, 192, (2, 3)),),
         (1, 2),
         ((0.5, -0.5),),
         index=1,

@@ -18,18 +18,19 @@ from tg_base.llm.http import (
 from tg_base.llm.keyed_connection import KeyedConnection
 from tg_base.llm.numbers import check_numbers
 from tg_base.llm.object_schema import BadSchema, ObjectSchema
-from tg_base.llm.operations import Embeddings
+from tg_base.llm.operations import Detokenized, Embeddings, Scores
 from tg_base.llm.options import ModelOptions, ProviderOptions, RemoteOptions, UrlOptions
 from tg_base.llm.sdk_provider import SdkConnection, SdkProvider, SdkWire
 from tg_base.llm.service import LlmService
 
 __all__ = [
     "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW",
-    "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts", "Embeddings", "Endpoint",
-    "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer", "JsonLines", "Key", "KeyedConnection", "LlmChunk",
-    "LlmService", "Method", "ModelOptions", "ObjectSchema", "PreparedConnection", "ProviderOptions", "RemoteOptions",
-    "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions", "UsageDeltas",
+    "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts", "Detokenized", "Embeddings",
+    "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer", "JsonLines", "Key", "KeyedConnection",
+    "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PreparedConnection", "ProviderOptions",
+    "RemoteOptions", "Scores", "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions",
+    "UsageDeltas",
     "call_arguments", "check_numbers", "choose_key", "event_chunks", "event_error", "find_budget", "find_effort",
-    "find_key", "join_chunks", "key_from", "open_body", "open_pool", "read_signature", "retry_after", "status_error",
-    "strip_fence", "write_signature",
+    "find_key", "join_chunks", "key_from", "open_body", "open_pool", "read_signature", "retry_after",
+    "status_error", "strip_fence", "write_signature",
 ]

@@ -1,15 +1,22 @@
-"""TextCompletionRequest with another operation than "completion" -> the one record that answers it."""
+"""TextCompletionRequest with another operation than "completion" -> the records that answer it."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Sequence
+from typing import Final, Protocol, TypeVar, get_args
 
 import msgspec
 
+from tg_base.llm.core import LlmChunk
 from tg_base.llm.guard import TOO_DEEP, Clocks
-from tg_schema import ModelInfo, TextCompletionRequest, TextCompletionResponse
+from tg_base.llm.numbers import check_numbers
+from tg_schema import ModelInfo, TextCompletionRequest, TextCompletionResponse, Token
+from tg_schema.codec import encode
 from tg_schema.deltas import MAX_COUNT
 from tg_schema.errors import BadRequest, ProtocolError, Timeout
+from tg_schema.text_completion import Operation
+
+MAX_RECORD_BYTES: Final = 256 * 1024
+"""JSON bytes of token ids, tokens or vectors in one record; a longer answer comes in several."""
 
 Result = TypeVar("Result")
 
@@ -23,6 +30,32 @@ class Embeddings(msgspec.Struct, frozen=True):
     """
 
     vectors: tuple[tuple[float, ...], ...]
+    in_token: int | None = None
+
+
+class Detokenized(msgspec.Struct, frozen=True):
+    """The text of some token ids.
+
+    Attributes:
+        text: of all of them; a control token is its name.
+        tokens: each of them, if `token_texts` asked for that.
+    """
+
+    text: str
+    tokens: tuple[Token, ...] = ()
+
+
+class Scores(msgspec.Struct, frozen=True):
+    """How probable a model takes given tokens to be.
+
+    Attributes:
+        tokens: the scored ones, each with its log-probability after all that come before it.
+        prompt_tokens: those of the prompt, if `prompt_logprobs` asked for that; the first one has no log-probability.
+        in_token: tokens of the prompt and the scored ones together; None = unknown.
+    """
+
+    tokens: tuple[Token, ...] = ()
+    prompt_tokens: tuple[Token, ...] = ()
     in_token: int | None = None
 
 
@@ -42,16 +75,27 @@ class Operator(Protocol):
     async def tokenize(self, request: TextCompletionRequest) -> tuple[int, ...]:
         """The prompt as token ids."""
 
+    async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
+        """The text of `prompt_ids`."""
+
+    async def score(self, request: TextCompletionRequest) -> Scores:
+        """The log-probabilities of `scored`."""
+
     async def embed(self, request: TextCompletionRequest) -> Embeddings:
         """The vectors of `texts`."""
 
 
-async def operate(provider: Operator, request: TextCompletionRequest) -> TextCompletionResponse:
-    """The answer to a request that is checked already.
+async def operate(provider: Operator, request: TextCompletionRequest) -> Sequence[TextCompletionResponse]:
+    """The answer to a request that is checked already, in records that can travel.
 
     Raises:
         TgError: the provider's, or a Timeout: all operations must end within `clocks.first_token`.
     """
+    answer = await _answer(provider, request)
+    return answer.cut(MAX_RECORD_BYTES) if len(encode(answer)) > MAX_RECORD_BYTES else (answer,)
+
+
+async def _answer(provider: Operator, request: TextCompletionRequest) -> TextCompletionResponse:
     answer = TextCompletionResponse(response="", model=provider.model, end_of_stream=True)
     match request.operation:
         case "list-models":
@@ -64,14 +108,40 @@ async def operate(provider: Operator, request: TextCompletionRequest) -> TextCom
             return msgspec.structs.replace(answer, in_token=count)
         case "tokenize":
             ids = await _within(provider, "tokenize the prompt", provider.tokenize(request))
-            return msgspec.structs.replace(answer, ids=ids)
+            tokens = await _texts(provider, request, ids) if request.token_texts else ()
+            return msgspec.structs.replace(answer, ids=ids, tokens=tokens)
+        case "detokenize":
+            found = await _within(provider, "turn the ids into text", provider.detokenize(request))
+            return msgspec.structs.replace(answer, response=found.text, tokens=found.tokens)
+        case "score":
+            return _scored(answer, request, await _within(provider, "score the tokens", provider.score(request)))
         case "embed":
-            found = await _within(provider, "embed the texts", provider.embed(request))
-            if len(found.vectors) != len(request.texts):
-                raise ProtocolError("the provider did not send one vector for each text")
-            return msgspec.structs.replace(answer, vectors=found.vectors, in_token=found.in_token)
+            return _embedded(answer, request, await _within(provider, "embed the texts", provider.embed(request)))
         case _:
-            raise BadRequest('operation must be "completion", "list-models", "count-tokens", "tokenize" or "embed"')
+            *others, last = [f'"{name}"' for name in get_args(Operation)]
+            raise BadRequest(f"operation must be {', '.join(others)} or {last}")
+
+
+async def _texts(provider: Operator, request: TextCompletionRequest, ids: tuple[int, ...]) -> tuple[Token, ...]:
+    asked = msgspec.structs.replace(request, operation="detokenize", prompt=None, messages=(), texts=(), prompt_ids=ids)
+    return (await _within(provider, "tell the texts of the tokens", provider.detokenize(asked))).tokens
+
+
+def _scored(answer: TextCompletionResponse, request: TextCompletionRequest, scores: Scores) -> TextCompletionResponse:
+    if tuple(token.id for token in scores.tokens) != request.scored:
+        raise ProtocolError("the provider did not score the tokens that it was asked for")
+    chunk = check_numbers(LlmChunk(tokens=scores.tokens, in_token=scores.in_token))
+    return msgspec.structs.replace(
+        answer, tokens=chunk.tokens, prompt_tokens=scores.prompt_tokens, in_token=chunk.in_token
+    )
+
+
+def _embedded(
+    answer: TextCompletionResponse, request: TextCompletionRequest, found: Embeddings
+) -> TextCompletionResponse:
+    if len(found.vectors) != len(request.texts or request.id_lists):
+        raise ProtocolError("the provider did not send one vector for each text")
+    return msgspec.structs.replace(answer, vectors=found.vectors, in_token=found.in_token)
 
 
 async def _within(provider: Operator, task: str, result: Awaitable[Result]) -> Result:

@@ -18,7 +18,7 @@ from tg_base.llm.core import LlmChunk, join_chunks
 from tg_base.llm.generation_plan import EMULATED_FEATURES, GenerationPlan
 from tg_base.llm.guard import guard_stream
 from tg_base.llm.merged_streams import merge_streams
-from tg_base.llm.operations import Embeddings, operate
+from tg_base.llm.operations import Detokenized, Embeddings, Scores, operate
 from tg_base.llm.options import ProviderOptions
 from tg_base.llm.validation import check_completion
 from tg_base.server import Service
@@ -32,7 +32,7 @@ READING_FEATURES: frozenset[Feature] = frozenset({"developer", "reasoning_turns"
 """What every provider has by reading the parts that it knows and no others."""
 COMPLETION = frozenset({None, "", "completion"})
 """The operation that generates, by all its names."""
-CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "embed"})
+CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "detokenize", "score", "embed"})
 """Operations on the fields of a request."""
 MAX_RETRY_AFTER_SECONDS = 30.0
 """Longest pause before a retry, in seconds. If a provider asks for more, its error goes to the client instead."""
@@ -142,14 +142,34 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         """
         raise BadRequest(describe_missing(("tokenize",)))
 
+    async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
+        """The text of `prompt_ids`; override it and announce "detokenize".
+
+        With `token_texts` it has each token too; announce that by the same name. Raises as `generate_content`.
+        """
+        raise BadRequest(describe_missing(("detokenize",)))
+
+    async def score(self, request: TextCompletionRequest) -> Scores:
+        """The log-probabilities of `scored` after the prompt; override it and announce "score".
+
+        `sampling.logprobs` is the number of alternatives to each. With `sampling.prompt_logprobs` those of the prompt
+        are asked for too; announce that by the same name. Raises as `generate_content`.
+        """
+        raise BadRequest(describe_missing(("score",)))
+
     async def embed(self, request: TextCompletionRequest) -> Embeddings:
-        """A vector for each of `texts`; override it and announce "embed". Raises as `generate_content`."""
+        """A vector for each of `texts`, or of `id_lists`; override it and announce "embed".
+
+        Raises as `generate_content`.
+        """
         raise BadRequest(describe_missing(("embed",)))
 
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         if request.operation not in COMPLETION:
-            yield await operate(self, self._check(request) if request.operation in CHECKED_OPERATIONS else request)
+            checked = self._check(request) if request.operation in CHECKED_OPERATIONS else request
+            for record in await operate(self, checked):
+                yield record
             return
         request = self._check(request)
         plan = GenerationPlan.of(request, self.native_features)

@@ -1,5 +1,7 @@
 """TextCompletionRequest -> the same, validated: the invariants that every provider relies on."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from tg_schema import Message, Sampling, TextCompletionRequest
@@ -8,6 +10,9 @@ from tg_schema.errors import BadRequest
 
 MAX_STOPS = 64
 """Most stop strings, and most stop ids, of a request; a provider may allow fewer."""
+
+MAX_TEXTS = 2048
+"""Most texts of one request to embed (OpenAI's limit)."""
 
 _CHOICES = {None, "", "auto", "none"}
 
@@ -22,8 +27,12 @@ def check_completion(request: TextCompletionRequest) -> None:
     Raises:
         BadRequest: the message names the field and what to do.
     """
-    if request.operation in {"tokenize", "embed"} and request.texts:
+    if request.operation in _PROMPTLESS:
+        _PROMPTLESS[request.operation](request)
         return
+    if request.operation == "tokenize" and request.texts:
+        return
+    _check_scored(request)
     _check_prompt(request)
     if request.response_format not in {None, "text", "json"}:
         raise BadRequest('response_format must be "text" or "json"')
@@ -48,8 +57,6 @@ def check_completion(request: TextCompletionRequest) -> None:
 
 
 def _check_prompt(request: TextCompletionRequest) -> None:
-    if request.operation == "embed":
-        raise BadRequest("texts is missing: a list of the texts to embed")
     if request.prompt_ids or request.raw:
         _check_raw_prompt(request)
     elif not request.turns:
@@ -58,6 +65,30 @@ def _check_prompt(request: TextCompletionRequest) -> None:
         raise BadRequest("echo needs the text of prompt, or prompt_ids")
     if request.suffix is not None and not request.prompt:
         raise BadRequest("suffix needs the text of prompt, which the answer follows")
+
+
+def _check_embedded(request: TextCompletionRequest) -> None:
+    if not request.texts and not request.id_lists:
+        raise BadRequest("texts is missing: a list of the texts to embed")
+    if request.texts and request.id_lists:
+        raise BadRequest("id_lists are in place of texts; leave out one of them")
+    if len(request.texts or request.id_lists) > MAX_TEXTS:
+        raise BadRequest(f"texts and id_lists: at most {MAX_TEXTS} can be embedded at a time; ask several times")
+    if not all(request.texts or request.id_lists):
+        raise BadRequest("texts and id_lists: nothing cannot be embedded; leave out what is empty")
+
+
+def _check_detokenized(request: TextCompletionRequest) -> None:
+    if not request.prompt_ids:
+        raise BadRequest("prompt_ids is missing: the token ids to turn into text")
+
+
+def _check_scored(request: TextCompletionRequest) -> None:
+    asks_prompt = request.sampling is not None and request.sampling.prompt_logprobs is not None
+    if request.scored and request.operation != "score":
+        raise BadRequest('scored belongs to the operation "score"')
+    if request.operation == "score" and not (request.scored or asks_prompt):
+        raise BadRequest("scored is missing: the token ids to score after the prompt, or sampling.prompt_logprobs")
 
 
 def _check_raw_prompt(request: TextCompletionRequest) -> None:
@@ -98,6 +129,8 @@ def _check_sampling(sampling: Sampling) -> None:
         raise BadRequest(f"sampling.stop_ids may have {MAX_STOPS} ids")
     if sampling.max_tokens is not None and (sampling.min_tokens or 0) > sampling.max_tokens:
         raise BadRequest("sampling.min_tokens must not be above sampling.max_tokens")
+    if sampling.end_token and sampling.logprobs is None:
+        raise BadRequest("sampling.end_token needs sampling.logprobs: without, an answer has no data of its tokens")
     if any(number < 0 for number in sampling.logit_bias or ()):
         raise BadRequest("sampling.logit_bias: the keys are token ids, which are not negative")
 
@@ -111,3 +144,10 @@ def _check_turn(place: str, turn: Message) -> None:
         raise BadRequest(f"{place}: thinking belongs to a turn of the assistant")
     if turn.role == "tool" and not turn.tool_call_id:
         raise BadRequest(f"{place}: a turn of a tool must say which call it answers, as tool_call_id")
+
+
+_PROMPTLESS: dict[str | None, Callable[[TextCompletionRequest], None]] = {
+    "embed": _check_embedded,
+    "detokenize": _check_detokenized,
+}
+"""The checks of the operations that have no prompt."""
