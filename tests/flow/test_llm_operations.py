@@ -19,8 +19,8 @@ from tg_schema import (
     TextCompletionResponse,
     TgError,
     Token,
+    encode,
 )
-from tg_schema.codec import encode
 from tg_schema.errors import BadRequest, NotFound, ProtocolError, Timeout
 
 COUNT = TextCompletionRequest(prompt="a b c", operation="count-tokens")

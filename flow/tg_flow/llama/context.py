@@ -28,16 +28,10 @@ class Context:
         Raises:
             Unavailable: there is not enough memory.
         """
-        wanted = native.llama_context_default_params()
-        wanted.n_ctx = sequences * tokens
-        wanted.n_seq_max = sequences
+        wanted = self._settings(sequences, tokens)
         # Equal, or llama.cpp would evaluate one step in several runs.
         wanted.n_batch = wanted.n_ubatch = batch
         wanted.n_threads = wanted.n_threads_batch = threads
-        # A step wants the logits of one row per stream; a vocabulary's worth of floats for each token would be huge.
-        wanted.n_outputs_max = sequences
-        wanted.kv_unified = False
-        wanted.no_perf = True
         self.pointer = native.llama_init_from_model(model.pointer, wanted)
         if not self.pointer:
             raise Unavailable(
@@ -47,6 +41,17 @@ class Context:
         self._vocabulary = model.vocabulary
         self._divisible = model.divisible
         self._allocate(sequences, batch)
+
+    def _settings(self, sequences: int, tokens: int) -> Any:
+        """llama.cpp's parameters, but for the sizes of a step."""
+        wanted = native.llama_context_default_params()
+        wanted.n_ctx = sequences * tokens
+        wanted.n_seq_max = sequences
+        # A step wants the logits of one row per stream; a vocabulary's worth of floats for each token would be huge.
+        wanted.n_outputs_max = sequences
+        wanted.kv_unified = False
+        wanted.no_perf = True
+        return wanted
 
     def _allocate(self, sequences: int, batch: int) -> None:
         self._token: Any = (ctypes.c_int32 * batch)()

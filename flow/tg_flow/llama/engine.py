@@ -14,6 +14,8 @@ import structlog
 from tg_base.runtime import translate_defects
 from tg_flow.llama.batch import Batch
 from tg_flow.llama.context import Context
+from tg_flow.llama.embedder import Embedder
+from tg_flow.llama.embedding import Embedding
 from tg_flow.llama.engine_sizes import EngineSizes
 from tg_flow.llama.generation import Generation
 from tg_flow.llama.mailbox import Mailbox
@@ -39,6 +41,7 @@ class EngineStats(msgspec.Struct, frozen=True):
     steps: int
     prompt_tokens: int
     generated_tokens: int
+    embedded_tokens: int
     running: int
     waiting: int
 
@@ -52,7 +55,7 @@ class Engine:
     """Any thread may call `submit`, `stats` and `close`; everything else runs in the engine's own thread.
 
     One step: drop cancelled generations, start waiting ones while slots are free, evaluate one batch (a token of every
-    answer, then as much prompt as fits), choose the next tokens, wake each event loop once.
+    answer, then as much prompt as fits), choose the next tokens, embed some texts, wake each event loop once.
     """
 
     def __init__(self, model: Model, sizes: EngineSizes) -> None:
@@ -78,9 +81,10 @@ class Engine:
         self._slots: list[Slot] = []
         self._remembered: list[list[int]] = [[] for _ in range(self._most)]
         self._waiting: deque[Generation] = deque()
-        self._inbox: SimpleQueue[Generation | None] = SimpleQueue()
+        self._embedder = Embedder(model, sizes)
+        self._inbox: SimpleQueue[Generation | Embedding | None] = SimpleQueue()
         self._mailboxes: set[Mailbox] = set()
-        self._steps = self._prompt_tokens = self._generated_tokens = 0
+        self._steps = self._prompt_tokens = self._generated_tokens = self._embedded_tokens = 0
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="llama-engine", daemon=True)
         self._thread.start()
@@ -100,16 +104,31 @@ class Engine:
                 f"the prompt has {length} tokens, but prompt and answer together may have {self.context_length}: "
                 "shorten the prompt"
             )
+        self._admit(generation)
+
+    def embed(self, embedding: Embedding) -> None:
+        """Evaluate the texts of `embedding` beside the streams; read the vectors from the object itself.
+
+        Raises as `submit`; TooLarge, if a text is longer than the context.
+        """
+        longest = max(map(len, embedding.texts))
+        if longest > self.context_length:
+            raise TooLarge(
+                f"a text has {longest} tokens, but may have {self.context_length}: cut it into parts, or set truncate"
+            )
+        self._admit(embedding)
+
+    def _admit(self, task: Generation | Embedding) -> None:
         if self.load() >= self._room:
             raise RateLimited("all slots of the model are busy and too many requests wait: ask again", retry_after=1.0)
-        self._inbox.put(generation)
+        self._inbox.put(task)
         # Asked after the put: what comes too late for the thread's last look into the inbox is refused here.
         if self._closing:
             raise Unavailable("the model is being shut down")
 
     def load(self) -> int:
-        """The number of generations, running and waiting."""
-        return len(self._slots) + len(self._waiting) + self._inbox.qsize()
+        """The number of generations and embeddings, running and waiting."""
+        return len(self._slots) + len(self._waiting) + len(self._embedder) + self._inbox.qsize()
 
     def stats(self) -> EngineStats:
         """The totals so far; the numbers are of slightly different moments."""
@@ -117,7 +136,8 @@ class Engine:
             steps=self._steps,
             prompt_tokens=self._prompt_tokens,
             generated_tokens=self._generated_tokens,
-            running=len(self._slots),
+            embedded_tokens=self._embedded_tokens,
+            running=len(self._slots) + len(self._embedder),
             waiting=len(self._waiting) + self._inbox.qsize(),
         )
 
@@ -136,6 +156,8 @@ class Engine:
                     self._rearrange()
                     if self._slots:
                         self._step()
+                    if self._embedder:
+                        self._embedded_tokens += self._embedder.step(shared=bool(self._slots))
                     for mailbox in self._mailboxes:
                         mailbox.flush()
         except TgError as defect:
@@ -143,11 +165,12 @@ class Engine:
         finally:
             self._closing = True
             self._abandon(error)
+            self._embedder.close()
             self._context.close()
 
     def _collect(self) -> bool:
         """Take new generations in, and sleep while there is nothing to do; False when the engine is to close."""
-        if not self._slots and not self._waiting:
+        if not self._slots and not self._waiting and not self._embedder:
             self._mailboxes.clear()
             self._take(self._inbox.get())
         while not self._inbox.empty():
@@ -156,10 +179,14 @@ class Engine:
             self._waiting = deque(generation for generation in self._waiting if not generation.cancelled)
         return not self._closing
 
-    def _take(self, generation: Generation | None) -> None:
-        if generation is not None:
-            self._waiting.append(generation)
-            self._mailboxes.add(generation.mailbox)
+    def _take(self, task: Generation | Embedding | None) -> None:
+        if task is None:
+            return
+        self._mailboxes.add(task.mailbox)
+        if isinstance(task, Embedding):
+            self._embedder.add(task)
+        else:
+            self._waiting.append(task)
 
     def _rearrange(self) -> None:
         """Give free slots to waiting generations, or close the gaps: sequences stay numbered 0, 1, 2."""
@@ -239,6 +266,7 @@ class Engine:
             self._take(self._inbox.get())
         for generation in self._waiting:
             generation.finish(error)
+        self._embedder.fail(error)
         for mailbox in self._mailboxes:
             mailbox.flush()
         self._slots, self._waiting = [], deque()

@@ -1,10 +1,15 @@
 """Generations -> EnginePool -> engines: several contexts of one model, so that small steps fill more than one core."""
 
+from collections.abc import Sequence
+
+from tg_flow.llama.embedding import Embedding, Vector
 from tg_flow.llama.engine import Engine, EngineStats
 from tg_flow.llama.engine_sizes import EngineSizes
 from tg_flow.llama.generation import Generation
+from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.model import Model
 from tg_schema import TgError
+from tg_schema.text_completion import Pooling
 
 FEW_STREAMS = 4
 """Streams that one engine evaluates together for less than two engines do apart."""
@@ -40,6 +45,26 @@ class EnginePool:
         """
         few = (engine for engine in self._engines if engine.load() < FEW_STREAMS)
         (next(few, None) or min(self._engines, key=Engine.load)).submit(generation)
+
+    async def embed(self, texts: Sequence[tuple[int, ...]], pooling: Pooling) -> list[Vector]:
+        """A vector for each of `texts`, shared out to the engines that do nothing, or else to the least busy one.
+
+        Cancelling it drops what is not evaluated. Raises as `Engine.embed`.
+        """
+        idle = [engine for engine in self._engines if not engine.load()][: len(texts)]
+        # The last one first: a few streams share the first engine.
+        engines = idle or [min(reversed(self._engines), key=Engine.load)]
+        shares = [Embedding(texts[first :: len(engines)], pooling, Mailbox.here()) for first in range(len(engines))]
+        vectors: list[Vector] = [()] * len(texts)
+        try:
+            for engine, share in zip(engines, shares, strict=True):
+                engine.embed(share)
+            for first, share in enumerate(shares):
+                vectors[first :: len(engines)] = await share.read()
+        finally:
+            for share in shares:
+                share.cancel()
+        return vectors
 
     def stats(self) -> EngineStats:
         """What all engines have done, and are doing."""

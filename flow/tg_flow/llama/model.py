@@ -8,9 +8,13 @@ from tg_flow.llama.library import hold_interpreter_lock, native
 from tg_flow.llama.model_load import ModelLoad
 from tg_flow.llama.utf8_tokens import Utf8Tokens
 from tg_schema.errors import BadRequest, Unavailable
+from tg_schema.text_completion import Pooling
 
 _tokenize = hold_interpreter_lock(native.llama_tokenize)
 _piece = hold_interpreter_lock(native.llama_token_to_piece)
+
+_POOLS_LAST = "3"
+"""`LLAMA_POOLING_TYPE_LAST` in llama.h, as metadata are read."""
 
 CONTROL_TOKEN = 8
 """The flag `LLAMA_TOKEN_ATTR_CONTROL` in llama.h."""
@@ -28,6 +32,8 @@ class Model:
     Attributes:
         context_length: tokens of context that the model was trained with.
         size: bytes of its weights.
+        dimensions: numbers in the vector of a token.
+        pooling: how its author pools vectors.
         vocabulary: the number of its tokens.
         pieces: the bytes of each token, b"" for control tokens.
         utf8: which tokens may follow each other in UTF-8.
@@ -55,6 +61,8 @@ class Model:
         self.vocab = native.llama_model_get_vocab(self.pointer)
         self.context_length: int = native.llama_model_n_ctx_train(self.pointer)
         self.size: int = native.llama_model_size(self.pointer)
+        self.dimensions: int = native.llama_model_n_embd_out(self.pointer)
+        self.pooling: Pooling = "last" if self._metadata("pooling_type") == _POOLS_LAST else "mean"
         self.vocabulary: int = native.llama_vocab_n_tokens(self.vocab)
         buffer = ctypes.create_string_buffer(MAX_PIECE_BYTES)
         self.pieces = [self._read_piece(token, buffer) for token in range(self.vocabulary)]
@@ -77,6 +85,16 @@ class Model:
             and not native.llama_model_is_diffusion(self.pointer)
             and native.llama_vocab_type(native.llama_model_get_vocab(self.pointer))
         )
+
+    def _metadata(self, key: str) -> str:
+        """The file's value of `key`, one of those of its architecture; "" if it has none."""
+        buffer = ctypes.create_string_buffer(MAX_PIECE_BYTES)
+        architecture = self._metadata_at("general.architecture", buffer)
+        return self._metadata_at(f"{architecture}.{key}", buffer)
+
+    def _metadata_at(self, key: str, buffer: ctypes.Array[ctypes.c_char]) -> str:
+        length = native.llama_model_meta_val_str(self.pointer, key.encode(), buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace") if length >= 0 else ""
 
     def _read_piece(self, token: int, buffer: ctypes.Array[ctypes.c_char]) -> bytes:
         length: int = _piece(self.vocab, token, buffer, MAX_PIECE_BYTES, 0, False)
@@ -114,12 +132,13 @@ class Model:
         """The flags `LLAMA_TOKEN_ATTR_*` of `token`."""
         return int(native.llama_vocab_get_attr(self.vocab, token))
 
-    def tokenize(self, text: str, *, special: bool) -> list[int]:
-        """The tokens of `text`, without a begin or end token.
+    def tokenize(self, text: str, *, special: bool, ends: bool = False) -> list[int]:
+        """The tokens of `text`.
 
         Args:
             text: the text; lone surrogates become question marks.
             special: whether names of control tokens become control tokens; otherwise they are ordinary text.
+            ends: whether it has the begin and end tokens that the model's author wants around a text.
 
         Raises:
             Unavailable: the model is closed.
@@ -131,7 +150,7 @@ class Model:
         with self._lock:
             if not self.pointer:
                 raise Unavailable("the model is being shut down")
-            count = cut(self.vocab, raw, len(raw), tokens, room, False, special)
+            count = cut(self.vocab, raw, len(raw), tokens, room, ends, special)
         if count < 0:
             raise BadRequest("the prompt cannot be cut into this model's tokens")
         return list(tokens[:count])

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import LlmChunk, LlmService, ProviderOptions
+from tg_base.llm import Embeddings, LlmChunk, LlmService, ProviderOptions
 from tg_base.runtime import start_daemon_thread
 from tg_flow.llama.engine_pool import EnginePool
 from tg_flow.llama.engine_sizes import EngineSizes
@@ -21,7 +21,7 @@ from tg_flow.llama.prompt_tokenizer import PromptTokenizer
 from tg_flow.llama.request import alternating_texts, check_ids, check_sampling, find_grammar
 from tg_flow.llama.sampler_settings import SamplerSettings
 from tg_schema import COMMON_FEATURES, Sampling, TextCompletionRequest, TgError
-from tg_schema.errors import Internal, TooLarge
+from tg_schema.errors import BadRequest, Internal, TooLarge
 from tg_schema.features import Feature
 
 SMALL_MODEL_PARAMETERS = 64_000_000
@@ -35,6 +35,10 @@ LONG_TEXT_CHARACTERS = 8_000
 
 MAX_COUNTED_TOKENS = 200_000
 """Tokens up to which a prompt beyond the context is counted; more could hold up the other prompts for seconds."""
+
+
+MAX_EMBEDDED_CHARACTERS = 2_000_000
+"""Characters of all texts of a request to embed."""
 
 
 class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
@@ -83,6 +87,7 @@ _FEATURES: frozenset[Feature] = frozenset(
         *("min_tokens", "ignore_eos", "stop_ids", "keep_stop"),
         *("raw", "prompt_ids", "echo", "choice"),
         *("count_tokens", "tokenize"),
+        *("embed", "pooling", "truncate"),
     }
 )
 
@@ -153,6 +158,30 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         cut = self.engine.model.tokenize
         return tuple([token for text in request.texts for token in await asyncio.to_thread(cut, text, special=False)])
 
+    @override
+    async def embed(self, request: TextCompletionRequest) -> Embeddings:
+        model = self.engine.model
+        for ids in request.id_lists:
+            check_ids("id_lists", ids, model.vocabulary)
+        texts = list(request.id_lists)
+        if request.texts:
+            self._check_embedded(request)
+            texts = await asyncio.to_thread(_cut_texts, model, request.texts)
+        if not all(texts):
+            raise BadRequest("texts: one of them has no token of this model; leave it out")
+        if request.truncate:
+            texts = [ids[: self.engine.context_length] for ids in texts]
+        vectors = await self.engine.embed(texts, request.pooling or model.pooling)
+        return Embeddings(tuple(vectors), sum(map(len, texts)))
+
+    def _check_embedded(self, request: TextCompletionRequest) -> None:
+        # A cheap bound, before a huge text is tokenized.
+        longest = self.engine.context_length * self.engine.model.longest_piece
+        if not request.truncate and max(map(len, request.texts)) > longest:
+            raise TooLarge(f"a text may have {self.engine.context_length} tokens: cut it into parts, or set truncate")
+        if sum(map(len, request.texts)) > MAX_EMBEDDED_CHARACTERS:
+            raise TooLarge(f"texts may have {MAX_EMBEDDED_CHARACTERS} characters altogether: ask several times")
+
     async def _job(self, request: TextCompletionRequest) -> Job:
         sampling = request.sampling or Sampling()
         check_sampling(sampling, self.engine.model.vocabulary)
@@ -204,6 +233,10 @@ def _open(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool, Prompt
     except TgError:
         model.close()
         raise
+
+
+def _cut_texts(model: Model, texts: tuple[str, ...]) -> list[tuple[int, ...]]:
+    return [tuple(model.tokenize(text, special=False, ends=True)) for text in texts]
 
 
 def _close_late(opening: asyncio.Future[tuple[EnginePool, PromptTokenizer]]) -> None:
