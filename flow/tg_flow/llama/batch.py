@@ -12,8 +12,10 @@ class Batch:
     Attributes:
         tokens, positions, sequences, outputs: the columns; `outputs` is 1 if the row's logits are wanted.
         slots: the slots with tokens in it.
-        sampled: the slots that get their next token from this step, each with its row.
+        sampled: the slots that get their next token from this step, each with its row; those that score have one for
+            each of several tokens.
         prompt_tokens: the number of prompt rows.
+        generated: how many of `sampled` choose a token.
     """
 
     def __init__(self) -> None:
@@ -23,11 +25,13 @@ class Batch:
         self.outputs: list[int] = []
         self.slots: list[Slot] = []
         self.sampled: list[tuple[Slot, int]] = []
-        self.prompt_tokens = 0
+        self.prompt_tokens = self.generated = 0
 
     @classmethod
-    def of(cls, slots: Sequence[Slot], most: int, prefill: int) -> Self:
+    def of(cls, slots: Sequence[Slot], most: int, prefill: int, outputs: int) -> Self:
         """One token of each answer, and `prefill` prompt tokens, at most `most` rows in all.
+
+        At most `outputs` rows give logits; there are at least as many as slots.
 
         Advances the slots' `evaluated`. Rows are in the order of their sequences, as llama.cpp requires.
         """
@@ -37,7 +41,8 @@ class Batch:
             batch._answer_all(slots)
             return batch
         # Each answering stream takes one row of the batch; the prompts share the others.
-        parts = iter(shares(min(prefill, most - len(slots) + len(needs)), needs))
+        room = shares(min(prefill, most - len(slots) + len(needs)), needs)
+        parts = iter(_limit_outputs([slot for slot in slots if not slot.answering], room, outputs - len(slots)))
         for sequence, slot in enumerate(slots):
             if slot.answering:
                 batch._answer(sequence, slot)
@@ -53,11 +58,13 @@ class Batch:
         self.outputs = [1] * len(slots)
         self.slots = list(slots)
         self.sampled = list(zip(slots, self.sequences, strict=True))
+        self.generated = len(slots)
         for slot in slots:
             slot.evaluated += 1
 
     def _answer(self, sequence: int, slot: Slot) -> None:
         self.sampled.append((slot, len(self.tokens)))
+        self.generated += 1
         self.tokens.append(slot.tokens[-1])
         self.positions.append(slot.evaluated)
         self.sequences.append(sequence)
@@ -69,6 +76,7 @@ class Batch:
         start, end = slot.evaluated, slot.evaluated + count
         if not count:
             return
+        first = len(self.tokens)
         self.tokens.extend(slot.tokens[start:end])
         self.positions.extend(range(start, end))
         self.sequences.extend([sequence] * count)
@@ -76,10 +84,23 @@ class Batch:
         self.slots.append(slot)
         slot.evaluated = end
         self.prompt_tokens += count
-        # Only the last token of a prompt is followed by one of the answer, so only its logits are wanted.
-        if end == len(slot.tokens):
-            self.outputs[-1] = 1
-            self.sampled.append((slot, len(self.tokens) - 1))
+        # Often only the last token's, which is followed by the first one of the answer.
+        for position in range(max(start, slot.first_output), end):
+            self.outputs[first + position - start] = 1
+            self.sampled.append((slot, first + position - start))
+        self.generated += end == len(slot.tokens) and slot.generates
+
+
+def _limit_outputs(slots: Sequence[Slot], parts: Sequence[int], room: int) -> list[int]:
+    """The parts of the prompts, cut so that `room` rows give logits beside one of each slot."""
+    wanted = [
+        slot.evaluated + part - max(slot.first_output, slot.evaluated) for slot, part in zip(slots, parts, strict=True)
+    ]
+    excess = [max(0, outputs - 1) for outputs in wanted]
+    if sum(excess) <= room:
+        return list(parts)
+    given = shares(room, excess)
+    return [part - more + got for part, more, got in zip(parts, excess, given, strict=True)]
 
 
 def shares(room: int, needs: Sequence[int]) -> list[int]:

@@ -14,12 +14,19 @@ _logits = hold_interpreter_lock(native.llama_get_logits_ith)
 _Sequence = ctypes.POINTER(ctypes.c_int32)
 
 
+MAX_SCORED_BYTES = 32 * 1024 * 1024
+"""Memory for the logits of tokens that are scored in one step."""
+
+
 class Context:
     """A `llama_context` with its batch. Every method belongs to the engine's thread.
 
     Each sequence has separate memory (`kv_unified` off), so that a token attends only to its own stream, and a stream's
     floating point sums do not depend on its neighbours. llama.cpp evaluates such sequences together only if their
     numbers are consecutive: `copy` closes a gap.
+
+    Attributes:
+        outputs: rows of a step that may give logits.
     """
 
     def __init__(self, model: Model, *, sequences: int, tokens: int, batch: int, threads: int) -> None:
@@ -28,6 +35,8 @@ class Context:
         Raises:
             Unavailable: there is not enough memory.
         """
+        # Beside one row for each stream, those of tokens that are scored.
+        self.outputs = sequences + min(batch, MAX_SCORED_BYTES // (4 * model.vocabulary))
         wanted = self._settings(sequences, tokens)
         # Equal, or llama.cpp would evaluate one step in several runs.
         wanted.n_batch = wanted.n_ubatch = batch
@@ -48,7 +57,7 @@ class Context:
         wanted.n_ctx = sequences * tokens
         wanted.n_seq_max = sequences
         # A step wants the logits of one row per stream; a vocabulary's worth of floats for each token would be huge.
-        wanted.n_outputs_max = sequences
+        wanted.n_outputs_max = self.outputs
         wanted.kv_unified = False
         wanted.no_perf = True
         return wanted

@@ -98,7 +98,7 @@ class Engine:
             RateLimited: too many generations wait already.
             Unavailable: the engine is closed.
         """
-        length = len(generation.job.prompt)
+        length = len(generation.job.evaluated)
         if length >= self.context_length:
             raise TooLarge(
                 f"the prompt has {length} tokens, but prompt and answer together may have {self.context_length}: "
@@ -223,15 +223,14 @@ class Engine:
             except TgError as error:
                 generation.finish(error)
                 continue
-            prompt = generation.job.prompt
-            # The last token is evaluated in any case: its logits choose the first one of the answer.
-            same = min(common_beginning(self._remembered[number], prompt), len(prompt) - 1)
+            # Tokens whose logits are wanted are evaluated in any case: the last one chooses the first of the answer.
+            same = min(common_beginning(self._remembered[number], slot.tokens), slot.first_output)
             slot.evaluated = self._context.keep(number, same)
             return slot
         return None
 
     def _step(self) -> None:
-        batch = Batch.of(self._slots, self._batch, self._prefill)
+        batch = Batch.of(self._slots, self._batch, self._prefill, self._context.outputs)
         started = time.monotonic()
         failure = self._context.decode(batch.tokens, batch.positions, batch.sequences, batch.outputs)
         self._steps += 1
@@ -246,7 +245,7 @@ class Engine:
         if batch.prompt_tokens >= MIN_PREFILL_TOKENS:
             self._adapt(len(batch.tokens) / (time.monotonic() - started))
         self._prompt_tokens += batch.prompt_tokens
-        self._generated_tokens += len(batch.sampled)
+        self._generated_tokens += batch.generated
         for slot, row in batch.sampled:
             try:
                 slot.step(self._context, row)

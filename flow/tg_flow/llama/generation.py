@@ -27,6 +27,8 @@ class Job(msgspec.Struct, frozen=True):
         min_tokens: number of tokens before which the answer does not end.
         ignore_eos: whether the model's own end tokens are never chosen.
         logprobs: number of alternatives to report for each token; None = no token data.
+        prompt_logprobs: the same for each token of the prompt.
+        scored: tokens after the prompt whose log-probabilities are asked for; None = generate an answer.
         grammar: GBNF grammar of the answer; its start rule is `root`.
     """
 
@@ -40,6 +42,14 @@ class Job(msgspec.Struct, frozen=True):
     ignore_eos: bool = False
     logprobs: int | None = None
     grammar: str | None = None
+    prompt_logprobs: int | None = None
+    scored: tuple[int, ...] | None = None
+
+    @property
+    def evaluated(self) -> tuple[int, ...]:
+        """The tokens that the model reads before it is asked for one of its own."""
+        # Nothing is asked about what follows the last scored one.
+        return self.prompt if self.scored is None else (*self.prompt, *self.scored)[:-1]
 
 
 class Ending(NamedTuple):
@@ -62,18 +72,24 @@ class Generation:
         self.mailbox = mailbox
         self.cancelled = False
         self._pieces = pieces
-        self._arrived: deque[int | Token | Ending | TgError] = deque()
+        self._arrived: deque[int | Token | list[Token] | Ending | TgError] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._answer = AnswerText(job.stop, keep_stop=job.keep_stop, min_tokens=job.min_tokens)
         self._text = ""
         self._tokens: tuple[Token, ...] = ()
-        self._prompt: int | None = len(job.prompt)
+        self._prompt: int | None = len(job.prompt) + len(job.scored or ())
+        self._prompt_tokens: tuple[Token, ...] = ()
         self._count = 0
         self._end: Ending | TgError | None = None
 
     def put(self, token: int | Token) -> None:
         """Add the next token; called by the engine's thread."""
         self._arrived.append(token)
+        self.mailbox.put(self)
+
+    def put_prompt(self, tokens: list[Token]) -> None:
+        """Add the tokens of the prompt; called by the engine's thread, before the first token of the answer."""
+        self._arrived.append(tokens)
         self.mailbox.put(self)
 
     def finish(self, end: Ending | TgError) -> None:
@@ -87,10 +103,14 @@ class Generation:
         while arrived:
             self._take(arrived.popleft())
         waiter = self._waiter
-        if waiter is not None and (self._text or self._tokens or self._end) and not waiter.done():
+        if waiter is not None and self._has_news and not waiter.done():
             waiter.set_result(None)
 
-    def _take(self, item: int | Token | Ending | TgError) -> None:
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._text or self._tokens or self._end or self._prompt_tokens)
+
+    def _take(self, item: int | Token | list[Token] | Ending | TgError) -> None:
         # The engine was ahead when a stop string was found: what it made since is neither shown nor counted.
         if self._end is not None:
             return
@@ -100,6 +120,8 @@ class Generation:
         elif isinstance(item, Token):
             self._add(*self._answer.feed(self._pieces[item.id], item))
             self._count += 1
+        elif isinstance(item, list):
+            self._prompt_tokens = tuple(item)
         else:
             if isinstance(item, Ending):
                 self._add(*self._answer.flush())
@@ -122,7 +144,7 @@ class Generation:
         Raises:
             TgError: the generation failed; text generated before was returned by earlier calls.
         """
-        if not (self._text or self._tokens or self._end):
+        if not self._has_news:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
             self._waiter = None
@@ -131,10 +153,11 @@ class Generation:
         if isinstance(end, TgError) and not text and not tokens:
             raise end
         prompt, count = self._prompt, self._count
-        self._text, self._tokens, self._prompt, self._count = "", (), None, 0
+        prompt_tokens = self._prompt_tokens
+        self._text, self._tokens, self._prompt, self._count, self._prompt_tokens = "", (), None, 0, ()
         settings = self.job.settings
         if not isinstance(end, Ending):
-            return LlmChunk(text, in_token=prompt, out_token=count, tokens=tokens)
+            return LlmChunk(text, in_token=prompt, out_token=count, tokens=tokens, prompt_tokens=prompt_tokens)
         return LlmChunk(
             text,
             in_token=prompt,
@@ -143,6 +166,7 @@ class Generation:
             stopped_by=end.stopped_by,
             seed=None if settings.is_greedy else settings.seed,
             tokens=tokens,
+            prompt_tokens=prompt_tokens,
         )
 
     def cancel(self) -> None:

@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from tg_flow.llama.library import hold_interpreter_lock, native
@@ -123,6 +124,21 @@ class Model:
     def text(self, token: int) -> str:
         """What is known of `token` as text; half a character is U+FFFD."""
         return self.pieces[token].decode("utf-8", "replace")
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        """The text of `ids`; a control token is its name, and bytes that are not UTF-8 become U+FFFD.
+
+        Raises:
+            Unavailable: the model is closed.
+        """
+        tokens = (native.llama_token * len(ids))(*ids)
+        room = sum([len(self.pieces[token]) or MAX_PIECE_BYTES for token in ids]) + 8
+        buffer = ctypes.create_string_buffer(room)
+        with self._lock:
+            if not self.pointer:
+                raise Unavailable("the model is being shut down")
+            length = native.llama_detokenize(self.vocab, tokens, len(ids), buffer, room, False, True)
+        return buffer.raw[: max(length, 0)].decode("utf-8", "replace")
 
     def is_control(self, token: int) -> bool:
         """Whether `token` is a control token, which is no part of the text."""

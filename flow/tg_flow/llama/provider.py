@@ -8,7 +8,7 @@ from typing import Annotated, Self
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import Embeddings, LlmChunk, LlmService, ProviderOptions
+from tg_base.llm import Detokenized, Embeddings, LlmChunk, LlmService, ProviderOptions, Scores
 from tg_base.runtime import start_daemon_thread
 from tg_flow.llama.engine_pool import EnginePool
 from tg_flow.llama.engine_sizes import EngineSizes
@@ -20,7 +20,8 @@ from tg_flow.llama.model_load import ModelLoad
 from tg_flow.llama.prompt_tokenizer import PromptTokenizer
 from tg_flow.llama.request import alternating_texts, check_ids, check_sampling, find_grammar
 from tg_flow.llama.sampler_settings import SamplerSettings
-from tg_schema import COMMON_FEATURES, Sampling, TextCompletionRequest, TgError
+from tg_flow.llama.token_data import token_data
+from tg_schema import COMMON_FEATURES, ModelInfo, Sampling, TextCompletionRequest, TgError, Token
 from tg_schema.errors import BadRequest, Internal, TooLarge
 from tg_schema.features import Feature
 
@@ -86,7 +87,8 @@ _FEATURES: frozenset[Feature] = frozenset(
         *("min_p", "typical_p", "repetition_penalty", "logit_bias"),
         *("min_tokens", "ignore_eos", "stop_ids", "keep_stop"),
         *("raw", "prompt_ids", "echo", "choice"),
-        *("count_tokens", "tokenize"),
+        *("count_tokens", "tokenize", "detokenize", "token_texts"),
+        *("score", "prompt_logprobs"),
         *("embed", "pooling", "truncate"),
     }
 )
@@ -135,10 +137,12 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         generation = Generation(job, self.engine.model.pieces, Mailbox.here())
         self.engine.submit(generation)
         try:
-            if request.echo:
+            if request.echo and job.prompt_logprobs is None:
                 yield LlmChunk(request.prompt or self._text(job.prompt))
             while True:
                 chunk = await generation.read()
+                if request.echo and chunk.prompt_tokens:
+                    chunk = msgspec.structs.replace(chunk, text=(request.prompt or self._text(job.prompt)) + chunk.text)
                 yield chunk
                 if chunk.finish_reason is not None:
                     return
@@ -157,6 +161,48 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             raise TooLarge(f"texts may have {MAX_COUNTED_TOKENS} characters altogether")
         cut = self.engine.model.tokenize
         return tuple([token for text in request.texts for token in await asyncio.to_thread(cut, text, special=False)])
+
+    @override
+    async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
+        model, ids = self.engine.model, request.prompt_ids
+        check_ids("prompt_ids", ids, model.vocabulary)
+        if len(ids) > MAX_COUNTED_TOKENS:
+            raise TooLarge(f"prompt_ids may have {MAX_COUNTED_TOKENS} ids")
+        tokens = await asyncio.to_thread(_all_data, model, ids) if request.token_texts else ()
+        return Detokenized(await asyncio.to_thread(model.detokenize, ids), tokens)
+
+    @override
+    async def score(self, request: TextCompletionRequest) -> Scores:
+        check_ids("scored", request.scored, self.engine.model.vocabulary)
+        job = msgspec.structs.replace(await self._job(request), scored=request.scored, stop=(), grammar=None)
+        if not job.evaluated:
+            return Scores((), (token_data(self.engine.model, job.prompt[0]),), 1)
+        generation = Generation(job, self.engine.model.pieces, Mailbox.here())
+        self.engine.submit(generation)
+        chunks: list[LlmChunk] = []
+        try:
+            while not chunks or chunks[-1].finish_reason is None:
+                chunks.append(await generation.read())
+        finally:
+            generation.cancel()
+        return Scores(
+            tuple([token for chunk in chunks for token in chunk.tokens]),
+            tuple([token for chunk in chunks for token in chunk.prompt_tokens]),
+            len(job.prompt) + len(request.scored),
+        )
+
+    @override
+    async def models(self) -> tuple[ModelInfo, ...]:
+        model = self.engine.model
+        return (
+            ModelInfo(
+                self.model,
+                context_length=self.engine.context_length,
+                vocabulary=model.vocabulary,
+                dimensions=model.dimensions,
+                end_ids=tuple(sorted(model.end_tokens)),
+            ),
+        )
 
     @override
     async def embed(self, request: TextCompletionRequest) -> Embeddings:
@@ -198,6 +244,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             min_tokens=sampling.min_tokens or 0,
             ignore_eos=sampling.ignore_eos,
             logprobs=sampling.logprobs,
+            prompt_logprobs=sampling.prompt_logprobs,
             grammar=await find_grammar(request),
         )
 
@@ -233,6 +280,10 @@ def _open(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool, Prompt
     except TgError:
         model.close()
         raise
+
+
+def _all_data(model: Model, ids: tuple[int, ...]) -> tuple[Token, ...]:
+    return tuple([token_data(model, token) for token in ids])
 
 
 def _cut_texts(model: Model, texts: tuple[str, ...]) -> list[tuple[int, ...]]:

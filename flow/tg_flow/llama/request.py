@@ -30,8 +30,9 @@ def check_sampling(sampling: Sampling, vocabulary: int) -> None:
     """
     if sampling.max_tokens is not None and sampling.max_tokens < 1:
         raise BadRequest("sampling.max_tokens must be at least 1")
-    if sampling.logprobs is not None and not 0 <= sampling.logprobs <= MAX_LOGPROBS:
-        raise BadRequest(f"sampling.logprobs must be from 0 to {MAX_LOGPROBS}")
+    for field in ("logprobs", "prompt_logprobs"):
+        if not 0 <= (getattr(sampling, field) or 0) <= MAX_LOGPROBS:
+            raise BadRequest(f"sampling.{field} must be from 0 to {MAX_LOGPROBS}")
     if len(sampling.stop) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop):
         raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters")
     check_ids("sampling.stop_ids", sampling.stop_ids, vocabulary)

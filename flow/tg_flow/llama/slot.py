@@ -8,6 +8,8 @@ from tg_flow.llama.grammar_sampler import GrammarSampler
 from tg_flow.llama.logprobs import logprobs
 from tg_flow.llama.model import Model
 from tg_flow.llama.sampler import Sampler
+from tg_flow.llama.scores import Scores
+from tg_flow.llama.token_data import token_data
 from tg_schema import TgError, Token
 
 _NONE: frozenset[int] = frozenset()
@@ -19,6 +21,7 @@ class Slot:
     Attributes:
         generation: the generation that it runs.
         tokens: prompt and answer.
+        first_output: the position of the first token of the prompt whose logits are wanted.
         evaluated: how many of them the context has evaluated, which is the position of the next one.
         answering: whether the prompt is evaluated; then the last of `tokens` is evaluated next.
         done: whether the generation has its end.
@@ -28,7 +31,7 @@ class Slot:
         """Raises: BadRequest, if the job's grammar cannot be read."""
         job = generation.job
         self.generation = generation
-        self.tokens = list(job.prompt)
+        self.tokens = list(job.evaluated)
         self.evaluated = 0
         self.answering = False
         self.done = False
@@ -38,19 +41,32 @@ class Slot:
         self._least = len(job.prompt) + job.min_tokens
         self._longest = min(len(job.prompt) + job.max_tokens, context_length)
         longest = self._longest - len(job.prompt)
+        asks = job.prompt_logprobs is not None or job.scored is not None
+        self._scores = Scores(model, generation) if asks else None
+        self.first_output = self._scores.first if self._scores else len(self.tokens) - 1
         self._sampler = (
             GrammarSampler(model, job.settings, longest, job.grammar, job.prompt)
             if job.grammar
             else Sampler(model, job.settings, longest, job.prompt)
         )
 
+    @property
+    def generates(self) -> bool:
+        """Whether an answer follows the prompt."""
+        return self._job.scored is None
+
     def step(self, context: Context, row: int) -> None:
-        """Choose the token that follows batch row `row`, and pass it to the reader.
+        """Choose the token that follows batch row `row`, or score the one that does, and pass it to the reader.
 
         Raises:
             ProtocolError: no token fits the job's grammar.
         """
         job, generation = self._job, self.generation
+        if self._scores is not None and not self._scores.done:
+            self._scores.take(context, row)
+            if self._scores.done and job.scored is not None:
+                self.finish(Ending("stop"))
+            return
         token = self._sample_without(self._barred(), context, row) if self._bars else self._sampler.sample(context, row)
         stops = token in job.stop_ids
         if token in self._model.end_tokens and not (stops and job.keep_stop):
@@ -89,17 +105,7 @@ class Slot:
 
     def _data(self, context: Context, row: int, token: int, alternatives: int) -> Token:
         own, top = logprobs(context.logits(row), token, alternatives)
-        model = self._model
-        text = model.text(token)
-        return Token(
-            id=token,
-            text=text,
-            logprob=own,
-            top=top,
-            top_texts=tuple(model.text(number) for number, _ in top),
-            raw_bytes=model.pieces[token] if "\ufffd" in text else None,
-            special=model.is_control(token),
-        )
+        return token_data(self._model, token, own, top)
 
     def finish(self, end: Ending | TgError) -> None:
         """End the answer, by itself or with an error."""
