@@ -48,7 +48,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     """Divides the logits of tokens that have come before; 1 = none."""
     length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
     logit_bias: dict[int, Annotated[float, msgspec.Meta(ge=-100, le=100)]] | None = None
-    """By token id: added to its logit."""
+    """By token id: added to its logit, before log-probabilities are taken where the model is ours."""
     min_tokens: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
     """Tokens before which the answer may not end."""
     ignore_eos: bool = False
@@ -60,7 +60,9 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     prompt_logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
     """Alternatives to report for each token of the prompt; None = no data of the prompt."""
     end_token: bool = False
-    """Whether `tokens` has the model's own end token too, as the last one, if it ended the answer; needs `logprobs`."""
+    """Whether `tokens` has the token that ended the answer too, the model's own end token or one of `stop_ids`.
+
+    It is the last one, and no part of the text or of the counts; needs `logprobs`."""
 
     def __post_init__(self) -> None:
         """Forget what says nothing: no feature names it, and an older processor refuses every field that is new."""

@@ -1,6 +1,7 @@
 """Where the demo model's answers end, and which tokens they are made of, by what a request says."""
 
 import asyncio
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -180,6 +181,64 @@ async def test_control_tokens_are_special(service: LlamaCpp) -> None:
     ] * 2
     plain = await whole(service, asked(COUNT, temperature=0, logprobs=0))
     assert not any(token.special for token in plain.tokens)
+
+
+async def test_log_probabilities_are_those_after_the_bias(service: LlamaCpp) -> None:
+    vocabulary = service.engine.model.vocabulary
+    allowed = (300, 301, 302)
+    mask = {number: -100.0 for number in range(vocabulary) if number not in allowed}
+    record = await whole(service, asked(STORY, temperature=0, max_tokens=1, logprobs=4, logit_bias=mask))
+    (token,) = record.tokens
+    assert {number for number, _ in token.top[:3]} == set(allowed)
+    assert sum(math.exp(logprob) for _, logprob in token.top[:3]) == pytest.approx(1)
+    assert token.logprob == token.top[0][1] == max(logprob for _, logprob in token.top)
+    assert token.top[3][1] < -50
+    plain = await whole(service, asked(STORY, temperature=0, max_tokens=1, logprobs=4))
+    assert not {number for number, _ in plain.tokens[0].top} & set(allowed)
+    ids = (await whole(service, TextCompletionRequest(prompt=STORY, operation="tokenize"))).ids
+    (scored,) = (
+        await whole(
+            service,
+            TextCompletionRequest(
+                prompt_ids=ids,
+                scored=(token.id,),
+                operation="score",
+                sampling=Sampling(logit_bias=mask),
+            ),
+        )
+    ).tokens
+    assert scored.logprob == pytest.approx(token.logprob, abs=0.05)
+
+
+@pytest.mark.parametrize("stop", [(), (", 3",), (", 4, 5",)])
+async def test_the_token_that_ended_the_answer_is_told_if_asked(service: LlamaCpp, stop: tuple[str, ...]) -> None:
+    asking: dict[str, Any] = {"temperature": 0, "logprobs": 1, "stop": stop}
+    told = await whole(service, asked(COUNT, end_token=True, **asking))
+    plain = await whole(service, asked(COUNT, **asking))
+    same = (told.response, told.out_token, told.finish_reason, told.stopped_by)
+    assert same == (plain.response, plain.out_token, plain.finish_reason, plain.stopped_by)
+    if stop:
+        assert told.tokens == plain.tokens, "a stop string ended it"
+        return
+    *others, end = told.tokens
+    assert tuple(others) == plain.tokens
+    assert (end.text, end.special, len(end.top)) == ("<|im_end|>", True, 1)
+    assert end.id in service.engine.model.end_tokens
+    assert end.logprob is not None
+    limited = await whole(service, asked(COUNT, end_token=True, temperature=0, logprobs=0, max_tokens=2))
+    assert (len(limited.tokens), limited.finish_reason) == (2, "length")
+
+
+async def test_a_stop_id_that_ended_the_answer_is_told_too(service: LlamaCpp) -> None:
+    plain = await whole(service, asked(COUNT, temperature=0, logprobs=0))
+    third = plain.tokens[2].id
+    told = await whole(service, asked(COUNT, temperature=0, logprobs=0, end_token=True, stop_ids=(third,)))
+    kept = await whole(
+        service, asked(COUNT, temperature=0, logprobs=0, end_token=True, stop_ids=(third,), keep_stop=True)
+    )
+    assert [token.id for token in told.tokens] == [token.id for token in kept.tokens]
+    assert (told.tokens[-1].id, told.stopped_by, told.out_token) == (third, third, len(told.tokens) - 1)
+    assert kept.out_token == len(kept.tokens)
 
 
 async def test_tokens_are_counted_and_told_exactly(service: LlamaCpp) -> None:

@@ -118,7 +118,7 @@ def _check_tools(request: TextCompletionRequest) -> None:
 
 def _check_sampling(sampling: Sampling) -> None:
     try:
-        msgspec.convert({"sampling": msgspec.to_builtins(sampling)}, TextCompletionRequest)
+        msgspec.convert({"sampling": msgspec.structs.asdict(sampling)}, TextCompletionRequest)
     except msgspec.ValidationError as error:
         raise BadRequest(f"wrong field: {error}") from None
     if sampling.best_of is not None and sampling.best_of < (sampling.n or 1):
@@ -131,7 +131,7 @@ def _check_sampling(sampling: Sampling) -> None:
         raise BadRequest("sampling.min_tokens must not be above sampling.max_tokens")
     if sampling.end_token and sampling.logprobs is None:
         raise BadRequest("sampling.end_token needs sampling.logprobs: without, an answer has no data of its tokens")
-    if any(number < 0 for number in sampling.logit_bias or ()):
+    if sampling.logit_bias and min(sampling.logit_bias) < 0:
         raise BadRequest("sampling.logit_bias: the keys are token ids, which are not negative")
 
 

@@ -29,6 +29,7 @@ class Job(msgspec.Struct, frozen=True):
         logprobs: number of alternatives to report for each token; None = no token data.
         prompt_logprobs: the same for each token of the prompt.
         scored: tokens after the prompt whose log-probabilities are asked for; None = generate an answer.
+        end_token: whether the data of the token that ends the answer are wanted too.
         grammar: GBNF grammar of the answer; its start rule is `root`.
     """
 
@@ -44,6 +45,7 @@ class Job(msgspec.Struct, frozen=True):
     grammar: str | None = None
     prompt_logprobs: int | None = None
     scored: tuple[int, ...] | None = None
+    end_token: bool = False
 
     @property
     def evaluated(self) -> tuple[int, ...]:
@@ -53,10 +55,11 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Ending(NamedTuple):
-    """How an answer ended: its `finish_reason`, and the stop string or stop id that ended it."""
+    """How an answer ended: its `finish_reason`, the stop string or stop id that ended it, and that token's data."""
 
     reason: str
     stopped_by: str | int | None = None
+    token: Token | None = None
 
 
 class Generation:
@@ -125,6 +128,8 @@ class Generation:
         else:
             if isinstance(item, Ending):
                 self._add(*self._answer.flush())
+                if item.token is not None and self._end is None:
+                    self._tokens += (item.token,)
             # The flushed text may complete a stop string, whose "stop" takes precedence.
             self._end = self._end or item
 

@@ -85,7 +85,7 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
 _FEATURES: frozenset[Feature] = frozenset(
     {
         *("min_p", "typical_p", "repetition_penalty", "logit_bias"),
-        *("min_tokens", "ignore_eos", "stop_ids", "keep_stop"),
+        *("min_tokens", "ignore_eos", "stop_ids", "keep_stop", "end_token"),
         *("raw", "prompt_ids", "echo", "choice"),
         *("count_tokens", "tokenize", "detokenize", "token_texts"),
         *("score", "prompt_logprobs"),
@@ -243,6 +243,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             keep_stop=sampling.keep_stop,
             min_tokens=sampling.min_tokens or 0,
             ignore_eos=sampling.ignore_eos,
+            end_token=sampling.end_token,
             logprobs=sampling.logprobs,
             prompt_logprobs=sampling.prompt_logprobs,
             grammar=await find_grammar(request),

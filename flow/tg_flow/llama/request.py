@@ -41,7 +41,7 @@ def check_sampling(sampling: Sampling, vocabulary: int) -> None:
 
 def check_ids(field: str, ids: tuple[int, ...], vocabulary: int) -> None:
     """Check that `ids` are tokens of the model. Raises: BadRequest, which names the field."""
-    if any(not 0 <= number < vocabulary for number in ids):
+    if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
         raise BadRequest(f"{field}: this model's token ids are 0 to {vocabulary - 1}")
 
 

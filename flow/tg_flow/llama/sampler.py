@@ -21,7 +21,7 @@ class Sampler:
         """For answers of at most `longest` tokens, for which penalties allocate memory at once."""
         self.chain = native.llama_sampler_chain_init(native.llama_sampler_chain_default_params())
         if settings.logit_bias:
-            self._add(_logit_bias(model, settings.logit_bias))
+            self._add(settings.logit_bias.sampler(model.vocabulary))
         if settings.repetition_penalty != 1:
             self._add(_repetition_penalty(model, settings.repetition_penalty, longest, prompt))
         if settings.presence_penalty or settings.frequency_penalty:
@@ -58,11 +58,6 @@ class Sampler:
         chain, self.chain = self.chain, None
         if chain:
             native.llama_sampler_free(chain)
-
-
-def _logit_bias(model: Model, bias: tuple[tuple[int, float], ...]) -> object:
-    rows = (native.llama_logit_bias * len(bias))(*bias)
-    return native.llama_sampler_init_logit_bias(model.vocabulary, len(bias), rows)
 
 
 def _repetition_penalty(model: Model, penalty: float, longest: int, prompt: Sequence[int]) -> object:

@@ -5,6 +5,7 @@ import secrets
 
 import msgspec
 
+from tg_flow.llama.logit_bias import LogitBias
 from tg_schema import Sampling
 from tg_schema.errors import BadRequest
 
@@ -27,7 +28,7 @@ class SamplerSettings(msgspec.Struct, frozen=True):
     min_p: float = 0.0
     typical_p: float = 1.0
     repetition_penalty: float = 1.0
-    logit_bias: tuple[tuple[int, float], ...] = ()
+    logit_bias: LogitBias | None = None
 
     @property
     def is_greedy(self) -> bool:
@@ -52,7 +53,7 @@ class SamplerSettings(msgspec.Struct, frozen=True):
             min_p=_within("min_p", sampling.min_p, 0.0, 0, 1),
             typical_p=_within("typical_p", sampling.typical_p, 1.0, 0, 1),
             repetition_penalty=_within("repetition_penalty", sampling.repetition_penalty, 1.0, 0.01, 100),
-            logit_bias=tuple((sampling.logit_bias or {}).items()),
+            logit_bias=LogitBias(sampling.logit_bias) if sampling.logit_bias else None,
         )
 
 

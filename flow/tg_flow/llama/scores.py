@@ -4,7 +4,7 @@ from tg_flow.llama.context import Context
 from tg_flow.llama.generation import Generation
 from tg_flow.llama.logprobs import logprobs
 from tg_flow.llama.model import Model
-from tg_flow.llama.token_data import token_data
+from tg_flow.llama.token_data import Alternatives, token_data
 from tg_schema import Token
 
 
@@ -38,13 +38,16 @@ class Scores:
         job, token = self._generation.job, self._ids[self._next]
         prompts = self._next < self._of_prompt
         alternatives = job.prompt_logprobs if prompts else job.logprobs
-        scored = token_data(self._model, token, *logprobs(context.logits(row), token, alternatives or 0))
+        scored = token_data(self._model, token, *self._logprobs(context, row, token, alternatives or 0))
         self._next += 1
         if prompts:
             self._prompt.append(scored)
             self._tell_prompt()
         else:
             self._generation.put(scored)
+
+    def _logprobs(self, context: Context, row: int, token: int, count: int) -> tuple[float, Alternatives]:
+        return logprobs(context.logits(row), token, count, self._generation.job.settings.logit_bias)
 
     def _tell_prompt(self) -> None:
         if self._prompt and self._next >= self._of_prompt:

@@ -70,10 +70,10 @@ class Slot:
         token = self._sample_without(self._barred(), context, row) if self._bars else self._sampler.sample(context, row)
         stops = token in job.stop_ids
         if token in self._model.end_tokens and not (stops and job.keep_stop):
-            self.finish(Ending("stop", token if stops else None))
+            self.finish(Ending("stop", token if stops else None, self._end_data(context, row, token)))
             return
         if stops and not job.keep_stop:
-            self.finish(Ending("stop", token))
+            self.finish(Ending("stop", token, self._end_data(context, row, token)))
             return
         self.tokens.append(token)
         self.answering = True
@@ -103,8 +103,12 @@ class Slot:
             for token, logit in hidden.items():
                 logits[token] = logit
 
+    def _end_data(self, context: Context, row: int, token: int) -> Token | None:
+        asked = self._job.end_token and self._job.logprobs is not None
+        return self._data(context, row, token, self._job.logprobs or 0) if asked else None
+
     def _data(self, context: Context, row: int, token: int, alternatives: int) -> Token:
-        own, top = logprobs(context.logits(row), token, alternatives)
+        own, top = logprobs(context.logits(row), token, alternatives, self._job.settings.logit_bias)
         return token_data(self._model, token, own, top)
 
     def finish(self, end: Ending | TgError) -> None:
