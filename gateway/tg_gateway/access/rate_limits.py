@@ -1,6 +1,6 @@
 """Key -> what it may still use: requests and tokens a minute, and requests side by side, in this process alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +19,8 @@ DEFAULT_RETRY_AFTER_SECONDS = 1.0
 """Seconds to come back after, as long as no request of the key has ended."""
 RECENT_REQUESTS = 8
 """Requests over which the average of their times is taken, the newest counting most."""
+MAX_SIDE_BY_SIDE = 16
+"""Requests of one batch that are asked at the same time; the others wait for one of them to end."""
 
 
 _WORDS: Final = {
@@ -36,6 +38,7 @@ class Spending:
         usage: what it has used so far; None where nobody counts it.
         reserved: tokens that were taken for it.
         answers: how many it is answered with, which are generated side by side.
+        places: of a batch: how many of its requests are asked side by side.
         begun: when it was admitted.
         asked: whether it was passed on. What was refused behind this door costs its key nothing.
     """
@@ -43,6 +46,7 @@ class Spending:
     usage: Usage | None = None
     reserved: int = 0
     answers: int = 1
+    places: int = MAX_SIDE_BY_SIDE
     begun: float = 0.0
     asked: bool = False
 
@@ -72,8 +76,10 @@ class RateLimits:
         self._allowances = allowances
 
     @contextmanager
-    def admit(self, key: str | None, service: str, request: object) -> Iterator[Spending]:
-        """Take what the request may need, and settle on what it has used when it is over, however it ended.
+    def admit(self, key: str | None, service: str, *requests: object) -> Iterator[Spending]:
+        """Take what a request may need, and settle on what it has used when it is over, however it ended.
+
+        A batch of several counts as one request, with the tokens of all.
 
         Raises:
             RateLimited: over one of the key's limits; `retry_after` says when it will not be.
@@ -84,12 +90,13 @@ class RateLimits:
         if key not in self._admitted:
             raise Unauthorized("the bearer token is not known")
         if self._groups.allowed:
-            self._groups.check(key, service, request)
+            for request in requests:
+                self._groups.check(key, service, request)
         allowance = self._allowances.get(key or "")
         if allowance is None:
             yield Spending()
             return
-        spending = allowance.take(service, request)
+        spending = allowance.take(service, requests)
         failed = False
         try:
             yield spending
@@ -131,13 +138,16 @@ class _Allowance:
         bucket.resize(per_minute)
         return bucket
 
-    def take(self, service: str, request: object) -> Spending:
-        """All that one request may need or, raising RateLimited or BadRequest, nothing."""
-        answers = _most_answers(request)
-        if self._streams and answers > self._streams:
+    def take(self, service: str, requests: Sequence[object]) -> Spending:
+        """All that the requests may need or, raising RateLimited or BadRequest, nothing."""
+        widest = max(map(_most_answers, requests))
+        if self._streams and widest > self._streams:
             raise BadRequest(f"n: this key may have {self._streams} answers side by side; ask for fewer (n, best_of)")
+        places = min(len(requests), MAX_SIDE_BY_SIDE, self._streams // widest if self._streams else MAX_SIDE_BY_SIDE)
+        answers = widest * places
+        needed = sum((_most_tokens(request) or self._reserve) * _most_answers(request) for request in requests)
         # A request for more than a minute's tokens waits for a full bucket; uncut it would wait for ever.
-        most = min((_most_tokens(request) or self._reserve) * answers, self._tokens.size) if self._tokens else 0
+        most = min(needed, self._tokens.size) if self._tokens else 0
         full = self._streams and self._running + answers > self._streams
         # With `streams` requests side by side, one of them ends about every `seconds / streams`.
         waits = {
@@ -150,7 +160,7 @@ class _Allowance:
             REFUSALS.labels(service, reason).inc()
             raise RateLimited(_WORDS[reason], retry_after=in_milliseconds(waits[reason]))
         self._pay(1, most, answers)
-        return Spending(Usage() if most else None, most, answers, self._time())
+        return Spending(Usage() if most else None, most, answers, places, self._time())
 
     def settle(self, spending: Spending, *, failed: bool) -> None:
         """The request is over."""

@@ -1,7 +1,7 @@
 """What every protocol of a door is made of; docs/adding-a-dialect.md uses nothing else."""
 
 from tg_gateway.dialects.arguments_end import ArgumentsEnd
-from tg_gateway.dialects.call import Answer, Ask, Call
+from tg_gateway.dialects.call import Answer, Ask, Batch, Call
 from tg_gateway.dialects.catalogue import Catalogue, FoundModel
 from tg_gateway.dialects.conversation import Conversation, Name, Socket
 from tg_gateway.dialects.dialect import Dialect, Mount
@@ -18,6 +18,7 @@ __all__ = [
     "Answer",
     "ArgumentsEnd",
     "Ask",
+    "Batch",
     "Call",
     "Catalogue",
     "Conversation",

@@ -39,12 +39,29 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """Several requests for completions that one client's request is made of, asked side by side as there is room.
+
+    The writer gets the records of all as they come, as if they were those of one answer: the `index` of a record is
+    raised by `answers` for each request before its own, and the last record of all ends the answer. One that fails
+    fails all.
+
+    Attributes:
+        requests: at least one.
+        answers: how many answers each of them has.
+    """
+
+    requests: tuple[Any, ...]
+    answers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A service has to be asked.
 
     Attributes:
         route: which one.
-        request: its request record.
+        request: its request record, or a `Batch` of them.
         writer: of the answer; made for this request alone.
         streaming: whether the answer's bytes leave as they are written, or as one body with its length.
         keep: over HTTP: the answer is kept before its last bytes leave; if that fails, so does the request.

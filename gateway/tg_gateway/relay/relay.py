@@ -4,16 +4,18 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import structlog
 
-from tg_base.client import Requestor, ResponseStream
+from tg_base.client import Requestor
 from tg_base.protocol import Route
 from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS
 from tg_gateway.access import RateLimits, Usage
-from tg_gateway.dialects import Writer
+from tg_gateway.dialects import Batch, Writer
+from tg_gateway.relay.batch_stream import ask_batch
+from tg_gateway.relay.responses import Responses
 from tg_gateway.relay.sink import Sink
 from tg_gateway.telemetry import STREAMING, AccessLogEntry
 from tg_schema import TgError
@@ -46,7 +48,7 @@ class Exchange:
     """
 
     def __init__(
-        self, responses: ResponseStream[Any], clocks: _Clocks, entry: AccessLogEntry, usage: Usage | None = None
+        self, responses: Responses, clocks: _Clocks, entry: AccessLogEntry, usage: Usage | None = None
     ) -> None:
         self.responses = responses
         self.clocks = clocks
@@ -181,13 +183,18 @@ class Relay:
         self._timeout = timeout
         self._limits = limits
         self._clocks: dict[str, _Clocks] = {}
-        self._running: set[ResponseStream[Any]] = set()
+        self._running: set[Responses] = set()
         self._ended = asyncio.Event()
         self.draining = False
 
     @asynccontextmanager
     async def ask(self, route: Route[Any, Any], request: Any, entry: AccessLogEntry) -> AsyncIterator[Exchange]:
         """Ask, and relay inside `async with`; leaving early stops the work, wherever it is done.
+
+        Args:
+            route: the service.
+            request: its request record, or a `Batch`.
+            entry: the line in the log.
 
         Raises:
             TgError: as `Requestor.stream`, Unavailable where the gateway is about to leave, and RateLimited over a
@@ -198,19 +205,21 @@ class Relay:
             REFUSALS.labels(name, "draining").inc()
             raise Unavailable("the gateway is shutting down; ask again", retry_after=1.0)
         clocks = self._clocks.get(name) or self._clocks.setdefault(name, _Clocks(name))
-        with self._limits.admit(entry.key, name, request) as spending:
-            async with self._ask(route, request, entry) as responses:
+        batch = request if isinstance(request, Batch) else Batch((request,))
+        with self._limits.admit(entry.key, name, *batch.requests) as spending:
+            async with self._ask(route, batch, entry, spending.places) as responses:
                 spending.asked = True
-                if spending.usage is not None:
-                    spending.usage.asked = responses.asked
-                yield Exchange(responses, clocks, entry, spending.usage)
+                try:
+                    yield Exchange(responses, clocks, entry, spending.usage)
+                finally:
+                    if spending.usage is not None:
+                        spending.usage.asked = responses.asked
 
     @asynccontextmanager
     async def _ask(
-        self, route: Route[Any, Any], request: Any, entry: AccessLogEntry
-    ) -> AsyncIterator[ResponseStream[Any]]:
-        stream = self._requestor.stream(route, request, timeout=self._timeout, bounded=True)
-        async with stream as responses:
+        self, route: Route[Any, Any], batch: Batch, entry: AccessLogEntry, places: int
+    ) -> AsyncIterator[Responses]:
+        async with self._open(route, batch, places) as responses:
             entry.stream = responses.id
             structlog.contextvars.bind_contextvars(stream=responses.id)
             self._running.add(responses)
@@ -221,6 +230,11 @@ class Relay:
                 STREAMING.dec()
                 self._running.discard(responses)
                 self._ended.set()
+
+    def _open(self, route: Route[Any, Any], batch: Batch, places: int) -> AbstractAsyncContextManager[Responses]:
+        if len(batch.requests) > 1:
+            return ask_batch(self._requestor, route, batch, timeout=self._timeout, places=places)
+        return self._requestor.stream(route, batch.requests[0], timeout=self._timeout, bounded=True)
 
     async def drain(self, seconds: float) -> None:
         """Refuse what is new, give what runs this long, then end it with an error."""

@@ -1,0 +1,198 @@
+"""Requests of a batch -> streams side by side -> one stream: all records as they come, numbered, with one end."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Final, Self
+
+import msgspec
+import structlog
+from typing_extensions import override
+
+from tg_base.client import Requestor, ResponseStream
+from tg_base.protocol import Route
+from tg_base.runtime import running, translate_defects
+from tg_gateway.dialects import Batch
+from tg_schema import TgError
+from tg_schema.errors import Internal, RateLimited, SlowConsumer
+
+log = structlog.get_logger()
+
+MAX_BUFFERED_BYTES: Final = 1024 * 1024
+"""Bytes of streamed records of a whole batch that wait for a slow reader: as much as for a single answer."""
+_SMALL_BYTES: Final = 16 * 1024
+"""Bytes of one stream below which nobody adds up what all of them have."""
+_Asked = AbstractAsyncContextManager[ResponseStream[Any]]
+
+
+class BatchStream(AsyncIterator[Any]):
+    """Several streams, read like one `ResponseStream`. The streams are added as they are opened.
+
+    Args:
+        batch: what they answer.
+
+    Attributes:
+        id: that of the first request's stream.
+        asked: bytes of the requests that were asked so far.
+        came: when the record came that was read last (loop time).
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.id = ""
+        self.asked = 0
+        self.came = 0.0
+        self._answers = batch.answers
+        self._streaming = getattr(batch.requests[0], "streaming", True)
+        self._left = len(batch.requests)
+        self._streams: dict[int, tuple[ResponseStream[Any], asyncio.Event]] = {}
+        self._ready: dict[int, None] = {}
+        self._error: TgError | None = None
+        self._wake: Callable[[], None] = _ignore
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last record of all has been read."""
+        return not self._left
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are buffered for the reader."""
+        return sum(stream.waiting for stream, _ in self._streams.values())
+
+    def add(self, number: int, stream: ResponseStream[Any]) -> asyncio.Event:
+        """Read this stream, too; the event is set when its last record has been read.
+
+        Args:
+            number: of its request in the batch.
+            stream: its answer; to be kept open until then.
+        """
+        self.id = self.id or stream.id
+        self.asked += stream.asked
+        ended = asyncio.Event()
+        self._streams[number] = stream, ended
+        stream.listen(lambda: self._arrive(number, stream))
+        # What came before anybody listened.
+        self._arrive(number, stream)
+        return ended
+
+    def fail(self, error: TgError) -> None:
+        """End the stream: nothing more is read of any."""
+        if self._left and self._error is None:
+            self._error = error
+            self._wake()
+
+    def poll(self) -> Any:
+        """The next record of any stream, without waiting; None if none is buffered. The streams take turns.
+
+        Raises:
+            TgError: one of the streams failed.
+        """
+        if self._error is not None:
+            raise self._error
+        while self._ready:
+            number = next(iter(self._ready))
+            del self._ready[number]
+            stream, ended = self._streams[number]
+            record = stream.poll()
+            if record is not None:
+                self.came = stream.came
+                return self._place(number, record, ended)
+        return None
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Call `listener` when a record arrives or a stream fails; see `ResponseStream.listen`."""
+        self._wake = listener or _ignore
+
+    @override
+    def __aiter__(self) -> Self:
+        return self
+
+    @override
+    async def __anext__(self) -> Any:
+        while (record := self.poll()) is None:
+            if self.complete:
+                raise StopAsyncIteration
+            arrived = asyncio.Event()
+            self.listen(arrived.set)
+            try:
+                await arrived.wait()
+            finally:
+                self.listen(None)
+        return record
+
+    def _place(self, number: int, record: Any, ended: asyncio.Event) -> Any:
+        """The record as one of the whole answer."""
+        last = record.last
+        if last:
+            self._left -= 1
+            del self._streams[number]
+            ended.set()
+        else:
+            self._ready[number] = None
+        index = record.index + number * self._answers
+        return msgspec.structs.replace(record, index=index, end_of_stream=last and not self._left)
+
+    def _arrive(self, number: int, stream: ResponseStream[Any]) -> None:
+        self._ready[number] = None
+        if self._streaming and stream.waiting > _SMALL_BYTES and self.waiting > MAX_BUFFERED_BYTES:
+            self.fail(SlowConsumer("the reader did not keep up with the stream"))
+        else:
+            self._wake()
+
+
+@asynccontextmanager
+async def ask_batch(
+    requestor: Requestor, route: Route[Any, Any], batch: Batch, *, timeout: float, places: int
+) -> AsyncIterator[BatchStream]:
+    """Ask, and read all answers as one inside `async with`; leaving early stops all.
+
+    The first request is admitted like any other. As many others are asked beside it as the queue has room for, up to
+    `places`; each of the rest takes the place of one that has ended.
+
+    Raises:
+        TgError: as `Requestor.stream`, for the first requests.
+    """
+    answer = BatchStream(batch)
+    rest = deque(enumerate(batch.requests))
+
+    def ask(request: Any, *, bounded: bool) -> _Asked:
+        return requestor.stream(route, request, timeout=timeout, bounded=bounded)
+
+    async with AsyncExitStack() as stack:
+        while rest and rest[0][0] < places:
+            number, request = rest[0]
+            place = await stack.enter_async_context(AsyncExitStack())
+            try:
+                ended = answer.add(number, await place.enter_async_context(ask(request, bounded=True)))
+            except RateLimited:
+                if not number:
+                    raise
+                break
+            rest.popleft()
+            await stack.enter_async_context(running(_refill(answer, place, ended, rest, ask)))
+        yield answer
+
+
+async def _refill(
+    answer: BatchStream,
+    place: AsyncExitStack,
+    ended: asyncio.Event,
+    rest: deque[tuple[int, Any]],
+    ask: Callable[..., _Asked],
+) -> None:
+    """Whenever the answer in a place has ended, ask what is left there. It has been admitted with the place."""
+    try:
+        with translate_defects(Internal("a request of a batch could not be asked"), "gateway.defect", log):
+            await ended.wait()
+            while rest:
+                number, request = rest.popleft()
+                await place.aclose()
+                stream = await place.enter_async_context(ask(request, bounded=False))
+                await answer.add(number, stream).wait()
+    except TgError as error:
+        answer.fail(error)
+
+
+def _ignore() -> None:
+    """Nobody listens."""

@@ -1,0 +1,45 @@
+"""What a relayed answer is read from: the stream of one request, or of a batch."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, Self
+
+from tg_schema import TgError
+
+
+class Responses(Protocol):
+    """`ResponseStream`, as far as the gateway uses it; its docstrings say what is promised."""
+
+    @property
+    def id(self) -> str:
+        """The stream's id."""
+
+    @property
+    def asked(self) -> int:
+        """Bytes of what was asked so far."""
+
+    @property
+    def came(self) -> float:
+        """When the record came that was read last."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more comes."""
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are buffered."""
+
+    def poll(self) -> Any:
+        """The next record, if there is one."""
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Whom to call when there is something to poll."""
+
+    def fail(self, error: TgError) -> None:
+        """End it."""
+
+    def __aiter__(self) -> Self:
+        """Itself."""
+
+    async def __anext__(self) -> Any:
+        """The next record; waits for it."""
