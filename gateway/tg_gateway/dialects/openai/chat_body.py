@@ -1,17 +1,14 @@
-"""The body of `POST /v1/chat/completions` as it comes: OpenAI's API reference, and vLLM's further sampling fields."""
+"""The body of `POST /v1/chat/completions` as it comes, by OpenAI's API reference."""
 
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tg_schema.sampling import Choices, Fraction, Penalty, TokenId
+from tg_gateway.dialects.openai.sampling_body import AtLeastOne, SamplingBody
 from tg_schema.text_completion import Effort
 
 MAX_TOP_LOGPROBS = 20
 """OpenAI's limit."""
-
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-AnyCount = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class ImageUrl(msgspec.Struct, frozen=True):
@@ -113,80 +110,21 @@ class ToolChoice(msgspec.Struct, frozen=True):
     allowed_tools: AllowedTools | None = None
 
 
-class JsonSchema(msgspec.Struct, frozen=True):
-    """A named schema of the answer."""
-
-    name: str = ""
-    schema: dict[str, Any] | None = None
-
-
-class ResponseFormat(msgspec.Struct, frozen=True):
-    """The form of the answer."""
-
-    type: str
-    json_schema: JsonSchema | None = None
-
-
-class StructuredOutputs(msgspec.Struct, frozen=True):
-    """vLLM's further forms of an answer."""
-
-    json: dict[str, Any] | None = None
-    regex: str | None = None
-    choice: tuple[str, ...] | None = None
-    grammar: Any = None
-    structural_tag: Any = None
-
-
-class StreamOptions(msgspec.Struct, frozen=True):
-    """What a stream tells besides the answer."""
-
-    include_usage: bool | None = None
-
-
-class ChatBody(msgspec.Struct, frozen=True, kw_only=True):
+class ChatBody(SamplingBody, frozen=True, kw_only=True):
     """Every field that this door knows; null is as good as absent. Ranges are those of the records."""
 
-    model: str | None = None
     messages: tuple[ChatMessage, ...] = ()
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
-    top_p: Fraction | None = None
     max_tokens: AtLeastOne | None = None
     max_completion_tokens: AtLeastOne | None = None
-    stop: str | tuple[str, ...] | None = None
-    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    n: Choices | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
-    logit_bias: dict[int, Annotated[float, msgspec.Meta(ge=-100, le=100)]] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
-
-    # vLLM's names, which its users send in `extra_body`.
-    best_of: Choices | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
-    min_p: Fraction | None = None
-    typical_p: Fraction | None = None
-    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
-    length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
-    min_tokens: AnyCount | None = None
-    ignore_eos: bool | None = None
-    stop_token_ids: tuple[TokenId, ...] | None = None
-    include_stop_str_in_output: bool | None = None
-    structured_outputs: StructuredOutputs | None = None
-    priority: int | None = None
 
     tools: tuple[FunctionTool, ...] | None = None
     tool_choice: str | ToolChoice | None = None
     parallel_tool_calls: bool | None = None
-    response_format: ResponseFormat | None = None
     reasoning_effort: Effort | None = None
     modalities: tuple[str, ...] | None = None
-    user: str | None = None
     safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
 
     # Passed on to the providers that speak OpenAI's API.
     verbosity: Literal["low", "medium", "high"] | None = None

@@ -1,0 +1,89 @@
+"""Fields that chats and completions share -> the sampling and the form of an answer in a request record."""
+
+from typing import Any, Final
+
+from tg_gateway.dialects.openai.failures import InvalidParameter
+from tg_gateway.dialects.openai.sampling_body import SamplingBody, StructuredOutputs
+from tg_schema import Sampling
+from tg_schema.sampling import MAX_CHOICES
+
+_FORMATS: Final = frozenset({"text", "json_object", "json_schema"})
+
+
+def read_sampling(
+    body: SamplingBody, *, max_tokens: int | None, logprobs: int | None, prompt_logprobs: int | None = None
+) -> Sampling | None:
+    """How tokens are chosen; None if nothing is said about it.
+
+    Args:
+        body: the request's.
+        max_tokens: the most tokens of an answer.
+        logprobs: alternatives to report for each token; None = no token data.
+        prompt_logprobs: the same for the prompt's tokens.
+
+    Raises:
+        InvalidParameter: a stop string is empty, or fields contradict each other.
+    """
+    if body.stream_options is not None and not body.stream:
+        raise InvalidParameter("stream_options: send it with stream = true alone", "stream_options")
+    if (body.best_of or MAX_CHOICES) < (body.n or 1):
+        raise InvalidParameter("best_of must not be less than n", "best_of")
+    stop = (body.stop,) if isinstance(body.stop, str) else body.stop or ()
+    if "" in stop:
+        raise InvalidParameter("stop: a stop string must not be empty", "stop")
+    sampling = Sampling(
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=body.top_k,
+        max_tokens=max_tokens,
+        stop=stop,
+        seed=body.seed,
+        presence_penalty=body.presence_penalty,
+        frequency_penalty=body.frequency_penalty,
+        logprobs=logprobs,
+        n=body.n,
+        best_of=body.best_of,
+        min_p=body.min_p,
+        typical_p=body.typical_p,
+        repetition_penalty=body.repetition_penalty,
+        length_penalty=body.length_penalty,
+        logit_bias=body.logit_bias or None,
+        min_tokens=body.min_tokens,
+        ignore_eos=bool(body.ignore_eos),
+        stop_ids=body.stop_token_ids or (),
+        keep_stop=bool(body.include_stop_str_in_output),
+        prompt_logprobs=prompt_logprobs,
+    )
+    return None if sampling == Sampling() else sampling
+
+
+def read_form(body: SamplingBody) -> dict[str, Any]:
+    """The record's fields for the form of the answer: `response_format`, `schema`, `regex` and `choice`.
+
+    Raises:
+        InvalidParameter: the form is none that a record can carry, or there are two.
+    """
+    outputs = body.structured_outputs or StructuredOutputs()
+    form, schema = _read_format(body, outputs)
+    return {"response_format": form, "schema": schema, "regex": outputs.regex, "choice": outputs.choice or ()}
+
+
+def _read_format(body: SamplingBody, outputs: StructuredOutputs) -> tuple[str | None, dict[str, Any] | None]:
+    form = body.response_format
+    if outputs.grammar is not None or outputs.structural_tag is not None:
+        sentence = "structured_outputs: send json, regex or choice"
+        raise InvalidParameter(sentence, "structured_outputs", "unsupported_value")
+    if form is None:
+        return None, outputs.json
+    if form.type not in _FORMATS:
+        sentence = f"response_format.type must be one of {', '.join(sorted(_FORMATS))}"
+        raise InvalidParameter(sentence, "response_format.type", "invalid_value")
+    if form.type != "json_schema":
+        return "json" if form.type == "json_object" else None, outputs.json
+    schema = form.json_schema.schema if form.json_schema else None
+    if outputs.json is not None:
+        raise InvalidParameter("structured_outputs.json: response_format has a schema; send one", "structured_outputs")
+    if schema is None:
+        place = "response_format.json_schema.schema"
+        raise InvalidParameter(f"{place} is missing", place, "missing_required_parameter")
+    return None, schema
