@@ -9,4 +9,5 @@ OPENAI_MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("GET", "/v1/models", OPENAI, "list-models"),
     Mount("GET", "/v1/models/{model}", OPENAI, "show-model"),
     Mount("POST", "/v1/chat/completions", OPENAI, "chat-completion", large=True),
+    Mount("POST", "/v1/completions", OPENAI, "completion", large=True),
 )

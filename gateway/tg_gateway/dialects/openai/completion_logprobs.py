@@ -1,0 +1,73 @@
+"""Tokens of an answer's records -> `logprobs` of a completion, with the place of each in the text."""
+
+import codecs
+from collections.abc import Sequence
+
+from tg_gateway.dialects.openai.completion_shapes import CompletionLogprobs
+from tg_gateway.dialects.openai.logprobs import UNKNOWN_LOGPROB
+from tg_schema import Token
+
+_Utf8 = codecs.getincrementaldecoder("utf-8")
+_HALF = "\N{REPLACEMENT CHARACTER}"
+
+
+class TokenTable:
+    """Of one answer. A token that begins within a character has the place of that character."""
+
+    __slots__ = ("_read", "_utf8")
+
+    def __init__(self) -> None:
+        self._utf8 = _Utf8("replace")
+        self._read = 0
+
+    def read(self, prompt: Sequence[Token], answer: Sequence[Token]) -> CompletionLogprobs | None:
+        """The next tokens; control tokens are no part of the text. None if there are none.
+
+        Args:
+            prompt: tokens of the prompt, which come before the answer's.
+            answer: tokens of the answer.
+        """
+        shown = [(token, True) for token in prompt if not token.special]
+        shown += [(token, False) for token in answer if not token.special]
+        if not shown:
+            return None
+        return CompletionLogprobs(
+            tuple(self._place(token) for token, _ in shown),
+            tuple(_logprob_of(token, of_prompt=of_prompt) for token, of_prompt in shown),
+            tuple(_text_of(token) for token, _ in shown),
+            tuple(_tops_of(token, of_prompt=of_prompt) for token, of_prompt in shown),
+        )
+
+    def _place(self, token: Token) -> int:
+        place = self._read
+        self._read += len(self._utf8.decode(bytes_of(token)))
+        return place
+
+
+def bytes_of(token: Token) -> bytes:
+    """What it stands for."""
+    return token.text.encode() if token.raw_bytes is None else token.raw_bytes
+
+
+def _logprob_of(token: Token, *, of_prompt: bool) -> float | None:
+    """Nothing comes before a prompt's first token, so it has none; the SDKs take the answer's for numbers."""
+    return UNKNOWN_LOGPROB if token.logprob is None and not of_prompt else token.logprob
+
+
+def _text_of(token: Token) -> str:
+    if _HALF not in token.text or token.raw_bytes is None:
+        return token.text
+    return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token.raw_bytes)
+
+
+def _tops_of(token: Token, *, of_prompt: bool) -> dict[str, float] | None:
+    """The alternatives, and the token itself where it is none of them."""
+    if token.logprob is None:
+        return None if of_prompt else {}
+    named = bool(token.top_texts) or not token.top
+    texts = token.top_texts if named else tuple(f"token_id:{number}" for number, _ in token.top)
+    tops: dict[str, float] = {}
+    for text, (_, logprob) in zip(texts, token.top, strict=False):
+        tops.setdefault(text, logprob)
+    tops.setdefault(token.text if named else f"token_id:{token.id}", token.logprob)
+    return tops

@@ -1,0 +1,121 @@
+"""The body of a completion -> a request record for each prompt: every parameter has its field there, or is refused."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects.openai.completion_body import CompletionBody
+from tg_gateway.dialects.openai.failures import InvalidParameter
+from tg_gateway.dialects.openai.sampling import read_form, read_sampling
+from tg_gateway.dialects.openai.text_inputs import TextInput, read_inputs
+from tg_schema import TextCompletionRequest, decode
+from tg_schema.errors import BadRequest
+from tg_schema.features import describe_missing
+
+DEFAULT_MAX_TOKENS: Final = 16
+"""OpenAI's; a completion that has no end in itself would go on to the end of the context."""
+MAX_ANSWERS: Final = 2048
+"""Of one request: prompts times `n`."""
+_KNOWN: Final = frozenset(field.encode_name for field in msgspec.structs.fields(CompletionBody))
+_REFUSED: Final = {
+    "prompt_embeds": "send text or token ids",
+    "prompt_logprobs": "send echo with logprobs",
+    "return_token_ids": "ask POST /tokenize for the ids",
+    "truncate_prompt_tokens": "send a prompt that fits",
+}
+"""Fields that are refused where they ask for something."""
+
+
+def read_prompts(body: CompletionBody) -> tuple[TextInput, ...]:
+    """What is to be completed.
+
+    Raises:
+        InvalidParameter: there is nothing, or too much.
+    """
+    prompts = read_inputs("prompt", body.prompt, MAX_ANSWERS)
+    if len(prompts) * (body.n or 1) > MAX_ANSWERS:
+        raise InvalidParameter(f"prompt: at most {MAX_ANSWERS} answers can be asked for: prompts times n", "prompt")
+    return prompts
+
+
+def read_requests(
+    body: CompletionBody, prompts: Sequence[TextInput], found: FoundModel
+) -> tuple[TextCompletionRequest, ...]:
+    """The request records of a body, one for each prompt.
+
+    Args:
+        body: what the client sent.
+        prompts: its prompts.
+        found: what its `model` means.
+
+    Raises:
+        BadRequest: a parameter is senseless, or asks for what cannot be answered; mostly InvalidParameter.
+    """
+    _check(body)
+    whole = _read_parameters(body, found)
+    requests = tuple(_with_prompt(whole, prompt) for prompt in prompts)
+    needed = frozenset[str]().union(*(request.features for request in requests))
+    # A plain peer has no features, and announces none.
+    if "raw" in needed and (found.route.plain or (found.features and "raw" not in found.features)):
+        sentence = "prompt: this model takes conversations alone; send it as messages to /v1/chat/completions"
+        raise InvalidParameter(sentence, "prompt", "unsupported_value")
+    if found.route.plain:
+        raise BadRequest(describe_missing(needed))
+    return requests
+
+
+def is_scoring(body: CompletionBody) -> bool:
+    """Whether nothing is generated: the prompt is told back with its log-probabilities."""
+    return body.max_tokens == 0
+
+
+def list_unknown(data: bytes) -> Iterator[str]:
+    """The names of the fields that nobody here knows; `data` is the JSON of a body."""
+    yield from decode(dict[str, msgspec.Raw], data).keys() - _KNOWN
+
+
+def _check(body: CompletionBody) -> None:
+    for name, advice in _REFUSED.items():
+        value = getattr(body, name)
+        if value is not None and value is not False:
+            raise InvalidParameter(f"{name} is not supported: {advice}", name, "unsupported_parameter")
+    if body.add_special_tokens is False:
+        sentence = "add_special_tokens: ask POST /tokenize without them, and send the ids as prompt"
+        raise InvalidParameter(sentence, "add_special_tokens", "unsupported_value")
+    if body.stream and (body.best_of or 1) > (body.n or 1):
+        sentence = "best_of cannot be streamed: which answers are the best is known at their end; send stream = false"
+        raise InvalidParameter(sentence, "best_of", "unsupported_value")
+    if is_scoring(body) and not (body.echo and body.logprobs is not None and (body.n or 1) == (body.best_of or 1) == 1):
+        sentence = "max_tokens: 0 scores a prompt; send echo = true and logprobs with it and neither n nor best_of"
+        raise InvalidParameter(sentence, "max_tokens", "invalid_value")
+
+
+def _read_parameters(body: CompletionBody, found: FoundModel) -> TextCompletionRequest:
+    scoring = is_scoring(body)
+    sampling = read_sampling(
+        body,
+        max_tokens=None if scoring else body.max_tokens or DEFAULT_MAX_TOKENS,
+        logprobs=None if scoring else body.logprobs,
+        prompt_logprobs=body.logprobs if body.echo else None,
+    )
+    return TextCompletionRequest(
+        operation="score" if scoring else None,
+        streaming=bool(body.stream) and not scoring,
+        model=found.model,
+        sampling=sampling,
+        echo=bool(body.echo) and not scoring,
+        suffix=body.suffix,
+        adapter=found.adapter,
+        user=body.user,
+        priority=body.priority,
+        cache_key=body.prompt_cache_key,
+        **read_form(body),
+    )
+
+
+def _with_prompt(whole: TextCompletionRequest, prompt: TextInput) -> TextCompletionRequest:
+    if isinstance(prompt, str):
+        return msgspec.structs.replace(whole, prompt=prompt, raw=True)
+    return msgspec.structs.replace(whole, prompt_ids=prompt)

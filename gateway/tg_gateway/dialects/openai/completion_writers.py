@@ -1,0 +1,154 @@
+"""Records of the answers to one or several prompts -> chunks of a completion, or the whole of it."""
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+
+from typing_extensions import override
+
+from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, server_sent_event
+from tg_gateway.dialects.openai.chat_writers import DONE
+from tg_gateway.dialects.openai.completion_logprobs import TokenTable
+from tg_gateway.dialects.openai.completion_shapes import TEXT_COMPLETION, CompletionChoice, TextCompletion
+from tg_gateway.dialects.openai.failures import encode_failure
+from tg_gateway.dialects.openai.scored_prompts import ScoredPrompts
+from tg_gateway.dialects.openai.text_inputs import TextInput
+from tg_gateway.dialects.openai.usage import UsageTotals
+from tg_schema import TextCompletionResponse, TgError, encode
+from tg_schema.deltas import join_text
+from tg_schema.errors import ProtocolError
+
+_TEXT_CHUNK = b'%b{"index":%d,"text":%b,"logprobs":null,"finish_reason":null}%b'
+"""A `CompletionChoice` with nothing but text, as `encode` would write it."""
+
+
+class CompletionStreamWriter(Writer[TextCompletionResponse]):
+    """Server-sent events, one for each piece of a choice.
+
+    An SDK takes every orderly end for a whole answer, so after a failure the connection is cut.
+
+    Args:
+        model: the name that every chunk says.
+        answers: the number of choices: prompts times `n`.
+        include_usage: whether the last chunk has no choice but the usage, and every other one `"usage":null`.
+        scored: the prompts, if they are scored and nothing is generated.
+    """
+
+    cut_after_failure = True
+
+    def __init__(
+        self, model: str, answers: int = 1, *, include_usage: bool = False, scored: Sequence[TextInput] = ()
+    ) -> None:
+        self._head = b'data: {"id":%b,"object":%b,"created":%d,"model":%b,"choices":[' % (
+            encode(_new_id()),
+            encode(TEXT_COMPLETION),
+            time.time(),
+            encode(model),
+        )
+        self._tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        self._include_usage = include_usage
+        self._scored = ScoredPrompts(scored) if scored else None
+        self._last_reason = _guess(scored)
+        self._usage = UsageTotals()
+        self._choices = [_StreamedChoice(index) for index in range(answers)]
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        if record.index >= len(self._choices):
+            raise _too_many()
+        if is_text_alone(record) and not record.prompt_tokens:
+            return _TEXT_CHUNK % (self._head, record.index, encode(record.response), self._tail)
+        self._usage.add(record)
+        if self._scored is not None:
+            record = self._scored.tell(record)
+        return b"".join(map(self._frame, self._choices[record.index].write(record)))
+
+    @override
+    def end(self) -> bytes:
+        events = [self._frame(chunk) for choice in self._choices for chunk in choice.finish(self._last_reason)]
+        usage = self._usage.usage() if self._include_usage else None
+        if usage is not None:
+            events.append(b'%b],"usage":%b}\n\n' % (self._head, encode(usage)))
+        return b"".join((*events, DONE))
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return server_sent_event(encode_failure(error))
+
+    def _frame(self, chunk: CompletionChoice) -> bytes:
+        return b"%b%b%b" % (self._head, encode(chunk), self._tail)
+
+
+class CompletionBodyWriter(WholeWriter[TextCompletionResponse]):
+    """The whole answer in one body.
+
+    Args:
+        model: the name that it says.
+        answers: the number of choices: prompts times `n`.
+        scored: the prompts, if they are scored and nothing is generated.
+    """
+
+    def __init__(self, model: str, answers: int = 1, *, scored: Sequence[TextInput] = ()) -> None:
+        super().__init__(TextCompletionResponse)
+        self._model = model
+        self._answers = answers
+        self._scored = ScoredPrompts(scored) if scored else None
+        self._last_reason = _guess(scored)
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        usage = UsageTotals()
+        pieces: list[list[TextCompletionResponse]] = [[] for _ in range(self._answers)]
+        for record in records:
+            usage.add(record)
+            if record.index >= self._answers:
+                raise _too_many()
+            pieces[record.index].append(record if self._scored is None else self._scored.tell(record))
+        choices = tuple(_make_choice(index, piece, self._last_reason) for index, piece in enumerate(pieces))
+        return encode(TextCompletion(_new_id(), TEXT_COMPLETION, int(time.time()), self._model, choices, usage.usage()))
+
+
+class _StreamedChoice:
+    """Makes the chunks of one choice, whatever way its answer is split into records."""
+
+    __slots__ = ("_finished", "_index", "_table")
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._table = TokenTable()
+        self._finished = False
+
+    def write(self, record: TextCompletionResponse) -> Iterator[CompletionChoice]:
+        """The chunks of a record."""
+        text = record.response or ""
+        logprobs = self._table.read(record.prompt_tokens, record.tokens)
+        if text or logprobs:
+            yield CompletionChoice(self._index, text, logprobs, None)
+        if record.finish_reason is not None:
+            yield from self.finish(record.finish_reason)
+
+    def finish(self, reason: str) -> Iterator[CompletionChoice]:
+        """The last chunk, once."""
+        if not self._finished:
+            self._finished = True
+            yield CompletionChoice(self._index, "", None, reason)
+
+
+def _make_choice(index: int, records: Sequence[TextCompletionResponse], last_reason: str) -> CompletionChoice:
+    prompt = [token for record in records for token in record.prompt_tokens]
+    logprobs = TokenTable().read(prompt, [token for record in records for token in record.tokens])
+    reason = next((record.finish_reason for record in reversed(records) if record.finish_reason), last_reason)
+    return CompletionChoice(index, join_text(record.response for record in records) or "", logprobs, reason)
+
+
+def _guess(scored: Sequence[TextInput]) -> str:
+    """The reason of an end that nobody has told; after a scored prompt no token may come."""
+    return "length" if scored else "stop"
+
+
+def _new_id() -> str:
+    return f"cmpl-{uuid.uuid4().hex}"
+
+
+def _too_many() -> ProtocolError:
+    return ProtocolError("the model sent more answers than were asked for; ask again, or another model")

@@ -1,0 +1,40 @@
+"""`prompt` and `input` -> what they list: a text, several texts, token ids, or several lists of token ids."""
+
+from typing import TypeAlias
+
+from tg_gateway.dialects.openai.failures import InvalidParameter
+from tg_schema.sampling import TokenId
+
+TextInput: TypeAlias = str | tuple[int, ...]
+"""A text, or the ids of its tokens."""
+TextInputs: TypeAlias = str | tuple[str | TokenId | tuple[TokenId, ...], ...]
+"""The field as it comes."""
+
+
+def read_inputs(field: str, given: TextInputs | None, most: int) -> tuple[TextInput, ...]:
+    """The inputs, at least one, none of them empty.
+
+    Args:
+        field: its name, for errors.
+        given: what it says.
+        most: how many there may be.
+
+    Raises:
+        InvalidParameter: there is none, one is empty, there are too many, or ids stand beside texts or lists.
+    """
+    if given is None:
+        raise InvalidParameter(f"{field} is missing", field, "missing_required_parameter")
+    if isinstance(given, str):
+        inputs: tuple[TextInput, ...] = (given,)
+    else:
+        several = tuple(each for each in given if not isinstance(each, int))
+        ids = tuple(each for each in given if isinstance(each, int))
+        if several and ids:
+            sentence = f"{field}: send token ids, or a list of texts or of lists of token ids, not both"
+            raise InvalidParameter(sentence, field, "invalid_value")
+        inputs = (ids,) if ids else several
+    if not inputs or not all(inputs):
+        raise InvalidParameter(f"{field} must not be empty, nor anything in it", field, "invalid_value")
+    if len(inputs) > most:
+        raise InvalidParameter(f"{field} may have at most {most} entries; ask several times", field, "invalid_value")
+    return inputs
