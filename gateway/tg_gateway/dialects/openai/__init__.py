@@ -1,31 +1,31 @@
-"""OpenAI's protocol: the list of models, chat completions, and the shape of its errors."""
+"""OpenAI's protocol: models, chats and completions; the inputs, usage and errors that other doors share with it."""
 
+from tg_gateway.dialects.openai.asked_model import check_peer, find_asked_model
+from tg_gateway.dialects.openai.chat_body import ChatBody
 from tg_gateway.dialects.openai.chat_messages import read_image
-from tg_gateway.dialects.openai.chat_request import DIALECT, simplify
-from tg_gateway.dialects.openai.dialect import OPENAI
-from tg_gateway.dialects.openai.failures import (
-    ErrorObject,
-    InvalidParameter,
-    decode_body,
-    describe_error,
-    encode_failure,
-    refuse,
-)
+from tg_gateway.dialects.openai.chat_request import DIALECT, read_request, simplify
+from tg_gateway.dialects.openai.failures import ErrorObject, InvalidParameter, decode_body, describe_error, refuse
 from tg_gateway.dialects.openai.mounts import OPENAI_MOUNTS
+from tg_gateway.dialects.openai.text_inputs import TextInput, TextInputs, read_inputs
 from tg_gateway.dialects.openai.usage import CompletionUsage, UsageTotals
 
 __all__ = [
     "DIALECT",
-    "OPENAI",
     "OPENAI_MOUNTS",
+    "ChatBody",
     "CompletionUsage",
     "ErrorObject",
     "InvalidParameter",
+    "TextInput",
+    "TextInputs",
     "UsageTotals",
+    "check_peer",
     "decode_body",
     "describe_error",
-    "encode_failure",
+    "find_asked_model",
     "read_image",
+    "read_inputs",
+    "read_request",
     "refuse",
     "simplify",
 ]

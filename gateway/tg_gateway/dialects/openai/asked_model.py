@@ -1,18 +1,39 @@
-"""The `model` of a body -> the flow that has it."""
+"""The `model` of a body -> the flow that has it, and what that flow cannot be asked."""
+
+from collections.abc import Iterable
 
 from tg_gateway.dialects import Call, FoundModel
 from tg_gateway.dialects.openai.failures import InvalidParameter
+from tg_schema import TextCompletionRequest
+from tg_schema.errors import BadRequest
+from tg_schema.features import describe_missing
 
 
-def find_asked_model(call: Call, model: str | None) -> FoundModel:
+def find_asked_model(call: Call, model: str | None, *, required: bool = True) -> FoundModel:
     """What a body's `model` means; from here on the log names its flow.
+
+    Args:
+        call: the request.
+        model: what the body says.
+        required: whether it must name one; otherwise it is the default flow's.
 
     Raises:
         InvalidParameter: the body names none.
         NotFound: there is no such model.
     """
-    if not model:
+    if required and not model:
         raise InvalidParameter("model is missing: name one of GET /v1/models", "model", "missing_required_parameter")
     found = call.catalogue.find_model(model)
     call.route = found.route
     return found
+
+
+def check_peer(found: FoundModel, requests: Iterable[TextCompletionRequest]) -> None:
+    """Refuse what a plain peer cannot be asked; what other processors cannot do is refused when they are asked.
+
+    Raises:
+        BadRequest: the requests need features, and the model is a plain peer's.
+    """
+    needed = frozenset[str]().union(*(request.features for request in requests))
+    if needed and found.route.plain:
+        raise BadRequest(describe_missing(needed))

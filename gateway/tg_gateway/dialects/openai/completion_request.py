@@ -6,13 +6,12 @@ from typing import Final
 import msgspec
 
 from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects.openai.asked_model import check_peer
 from tg_gateway.dialects.openai.completion_body import CompletionBody
 from tg_gateway.dialects.openai.failures import InvalidParameter
 from tg_gateway.dialects.openai.sampling import read_form, read_sampling
 from tg_gateway.dialects.openai.text_inputs import TextInput, read_inputs
 from tg_schema import TextCompletionRequest, decode
-from tg_schema.errors import BadRequest
-from tg_schema.features import describe_missing
 
 DEFAULT_MAX_TOKENS: Final = 16
 """OpenAI's; a completion that has no end in itself would go on to the end of the context."""
@@ -56,13 +55,11 @@ def read_requests(
     _check(body)
     whole = _read_parameters(body, found)
     requests = tuple(_with_prompt(whole, prompt) for prompt in prompts)
-    needed = frozenset[str]().union(*(request.features for request in requests))
     # A plain peer has no features, and announces none.
-    if "raw" in needed and (found.route.plain or (found.features and "raw" not in found.features)):
+    if requests[0].raw and (found.route.plain or (found.features and "raw" not in found.features)):
         sentence = "prompt: this model takes conversations alone; send it as messages to /v1/chat/completions"
         raise InvalidParameter(sentence, "prompt", "unsupported_value")
-    if found.route.plain:
-        raise BadRequest(describe_missing(needed))
+    check_peer(found, requests)
     return requests
 
 

@@ -1,0 +1,97 @@
+"""Embeddings, scores and rankings over HTTP: how they are asked, answered and refused, in the shape of OpenAI's API."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, show_ignored
+from tg_gateway.dialects.embeddings.bodies import EmbeddingsBody, RerankBody, ScoreBody, VectorsBody
+from tg_gateway.dialects.embeddings.embeddings_writer import EmbeddingsWriter
+from tg_gateway.dialects.embeddings.score_writers import RerankWriter, ScoreWriter
+from tg_gateway.dialects.embeddings.vector_requests import MAX_INPUTS, VectorRequests, make_vector_requests
+from tg_gateway.dialects.embeddings.vector_writer import VectorWriter
+from tg_gateway.dialects.openai import (
+    DIALECT,
+    InvalidParameter,
+    TextInput,
+    decode_body,
+    find_asked_model,
+    read_inputs,
+    refuse,
+)
+from tg_schema import TgError, decode
+
+_BODIES: Final[Mapping[str, type[VectorsBody]]] = {"embed": EmbeddingsBody, "score": ScoreBody, "rerank": RerankBody}
+
+
+class EmbeddingsApi(Dialect):
+    """`/v1/embeddings` as OpenAI's SDKs ask for it, `/score` and `/rerank` as vLLM's and Jina's clients do."""
+
+    @override
+    def parse(self, call: Call) -> Ask:
+        match decode_body(_BODIES[call.operation], call.body):
+            case EmbeddingsBody() as body:
+                found = find_asked_model(call, body.model)
+                asked, writer = _read_embeddings(body, found)
+            case ScoreBody() as body:
+                found = find_asked_model(call, body.model, required=False)
+                asked, writer = _read_score(body, found)
+            case RerankBody() as body:
+                found = find_asked_model(call, body.model, required=False)
+                asked, writer = _read_rerank(body, found)
+        writer.headers = show_ignored(DIALECT, decode(dict[str, msgspec.Raw], call.body).keys() - _fields(body))
+        return Ask(found.route, Batch(asked.requests), writer, streaming=False)
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        return refuse(error, status, known_path=bool(call.operation))
+
+
+_Asked = tuple[VectorRequests, VectorWriter]
+
+
+def _read_embeddings(body: EmbeddingsBody, found: FoundModel) -> _Asked:
+    inputs = read_inputs("input", body.input, MAX_INPUTS)
+    asked = make_vector_requests(body, found, [(None, inputs)], dimensions=body.dimensions)
+    model = found.model or body.model or ""
+    return asked, EmbeddingsWriter(asked, model, in_base64=body.encoding_format == "base64")
+
+
+def _read_score(body: ScoreBody, found: FoundModel) -> _Asked:
+    lefts = _read_texts("text_1", body.text_1)
+    rights = _read_texts("text_2", body.text_2)
+    if len(lefts) not in {1, len(rights)}:
+        raise InvalidParameter("text_1 must be one text, or have as many as text_2", "text_1", "invalid_value")
+    asked = make_vector_requests(body, found, [("query", lefts), ("document", rights)])
+    return asked, ScoreWriter(asked, found.model or "", len(lefts))
+
+
+def _read_rerank(body: RerankBody, found: FoundModel) -> _Asked:
+    if body.max_chunks_per_doc is not None:
+        sentence = "max_chunks_per_doc is not supported: documents are not cut in chunks; leave it out"
+        raise InvalidParameter(sentence, "max_chunks_per_doc", "unsupported_parameter")
+    query = _read_texts("query", body.query)
+    documents = body.documents
+    texts = None if documents is None else tuple(each if isinstance(each, str) else each.text for each in documents)
+    listed = _read_texts("documents", texts)
+    asked = make_vector_requests(body, found, [("query", query), ("document", listed)])
+    return asked, RerankWriter(
+        asked,
+        found.model or "",
+        [str(text) for text in listed],
+        body.top_n or len(listed),
+        with_text=body.return_documents is not False,
+    )
+
+
+def _read_texts(field: str, given: str | tuple[str, ...] | None) -> tuple[TextInput, ...]:
+    return read_inputs(field, given, MAX_INPUTS)
+
+
+def _fields(body: VectorsBody) -> set[str]:
+    return {field.encode_name for field in msgspec.structs.fields(body)}
+
+
+EMBEDDINGS: Final = EmbeddingsApi()

@@ -1,0 +1,109 @@
+"""Vectors -> scores of pairs in vLLM's shape, and ranked documents in Jina's."""
+
+import time
+import uuid
+from collections.abc import Sequence
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects.embeddings.similarity import PairScores
+from tg_gateway.dialects.embeddings.vector_requests import VectorRequests
+from tg_gateway.dialects.embeddings.vector_writer import Vector, VectorUsage, VectorWriter
+from tg_schema import encode
+
+
+class Score(msgspec.Struct, frozen=True):
+    """The score of one pair."""
+
+    index: int
+    object: str
+    score: float
+
+
+class Scores(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to `/score`."""
+
+    id: str
+    object: str
+    created: int
+    model: str
+    data: tuple[Score, ...]
+    usage: VectorUsage | None = None
+
+
+class RankedDocument(msgspec.Struct, frozen=True):
+    """The text of a document that was ranked."""
+
+    text: str
+
+
+class Ranked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A document's place in the request, and its score."""
+
+    index: int
+    relevance_score: float
+    document: RankedDocument | None = None
+
+
+class Ranking(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to `/rerank`: the best first."""
+
+    id: str
+    model: str
+    results: tuple[Ranked, ...]
+    usage: VectorUsage | None = None
+
+
+class ScoreWriter(VectorWriter):
+    """Scores each of the second list of texts.
+
+    Args:
+        asked: the requests that the records answer.
+        model: the name that the answer says.
+        lefts: how many texts the first list has.
+    """
+
+    def __init__(self, asked: VectorRequests, model: str, lefts: int) -> None:
+        super().__init__(asked)
+        self._model = model
+        self._pairs = PairScores(lefts, asked.count - lefts)
+
+    @override
+    def take(self, number: int, vector: Vector) -> None:
+        self._pairs.take(number, vector)
+
+    @override
+    def body(self) -> bytes:
+        data = tuple(Score(index, "score", score) for index, score in enumerate(self._pairs.scores))
+        return encode(Scores(f"score-{uuid.uuid4().hex}", "list", int(time.time()), self._model, data, self.usage))
+
+
+class RerankWriter(ScoreWriter):
+    """Ranks documents by their scores with one query.
+
+    Args:
+        asked: the requests that the records answer.
+        model: the name that the answer says.
+        documents: their texts.
+        most: how many to tell.
+        with_text: whether the answer has the texts.
+    """
+
+    def __init__(
+        self, asked: VectorRequests, model: str, documents: Sequence[str], most: int, *, with_text: bool
+    ) -> None:
+        super().__init__(asked, model, 1)
+        self._documents = documents
+        self._most = most
+        self._with_text = with_text
+
+    @override
+    def body(self) -> bytes:
+        scores = self._pairs.scores
+        best = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: self._most]
+        results = tuple(Ranked(index, scores[index], self._document(index)) for index in best)
+        return encode(Ranking(f"rerank-{uuid.uuid4().hex}", self._model, results, self.usage))
+
+    def _document(self, index: int) -> RankedDocument | None:
+        return RankedDocument(self._documents[index]) if self._with_text else None

@@ -1,0 +1,61 @@
+"""Vectors of two lists of texts -> how similar their pairs are."""
+
+import math
+from operator import mul
+
+from tg_gateway.dialects.embeddings.vector_writer import Vector
+from tg_schema.errors import ProtocolError
+
+
+class PairScores:
+    """The cosine of the angle between the vectors of each pair; a vector is kept until its pairs are scored.
+
+    Args:
+        lefts: texts of the first list; they come first. One is paired with all of the second.
+        rights: texts of the second list.
+
+    Attributes:
+        scores: one for each of `rights`, from -1 to 1; 0 for a vector of zeros.
+    """
+
+    def __init__(self, lefts: int, rights: int) -> None:
+        self.scores = [0.0] * rights
+        self._lefts = lefts
+        self._only: Vector | None = None
+        self._waiting: dict[int, Vector] = {}
+
+    def take(self, number: int, vector: Vector) -> None:
+        """The vector of a text, numbered through both lists.
+
+        Raises:
+            ProtocolError: it has not as many numbers as that of its pair.
+        """
+        if self._lefts > 1:
+            self._pair(number % self._lefts, vector)
+        elif number:
+            self._compare(number - 1, vector)
+        else:
+            self._only = vector
+            for place, other in self._waiting.items():
+                self._score(place, vector, other)
+            self._waiting.clear()
+
+    def _compare(self, place: int, vector: Vector) -> None:
+        """With the only one of the first list."""
+        if self._only is None:
+            self._waiting[place] = vector
+        else:
+            self._score(place, self._only, vector)
+
+    def _pair(self, place: int, vector: Vector) -> None:
+        """With the other one of the same place."""
+        if place in self._waiting:
+            self._score(place, self._waiting.pop(place), vector)
+        else:
+            self._waiting[place] = vector
+
+    def _score(self, place: int, one: Vector, other: Vector) -> None:
+        if len(one) != len(other):
+            raise ProtocolError("the model's vectors differ in length; ask another model")
+        length = math.hypot(*one) * math.hypot(*other)
+        self.scores[place] = max(-1.0, min(1.0, sum(map(mul, one, other)) / length)) if length else 0.0

@@ -1,0 +1,47 @@
+"""Token ids over HTTP: how they are asked, answered and refused, in the shape of OpenAI's API."""
+
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, show_ignored
+from tg_gateway.dialects.openai import DIALECT, decode_body, find_asked_model, refuse
+from tg_gateway.dialects.tokens.bodies import DetokenizeBody, TokenizeBody
+from tg_gateway.dialects.tokens.requests import read_detokenize, read_tokenize
+from tg_gateway.dialects.tokens.writers import DetokenizeWriter, TokenizeWriter
+from tg_schema import TgError, decode
+
+
+class TokensApi(Dialect):
+    """`/tokenize` and `/detokenize`, as vLLM's clients ask for them; a body without `model` is the default flow's."""
+
+    @override
+    def parse(self, call: Call) -> Ask:
+        return self._parse_tokenize(call) if call.operation == "tokenize" else self._parse_detokenize(call)
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        return refuse(error, status, known_path=bool(call.operation))
+
+    def _parse_tokenize(self, call: Call) -> Ask:
+        body = decode_body(TokenizeBody, call.body)
+        found = find_asked_model(call, body.model, required=False)
+        writer = TokenizeWriter(with_texts=bool(body.return_token_strs))
+        writer.headers = _show_unknown(call, TokenizeBody)
+        return Ask(found.route, Batch(read_tokenize(body, call.body, found)), writer, streaming=False)
+
+    def _parse_detokenize(self, call: Call) -> Ask:
+        body = decode_body(DetokenizeBody, call.body)
+        found = find_asked_model(call, body.model, required=False)
+        writer = DetokenizeWriter()
+        writer.headers = _show_unknown(call, DetokenizeBody)
+        return Ask(found.route, read_detokenize(body, found), writer, streaming=False)
+
+
+def _show_unknown(call: Call, body: type[msgspec.Struct]) -> dict[str, str]:
+    known = {field.encode_name for field in msgspec.structs.fields(body)}
+    return show_ignored(DIALECT, decode(dict[str, msgspec.Raw], call.body).keys() - known)
+
+
+TOKENS: Final = TokensApi()
