@@ -6,7 +6,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, show_ignored
-from tg_gateway.dialects.openai import DIALECT, decode_body, find_asked_model, refuse
+from tg_gateway.dialects.openai import DIALECT, ChatBody, decode_body, find_asked_model, refuse
 from tg_gateway.dialects.tokens.bodies import DetokenizeBody, TokenizeBody
 from tg_gateway.dialects.tokens.requests import read_detokenize, read_tokenize
 from tg_gateway.dialects.tokens.writers import DetokenizeWriter, TokenizeWriter
@@ -28,7 +28,7 @@ class TokensApi(Dialect):
         body = decode_body(TokenizeBody, call.body)
         found = find_asked_model(call, body.model, required=False)
         writer = TokenizeWriter(with_texts=bool(body.return_token_strs))
-        writer.headers = _show_unknown(call, TokenizeBody)
+        writer.headers = _show_unknown(call, TokenizeBody, *([ChatBody] if body.messages else []))
         return Ask(found.route, Batch(read_tokenize(body, call.body, found)), writer, streaming=False)
 
     def _parse_detokenize(self, call: Call) -> Ask:
@@ -39,8 +39,8 @@ class TokensApi(Dialect):
         return Ask(found.route, read_detokenize(body, found), writer, streaming=False)
 
 
-def _show_unknown(call: Call, body: type[msgspec.Struct]) -> dict[str, str]:
-    known = {field.encode_name for field in msgspec.structs.fields(body)}
+def _show_unknown(call: Call, *bodies: type[msgspec.Struct]) -> dict[str, str]:
+    known = {field.encode_name for body in bodies for field in msgspec.structs.fields(body)}
     return show_ignored(DIALECT, decode(dict[str, msgspec.Raw], call.body).keys() - known)
 
 
