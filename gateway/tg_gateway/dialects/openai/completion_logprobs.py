@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from tg_gateway.dialects.openai.completion_shapes import CompletionLogprobs
 from tg_gateway.dialects.openai.logprobs import UNKNOWN_LOGPROB
 from tg_schema import Token
+from tg_schema.completion import NO_TOKEN_ID
 
 _Utf8 = codecs.getincrementaldecoder("utf-8")
 _HALF = "\N{REPLACEMENT CHARACTER}"
@@ -67,7 +68,8 @@ def _tops_of(token: Token, *, of_prompt: bool) -> dict[str, float] | None:
     named = bool(token.top_texts) or not token.top
     texts = token.top_texts if named else tuple(f"token_id:{number}" for number, _ in token.top)
     tops: dict[str, float] = {}
-    for text, (_, logprob) in zip(texts, token.top, strict=False):
-        tops.setdefault(text, logprob)
-    tops.setdefault(token.text if named else f"token_id:{token.id}", token.logprob)
+    own = _text_of(token) if named else f"token_id:{token.id}"
+    for text, (number, logprob) in zip(texts, token.top, strict=False):
+        tops.setdefault(own if number == token.id != NO_TOKEN_ID else text, logprob)
+    tops.setdefault(own, token.logprob)
     return tops

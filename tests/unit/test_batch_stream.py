@@ -1,0 +1,96 @@
+"""Streams of a batch, in any order, are read as one answer: nothing is lost, numbered by request, with one end."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tg_base.client import ResponseStream
+from tg_gateway.dialects import Batch
+from tg_gateway.relay.batch_stream import MAX_BUFFERED_BYTES, BatchStream
+from tg_schema import TextCompletionRequest, TextCompletionResponse, encode
+from tg_schema.errors import SlowConsumer, Unavailable
+
+Record = TextCompletionResponse
+Stream = ResponseStream[Any]
+
+
+def open_streams(count: int, *, answers: int = 1, streaming: bool = True) -> tuple[BatchStream, list[Stream]]:
+    request = TextCompletionRequest(prompt="p", streaming=streaming)
+    batch = BatchStream(Batch((request,) * count, answers))
+    streams: list[Stream] = [ResponseStream(f"s{number}", Record, 60.0) for number in range(count)]
+    for number, stream in enumerate(streams):
+        batch.add(number, stream)
+    return batch, streams
+
+
+def put(stream: Stream, record: Record) -> None:
+    stream.put(encode(record), last=record.last)
+
+
+def drain(batch: BatchStream) -> list[Record]:
+    read = []
+    while (record := batch.poll()) is not None:
+        read.append(record)
+    return read
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.text("ab", min_size=1, max_size=3), max_size=4), min_size=1, max_size=4), st.data())
+def test_all_is_read_once_and_in_order(texts: list[list[str]], data: st.DataObject) -> None:
+    async def run() -> None:
+        batch, streams = open_streams(len(texts), answers=2)
+        woken = 0
+
+        def wake() -> None:
+            nonlocal woken
+            woken += 1
+
+        batch.listen(wake)
+        left = [[*[Record(response=text, index=1) for text in each], Record(end_of_stream=True)] for each in texts]
+        read: list[Record] = []
+        puts = 0
+        while any(left):
+            number = data.draw(st.sampled_from([place for place, each in enumerate(left) if each]))
+            put(streams[number], left[number].pop(0))
+            puts += 1
+            if data.draw(st.booleans()):
+                read += drain(batch)
+                assert batch.complete is not any(left) or batch.complete
+        read += drain(batch)
+        assert (batch.complete, woken, batch.waiting) == (True, puts, 0)
+        assert [record.last for record in read] == [False] * (len(read) - 1) + [True]
+        for number, each in enumerate(texts):
+            mine = [record.response or "" for record in read if record.index == 2 * number + 1]
+            assert "".join(mine) == "".join(each)
+        for stream in streams:
+            stream.close()
+
+    asyncio.run(run())
+
+
+async def test_one_that_fails_fails_all() -> None:
+    batch, streams = open_streams(2)
+    put(streams[0], Record(response="a"))
+    streams[1].fail(Unavailable("gone"))
+    assert batch.poll().response == "a"
+    with pytest.raises(Unavailable, match="gone"):
+        batch.poll()
+    batch, streams = open_streams(2)
+    batch.fail(Unavailable("leaving"))
+    with pytest.raises(Unavailable, match="leaving"):
+        await anext(batch)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_slow_reader_holds_as_much_of_all_streams_as_of_one(*, streaming: bool) -> None:
+    batch, streams = open_streams(4, streaming=streaming)
+    for stream in streams:
+        put(stream, Record(response="x" * (MAX_BUFFERED_BYTES // 4)))
+    if streaming:
+        with pytest.raises(SlowConsumer):
+            batch.poll()
+    else:
+        assert sum(len(record.response or "") for record in drain(batch)) == MAX_BUFFERED_BYTES
