@@ -25,6 +25,10 @@ def _input(**fields: Any) -> Ask:
     return lambda flow, model, question: {"model": model, "input": question, **fields}
 
 
+def _prompt(**fields: Any) -> Ask:
+    return lambda flow, model, question: {"model": model, "prompt": question, **fields}
+
+
 def _ask_on_socket(flow: str, model: str, question: str) -> Mapping[str, Any]:
     request = {"prompt": question, "model": model, "streaming": True}
     return {"id": "a", "service": "text-completion", "flow": flow, "request": request}
@@ -45,6 +49,14 @@ _CHAT = Door(
     "/v1/chat/completions",
     _turns(),
     text="choices.0.message.content",
+    kinds=("error.code",),
+)
+_COMPLETIONS = Door(
+    "OpenAI completions, whole",
+    "body",
+    "/v1/completions",
+    _prompt(),
+    text="choices.0.text",
     kinds=("error.code",),
 )
 _RESPONSES = Door(
@@ -96,6 +108,14 @@ DOORS: Final[tuple[Door, ...]] = (
         last="[DONE]",
     ),
     _CHAT,
+    replace(
+        _COMPLETIONS,
+        name="OpenAI completions, events",
+        way="events",
+        ask=_prompt(stream=True),
+        last="[DONE]",
+    ),
+    _COMPLETIONS,
     replace(
         _RESPONSES,
         name="Responses, events",

@@ -15,7 +15,7 @@ from openai.types import Completion
 from tests.fakes.byte_llm import ByteLlm
 from tests.fakes.counting_llm import CountingLlm
 from tests.flow.narrow_gateway import until
-from tests.flow.open_gateway import Opened
+from tests.flow.open_gateway import Opened, until_listed
 from tests.flow.openai_sdk import MODEL, blocking_sdk, open_sdk, sdk
 from tg_base.config import ApiKey, GatewayConfig
 
@@ -208,14 +208,16 @@ async def test_a_key_has_as_many_prompts_side_by_side_as_answers() -> None:
             await complete(client, ["a"], n=3)
 
 
-async def test_a_model_for_conversations_is_refused_by_the_field() -> None:
+async def test_a_model_for_conversations_takes_a_text_as_a_question_and_refuses_the_rest_by_name() -> None:
     async with open_sdk(llm=CountingLlm()) as (it, client):
-        with pytest.raises(openai.BadRequestError, match="send it as messages to /v1/chat/completions") as caught:
-            await complete(client, "1")
-        assert (caught.value.param, caught.value.code) == ("prompt", "unsupported_value")
-        with pytest.raises(openai.BadRequestError, match="the model can't do this: prompt_ids;"):
-            await complete(client, [1])
-        assert it.llm.requests == []
+        await until_listed(it.http)
+        assert (await complete(client, "2")).choices[0].text == "0 1 "
+        (asked,) = it.llm.requests
+        assert (asked.raw, asked.prompt) == (False, "2")
+        for fields, lacks in (({"prompt": [1]}, "prompt_ids"), ({"echo": True}, "echo"), ({"suffix": "s"}, "suffix")):
+            with pytest.raises(openai.BadRequestError, match=f"the model can't do this: {lacks};"):
+                await complete(client, **{"prompt": "1", **fields})
+        assert it.llm.requests == [asked]
 
 
 REFUSED: list[tuple[dict[str, Any], int, str]] = [

@@ -44,6 +44,9 @@ def read_requests(
 ) -> tuple[TextCompletionRequest, ...]:
     """The request records of a body, one for each prompt.
 
+    A text is the whole prompt where the model takes raw text. A model behind a chat API takes none: for it the text is
+    what a user says.
+
     Args:
         body: what the client sent.
         prompts: its prompts.
@@ -54,11 +57,7 @@ def read_requests(
     """
     _check(body)
     whole = _read_parameters(body, found)
-    requests = tuple(_with_prompt(whole, prompt) for prompt in prompts)
-    # A plain peer has no features, and announces none.
-    if requests[0].raw and (found.route.plain or (found.features and "raw" not in found.features)):
-        sentence = "prompt: this model takes conversations alone; send it as messages to /v1/chat/completions"
-        raise InvalidParameter(sentence, "prompt", "unsupported_value")
+    requests = tuple(_with_prompt(whole, prompt, found) for prompt in prompts)
     check_peer(found, requests)
     return requests
 
@@ -112,7 +111,9 @@ def _read_parameters(body: CompletionBody, found: FoundModel) -> TextCompletionR
     )
 
 
-def _with_prompt(whole: TextCompletionRequest, prompt: TextInput) -> TextCompletionRequest:
-    if isinstance(prompt, str):
-        return msgspec.structs.replace(whole, prompt=prompt, raw=True)
-    return msgspec.structs.replace(whole, prompt_ids=prompt)
+def _with_prompt(whole: TextCompletionRequest, prompt: TextInput, found: FoundModel) -> TextCompletionRequest:
+    if not isinstance(prompt, str):
+        return msgspec.structs.replace(whole, prompt_ids=prompt)
+    # Of a model that nobody has announced yet nothing is known: it refuses by name what it lacks.
+    raw = "raw" in found.features or not (found.features or found.route.plain)
+    return msgspec.structs.replace(whole, prompt=prompt, raw=raw)
