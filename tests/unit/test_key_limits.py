@@ -8,7 +8,7 @@ import pytest
 
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.access import RateLimits, Usage
-from tg_gateway.access.rate_limits import DEFAULT_RETRY_AFTER_SECONDS, Spending
+from tg_gateway.access.rate_limits import DEFAULT_RETRY_AFTER_SECONDS, MAX_SIDE_BY_SIDE, Spending
 from tg_gateway.access.token_bucket import TokenBucket
 from tg_schema import AgentRequest, Error, PromptRequest, Sampling, TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import AccessDenied, BadRequest, RateLimited, Unauthorized, Unavailable
@@ -132,6 +132,19 @@ def test_answers_side_by_side_count_each(clock: Clock, running: ExitStack, sampl
     assert wait_of(it, two) > 0
     with pytest.raises(BadRequest, match=r"this key may have 1 answers side by side"):
         wait_of(limits(clock, streams=1), two)
+
+
+def test_a_batch_is_one_request_with_as_many_places_as_the_key_has(clock: Clock) -> None:
+    two = TextCompletionRequest(prompt="x", sampling=Sampling(n=2, max_tokens=10))
+    it = limits(clock, streams=5, requests_per_minute=1, tokens_per_minute=1000)
+    with it.admit("k", "text-completion", *[two] * 9) as batch:
+        began(batch)
+        assert (batch.places, batch.answers, batch.reserved) == (2, 4, 9 * 2 * 10)
+        assert wait_of(it) > 0
+    it = limits(clock)
+    for count, places in ((1, 1), (3, 3), (100, MAX_SIDE_BY_SIDE)):
+        with it.admit("k", "text-completion", *[two] * count) as batch:
+            assert batch.places == places
 
 
 def test_tokens_of_each_answer_are_reserved(clock: Clock) -> None:
