@@ -51,7 +51,7 @@ def mount_of(path: str) -> Mount:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_a_body_is_asked_or_refused(path: str, data: st.DataObject) -> None:
     model = data.draw(st.sampled_from(["small", "old", None, "other"]))
