@@ -14,12 +14,15 @@ from structlog.testing import capture_logs
 from typing_extensions import override
 
 from tests.fakes import parley
+from tests.fakes.byte_llm import ByteLlm
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.failing_llm import FailingLlm
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import raw_connection
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.dialects import Answer, Ask, Call, Mount
+from tg_gateway.dialects.tokens import TOKENS
+from tg_gateway.keyed_dialect import KeyedDialect
 from tg_gateway.mounts import MOUNTS
 from tg_schema import TgError
 
@@ -48,6 +51,18 @@ async def ask(it: Opened, body: object, method: str = "POST", path: str = TALKS,
 def test_the_page_shows_this_very_file() -> None:
     (shown,) = re.findall(r"```python\n(\"\"\"Parley.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert shown == Path(parley.__file__).read_text("utf-8")
+
+
+async def test_two_protocols_on_one_path_are_told_apart_by_a_key_of_the_body() -> None:
+    either = KeyedDialect({"say": (parley.PARLEY, "talk")}, (TOKENS, "tokenize"))
+    mount = Mount("POST", "/either", either, "either")
+    async with open_gateway(OPEN, mounts=(*MOUNTS, mount), llm=ByteLlm()) as it:
+        assert (await ask(it, {"say": "2"}, path="/either"))[1]["speech"] == "2222"
+        assert (await ask(it, {"say": ""}, path="/either"))[1] == {"fault": "say something", "code": 400}
+        assert (await ask(it, {"prompt": "2"}, path="/either"))[1]["tokens"] == [1, 50]
+        for body in ({"prompt": ""}, {}, b"", b"{", b"[]"):
+            status, told = await ask(it, body, path="/either")
+            assert (status, "message" in told["error"]) == (400, True)
 
 
 async def test_a_stream_has_names_numbers_a_total_and_a_last_word() -> None:

@@ -1,0 +1,41 @@
+"""A path that several protocols have -> the one whose body it is, told by its keys: `/tokenize` of vLLM and of TGI."""
+
+from collections.abc import Awaitable, Mapping
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import Answer, Ask, Call, Dialect
+from tg_schema import TgError, decode
+from tg_schema.errors import BadRequest
+
+
+class KeyedDialect(Dialect):
+    """Passes each request on to a dialect, under that dialect's name of the operation.
+
+    Args:
+        keyed: by a key that only one protocol's bodies have: that protocol's dialect and operation. The first wins.
+        otherwise: the dialect and operation of all other bodies, also of those that are no JSON.
+    """
+
+    def __init__(self, keyed: Mapping[str, tuple[Dialect, str]], otherwise: tuple[Dialect, str]) -> None:
+        self._keyed = keyed
+        self._otherwise = otherwise
+
+    @override
+    def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer]:
+        dialect, call.operation = self._choose(call.body)
+        return dialect.parse(call)
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        dialect, operation = self._choose(call.body)
+        call.operation = call.operation and operation
+        return dialect.refuse(error, status, call)
+
+    def _choose(self, body: bytes) -> tuple[Dialect, str]:
+        try:
+            keys = decode(dict[str, msgspec.Raw], body).keys()
+        except BadRequest:
+            return self._otherwise
+        return next((choice for key, choice in self._keyed.items() if key in keys), self._otherwise)
