@@ -24,8 +24,9 @@ KEYED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
 
 
 @asynccontextmanager
-async def bytes_model(**options: Any) -> AsyncIterator[tuple[Opened, ByteLlm, AsyncOpenAI]]:
+async def bytes_model(*, capacity: int = 256, **options: Any) -> AsyncIterator[tuple[Opened, ByteLlm, AsyncOpenAI]]:
     llm = ByteLlm()
+    llm.capacity = capacity
     async with open_sdk(llm=llm, **options) as (it, client):
         yield it, llm, client
 
@@ -190,14 +191,15 @@ async def test_a_client_that_leaves_stops_all_prompts() -> None:
         assert len(llm.requests) < len(prompts)
 
 
-async def test_a_long_list_takes_the_room_that_there_is() -> None:
-    """Neither refused for its length, nor more at a time than the processors work on."""
-    async with bytes_model() as (_, llm, client):
+@pytest.mark.parametrize(("capacity", "most"), [(2, 2), (256, 16)])
+async def test_a_long_list_takes_the_room_that_there_is(capacity: int, most: int) -> None:
+    """Neither refused for its length, nor more at a time than the processors work on and may wait for them."""
+    async with bytes_model(capacity=capacity) as (_, llm, client):
         prompts = ["a", "b", "c"] * 30
         completion = await complete(client, prompts, max_tokens=1)
         assert [choice.text for choice in completion.choices] == [prompt.upper() for prompt in prompts]
         assert len(llm.requests) == 90
-        assert 1 < llm.most <= 16
+        assert 1 < llm.most <= most
 
 
 async def test_a_key_has_as_many_prompts_side_by_side_as_answers() -> None:
