@@ -40,6 +40,7 @@ Feature = Literal[
     # The prompt and the form of the answer.
     "raw",
     "prompt_ids",
+    "max_prompt_tokens",
     "suffix",
     "echo",
     "adapter",

@@ -121,6 +121,8 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether "embed" cuts off the end of what is longer than the model's context; else it is refused."""
     purpose: Purpose | None = None
     """What the vectors are for, for models that tell queries from documents. A hint."""
+    max_prompt_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] | None = None
+    """Tokens of a `raw` prompt, or of `prompt_ids`, that the model gets: the last ones, after its begin token."""
 
     @property
     def system_text(self) -> str:
@@ -174,6 +176,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
             "pooling": self.pooling is not None,
             "dimensions": self.dimensions is not None,
             "truncate": self.truncate,
+            "max_prompt_tokens": self.max_prompt_tokens is not None,
             "embed": self.operation == "embed",
             **{f"{dialect}_fields": True for dialect in dialects},
         }

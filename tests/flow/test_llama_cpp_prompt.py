@@ -7,6 +7,7 @@ import pytest
 from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import DEMO_MODEL
 from tg_flow.llama.prompt_tokenizer import PromptTokenizer
+from tg_flow.llama.request import keep_end
 from tg_schema.errors import TooLarge, Unavailable
 
 pytestmark = pytest.mark.model
@@ -91,3 +92,12 @@ def test_a_closed_model_cuts_no_text() -> None:
     model.close()
     with pytest.raises(Unavailable, match="shut down"):
         tokenizer.tokens(None, "Who are you?", 512)
+
+
+@pytest.mark.parametrize(
+    ("most", "kept"),
+    [(None, (BEGIN, 5, 6, 7)), (4, (BEGIN, 5, 6, 7)), (3, (BEGIN, 6, 7)), (2, (BEGIN, 7)), (1, (BEGIN,))],
+)
+def test_the_end_of_a_prompt_is_kept_after_its_begin_token(most: int | None, kept: tuple[int, ...]) -> None:
+    assert keep_end((BEGIN, 5, 6, 7), most, BEGIN) == kept
+    assert keep_end((5, 6, 7), most, None) == (5, 6, 7)[-most if most else 0 :]

@@ -89,6 +89,7 @@ FULL: list[Any] = [
         64,
         True,
         "query",
+        512,
     ),
     TextCompletionResponse(
         ERROR,

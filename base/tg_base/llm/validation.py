@@ -57,6 +57,7 @@ def check_completion(request: TextCompletionRequest) -> None:
 
 
 def _check_prompt(request: TextCompletionRequest) -> None:
+    _check_max_prompt_tokens(request)
     if request.prompt_ids or request.raw:
         _check_raw_prompt(request)
     elif not request.turns:
@@ -89,6 +90,11 @@ def _check_scored(request: TextCompletionRequest) -> None:
         raise BadRequest('scored belongs to the operation "score"')
     if request.operation == "score" and not (request.scored or asks_prompt):
         raise BadRequest("scored is missing: the token ids to score after the prompt, or sampling.prompt_logprobs")
+
+
+def _check_max_prompt_tokens(request: TextCompletionRequest) -> None:
+    if request.max_prompt_tokens is not None and not (request.raw or request.prompt_ids):
+        raise BadRequest("max_prompt_tokens cuts a raw prompt, or prompt_ids; leave it out, or send one of them")
 
 
 def _check_raw_prompt(request: TextCompletionRequest) -> None:

@@ -18,7 +18,7 @@ from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import model_file
 from tg_flow.llama.model_load import ModelLoad
 from tg_flow.llama.prompt_tokenizer import PromptTokenizer
-from tg_flow.llama.request import alternating_texts, check_ids, check_sampling, find_grammar
+from tg_flow.llama.request import alternating_texts, check_ids, check_sampling, find_grammar, keep_end
 from tg_flow.llama.sampler_settings import SamplerSettings
 from tg_flow.llama.token_data import token_data
 from tg_schema import COMMON_FEATURES, ModelInfo, Sampling, TextCompletionRequest, TgError, Token
@@ -86,7 +86,7 @@ _FEATURES: frozenset[Feature] = frozenset(
     {
         *("min_p", "typical_p", "repetition_penalty", "logit_bias"),
         *("min_tokens", "ignore_eos", "stop_ids", "keep_stop", "end_token"),
-        *("raw", "prompt_ids", "echo", "choice"),
+        *("raw", "prompt_ids", "max_prompt_tokens", "echo", "choice"),
         *("count_tokens", "tokenize", "detokenize", "token_texts"),
         *("score", "prompt_logprobs"),
         *("embed", "pooling", "truncate"),
@@ -252,10 +252,12 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
     async def _prompt(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
         if request.prompt_ids:
             check_ids("prompt_ids", request.prompt_ids, self.engine.model.vocabulary)
-            return request.prompt_ids
+            return keep_end(request.prompt_ids, request.max_prompt_tokens, self.engine.model.begin)
         tokenizer = self._tokenizer
         if request.raw:
-            return await asyncio.to_thread(tokenizer.raw_tokens, request.prompt or "", limit)
+            limit = limit if request.max_prompt_tokens is None else MAX_COUNTED_TOKENS
+            tokens = await asyncio.to_thread(tokenizer.raw_tokens, request.prompt or "", limit)
+            return keep_end(tokens, request.max_prompt_tokens, self.engine.model.begin)
         *earlier, prompt = alternating_texts(request.turns)
         system = request.system_text
         if len(system) + len(prompt) + sum(map(len, earlier)) < LONG_TEXT_CHARACTERS:

@@ -45,6 +45,14 @@ def check_ids(field: str, ids: tuple[int, ...], vocabulary: int) -> None:
         raise BadRequest(f"{field}: this model's token ids are 0 to {vocabulary - 1}")
 
 
+def keep_end(tokens: tuple[int, ...], most: int | None, begin: int | None) -> tuple[int, ...]:
+    """The last `most` tokens of a prompt, of which the first is the model's begin token if it was before."""
+    if most is None or len(tokens) <= most:
+        return tokens
+    head = tokens[:1] if tokens[:1] == (begin,) else ()
+    return (*head, *tokens[len(tokens) - most + len(head) :])
+
+
 def alternating_texts(turns: tuple[Message, ...]) -> list[str]:
     """The texts of a conversation; consecutive turns of one role are joined by a blank line.
 
