@@ -8,7 +8,12 @@ from tg_gateway.dialects.embeddings import EMBEDDINGS_MOUNTS
 from tg_gateway.dialects.native import NATIVE_MOUNTS
 from tg_gateway.dialects.openai import OPENAI_MOUNTS
 from tg_gateway.dialects.responses import RESPONSES_MOUNTS
-from tg_gateway.dialects.tokens import TOKENS_MOUNTS
+from tg_gateway.dialects.tgi import TGI, TGI_MOUNTS
+from tg_gateway.dialects.tokens import TOKENS, TOKENS_MOUNTS
+from tg_gateway.keyed_dialect import KeyedDialect
+
+_TOKENIZE: Final = KeyedDialect({"inputs": (TGI, "tokenize")}, (TOKENS, "tokenize"))
+"""`/tokenize` is TGI's for a body with `inputs`, and vLLM's for all others."""
 
 MOUNTS: Final[tuple[Mount, ...]] = (
     *NATIVE_MOUNTS,
@@ -17,5 +22,7 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     *TOKENS_MOUNTS,
     *RESPONSES_MOUNTS,
     *ANTHROPIC_MOUNTS,
+    *TGI_MOUNTS,
+    Mount("POST", "/tokenize", _TOKENIZE, "tokenize", large=True),
 )
 """The first row's dialect refuses what is near to nobody's path."""

@@ -36,6 +36,8 @@ def describe_refusal(door: Door, visit: Visit, *, retry: bool) -> str:
     if visit.status == 101:
         assert visit.open, visit
         return f"message `{visit.kind}`"
+    if door.refuses_in_events and visit.status == 200:
+        return f"200, event `{visit.kind}`"
     assert visit.status >= 400, visit
     return f"{visit.status} `{visit.kind}`{advice}" if visit.kind else f"{visit.status} at the handshake"
 

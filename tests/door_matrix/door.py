@@ -24,6 +24,7 @@ class Door:
         cancel: the message that cancels an answer.
         breaks: whether the connection breaks after an error in mid-stream.
         advises: whether a refusal says in `x-should-retry` if to ask again.
+        refuses_in_events: whether what a stream asks for is refused by 200 and an event.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Door:
     cancel: Mapping[str, Any] = field(default_factory=dict)
     breaks: bool = True
     advises: bool = True
+    refuses_in_events: bool = False
 
 
 def find(place: str, data: Any) -> Any:

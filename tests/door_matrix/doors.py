@@ -25,6 +25,10 @@ def _input(**fields: Any) -> Ask:
     return lambda flow, model, question: {"model": model, "input": question, **fields}
 
 
+def _inputs(**parameters: Any) -> Ask:
+    return lambda flow, model, question: {"inputs": question, "model": model, "parameters": parameters}
+
+
 def _prompt(**fields: Any) -> Ask:
     return lambda flow, model, question: {"model": model, "prompt": question, **fields}
 
@@ -74,6 +78,15 @@ _MESSAGES = Door(
     _turns(max_tokens=10_000),
     text="content.0.text",
     kinds=("error.type",),
+)
+_TGI = Door(
+    "TGI, whole",
+    "body",
+    "/",
+    _inputs(),
+    text="0.generated_text",
+    kinds=("error_type",),
+    advises=False,
 )
 
 DOORS: Final[tuple[Door, ...]] = (
@@ -148,4 +161,15 @@ DOORS: Final[tuple[Door, ...]] = (
         last='"type":"message_stop"',
     ),
     _MESSAGES,
+    replace(
+        _TGI,
+        name="TGI, events",
+        way="events",
+        path="/generate_stream",
+        text="token.text",
+        last='"generated_text":"',
+        breaks=False,
+        refuses_in_events=True,
+    ),
+    _TGI,
 )

@@ -55,7 +55,7 @@ async def _full_queue(door: Door, opening: OpenStage) -> str:
 
 def _describe_wait(visit: Visit) -> str:
     """What a refusal says of when to come back."""
-    if visit.status == 429:
+    if "Retry-After" in visit.headers:
         assert int(visit.headers["Retry-After"]) >= 1
         return ", `Retry-After`"
     waits = {place: find(place, visit.error) for place in ("error.retry_after", "headers.retry-after")}

@@ -101,7 +101,7 @@ async def test_an_object_stands_alone(it: Opened) -> None:
         ("api/v1/flow/nope/service/prompt", {"id": "text"}, 404, "there are: default"),
         ("api/v1/flow/default/service/agent", {"id": "text"}, 404, "text-completion, prompt"),
         ("api/v1/nope", {}, 404, "no such path"),
-        ("", {}, 405, "the method POST"),
+        ("api/v1/models", {}, 405, "the method POST"),
     ],
 )
 async def test_what_is_refused(it: Opened, path: str, body: object, status: int, says: str) -> None:

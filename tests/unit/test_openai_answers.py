@@ -11,7 +11,10 @@ from tg_schema import TextCompletionResponse, Token, ToolCallDelta
 from tg_schema.errors import ProtocolError, Timeout
 
 Record = TextCompletionResponse
-HEAD = re.compile(rb'\{"id":"chatcmpl-[0-9a-f]{32}","object":"chat.completion(?:.chunk)?","created":\d+,"model":"m",')
+HEAD = re.compile(
+    rb'\{"id":"chatcmpl-[0-9a-f]{32}","object":"chat.completion(?:.chunk)?","created":\d+,"model":"m",'
+    rb'(?:"system_fingerprint":"",)?'
+)
 LAST = Record(finish_reason="stop", in_token=3, out_token=2, end_of_stream=True)
 
 

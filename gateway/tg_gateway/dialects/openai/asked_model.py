@@ -1,12 +1,19 @@
 """The `model` of a body -> the flow that has it, and what that flow cannot be asked."""
 
 from collections.abc import Iterable
+from typing import Final
 
-from tg_gateway.dialects import Call, FoundModel
+from tg_gateway.dialects import Call, Catalogue, FoundModel
 from tg_gateway.dialects.openai.failures import InvalidParameter
 from tg_schema import TextCompletionRequest
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, NotFound
 from tg_schema.features import describe_missing
+
+PLACEHOLDERS: Final = frozenset({"tgi", "dummy"})
+"""What TGI's clients (`text-generation`, `huggingface_hub`) send as the model of a chat, since their server has one.
+
+Where nobody's model is called so, they stand for the default flow's.
+"""
 
 
 def find_asked_model(call: Call, model: str | None, *, required: bool = True) -> FoundModel:
@@ -23,7 +30,7 @@ def find_asked_model(call: Call, model: str | None, *, required: bool = True) ->
     """
     if required and not model:
         raise InvalidParameter("model is missing: name one of GET /v1/models", "model", "missing_required_parameter")
-    found = call.catalogue.find_model(model)
+    found = _find(call.catalogue, model)
     call.route = found.route
     return found
 
@@ -37,3 +44,12 @@ def check_peer(found: FoundModel, requests: Iterable[TextCompletionRequest]) -> 
     needed = frozenset[str]().union(*(request.features for request in requests))
     if needed and found.route.plain:
         raise BadRequest(describe_missing(needed))
+
+
+def _find(catalogue: Catalogue, model: str | None) -> FoundModel:
+    try:
+        return catalogue.find_model(model)
+    except NotFound:
+        if model in PLACEHOLDERS:
+            return catalogue.find_model(None)
+        raise

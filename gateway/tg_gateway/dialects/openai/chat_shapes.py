@@ -91,11 +91,12 @@ class WholeChoice(msgspec.Struct, frozen=True):
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of a whole answer."""
+    """The body of a whole answer. `system_fingerprint` says nothing, but `text-generation` requires it."""
 
     id: str
     object: str
     created: int
     model: str
+    system_fingerprint: str
     choices: tuple[WholeChoice, ...]
     usage: CompletionUsage | None = None

@@ -100,7 +100,7 @@ class ChatBodyWriter(WholeWriter[TextCompletionResponse]):
                 raise _too_many()
         choices = make_choices(records, self._n)
         return encode(
-            ChatCompletion(_new_id(), "chat.completion", int(time.time()), self._model, choices, usage.usage())
+            ChatCompletion(_new_id(), "chat.completion", int(time.time()), self._model, "", choices, usage.usage())
         )
 
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from tg_gateway.dialects.openai.failures import InvalidParameter
-from tg_gateway.dialects.openai.sampling_body import SamplingBody, StructuredOutputs
+from tg_gateway.dialects.openai.sampling_body import ResponseFormat, SamplingBody, StructuredOutputs
 from tg_schema import Sampling
 from tg_schema.sampling import MAX_CHOICES
 
@@ -78,12 +78,18 @@ def _read_format(body: SamplingBody, outputs: StructuredOutputs) -> tuple[str | 
     if form.type not in _FORMATS:
         sentence = f"response_format.type must be one of {', '.join(sorted(_FORMATS))}"
         raise InvalidParameter(sentence, "response_format.type", "invalid_value")
-    if form.type != "json_schema":
+    schema = _read_schema(form)
+    if schema is None:
         return "json" if form.type == "json_object" else None, outputs.json
-    schema = form.json_schema.schema if form.json_schema else None
     if outputs.json is not None:
         raise InvalidParameter("structured_outputs.json: response_format has a schema; send one", "structured_outputs")
-    if schema is None:
+    return None, schema
+
+
+def _read_schema(form: ResponseFormat) -> dict[str, Any] | None:
+    if form.type != "json_schema":
+        return form.value if form.type == "json_object" else None
+    if form.json_schema is None or form.json_schema.schema is None:
         place = "response_format.json_schema.schema"
         raise InvalidParameter(f"{place} is missing", place, "missing_required_parameter")
-    return None, schema
+    return form.json_schema.schema

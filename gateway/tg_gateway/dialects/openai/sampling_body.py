@@ -18,10 +18,11 @@ class JsonSchema(msgspec.Struct, frozen=True):
 
 
 class ResponseFormat(msgspec.Struct, frozen=True):
-    """The form of the answer."""
+    """The form of the answer. `value` is the schema where `huggingface_hub` sends one, with the type `json_object`."""
 
     type: str
     json_schema: JsonSchema | None = None
+    value: dict[str, Any] | None = None
 
 
 class StructuredOutputs(msgspec.Struct, frozen=True):

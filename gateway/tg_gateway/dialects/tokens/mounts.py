@@ -5,7 +5,4 @@ from typing import Final
 from tg_gateway.dialects import Mount
 from tg_gateway.dialects.tokens.dialect import TOKENS
 
-TOKENS_MOUNTS: Final[tuple[Mount, ...]] = (
-    Mount("POST", "/tokenize", TOKENS, "tokenize", large=True),
-    Mount("POST", "/detokenize", TOKENS, "detokenize", large=True),
-)
+TOKENS_MOUNTS: Final[tuple[Mount, ...]] = (Mount("POST", "/detokenize", TOKENS, "detokenize", large=True),)

@@ -1,0 +1,32 @@
+"""TGI's protocol: raw text to text with its tokens, and what protocols of the same shape are made of."""
+
+from tg_gateway.dialects.tgi.answer_shapes import Details, GeneratedText, PrefillToken
+from tg_gateway.dialects.tgi.dialect import TGI
+from tg_gateway.dialects.tgi.generated_answers import GeneratedAnswer, GeneratedAnswers
+from tg_gateway.dialects.tgi.generation import may_ask, read_generation, read_grammar
+from tg_gateway.dialects.tgi.generation_parameters import GenerateBody, GenerationParameters
+from tg_gateway.dialects.tgi.mounts import TGI_MOUNTS
+from tg_gateway.dialects.tgi.token_reader import Step, TokenReader
+from tg_gateway.dialects.tgi.token_texts import TokenTexts, make_alternatives, make_prefill, make_token, make_tokens
+
+__all__ = [
+    "TGI",
+    "TGI_MOUNTS",
+    "Details",
+    "GenerateBody",
+    "GeneratedAnswer",
+    "GeneratedAnswers",
+    "GeneratedText",
+    "GenerationParameters",
+    "PrefillToken",
+    "Step",
+    "TokenReader",
+    "TokenTexts",
+    "make_alternatives",
+    "make_prefill",
+    "make_token",
+    "make_tokens",
+    "may_ask",
+    "read_generation",
+    "read_grammar",
+]

@@ -1,0 +1,70 @@
+"""The objects of an answer in TGI's shape; a field with a default is left out where it has that value."""
+
+import msgspec
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A token. The id is -1, and the log-probability null, where the provider tells none."""
+
+    id: int
+    text: str
+    logprob: float | None
+    special: bool
+
+
+class PrefillToken(msgspec.Struct, frozen=True):
+    """A token of the inputs; the first one has no log-probability."""
+
+    id: int
+    text: str
+    logprob: float | None
+
+
+class BestOfSequence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of several answers that is not the best."""
+
+    generated_text: str
+    finish_reason: str
+    generated_tokens: int
+    seed: int | None
+    prefill: tuple[PrefillToken, ...]
+    tokens: tuple[Token, ...]
+    top_tokens: tuple[tuple[Token, ...], ...] = ()
+
+
+class Details(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a whole answer was made of. TGI's clients require `prefill`, even if it is empty."""
+
+    finish_reason: str
+    generated_tokens: int
+    seed: int | None
+    prefill: tuple[PrefillToken, ...]
+    tokens: tuple[Token, ...]
+    best_of_sequences: tuple[BestOfSequence, ...] | None = None
+    top_tokens: tuple[tuple[Token, ...], ...] = ()
+
+
+class GeneratedText(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A whole answer."""
+
+    generated_text: str
+    details: Details | None = None
+
+
+class StreamDetails(msgspec.Struct, frozen=True):
+    """How a stream ended."""
+
+    finish_reason: str
+    generated_tokens: int
+    seed: int | None
+    input_length: int
+
+
+class TokenEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event of a stream. The last one alone has the text, and the details if they were asked for."""
+
+    index: int
+    token: Token
+    generated_text: str | None = msgspec.field(default_factory=type(None))
+    details: StreamDetails | None = msgspec.field(default_factory=type(None))
+    top_tokens: tuple[Token, ...] = ()

@@ -1,0 +1,81 @@
+"""TGI's protocol over HTTP: what each of its paths asks, and how it is answered and refused."""
+
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import Answer, Ask, Call, Dialect, Writer, show_ignored
+from tg_gateway.dialects.openai import find_asked_model
+from tg_gateway.dialects.tgi.failures import refuse
+from tg_gateway.dialects.tgi.generation import read_generation
+from tg_gateway.dialects.tgi.generation_parameters import GenerateBody, GenerationParameters
+from tg_gateway.dialects.tgi.ignored import list_ignored
+from tg_gateway.dialects.tgi.server_info import describe_server, show_health
+from tg_gateway.dialects.tgi.stream_writer import TokenEventWriter
+from tg_gateway.dialects.tgi.timings import Timings
+from tg_gateway.dialects.tgi.tokenization import parse_chat_tokenize, parse_tokenize
+from tg_gateway.dialects.tgi.whole_writer import GeneratedTextWriter
+from tg_schema import TextCompletionResponse, TgError, decode
+from tg_schema.errors import BadRequest
+
+DIALECT: Final = "tgi"
+"""The name of this wire format in the log."""
+
+
+class _Streamed(msgspec.Struct, frozen=True):
+    stream: bool = False
+
+
+class TextGenerationInference(Dialect):
+    """Raw text to text, as `text-generation` and `huggingface_hub` ask for it."""
+
+    @override
+    def parse(self, call: Call) -> Ask | Answer:
+        match call.operation:
+            case "info":
+                return describe_server(call.catalogue)
+            case "health":
+                return show_health(call.catalogue)
+            case "tokenize":
+                return parse_tokenize(call)
+            case "tokenize-chat":
+                return parse_chat_tokenize(call)
+            case _:
+                return _parse_generation(call)
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        read = bool(call.body)
+        return refuse(error, status, read=read, streamed=read and _is_streamed(call))
+
+
+def _parse_generation(call: Call) -> Ask:
+    timings = Timings()
+    body = decode(GenerateBody, call.body)
+    streaming = call.operation == "stream" or (call.operation == "generate-compatible" and bool(body.stream))
+    found = find_asked_model(call, body.model, required=False)
+    parameters = body.parameters or GenerationParameters()
+    request = read_generation(body.inputs, parameters, found, streaming=streaming)
+    ignored = show_ignored(DIALECT, list_ignored(call.body, body))
+    timings.ask(body.inputs)
+    writer: Writer[TextCompletionResponse]
+    if streaming:
+        writer = TokenEventWriter(body, timings.start_headers() | ignored)
+    else:
+        listed = call.operation == "generate-compatible"
+        writer = GeneratedTextWriter(body, timings, ignored, listed=listed)
+    return Ask(found.route, request, writer, streaming)
+
+
+def _is_streamed(call: Call) -> bool:
+    """Whether events were asked for; a body that cannot be read has asked for none, unless its path does."""
+    if call.operation != "generate-compatible":
+        return call.operation == "stream"
+    try:
+        return decode(_Streamed, call.body).stream
+    except BadRequest:
+        return False
+
+
+TGI: Final = TextGenerationInference()

@@ -1,0 +1,91 @@
+"""Error -> TGI's JSON: `{"error", "error_type"}`, as the answer to a request, or as the event that ends a stream."""
+
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tg_gateway.dialects import Answer, server_sent_event
+from tg_schema import TgError, encode
+from tg_schema.errors import (
+    BadRequest,
+    BusError,
+    ContentFilter,
+    IncompleteStream,
+    PeerError,
+    ProtocolError,
+    ProviderAuth,
+    RateLimited,
+    SchemaViolation,
+    SlowConsumer,
+    Timeout,
+    TooLarge,
+    Unavailable,
+)
+
+EVENTS: Final = "text/event-stream; charset=utf-8"
+
+
+class _Kind(NamedTuple):
+    """What TGI calls an error, and its status."""
+
+    error_type: str
+    status: int
+
+
+_VALIDATION: Final = _Kind("validation", 422)
+_GENERATION: Final = _Kind("generation", 424)
+_KINDS: Final = MappingProxyType(
+    {
+        BadRequest.type: _VALIDATION,
+        TooLarge.type: _VALIDATION,
+        RateLimited.type: _Kind("overloaded", 429),
+        IncompleteStream.type: _Kind("incomplete_generation", 500),
+        ContentFilter.type: _GENERATION,
+        Timeout.type: _GENERATION,
+        ProviderAuth.type: _GENERATION,
+        ProtocolError.type: _GENERATION,
+        SchemaViolation.type: _GENERATION,
+        Unavailable.type: _GENERATION,
+        SlowConsumer.type: _GENERATION,
+        BusError.type: _GENERATION,
+        PeerError.type: _GENERATION,
+    }
+)
+"""TGI's words; errors that it does not have keep our type and status, and its clients tell them by the status."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An error. TGI's clients choose the exception by `error_type`."""
+
+    error: str
+    error_type: str
+
+
+def encode_failure(error: TgError) -> bytes:
+    """The JSON of an error."""
+    return encode(Failure(error.message, _kind_of(error).error_type))
+
+
+def encode_failure_event(error: TgError) -> bytes:
+    """The only event of a request that failed, or the last of a stream."""
+    return server_sent_event(encode_failure(error))
+
+
+def refuse(error: TgError, status: int, *, read: bool, streamed: bool) -> Answer:
+    """The answer to a request that failed before its first byte.
+
+    Args:
+        error: why.
+        status: HTTP's; where the request itself was refused (its key, its path, its size), it is the answer's.
+        read: whether the body was read: the error is about what it asks.
+        streamed: whether a stream was asked for: TGI's answer then is 200, and the error its only event.
+    """
+    if streamed:
+        return Answer(encode_failure_event(error), 200, EVENTS)
+    own = read and status == error.status
+    return Answer(encode_failure(error), _kind_of(error).status if own else status)
+
+
+def _kind_of(error: TgError) -> _Kind:
+    return _KINDS.get(error.type) or _Kind(error.type.replace("-", "_"), error.status)

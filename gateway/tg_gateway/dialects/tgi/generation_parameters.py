@@ -1,0 +1,71 @@
+"""The body of a request for text as it comes: the names and ranges of TGI's API (its openapi.json), and `model`."""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from tg_schema.sampling import Choices, Penalty
+
+MAX_STOP_SEQUENCES: Final = 4
+"""TGI's limit of `stop`."""
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+AboveZero = Annotated[float, msgspec.Meta(gt=0, le=100)]
+Share = Annotated[float, msgspec.Meta(gt=0, lt=1)]
+"""A part of the probability; the whole is said by leaving it out."""
+
+
+class Grammar(msgspec.Struct, frozen=True):
+    """The form of the answer; what `value` is depends on `type`. `json_object` is another name of `json`."""
+
+    type: Literal["json", "json_object", "regex", "json_schema"]
+    value: Any
+
+
+class GenerationParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """How to generate. null is as good as absent."""
+
+    best_of: Choices | None = None
+    temperature: AboveZero | None = None
+    repetition_penalty: AboveZero | None = None
+    frequency_penalty: Penalty | None = None
+    top_k: AtLeastOne | None = None
+    top_p: Share | None = None
+    typical_p: Share | None = None
+    do_sample: bool | None = None
+    max_new_tokens: AtLeastOne | None = None
+    return_full_text: bool | None = None
+    stop: tuple[str, ...] | None = None
+    truncate: AtLeastOne | None = None
+    watermark: bool | None = None
+    details: bool | None = None
+    decoder_input_details: bool | None = None
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
+    top_n_tokens: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
+    grammar: Grammar | None = None
+    adapter_id: str | None = None
+
+    @property
+    def answers(self) -> int:
+        """How many answers are generated."""
+        return self.best_of or 1
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn; else the most probable one is taken each time."""
+        drawn = (self.temperature, self.top_k, self.top_p, self.typical_p)
+        return bool(self.do_sample) or any(value is not None for value in drawn)
+
+    @property
+    def wants_details(self) -> bool:
+        """Whether a whole answer tells its tokens."""
+        return bool(self.details or self.decoder_input_details)
+
+
+class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A request for text. `model` is no field of TGI's, which has one model; without it the default flow's is asked."""
+
+    inputs: str
+    parameters: GenerationParameters | None = None
+    stream: bool | None = None
+    model: str | None = None

@@ -1,0 +1,57 @@
+"""The clocks of one request -> TGI's headers."""
+
+import math
+import time
+from typing import Final
+
+COMPUTE_TYPE: Final = "unknown"
+"""`x-compute-type`: TGI says on which hardware it runs; a gateway does not know on which its processors do."""
+
+
+class Timings:
+    """Of one request, from when its body was read.
+
+    The gateway does not see when a processor begins, so `x-inference-time` has the wait in the queue too, and there is
+    no `x-queue-time`.
+    """
+
+    __slots__ = ("_asked", "_characters", "_started")
+
+    def __init__(self) -> None:
+        self._started = self._asked = time.perf_counter()
+        self._characters = 0
+
+    def ask(self, inputs: str) -> None:
+        """The request is read and checked, and is sent on now."""
+        self._asked = time.perf_counter()
+        self._characters = len(inputs)
+
+    def start_headers(self) -> dict[str, str]:
+        """What is known before the first token."""
+        return {"x-compute-type": COMPUTE_TYPE, "x-compute-characters": str(self._characters)}
+
+    def end_headers(self, in_token: int | None, generated_tokens: int) -> dict[str, str]:
+        """All of them, now that the answer is whole: whole milliseconds, `x-compute-time` in seconds.
+
+        Args:
+            in_token: tokens of the prompt; None = unknown.
+            generated_tokens: of the answer; 0 = unknown.
+        """
+        now = time.perf_counter()
+        total, inference = now - self._started, now - self._asked
+        headers = self.start_headers() | {
+            "x-compute-time": f"{total:.6f}",
+            "x-total-time": _milliseconds(total),
+            "x-validation-time": _milliseconds(self._asked - self._started),
+            "x-inference-time": _milliseconds(inference),
+        }
+        if in_token is not None:
+            headers["x-prompt-tokens"] = str(in_token)
+        if generated_tokens:
+            headers["x-generated-tokens"] = str(generated_tokens)
+            headers["x-time-per-token"] = _milliseconds(inference / generated_tokens)
+        return headers
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(math.floor(seconds * 1000))
