@@ -1,16 +1,27 @@
 """What every test may ask for: the real broker, started once and only when somebody wants it."""
 
 import contextlib
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.pulsar_distribution import PulsarMissing, distribution
 from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
 from tests.time_limit import TimeLimit
 from tg_base.bus import Bus, open_bus
+
+# No property depends on how fast the machine is. `make test` tries the same examples each time, pytest alone new ones.
+settings.register_profile(
+    "tokengrid",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="TOKENGRID_REQUIRE_ALL" in os.environ,
+)
+settings.load_profile("tokengrid")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,7 +10,10 @@ READERS = {
     "base/tg_base/bus/pulsar/consumer.py",  # how old a message is: the broker's stamp is a wall clock's
     "base/tg_base/llm/core/errors.py",  # Retry-After as a date
     "flow/tg_flow/llama/chat_template.py",  # templates that tell the model today's date
+    "gateway/tg_gateway/dialects/embeddings/score_writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/openai/chat_writers.py",  # the field `created`
+    "gateway/tg_gateway/dialects/openai/completion_writers.py",  # the field `created`
+    "gateway/tg_gateway/dialects/responses/compaction.py",  # the field `created_at`
     "gateway/tg_gateway/dialects/responses/response_draft.py",  # the fields `created_at` and `completed_at`
     "gateway/tg_gateway/http/body_stream.py",  # the header Date
 }
