@@ -1,12 +1,13 @@
 """A persistent topic as a log: what was appended stays, in its order, for every reader, until it is erased."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.conformance.reading import DEADLINE, numbered
 from tests.conformance.test_delivery import AWKWARD_BODIES
-from tg_base.bus import MAX_MESSAGE_BYTES, Bus, open_bus
+from tg_base.bus import MAX_MESSAGE_BYTES, Bus, Entry, open_bus
 from tg_schema.errors import BadRequest, BusError, TooLarge
 
 
@@ -61,6 +62,9 @@ async def test_what_is_no_log_is_refused(bus: Bus, name: str) -> None:
     for using in (bus.append(name, b"", {}), bus.read(name), bus.erase(name)):
         with pytest.raises(BadRequest):
             await using
+    for opening in (bus.open_log(name), bus.follow(name, "1")):
+        with pytest.raises(BadRequest):
+            await opening.__aenter__()
 
 
 async def test_a_closed_bus_refuses(bus_url: str, kept: str) -> None:
@@ -69,3 +73,67 @@ async def test_a_closed_bus_refuses(bus_url: str, kept: str) -> None:
         for using in (bus.append(kept, b"", {}), bus.read(kept), bus.erase(kept)):
             with pytest.raises(BusError):
                 await using
+        for opening in (bus.open_log(kept), bus.follow(kept, "1")):
+            with pytest.raises(BusError):
+                await opening.__aenter__()
+
+
+async def gather(entries: AsyncIterator[Entry], count: int) -> list[bytes]:
+    """The next entries of a log that is followed."""
+    async with asyncio.timeout(DEADLINE):
+        return [(await anext(entries)).body for _ in range(count)]
+
+
+async def test_a_log_is_followed_from_any_entry(bus: Bus, kept: str) -> None:
+    positions = [await bus.append(kept, body, {}) for body in numbered(4)]
+    assert [entry.position for entry in await bus.read(kept)] == positions
+    assert len(set(positions)) == 4
+    for place, position in enumerate(positions):
+        async with bus.follow(kept, position) as entries:
+            await bus.append(kept, b"later", {})
+            rest = [*numbered(4)[place + 1 :], *[b"later"] * (place + 1)]
+            assert await gather(entries, len(rest)) == rest
+
+
+async def test_a_wait_for_more_can_be_cancelled(bus: Bus, kept: str) -> None:
+    position = await bus.append(kept, b"0", {})
+    async with bus.follow(kept, position) as entries:
+        for body in numbered(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.02):
+                    await anext(entries)
+            position = await bus.append(kept, body, {"body": body.decode()})
+            entry = await asyncio.wait_for(anext(entries), DEADLINE)
+            assert entry == Entry(body, {"body": body.decode()}, position)
+
+
+async def test_an_open_log_takes_entries_beside_others(bus: Bus, kept: str) -> None:
+    position = await bus.append(kept, b"first", {})
+    async with bus.open_log(kept) as log, bus.follow(kept, position) as one, bus.follow(kept, position) as other:
+        for body in numbered(5):
+            await log.append(body, {"x": "y"})
+        await bus.append(kept, b"beside", {})
+        await log.append(b"last", {})
+        for entries in (one, other):
+            assert await gather(entries, 7) == [*numbered(5), b"beside", b"last"]
+    assert await read(bus, kept) == [b"first", *numbered(5), b"beside", b"last"]
+    async with bus.open_log(kept) as log:
+        await log.append(b"again", {})
+    assert (await read(bus, kept))[-1] == b"again"
+
+
+async def test_who_follows_an_erased_log_comes_to_its_end(bus: Bus, kept: str) -> None:
+    position = await bus.append(kept, b"first", {})
+    async with bus.follow(kept, position) as entries:
+        await bus.erase(kept)
+        for _ in range(2):
+            with pytest.raises(StopAsyncIteration):
+                await asyncio.wait_for(anext(entries), DEADLINE)
+
+
+@pytest.mark.parametrize("position", ["", "x", "-1", "1:", "é"])
+async def test_what_is_no_position_is_refused(bus: Bus, kept: str, position: str) -> None:
+    await bus.append(kept, b"", {})
+    with pytest.raises(BadRequest):
+        async with bus.follow(kept, position):
+            pass

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from typing_extensions import override
 
-from tg_base.bus import Bus, Delivery, Entry
+from tg_base.bus import Bus, Delivery, Entry, LogWriter
 
 
 class PassingBus(Bus):
@@ -35,8 +35,16 @@ class PassingBus(Bus):
         return self._bus.subscribe(topic, group, prefetch=prefetch)
 
     @override
-    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        await self._bus.append(topic, body, properties)
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        return await self._bus.append(topic, body, properties)
+
+    @override
+    def open_log(self, topic: str) -> AbstractAsyncContextManager[LogWriter]:
+        return self._bus.open_log(topic)
+
+    @override
+    def follow(self, topic: str, after: str) -> AbstractAsyncContextManager[AsyncIterator[Entry]]:
+        return self._bus.follow(topic, after)
 
     @override
     async def read(self, topic: str) -> tuple[Entry, ...]:

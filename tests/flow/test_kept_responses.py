@@ -186,7 +186,7 @@ async def test_a_response_that_failed_is_not_kept() -> None:
 
 class _FullBus(PassingBus):
     @override
-    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
         raise BusError("the broker is full")
 
 

@@ -3,13 +3,13 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from typing_extensions import override
 
 from tests.simulation.simulated_broker import Message, Seat, SimulatedBroker, name_is_persistent
-from tg_base.bus import Bus, Delivery, Entry
+from tg_base.bus import Bus, Delivery, Entry, LogWriter
 from tg_base.bus.core.wait_queue import WaitQueue
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, BusError, TooLarge
@@ -88,7 +88,15 @@ class SimulatedBus(Bus):
             pending[0].set_result(None)
 
     @override
-    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        raise BusError(_NO_LOGS)
+
+    @override
+    def open_log(self, topic: str) -> AbstractAsyncContextManager[LogWriter]:
+        raise BusError(_NO_LOGS)
+
+    @override
+    def follow(self, topic: str, after: str) -> AbstractAsyncContextManager[AsyncIterator[Entry]]:
         raise BusError(_NO_LOGS)
 
     @override

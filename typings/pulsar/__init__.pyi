@@ -19,6 +19,9 @@ from pulsar.schema import Schema
 class MessageId:
     earliest: ClassVar[_pulsar.MessageId]
     latest: ClassVar[_pulsar.MessageId]
+    def __init__(self, partition: int = -1, ledger_id: int = -1, entry_id: int = -1, batch_index: int = -1) -> None: ...
+    def ledger_id(self) -> int: ...
+    def entry_id(self) -> int: ...
 
 class Message:
     def data(self) -> bytes: ...
@@ -75,7 +78,7 @@ class Client:
     def create_reader(
         self,
         topic: str,
-        start_message_id: _pulsar.MessageId,
+        start_message_id: _pulsar.MessageId | MessageId,
         *,
         receiver_queue_size: int = 1000,
         reader_name: str | None = None,

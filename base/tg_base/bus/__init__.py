@@ -1,6 +1,6 @@
 """Publisher -> subscriber: the bus, chosen by URL. Others import from here; drivers and core are inside."""
 
-from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, BusOptions, Delivery, Entry, Handoff
+from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, BusOptions, Delivery, Entry, Handoff, LogWriter
 from tg_base.bus.open import open_bus
 
 __all__ = [
@@ -10,5 +10,6 @@ __all__ = [
     "Delivery",
     "Entry",
     "Handoff",
+    "LogWriter",
     "open_bus",
 ]

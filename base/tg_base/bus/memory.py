@@ -12,7 +12,17 @@ from typing import Self
 
 from typing_extensions import override
 
-from tg_base.bus.core import MAX_MESSAGE_BYTES, Bus, Delivery, Entry, WaitQueue, check_log, is_persistent
+from tg_base.bus.core import (
+    MAX_MESSAGE_BYTES,
+    Bus,
+    Delivery,
+    Entry,
+    LogWriter,
+    WaitQueue,
+    check_log,
+    is_persistent,
+)
+from tg_base.bus.memory_log import MemoryLog
 from tg_schema.errors import BusError, TooLarge
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -36,7 +46,8 @@ class MemoryBus(Bus):
 
     def __init__(self, *, max_waiting: int = 10_000, publish_timeout: float = 10.0) -> None:
         self._topics: dict[str, _Topic] = {}
-        self._logs: dict[str, tuple[Entry, ...]] = {}
+        self._logs: dict[str, MemoryLog] = {}
+        self._next_entry = 0
         self._max_waiting = max_waiting
         self._publish_timeout = publish_timeout
         self._closed = False
@@ -89,23 +100,42 @@ class MemoryBus(Bus):
                 del self._topics[topic]
 
     @override
-    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        check_log(topic)
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
         _check_size(body)
+        check_log(topic)
         self._check_open()
-        self._logs[topic] = (*self._logs.get(topic, ()), Entry(body, dict(properties)))
+        log = self._logs.get(topic) or self._logs.setdefault(topic, MemoryLog(self._next_entry))
+        return log.append(body, properties)
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        check_log(topic)
+        self._check_open()
+        yield _LogWriter(self, topic)
+
+    @override
+    @asynccontextmanager
+    async def follow(self, topic: str, after: str) -> AsyncIterator[AsyncIterator[Entry]]:
+        check_log(topic)
+        self._check_open()
+        yield (self._logs.get(topic) or MemoryLog(self._next_entry)).follow(after)
 
     @override
     async def read(self, topic: str) -> tuple[Entry, ...]:
         check_log(topic)
         self._check_open()
-        return self._logs.get(topic, ())
+        log = self._logs.get(topic)
+        return () if log is None else tuple(log.entries)
 
     @override
     async def erase(self, topic: str) -> None:
         check_log(topic)
         self._check_open()
-        self._logs.pop(topic, None)
+        if (log := self._logs.pop(topic, None)) is not None:
+            log.close()
+            # No entry of a later log has a position of this one.
+            self._next_entry = max(self._next_entry, log.end)
 
     @override
     async def ping(self) -> None:
@@ -116,6 +146,8 @@ class MemoryBus(Bus):
         self._closed = True
         for room in self._topics.values():
             room.close()
+        for log in self._logs.values():
+            log.close()
         self._topics.clear()
         self._logs.clear()
 
@@ -127,6 +159,18 @@ class MemoryBus(Bus):
 def _check_size(body: bytes) -> None:
     if len(body) > MAX_MESSAGE_BYTES:
         raise TooLarge(f"a message holds at most {MAX_MESSAGE_BYTES} bytes; this one has {len(body)}")
+
+
+class _LogWriter(LogWriter):
+    """A log that is open; in one process there is nothing to open."""
+
+    def __init__(self, bus: MemoryBus, topic: str) -> None:
+        self._bus = bus
+        self._topic = topic
+
+    @override
+    async def append(self, body: bytes, properties: Mapping[str, str]) -> None:
+        await self._bus.append(self._topic, body, properties)
 
 
 class _Message:

@@ -1,6 +1,6 @@
 """Bus -> driver: the interface of every bus, and the queues and threads that drivers are built on."""
 
-from tg_base.bus.core.api import MAX_MESSAGE_BYTES, Bus, Delivery
+from tg_base.bus.core.api import MAX_MESSAGE_BYTES, Bus, Delivery, LogWriter
 from tg_base.bus.core.entry import Entry
 from tg_base.bus.core.handoff import Handoff
 from tg_base.bus.core.options import BusOptions
@@ -16,6 +16,7 @@ __all__ = [
     "Delivery",
     "Entry",
     "Handoff",
+    "LogWriter",
     "SendWindow",
     "Source",
     "ThreadedReader",

@@ -44,6 +44,17 @@ class Delivery(Protocol):
         """
 
 
+class LogWriter(Protocol):
+    """The end of a log, held open by one writer. Others may append beside it."""
+
+    async def append(self, body: bytes, properties: Mapping[str, str]) -> None:
+        """Return once the entry is at the end of the log. Appends of one task keep their order.
+
+        Raises:
+            TooLarge, BusError: as `Bus.append`.
+        """
+
+
 class Bus(Protocol):
     """Carries messages between processes. Chosen by URL in `bus/open.py`.
 
@@ -51,8 +62,8 @@ class Bus(Protocol):
     messages for a named group, from the group's first subscription on. A non-persistent topic may drop messages
     silently; its readers must detect that themselves.
 
-    `append`, `read` and `erase` use a persistent topic as a log: what is in it stays, read or not, until it is erased.
-    A topic is either a log or published to, never both.
+    `append`, `open_log`, `read`, `follow` and `erase` use a persistent topic as a log: what is in it stays, read or
+    not, until it is erased. A topic is either a log or published to, never both.
     """
 
     @property
@@ -92,15 +103,37 @@ class Bus(Protocol):
             BusError: on entering, the bus did not answer in time or refused; while iterating, the subscription failed.
         """
 
-    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        """Return once the entry is at the end of the log, where every later `read` finds it.
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        """Return once the entry is at the end of the log, where every later `read` finds it; its position.
 
-        It costs several times a `publish`.
+        It costs several times a `publish`. Who appends many entries to one log opens it.
 
         Raises:
             BadRequest: `topic` is not a full name, or not persistent.
             TooLarge: the entry is over the bus's limit (`max_message`).
             BusError: the bus did not answer in time, or refused. The entry may still be appended.
+        """
+
+    def open_log(self, topic: str) -> AbstractAsyncContextManager[LogWriter]:
+        """Enter to append to one log many times, at the cost of a `publish` each.
+
+        Raises:
+            BadRequest, BusError: on entering, as `append`.
+        """
+
+    def follow(self, topic: str, after: str) -> AbstractAsyncContextManager[AsyncIterator[Entry]]:
+        """Enter to read the entries behind a position, iterate to get each, also those that are appended later.
+
+        A wait that is cancelled loses no entry. The iteration ends when the log is erased or the bus closed. A broker
+        that cannot be reached is waited for: who wants to know reads.
+
+        Args:
+            topic: the log.
+            after: the position of an entry of it.
+
+        Raises:
+            BadRequest: as `append`, or no position.
+            BusError: on entering, the bus did not answer in time or refused; while iterating, reading has failed.
         """
 
     async def read(self, topic: str) -> tuple[Entry, ...]:

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """One entry, as it was appended."""
+    """One entry, as it was appended; `position` says where, to `Bus.follow`. Equal positions are the same entry."""
 
     body: bytes
     properties: Mapping[str, str]
+    position: str

@@ -61,14 +61,14 @@ class Clients:
         with ThreadPoolExecutor(MAX_CONCURRENT_CALLS, thread_name_prefix="bus-reopen") as pool:
             return dict(zip(silent, pool.map(self._reopen, silent), strict=True))
 
-    def subscribe(self, topic: str, group: str | None, queue: int) -> Consumer:
+    def subscribe(self, topic: str, group: str | None, queue: int, after: "pulsar.MessageId | None" = None) -> Consumer:
         """Open a subscription; blocks.
 
         Raises:
             BusError: as `Consumer`, with the broker's address.
         """
         try:
-            return Consumer(self.current, topic, group, queue)
+            return Consumer(self.current, topic, group, queue, after)
         except BusError as error:
             raise self._broker.explain(error) from None
 

@@ -45,8 +45,9 @@ class Consumer(Source):
     Args:
         client: the client to open it on.
         topic: what to read.
-        group: the subscription's name; None reads every message from now on.
+        group: the subscription's name; None reads every message behind `after`.
         queue: messages that the client buffers.
+        after: a message; None = the last one.
 
     Attributes:
         client: the client on which it is open now.
@@ -55,12 +56,19 @@ class Consumer(Source):
         BusError: the broker did not answer in time, or refused.
     """
 
-    def __init__(self, client: pulsar.Client, topic: str, group: str | None, queue: int) -> None:
+    def __init__(
+        self,
+        client: pulsar.Client,
+        topic: str,
+        group: str | None,
+        queue: int,
+        after: "pulsar.MessageId | None" = None,
+    ) -> None:
         self._topic = topic
         self._group = group
         self._queue = queue
         self._persistent = is_persistent(topic)
-        self._last = pulsar.MessageId.latest
+        self._last: MessageId | pulsar.MessageId = pulsar.MessageId.latest if after is None else after
         self._closed = False
         self._swapping = threading.Lock()
         self._handle = self._open(client)
@@ -100,8 +108,9 @@ class Consumer(Source):
                         continue
                 raise error_of(type(failure).__name__) from None
             if self._group is None and self._persistent:
-                self._last = message.message_id()
-            return _Delivery(message, self if self._group is not None and self._persistent else None)
+                self._last = at = message.message_id()
+                return _Delivery(message, None, at)
+            return _Delivery(message, self if self._persistent else None)
 
     @override
     def close(self) -> None:
@@ -150,9 +159,10 @@ def _receive(handle: pulsar.Consumer | pulsar.Reader, queue: int) -> pulsar.Mess
 class _Delivery:
     """One received message."""
 
-    __slots__ = ("_held", "_properties", "_published", "body", "redelivered")
+    __slots__ = ("_held", "_properties", "_published", "at", "body", "redelivered")
 
-    def __init__(self, message: pulsar.Message, consumer: Consumer | None) -> None:
+    def __init__(self, message: pulsar.Message, consumer: Consumer | None, at: "MessageId | None" = None) -> None:
+        self.at = at
         self.body = message.data()
         self.redelivered = message.redelivery_count() > 0
         self._properties = properties_of(message)
@@ -178,6 +188,11 @@ class _Delivery:
         if self._held is not None:
             (consumer, message), self._held = self._held, None
             consumer.negative_acknowledge(message)
+
+
+def message_id_of(delivery: Delivery) -> "MessageId | None":
+    """Where a message without a group stands on its persistent topic; None of any other."""
+    return delivery.at if isinstance(delivery, _Delivery) else None
 
 
 def properties_of(message: pulsar.Message) -> Mapping[str, str] | None:

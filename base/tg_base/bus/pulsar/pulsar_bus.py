@@ -28,6 +28,7 @@ from tg_base.bus.core import (
     Delivery,
     Entry,
     Handoff,
+    LogWriter,
     ThreadedReader,
     check_log,
     is_persistent,
@@ -172,13 +173,18 @@ class PulsarBus(Bus):
         self._check_open()
         queues = Queues.of(prefetch, persistent=is_persistent(topic))
         opening = self._off_loop(lambda: self._clients.subscribe(topic, group, queues.in_client))
+        async with self._reading(opening, queues.handed_over) as reader:
+            self._learn_limit(topic)
+            yield reader
+
+    @asynccontextmanager
+    async def _reading(self, opening: "asyncio.Future[Consumer]", ahead: int) -> AsyncIterator[ThreadedReader]:
         try:
             consumer = await in_time(opening)
         except (asyncio.CancelledError, BusError):
             opening.add_done_callback(self._close_unwanted)
             raise
-        reader = self._readers[consumer] = ThreadedReader(self._loop, consumer, queues.handed_over)
-        self._learn_limit(topic)
+        reader = self._readers[consumer] = ThreadedReader(self._loop, consumer, ahead)
         try:
             if self._closing is not None:
                 reader.end()
@@ -249,11 +255,35 @@ class PulsarBus(Bus):
             self._pool.submit(close_quietly, client)
 
     @override
-    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
         check_log(topic)
         self._check_size(body, properties)
         self._check_open()
-        await in_time(self._off_loop(lambda: topic_log.append(self._clients.current, topic, body, properties)))
+        return await in_time(self._off_loop(lambda: topic_log.append(self._clients.current, topic, body, properties)))
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        check_log(topic)
+        self._check_open()
+        await in_time(self._off_loop(lambda: topic_log.hold(self._clients.current, topic)))
+        try:
+            yield _LogWriter(self, topic)
+        finally:
+            # One that is not open yet is closed when it has been idle for long enough.
+            if (sender := self._senders.get(topic)) is not None and sender.producer is not None:
+                self._forget(topic, sender)
+                self._retired.append(sender)
+
+    @override
+    @asynccontextmanager
+    async def follow(self, topic: str, after: str) -> AsyncIterator[AsyncIterator[Entry]]:
+        check_log(topic)
+        self._check_open()
+        start, ahead = topic_log.find_position(after), topic_log.READ_AHEAD_ENTRIES
+        opening = self._off_loop(lambda: self._clients.subscribe(topic, None, ahead, start))
+        async with self._reading(opening, ahead) as reader:
+            yield topic_log.FollowedLog(reader)
 
     @override
     async def read(self, topic: str) -> tuple[Entry, ...]:
@@ -301,6 +331,18 @@ class PulsarBus(Bus):
 
     def _off_loop(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         return self._loop.run_in_executor(self._pool, work)
+
+
+class _LogWriter(LogWriter):
+    """A log whose producer stays open."""
+
+    def __init__(self, bus: PulsarBus, topic: str) -> None:
+        self._bus = bus
+        self._topic = topic
+
+    @override
+    async def append(self, body: bytes, properties: Mapping[str, str]) -> None:
+        await self._bus.publish(self._topic, body, properties)
 
 
 def _size(properties: Mapping[str, str]) -> int:

@@ -4,43 +4,104 @@ A broker without retention deletes a topic that has no subscription. So a log ha
 erase a log is to remove it; the broker then deletes the idle topic. All calls block; any thread may make them.
 """
 
-from collections.abc import Mapping
-from typing import Final
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Final, Self
 
 import pulsar
+from typing_extensions import override
 
-from tg_base.bus.core import Entry
+from tg_base.bus.core import Delivery, Entry
 from tg_base.bus.pulsar.client import OPERATION_TIMEOUT_SECONDS, close_quietly, our_errors
-from tg_base.bus.pulsar.consumer import properties_of
+from tg_base.bus.pulsar.consumer import message_id_of, properties_of
 from tg_base.bus.pulsar.sender import Producer
+from tg_schema.errors import BadRequest
+
+if TYPE_CHECKING:
+    from _pulsar import MessageId
 
 _KEEPER: Final = "tg-log"
 """The subscription that holds the entries."""
 _ERASED: Final = "tg-erased"
 """The property of the entry that hides all before it: the broker deletes the topic only after a minute or two."""
+READ_AHEAD_ENTRIES: Final = 100
+"""Buffered in the client while a log is read."""
+_POSITION: Final = re.compile(r"(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
-def append(client: pulsar.Client, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-    """Append one entry.
+def append(client: pulsar.Client, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+    """Append one entry; its position.
 
     Raises:
         BusError: the broker did not answer in time, or refused.
         TooLarge: the entry is over the broker's limit.
     """
-    close_quietly(_hold(client, topic))
+    hold(client, topic)
     producer = Producer.on(client, topic)
     try:
         with our_errors():
-            producer.handle.send(body, dict(properties))
+            return _name_position(producer.handle.send(body, dict(properties)))
     finally:
         producer.close()
+
+
+def hold(client: pulsar.Client, topic: str) -> None:
+    """Let the broker keep what is appended from now on. Raises BusError as `append`."""
+    close_quietly(_hold(client, topic))
+
+
+def find_position(position: str) -> pulsar.MessageId:
+    """Where to read on.
+
+    Raises:
+        BadRequest: it is no position.
+    """
+    found = _POSITION.fullmatch(position)
+    if found is None:
+        raise BadRequest("not a position: give that of an entry")
+    return pulsar.MessageId(-1, int(found[1]), int(found[2]), -1)
+
+
+def _name_position(message: "MessageId | pulsar.MessageId") -> str:
+    return f"{message.ledger_id()}:{message.entry_id()}"
+
+
+class FollowedLog(AsyncIterator[Entry]):
+    """The entries that a reader of the topic gets, until one erases the log.
+
+    Args:
+        deliveries: of the reader.
+    """
+
+    def __init__(self, deliveries: AsyncIterator[Delivery]) -> None:
+        self._deliveries = deliveries
+        self._over = False
+
+    @override
+    def __aiter__(self) -> Self:
+        return self
+
+    @override
+    async def __anext__(self) -> Entry:
+        while not self._over:
+            delivery = await anext(self._deliveries)
+            message = message_id_of(delivery)
+            try:
+                properties = delivery.properties
+            except BadRequest:
+                continue
+            if _ERASED in properties or message is None:
+                self._over = True
+            else:
+                return Entry(delivery.body, properties, _name_position(message))
+        raise StopAsyncIteration
 
 
 def read(client: pulsar.Client, topic: str) -> tuple[Entry, ...]:
     """All entries since the last erasure, without what `append` cannot have written. Raises BusError as `append`."""
     entries: list[Entry] = []
     with our_errors():
-        reader = client.create_reader(topic, pulsar.MessageId.earliest, receiver_queue_size=1)
+        reader = client.create_reader(topic, pulsar.MessageId.earliest, receiver_queue_size=READ_AHEAD_ENTRIES)
         try:
             while reader.has_message_available():
                 message = reader.read_next(OPERATION_TIMEOUT_SECONDS * 1000)
@@ -48,7 +109,7 @@ def read(client: pulsar.Client, topic: str) -> tuple[Entry, ...]:
                 if properties is not None and _ERASED in properties:
                     entries.clear()
                 elif properties is not None:
-                    entries.append(Entry(message.data(), properties))
+                    entries.append(Entry(message.data(), properties, _name_position(message.message_id())))
         finally:
             close_quietly(reader)
     return tuple(entries)

@@ -1,0 +1,75 @@
+"""Appender -> reader inside one process: a log of the memory bus."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Self
+
+from typing_extensions import override
+
+from tg_base.bus.core import Entry, WaitQueue
+from tg_schema.errors import BadRequest
+
+
+class MemoryLog:
+    """The entries of one log, from its first to its erasure.
+
+    Args:
+        first: the number of its first entry. A log of the same name that was erased has lower ones.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.entries: list[Entry] = []
+        self.waiting = WaitQueue()
+        self.over = False
+        self._first = first
+
+    @property
+    def end(self) -> int:
+        """The number of the next entry."""
+        return self._first + len(self.entries)
+
+    def append(self, body: bytes, properties: Mapping[str, str]) -> str:
+        """Append, and wake who waits; the entry's position."""
+        position = str(self.end)
+        self.entries.append(Entry(body, dict(properties), position))
+        self.waiting.wake_all()
+        return position
+
+    def follow(self, after: str) -> AsyncIterator[Entry]:
+        """The entries behind this position, also those to come.
+
+        Raises:
+            BadRequest: it is no position.
+        """
+        if not after.isdecimal():
+            raise BadRequest("not a position: give that of an entry")
+        return _LogReader(self, int(after) + 1 - self._first)
+
+    def close(self) -> None:
+        """End the iteration of all who follow."""
+        self.over = True
+        self.waiting.wake_all()
+
+
+class _LogReader(AsyncIterator[Entry]):
+    """Not a generator: a wait that is cancelled would end it."""
+
+    def __init__(self, log: MemoryLog, index: int) -> None:
+        self._log = log
+        self._index = index
+
+    @override
+    def __aiter__(self) -> Self:
+        return self
+
+    @override
+    async def __anext__(self) -> Entry:
+        log = self._log
+        if self._index < 0:
+            # Behind an entry of a log that was erased.
+            raise StopAsyncIteration
+        while not log.over and self._index >= len(log.entries):
+            await log.waiting.wait()
+        if log.over:
+            raise StopAsyncIteration
+        self._index += 1
+        return log.entries[self._index - 1]
