@@ -19,7 +19,7 @@ from tg_gateway.dialects import Catalogue, Mount
 from tg_gateway.http import Health, HttpHandlers, Middleware, Router, defer_expectation
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.mounts import MOUNTS
-from tg_gateway.relay import AnswerStore, Relay
+from tg_gateway.relay import AnswerStore, BackgroundRuns, Relay
 from tg_gateway.telemetry import MALFORMED, show_metrics
 from tg_gateway.websocket import Backend, WebSocketHandler
 
@@ -140,6 +140,7 @@ class Gateway:
         # The server listens until all this is over: a refusal can be repeated elsewhere, a closed port says nothing.
         async with self._exit:
             await self._relay.drain(self._config.drain)
+            await self._background.close(DRAIN_ERROR_SECONDS)
             await self._sockets.close()
 
     def _application(self) -> web.Application:
@@ -153,7 +154,11 @@ class Gateway:
         )
         backend = Backend(self._authenticator, catalogue, relay, limits, config.body_limit)
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
-        handlers = HttpHandlers(relay, AnswerStore(self._requestor.bus, self._requestor.topics), config, limits)
+        store = AnswerStore(
+            self._requestor.bus, self._requestor.topics, silence=limits.silence, max_followers=limits.followers
+        )
+        self._background = BackgroundRuns(relay, store, max_running=limits.background, max_all=limits.all_background)
+        handlers = HttpHandlers(relay, store, self._background, config, limits)
         middleware = Middleware(self._authenticator, self._origins, unauthenticated, router, limits)
         application = web.Application(
             middlewares=[middleware.admit], client_max_size=max(config.body_limit, config.large_body_limit)

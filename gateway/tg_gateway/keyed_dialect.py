@@ -6,6 +6,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Call, Dialect
+from tg_gateway.dialects.answers import StreamedAnswer
 from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest
 
@@ -23,7 +24,7 @@ class KeyedDialect(Dialect):
         self._otherwise = otherwise
 
     @override
-    def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer]:
+    def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer | StreamedAnswer]:
         dialect, call.operation = self._choose(call.body)
         return dialect.parse(call)
 

@@ -1,5 +1,6 @@
 """Every body of the Responses API, over HTTP and on the WebSocket, against OpenAI's description and Open Responses'."""
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -14,13 +15,16 @@ from tests.descriptions.published import open_responses_description, openai_desc
 from tests.fakes.chat_llm import ChatLlm
 from tests.fakes.token_counter import TokenCounter
 from tests.fakes.turns_llm import Turn, TurnsLlm
+from tests.fakes.unwritable_bus import UnwritableBus
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.open_responses import FEATURES, MODEL
 from tests.flow.responses_stream import ENDINGS, check_stream, read_events
 from tests.flow.test_responses_socket import create, receive, until_end
 from tests.unit.test_responses_events import SEALED, answers, stream, whole
+from tg_base.bus.memory import MemoryBus
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import LlmChunk
+from tg_gateway.access import Limits
 from tg_schema import TextCompletionResponse, Token, ToolCallDelta
 from tg_schema.errors import IncompleteStream, RateLimited
 
@@ -124,6 +128,8 @@ REFUSED: Final = [
     ("GET", f"{PATH}/resp_none", None, 404),
     ("DELETE", f"{PATH}/resp_none", None, 404),
     ("GET", f"{PATH}/resp_none/input_items", None, 404),
+    ("POST", f"{PATH}/resp_none/cancel", None, 404),
+    ("POST", PATH, {"model": MODEL, "input": "hi", "background": True, "store": False}, 400),
     ("PUT", PATH, None, 405),
     ("GET", f"{PATH}/a/b/c", None, 404),
 ]
@@ -214,6 +220,28 @@ async def test_a_kept_conversation() -> None:
             "object": "response",
             "deleted": True,
         }
+
+
+async def test_a_response_in_the_background() -> None:
+    """While it runs, cancelled, streamed to its end, and one whose gateway falls silent."""
+    gate, bus = asyncio.Event(), UnwritableBus(MemoryBus())
+    llm = TurnsLlm(("Hel", gate, "lo"), features=FEATURES, model=MODEL)
+    body = {"model": MODEL, "input": "hi", "background": True}
+    async with open_gateway(instead=llm, bus=bus, limits=Limits(silence=0.2)) as it:
+        async with it.http.post(PATH, json=body) as response:
+            made = await response.json()
+        for shown in (made, await get(it, f"{PATH}/{made['id']}")):
+            check_response(shown)
+        check_response(await get(it, f"{PATH}/{made['id']}/cancel", "POST"))
+        bus.dropped = {"part", "alive", "end"}
+        async with it.http.post(PATH, json=body | {"stream": True}) as response:
+            told = read_events(await response.read())
+        assert [(event["type"], event["response"]["status"]) for event in told] == [("response.failed", "failed")]
+        check_response(told[0]["response"])
+        bus.dropped = set()
+        gate.set()
+        async with it.http.post(PATH, json=body | {"stream": True}) as response:
+            check_events(read_events(await response.read()))
 
 
 async def test_a_count() -> None:

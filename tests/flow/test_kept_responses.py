@@ -119,6 +119,46 @@ async def test_a_conversation_goes_on(streamed: bool) -> None:
         assert (answer.role, answer.text, last) == ("assistant", "Hello", Message("user", "and now?"))
 
 
+async def test_a_reference_stands_for_an_item_that_is_kept() -> None:
+    async with open_responses(CALLS, HELLO, HELLO, features=FEATURES) as it:
+        ask: Any = {"model": MODEL, "tools": [F], "store": True}
+        first = await it.client.responses.create(input="hi", **ask)
+        calls: Any = [item for item in first.output if item.type == "function_call"]
+        [question] = [item async for item in it.client.responses.input_items.list(first.id)]
+        named: Any = [{"type": "item_reference", "id": item.id} for item in (question, *first.output)]
+        outputs: Any = [{"type": "function_call_output", "call_id": call.call_id, "output": "done"} for call in calls]
+        # Without a previous response the references are the conversation; with it they name what is there anyway.
+        second = await it.client.responses.create(input=[*named, *outputs], **ask)
+        await it.client.responses.create(input=[*named[1:], *outputs], previous_response_id=first.id, **ask)
+        assert it.llm.requests[1].messages == it.llm.requests[2].messages
+        assert [turn.role for turn in it.llm.requests[1].messages] == ["user", "assistant", "tool", "tool"]
+        listed: Any = [item async for item in it.client.responses.input_items.list(second.id, order="asc")]
+        assert [item.id for item in listed[: len(named)]] == [each["id"] for each in named]
+        # Ids stay through a conversation: the first response is not needed for its items.
+        await it.client.responses.delete(first.id)
+        again: Any = [named[1], {"role": "user", "content": "and?"}]
+        await it.client.responses.create(input=again, previous_response_id=second.id, **ask)
+        assert [turn.role for turn in it.llm.requests[3].messages][-2:] == ["assistant", "user"]
+        for lost in (named[1]["id"], "msg_x", "", question.id + "0"):
+            with pytest.raises(openai.BadRequestError, match="send the item itself") as raised:
+                await it.client.responses.create(input=[{"type": "item_reference", "id": lost}], **ask)
+            assert raised.value.param == "input[0].id"
+
+
+async def test_references_to_many_responses_are_refused() -> None:
+    async with open_responses(HELLO) as it:
+        named: Any = [{"type": "item_reference", "id": f"msg_{number:032x}0000"} for number in range(20)]
+        with pytest.raises(openai.BadRequestError, match="send the item itself"):
+            await it.client.responses.create(model=MODEL, input=named)
+        kept = [await it.client.responses.create(model=MODEL, input="hi", store=True) for _ in range(17)]
+        named = [{"type": "item_reference", "id": response.output[0].id} for response in kept]
+        with pytest.raises(openai.BadRequestError, match="more than 16 responses") as raised:
+            await it.client.responses.create(model=MODEL, input=named)
+        assert raised.value.param == "input[16].id"
+        assert (await it.client.responses.create(model=MODEL, input=named[1:])).status == "completed"
+        assert [turn.text for turn in it.llm.requests[-1].messages] == ["Hello"] * 16
+
+
 async def test_input_items_come_in_pages() -> None:
     async with open_responses(HELLO, HELLO) as it:
         first = await it.client.responses.create(model=MODEL, input="one", store=True)
@@ -230,7 +270,7 @@ async def test_an_answer_expires() -> None:
     store = AnswerStore(bus, Topics(), clock)
     await store.keep("k", Keep("a", lambda: b"1"))
     clock.now += answer_store.KEPT_SECONDS - 1
-    assert await store.of("k").read("a") == b"1"
+    assert (await store.of("k").read("a")).end == b"1"
     clock.now += 1
     with pytest.raises(NotFound):
         await store.of("k").read("a")

@@ -155,6 +155,8 @@ async def test_a_failure_of_the_model_leaves_the_socket() -> None:
         ('{"type":"response.create","input":"1","conversation":"c"}', "send the earlier items in input"),
         ('{"type":"response.create","input":"1","stream_id":"%s"}' % ("x" * 2000), "characters"),
         ('{"type":"response.create","input":"1","stream_id":7}', "wrong field"),
+        ('{"type":"response.create","input":"1","background":true}', "a socket has no background"),
+        ('{"type":"response.create","input":[{"type":"item_reference","id":"msg_1"}]}', "send the item itself"),
         ('{"type":"response.create","input":"1","reasoning":{"effort":"low"}}', "the model can't do this: reasoning"),
     ],
 )
@@ -183,9 +185,11 @@ async def test_a_request_goes_on_from_the_last_response() -> None:
             return None
 
         await ask(model=MODEL, input="hi", include=["reasoning.encrypted_content"], instructions="be kind")
-        first = (await last()).response.id
+        ended = (await last()).response
+        first = ended.id
         result: Any = {"type": "function_call_output", "call_id": "c1", "output": "x"}
-        await ask(model=MODEL, input=[result], previous_response_id=first)
+        named: Any = [{"type": "item_reference", "id": item.id} for item in ended.output]
+        await ask(model=MODEL, input=[*named, result], previous_response_id=first)
         second = (await last()).response
         assert second.previous_response_id == first
         await ask(model=MODEL, input="so?", previous_response_id=second.id)

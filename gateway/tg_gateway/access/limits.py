@@ -19,6 +19,10 @@ class Limits:
         socket_id: characters of a WebSocket request's id.
         failures: wrong tokens from one address, within `forget`, before it is told to wait.
         forget: after how long wrong tokens are forgotten.
+        background: answers of one key that are made in the background side by side.
+        all_background: the same, of all keys.
+        followers: clients that follow answers in the background side by side.
+        silence: how long such an answer's log may have no new entry before its gateway counts as dead.
         ready: how long the bus may take to answer before the gateway is not ready.
     """
 
@@ -32,4 +36,8 @@ class Limits:
     socket_id: int = 256
     failures: int = 20
     forget: float = 60.0
+    background: int = 64
+    all_background: int = 256
+    followers: int = 256
+    silence: float = 15.0
     ready: float = 2.0

@@ -1,13 +1,13 @@
 """What every protocol of a door is made of; docs/adding-a-dialect.md uses nothing else."""
 
+from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Answer, Keep, KeptAnswers
 from tg_gateway.dialects.arguments_end import ArgumentsEnd
-from tg_gateway.dialects.call import Answer, Ask, Batch, Call
+from tg_gateway.dialects.call import Ask, Batch, Call
 from tg_gateway.dialects.catalogue import Catalogue, FoundModel
 from tg_gateway.dialects.conversation import Conversation, Name, Socket
 from tg_gateway.dialects.dialect import Dialect, Mount
 from tg_gateway.dialects.framing import KEEP_ALIVE, json_line, server_sent_event, text_frame
 from tg_gateway.dialects.ignored_fields import show_ignored
-from tg_gateway.dialects.kept_answers import MAX_KEPT_BYTES, Keep, KeptAnswers
 from tg_gateway.dialects.retry_after import format_retry_after
 from tg_gateway.dialects.text_alone import is_text_alone
 from tg_gateway.dialects.writer import WholeWriter, Writer

@@ -1,12 +1,12 @@
-"""HTTP request -> dialect -> what the gateway does about it: ask a service, or answer at once."""
+"""HTTP request -> dialect -> what the gateway does about it: ask a service."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tg_base.protocol import Route
+from tg_gateway.dialects.answers import NOTHING_KEPT, Background, Keep, KeptAnswers
 from tg_gateway.dialects.catalogue import Catalogue
-from tg_gateway.dialects.kept_answers import NOTHING_KEPT, Keep, KeptAnswers
 from tg_gateway.dialects.writer import Writer
 
 
@@ -65,6 +65,7 @@ class Ask:
         writer: of the answer; made for this request alone.
         streaming: whether the answer's bytes leave as they are written, or as one body with its length.
         keep: over HTTP: the answer is kept before its last bytes leave; if that fails, so does the request.
+        background: over HTTP: the answer is made apart from the connection, and `streaming` and `keep` are ignored.
     """
 
     route: Route[Any, Any]
@@ -72,18 +73,4 @@ class Ask:
     writer: Writer[Any]
     streaming: bool
     keep: Keep | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A whole answer that no service has to be asked for: a list of models, a refusal.
-
-    Attributes:
-        headers: further ones. `X-Request-Id` and, where they are known, `Retry-After`, `Allow` and `WWW-Authenticate`
-            are the gateway's.
-    """
-
-    body: bytes
-    status: int = 200
-    content_type: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    background: Background | None = None

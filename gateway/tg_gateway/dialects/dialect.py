@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from tg_gateway.dialects.call import Answer, Ask, Call
+from tg_gateway.dialects.answers import Answer, StreamedAnswer
+from tg_gateway.dialects.call import Ask, Call
 from tg_gateway.dialects.conversation import Conversation, Socket
 from tg_schema import TgError
 
@@ -20,7 +21,7 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer]:
+    def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer | StreamedAnswer]:
         """What a request wants; to be awaited where that depends on what is kept (`call.kept`).
 
         Raises:

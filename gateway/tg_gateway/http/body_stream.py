@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
@@ -24,21 +24,37 @@ END_OF_BODY = b"0\r\n\r\n"
 """The last chunk of a chunked body (RFC 9112, section 7.1)."""
 
 
+class BodyHead(Protocol):
+    """What the head of a body says: a writer, or a streamed answer."""
+
+    @property
+    def content_type(self) -> str:
+        """The header."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Further ones, read when the head is written."""
+
+    @property
+    def keep_alive(self) -> bytes:
+        """What is sent in silence."""
+
+
 class BodyStream(web.StreamResponse, Sink):
     """Enter it to keep the connection alive while nothing comes; leave it when nothing more will.
 
     Args:
         request: who asked. An HTTP/1.0 client gets the same body unchunked, ended by the end of the connection.
-        writer: of the answer; it says the content type, and what keeps the connection alive.
+        head: says the content type, and what keeps the connection alive.
         headers: further headers; names and values are ours, free of line breaks.
-        keep_alive: seconds of silence after which the writer's `keep_alive` is sent; the first also sends the head.
+        keep_alive: seconds of silence after which the head's `keep_alive` is sent; the first also sends the head.
         patience: seconds that the client may leave what waits for it unread.
     """
 
     def __init__(
         self,
         request: web.BaseRequest,
-        writer: Writer[Any],
+        head: BodyHead,
         headers: Mapping[str, str],
         keep_alive: float,
         patience: float,
@@ -51,7 +67,7 @@ class BodyStream(web.StreamResponse, Sink):
         self._request = request
         self._transport = request.transport
         self._protocol = request.protocol
-        self._writer = writer
+        self._says = head
         self._more_headers = headers
         self._chunked = request.version >= HttpVersion11
         self._patience = patience
@@ -83,10 +99,9 @@ class BodyStream(web.StreamResponse, Sink):
             if not self._transport.is_closing():
                 self._transport.write(data)
 
-    def fail(self, error: TgError) -> None:
+    def fail(self, writer: Writer[Any], error: TgError) -> None:
         """The writer's last bytes, after the first have been sent."""
-        data = self._writer.fail(error)
-        self.send(data, last=not self._writer.cut_after_failure)
+        self.send(writer.fail(error), last=not writer.cut_after_failure)
 
     def abort(self) -> None:
         """Cut the connection, so that the body that has begun is not taken for a whole one."""
@@ -114,7 +129,7 @@ class BodyStream(web.StreamResponse, Sink):
         keep = self._chunked and self._request.keep_alive
         framing = "Transfer-Encoding: chunked\r\n" if self._chunked else ""
         connection = "" if keep else "Connection: close\r\n"
-        headers = {"Content-Type": self._writer.content_type, **self._writer.headers, **self._more_headers}
+        headers = {"Content-Type": self._says.content_type, **self._says.headers, **self._more_headers}
         headers["Date"] = _date(int(time.time()))
         values = "".join(headers.values())
         if "\n" in values or "\r" in values:
@@ -129,7 +144,7 @@ class BodyStream(web.StreamResponse, Sink):
         if now >= due:
             # A client that does not read needs no sign of life: it would only add to what waits for it.
             if not self.full:
-                self.send(self._writer.keep_alive, last=False)
+                self.send(self._says.keep_alive, last=False)
             due = now + self._silence
         self._timer = self._loop.call_at(due, self._silent)
 

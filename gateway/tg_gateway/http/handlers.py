@@ -1,17 +1,19 @@
 """HTTP door: one request in, one body or a stream of bytes out, in the protocol of its mount."""
 
 from collections.abc import Awaitable
+from contextlib import aclosing
 
 from aiohttp import web
 
 from tg_base.config import GatewayConfig
 from tg_gateway.access import LargeBodies, Limits
 from tg_gateway.dialects import Answer, Ask
+from tg_gateway.dialects.answers import StreamedAnswer
 from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, judge_defects, make_response
 from tg_gateway.http.router import DOOR
-from tg_gateway.relay import AnswerStore, Exchange, HeldEnd, Relay
+from tg_gateway.relay import AnswerStore, BackgroundRuns, Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
 
@@ -19,9 +21,12 @@ from tg_schema import TgError
 class HttpHandlers:
     """What answers on every mount that is no socket."""
 
-    def __init__(self, relay: Relay, store: AnswerStore, config: GatewayConfig, limits: Limits) -> None:
+    def __init__(
+        self, relay: Relay, store: AnswerStore, background: BackgroundRuns, config: GatewayConfig, limits: Limits
+    ) -> None:
         self._relay = relay
         self._store = store
+        self._background = background
         self._config = config
         self._limits = limits
         self._body_reader = BodyReader(config.body_limit, limits)
@@ -39,8 +44,11 @@ class HttpHandlers:
     async def _answer(self, request: web.Request, reader: BodyReader) -> web.StreamResponse:
         entry = request[ENTRY]
         asked = await self._parse(request, reader, entry)
-        if isinstance(asked, Answer):
-            return make_response(asked)
+        if not isinstance(asked, Ask):
+            return await self._reply(request, asked)
+        if asked.background is not None:
+            await self._background.start(asked, asked.background, entry)
+            return await self._reply(request, await asked.background.answer())
         async with self._relay.ask(asked.route, asked.request, entry) as exchange:
             if asked.streaming:
                 return await self._stream(request, asked, exchange)
@@ -50,7 +58,9 @@ class HttpHandlers:
         headers = {"X-Stream-Id": exchange.responses.id, **asked.writer.headers}
         return make_response(Answer(whole, 200, asked.writer.content_type, headers))
 
-    async def _parse(self, request: web.Request, reader: BodyReader, entry: AccessLogEntry) -> Ask | Answer:
+    async def _parse(
+        self, request: web.Request, reader: BodyReader, entry: AccessLogEntry
+    ) -> Ask | Answer | StreamedAnswer:
         door, route = request[DOOR], None
         try:
             door.dialect.check_head(door.call)
@@ -58,7 +68,7 @@ class HttpHandlers:
             parsed = door.dialect.parse(door.call)
             if isinstance(parsed, Awaitable):
                 door.call.kept = self._store.of(entry.key)
-                asked = await parsed
+                asked: Ask | Answer | StreamedAnswer = await parsed
             else:
                 asked = parsed
             route = asked.route if isinstance(asked, Ask) else None
@@ -66,6 +76,29 @@ class HttpHandlers:
             if known := route or door.call.route:
                 entry.flow, entry.service = known.flow, known.spec.name
         return asked
+
+    async def _reply(self, request: web.Request, answer: Answer | StreamedAnswer) -> web.StreamResponse:
+        """An answer that needs no service; one that streams fails as `_stream`."""
+        if isinstance(answer, Answer):
+            return make_response(answer)
+        entry = request[ENTRY]
+        entry.door = "sse"
+        cors: dict[str, str] = request[CORS_HEADERS]
+        headers = {"X-Request-Id": entry.request, **cors}
+        with BodyStream(request, answer, headers, self._config.keep_alive, self._limits.write) as body:
+            try:
+                with judge_defects(request):
+                    async with aclosing(answer.parts) as parts:
+                        async for part in parts:
+                            body.send(part, last=False)
+                            await body.drain()
+                    body.send(b"", last=True)
+            except TgError as error:
+                if not body.started:
+                    raise
+                entry.end(200, error.type)
+                body.abort()
+        return body
 
     async def _stream(self, request: web.Request, asked: Ask, exchange: Exchange) -> web.StreamResponse:
         """Relay; an error before the first byte is the caller's to answer with a real status.
@@ -100,4 +133,4 @@ class HttpHandlers:
             if not body.started:
                 raise
             entry.end(200, error.type)
-            body.fail(error)
+            body.fail(asked.writer, error)

@@ -1,20 +1,26 @@
-"""Answer -> log of the bus -> answer: what dialects keep, each entry bound to the key that asked, in bounded space.
+"""Answer -> log of the bus -> answer: what dialects keep, each answer bound to the key that asked, in bounded space.
 
 Each answer is a log of its own, named after it, so there is no index that could disagree. Any gateway on the bus reads
-it. The bounds of a key are counted by each gateway for what it wrote.
+it, also while another one writes it. The bounds of a key are counted by each gateway for what it wrote.
 """
 
+import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from typing_extensions import override
 
 from tg_base.bus import Bus, Entry
-from tg_gateway.dialects import MAX_KEPT_BYTES, Keep, KeptAnswers
-from tg_schema.errors import NotFound, TooLarge
+from tg_base.runtime import running
+from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Background, Keep, KeptAnswer, KeptAnswers, Outcome
+from tg_gateway.relay.answer_log import CANCEL, HEAD, WHOLE, AnswerLog, label, label_end, label_first
+from tg_gateway.relay.answer_writer import AnswerWriter
+from tg_gateway.relay.log_watch import SeenLogs, watch
+from tg_schema.errors import NotFound, RateLimited, TooLarge
 from tg_schema.topics import Topics
 
 KEPT_SECONDS: Final = 24 * 3600.0
@@ -26,8 +32,8 @@ MAX_ERASED_AT_ONCE: Final = 4
 """Answers that are erased before the next is kept: enough to get ahead of what comes, without a pause that is felt."""
 
 _NAME: Final = re.compile(r"[\w-]{1,80}", re.ASCII)
-_KEY: Final = "key"
-_EXPIRES: Final = "expires"
+ALIVE_SHARE: Final = 3
+"""An answer in the background shows a sign of life this many times within the silence that would count as its death."""
 _NOT_FOUND: Final = "nothing of this name is kept for this key: it never was, it has expired, or it was deleted"
 
 
@@ -45,12 +51,26 @@ class AnswerStore:
         bus: has the logs.
         topics: their names.
         clock: wall clock, in seconds.
+        silence: seconds without an entry after which the writer of an answer in the background counts as dead.
+        max_followers: clients that follow answers side by side.
     """
 
-    def __init__(self, bus: Bus, topics: Topics, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        topics: Topics,
+        clock: Callable[[], float] = time.time,
+        *,
+        silence: float = 15.0,
+        max_followers: int = 256,
+    ) -> None:
         self._bus = bus
         self._topics = topics
         self._clock = clock
+        self._silence = silence
+        self._max_followers = max_followers
+        self._following = 0
+        self._seen = SeenLogs(silence, time.monotonic)
         self._written: dict[str, _Written] = {}
         self._sizes: dict[str, dict[str, int]] = {}
 
@@ -65,16 +85,49 @@ class AnswerStore:
             TooLarge: it has more than `MAX_KEPT_BYTES`.
             BusError: the bus did not take it.
         """
-        body, expires = keep.make(), self._clock() + KEPT_SECONDS
-        limit = min(MAX_KEPT_BYTES, self._bus.max_message)
-        if len(body) > limit:
-            raise TooLarge(f"an answer that is kept has at most {limit} bytes with its input; this one has {len(body)}")
-        owner = key or ""
+        await self._append_first(key or "", keep.name, keep.make(), WHOLE)
+
+    @asynccontextmanager
+    async def open(self, key: str | None, background: Background) -> AsyncIterator[tuple[AnswerWriter, str]]:
+        """Keep an answer while it is made; on entering its head, at the position that comes with it.
+
+        Raises:
+            TooLarge, BusError: as `keep`.
+        """
+        owner, name = key or "", background.name
+        position = await self._append_first(owner, name, background.head, HEAD)
+        async with self._bus.open_log(self._topics.kept(name)) as log:
+            writer = AnswerWriter(
+                log, keeps_parts=background.keeps_parts, alive=self._silence / ALIVE_SHARE, limit=self._limit
+            )
+            async with running(writer.run()):
+                yield writer, position
+        if (written := self._written.get(name)) is not None:
+            self._count_in(name, _Written(owner, written.size + writer.size, written.expires))
+
+    @property
+    def _limit(self) -> int:
+        return min(MAX_KEPT_BYTES, self._bus.max_message)
+
+    def check_size(self, body: bytes) -> None:
+        """See that a first entry can be kept.
+
+        Raises:
+            TooLarge: it cannot.
+        """
+        if len(body) > self._limit:
+            raise TooLarge(
+                f"an answer that is kept has at most {self._limit} bytes with its input; this one has {len(body)}"
+            )
+
+    async def _append_first(self, owner: str, name: str, body: bytes, kind: str) -> str:
+        self.check_size(body)
+        expires = self._clock() + KEPT_SECONDS
         # Counted first: an append that seems to fail may still arrive.
-        self._count_in(keep.name, _Written(owner, len(body), expires))
-        for name in self._choose_erased(owner):
-            await self._forget(name)
-        await self._bus.append(self._topics.kept(keep.name), body, {_KEY: owner, _EXPIRES: str(expires)})
+        self._count_in(name, _Written(owner, len(body), expires))
+        for erased in self._choose_erased(owner):
+            await self._forget(erased)
+        return await self._bus.append(self._topics.kept(name), body, label_first(kind, owner, expires))
 
     def _choose_erased(self, owner: str) -> list[str]:
         """Answers that have expired, and the oldest of a key that is over its bounds."""
@@ -105,35 +158,87 @@ class AnswerStore:
             if not own:
                 del self._sizes[written.key]
 
-    async def read(self, key: str, name: str) -> bytes:
+    async def read(self, key: str, name: str) -> KeptAnswer:
         """As `KeptAnswers.read`."""
+        log = await self._load(key, name)
+        if log.outcome == "running" and self._seen.is_silent(name, log.position):
+            await self._declare(name, "died")
+            log = await self._load(key, name)
+        return log.answer
+
+    async def _load(self, key: str, name: str) -> AnswerLog:
         if not _NAME.fullmatch(name):
             raise NotFound(_NOT_FOUND)
-        entries = await self._bus.read(self._topics.kept(name))
-        if not entries or entries[0].properties.get(_KEY) != key:
+        log = AnswerLog(await self._bus.read(self._topics.kept(name)))
+        if log.key != key:
             raise NotFound(_NOT_FOUND)
         # Not `<=`: "nan" reads as a number too.
-        if not _read_expiry(entries[0]) > self._clock():
+        if not log.expires > self._clock():
             await self._forget(name)
             raise NotFound(_NOT_FOUND)
-        return entries[0].body
+        return log
+
+    async def _declare(self, name: str, outcome: Outcome) -> None:
+        """Append an end in place of the writer, which does not answer."""
+        await self._bus.append(self._topics.kept(name), b"", label_end(outcome))
+
+    async def follow(self, key: str, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        """As `KeptAnswers.follow`."""
+        log = await self._load(key, name)
+        if log.outcome == "running" and self._following >= self._max_followers:
+            raise RateLimited("too many clients follow responses of this gateway", retry_after=1.0)
+        for part in log.take_parts():
+            yield part
+        if log.outcome == "running":
+            self._following += 1
+            try:
+                yield b""
+                async with aclosing(self._follow(name, log)) as parts:
+                    async for part in parts:
+                        yield part
+            finally:
+                self._following -= 1
+        yield log.answer
+
+    async def _follow(self, name: str, log: AnswerLog) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self.watch(name, log.position)) as entries:
+            async for entry in entries:
+                if entry is None:
+                    await self._declare(name, "died")
+                    continue
+                log.add(entry)
+                for part in log.take_parts():
+                    yield part
+                if log.outcome != "running":
+                    return
+        raise NotFound(_NOT_FOUND)
+
+    def watch(self, name: str, position: str) -> AsyncGenerator[Entry | None, None]:
+        """The entries of an answer behind a position, until it is erased, as `log_watch.watch`."""
+        return watch(self._bus, self._topics.kept(name), position, self._silence)
+
+    async def cancel(self, key: str, name: str) -> KeptAnswer:
+        """As `KeptAnswers.cancel`. A writer that does not end it within `silence` has the end written for it."""
+        log = await self._load(key, name)
+        if log.outcome == "running":
+            await self._bus.append(self._topics.kept(name), b"", label(CANCEL))
+            try:
+                async with asyncio.timeout(self._silence), aclosing(self._follow(name, log)) as parts:
+                    async for _ in parts:
+                        pass
+            except TimeoutError:
+                await self._declare(name, "cancelled")
+                log = await self._load(key, name)
+        return log.answer
 
     async def erase(self, key: str, name: str) -> None:
         """As `KeptAnswers.erase`."""
-        await self.read(key, name)
+        await self._load(key, name)
         await self._forget(name)
 
     async def _forget(self, name: str) -> None:
         self._count_out(name)
         await self._bus.erase(self._topics.kept(name))
-
-
-def _read_expiry(entry: Entry) -> float:
-    """When an answer expires; long ago where somebody else has written it, without a time."""
-    try:
-        return float(entry.properties.get(_EXPIRES, ""))
-    except ValueError:
-        return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +249,16 @@ class _KeyAnswers(KeptAnswers):
     key: str
 
     @override
-    async def read(self, name: str) -> bytes:
+    async def read(self, name: str) -> KeptAnswer:
         return await self.store.read(self.key, name)
+
+    @override
+    def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        return self.store.follow(self.key, name)
+
+    @override
+    async def cancel(self, name: str) -> KeptAnswer:
+        return await self.store.cancel(self.key, name)
 
     @override
     async def erase(self, name: str) -> None:

@@ -117,8 +117,12 @@ class Bus(Protocol):
     def open_log(self, topic: str) -> AbstractAsyncContextManager[LogWriter]:
         """Enter to append to one log many times, at the cost of a `publish` each.
 
+        Args:
+            topic: a log that has an entry: the first one is for `append`.
+
         Raises:
-            BadRequest, BusError: on entering, as `append`.
+            BadRequest: on entering, as `append`.
+            BusError: on entering, the bus is closed.
         """
 
     def follow(self, topic: str, after: str) -> AbstractAsyncContextManager[AsyncIterator[Entry]]:

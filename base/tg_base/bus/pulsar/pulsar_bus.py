@@ -266,7 +266,6 @@ class PulsarBus(Bus):
     async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
         check_log(topic)
         self._check_open()
-        await in_time(self._off_loop(lambda: topic_log.hold(self._clients.current, topic)))
         try:
             yield _LogWriter(self, topic)
         finally:

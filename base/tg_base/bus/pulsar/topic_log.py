@@ -36,18 +36,13 @@ def append(client: pulsar.Client, topic: str, body: bytes, properties: Mapping[s
         BusError: the broker did not answer in time, or refused.
         TooLarge: the entry is over the broker's limit.
     """
-    hold(client, topic)
+    close_quietly(_hold(client, topic))
     producer = Producer.on(client, topic)
     try:
         with our_errors():
             return _name_position(producer.handle.send(body, dict(properties)))
     finally:
         producer.close()
-
-
-def hold(client: pulsar.Client, topic: str) -> None:
-    """Let the broker keep what is appended from now on. Raises BusError as `append`."""
-    close_quietly(_hold(client, topic))
 
 
 def find_position(position: str) -> pulsar.MessageId:

@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from tg_gateway.dialects import Ask, Conversation, Socket, show_ignored
 from tg_gateway.dialects.openai import InvalidParameter, decode_body
+from tg_gateway.dialects.responses.item_references import drop_repeated
 from tg_gateway.dialects.responses.last_response import LastResponse
 from tg_gateway.dialects.responses.request import DIALECT, check_body, list_items, make_request
 from tg_gateway.dialects.responses.request_body import RequestBody
@@ -83,7 +84,9 @@ class ResponsesConversation(Conversation):
             raise InvalidParameter("a response is running on this stream_id; wait for its end", "stream_id")
         kept = self._last.find(previous) if previous is not None else ()
         size = len(message) + (self._last.size if kept else 0)
-        items = (*kept, *list_items(body))
+        items = (*kept, *drop_repeated(list_items(body), kept))
+        if body.background:
+            raise InvalidParameter("a socket has no background: create the response with POST", "background")
         body = msgspec.structs.replace(body, stream=True, input=items, store=None)
         check_body(body)
         found = socket.catalogue.find_model(body.model)

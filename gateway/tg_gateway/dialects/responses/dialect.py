@@ -7,17 +7,33 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Call, Conversation, Dialect, Socket, Writer, show_ignored
+from tg_gateway.dialects.answers import Background, StreamedAnswer
 from tg_gateway.dialects.openai import InvalidParameter, refuse
+from tg_gateway.dialects.responses.background_response import make_background, stream_events
 from tg_gateway.dialects.responses.compaction import CompactionWriter, make_compaction, read_compaction
 from tg_gateway.dialects.responses.conversation import ResponsesConversation
 from tg_gateway.dialects.responses.input_list import encode_page
-from tg_gateway.dialects.responses.kept_response import make_keep, recall, recall_items, repeat_events
+from tg_gateway.dialects.responses.item_references import refers, resolve_references
+from tg_gateway.dialects.responses.kept_response import (
+    check_items,
+    make_keep,
+    read_answer,
+    recall,
+    recall_items,
+    repeat_events,
+)
 from tg_gateway.dialects.responses.request import DIALECT, list_items, make_count, make_request, read_body
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
-from tg_gateway.dialects.responses.writers import BodyWriter, CountWriter, EventWriter, KeptEventWriter
+from tg_gateway.dialects.responses.writers import (
+    BackgroundWriter,
+    BodyWriter,
+    CountWriter,
+    EventWriter,
+    KeptEventWriter,
+)
 from tg_schema import TextCompletionResponse, TgError, encode
-from tg_schema.errors import NotFound
+from tg_schema.errors import BadRequest
 
 CREATE, COUNT, COMPACT, CONVERSE = "create", "input-tokens", "compact", "converse"
 RETRIEVE, DELETE, LIST_ITEMS, CANCEL = "retrieve", "delete", "input-items", "cancel"
@@ -28,17 +44,13 @@ class Responses(Dialect):
     """`POST /v1/responses`, whole and streamed, what is counted and compacted, and responses that are kept."""
 
     @override
-    def check_head(self, call: Call) -> None:
-        if call.operation == CANCEL:
-            raise NotFound("nothing runs in the background here: to cancel a response, close its connection")
-
-    @override
-    def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer]:
+    def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer | StreamedAnswer]:
         if (answer := _ABOUT_KEPT.get(call.operation)) is not None:
             return answer(call)
         body = read_compaction(call.body) if call.operation == COMPACT else read_body(call.body)
-        previous = body.previous_response_id
-        return _make_ask(call, body) if previous is None else _go_on(call, body, previous)
+        if body.previous_response_id is None and not body.background and not refers(list_items(body)):
+            return _make_ask(call, body, list_items(body))
+        return _go_on(call, body)
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
@@ -50,24 +62,33 @@ class Responses(Dialect):
         return ResponsesConversation(socket)
 
 
-async def _go_on(call: Call, body: RequestBody, previous: str) -> Ask:
-    return _make_ask(call, body, await recall_items(call.kept, previous))
-
-
-def _make_ask(call: Call, body: RequestBody, earlier: tuple[InputItem, ...] = ()) -> Ask:
-    items = (*earlier, *list_items(body))
-    if earlier:
+async def _go_on(call: Call, body: RequestBody) -> Ask:
+    """What needs what is kept, or runs in the background."""
+    previous = body.previous_response_id
+    earlier = () if previous is None else await recall_items(call.kept, previous)
+    items = (*earlier, *await resolve_references(call.kept, list_items(body), earlier))
+    if earlier or refers(list_items(body)):
         body = msgspec.structs.replace(body, input=items)
+    if body.background:
+        body = msgspec.structs.replace(body, store=True)
+    return _make_ask(call, body, items, len(earlier))
+
+
+def _make_ask(call: Call, body: RequestBody, items: tuple[InputItem, ...], earlier: int = 0) -> Ask:
     found = call.catalogue.find_model(body.model)
     call.route = found.route
     if call.operation == COMPACT:
-        summary = make_compaction(body, items, found, len(earlier))
+        summary = make_compaction(body, items, found, earlier)
         return Ask(found.route, summary, CompactionWriter(call.body), streaming=False)
-    request = make_request(call.body, body, found, len(earlier))
+    request = make_request(call.body, body, found, earlier)
     if call.operation == COUNT:
         return Ask(found.route, make_count(request), CountWriter(), streaming=False)
     draft = ResponseDraft(request, found.model or body.model or "")
     headers = show_ignored(DIALECT, request.ignored)
+    if body.background:
+        background_writer = BackgroundWriter(draft, headers)
+        background = _make_background(call, draft, items, background_writer, headers)
+        return Ask(found.route, request.record, background_writer, streaming=True, background=background)
     events: list[bytes] = []
     writer: Writer[TextCompletionResponse]
     if body.stream and body.store:
@@ -79,11 +100,38 @@ def _make_ask(call: Call, body: RequestBody, earlier: tuple[InputItem, ...] = ()
     return Ask(found.route, request.record, writer, streaming=bool(body.stream), keep=keep)
 
 
-async def _retrieve(call: Call) -> Answer:
-    found = await recall(call.kept, call.path["response"])
+def _make_background(
+    call: Call,
+    draft: ResponseDraft,
+    items: tuple[InputItem, ...],
+    writer: BackgroundWriter,
+    headers: Mapping[str, str],
+) -> Background:
+    check_items(items)
+    streamed, created = draft.streamed, encode(draft.response)
+
+    async def answer() -> Answer | StreamedAnswer:
+        if streamed:
+            return stream_events(call.kept, draft.response.id, -1, headers)
+        return Answer(created, headers=headers)
+
+    return make_background(draft, items, writer.begin(), answer)
+
+
+async def _retrieve(call: Call) -> Answer | StreamedAnswer:
+    name = call.path["response"]
+    found = await recall(call.kept, name)
     if call.query.get("stream", "").lower() not in {"true", "1"}:
-        return Answer(bytes(found.response))
-    return Answer(repeat_events(found, call.query), content_type=EventWriter.content_type)
+        return Answer(found.response)
+    return repeat_events(call.kept, name, found, call.query)
+
+
+async def _cancel(call: Call) -> Answer:
+    name = call.path["response"]
+    found = await recall(call.kept, name)
+    if not found.background:
+        raise BadRequest("only a response with background: true is cancelled: to stop another, close its connection")
+    return Answer(read_answer(await call.kept.cancel(name)).response)
 
 
 async def _list_items(call: Call) -> Answer:
@@ -105,9 +153,10 @@ class _Deleted(msgspec.Struct, frozen=True):
     deleted: bool = True
 
 
-_ABOUT_KEPT: Final[Mapping[str, Callable[[Call], Awaitable[Answer]]]] = {
+_ABOUT_KEPT: Final[Mapping[str, Callable[[Call], Awaitable[Answer | StreamedAnswer]]]] = {
     RETRIEVE: _retrieve,
     LIST_ITEMS: _list_items,
     DELETE: _delete,
+    CANCEL: _cancel,
 }
 RESPONSES: Final = Responses()

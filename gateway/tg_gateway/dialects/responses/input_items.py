@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final, cast, get_args
 
 from tg_gateway.dialects.openai import InvalidParameter, read_image
+from tg_gateway.dialects.responses import request_body
 from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, SealedSummary, unseal
 from tg_gateway.dialects.responses.request_body import ContentPart, InputItem
 from tg_schema import ImagePart, Message, TextPart, ToolCall
@@ -73,8 +74,8 @@ class _ItemReader:
                 self._read_reasoning(item, place)
             case "compaction":
                 self._read_compaction(item, place)
-            case "item_reference":
-                raise InvalidParameter("no items are kept here: send the item itself", place)
+            case request_body.REFERENCE:
+                raise InvalidParameter("no item of this id is kept here: send the item itself", f"{place}.id")
             case other:
                 raise InvalidParameter(
                     f"no model here takes items of the type {other[:MAX_SHOWN_CHARACTERS]!r}; "

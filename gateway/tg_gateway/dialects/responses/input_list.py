@@ -28,8 +28,7 @@ def encode_page(items: tuple[InputItem, ...], response_id: str, query: Mapping[s
     Raises:
         InvalidParameter: a parameter is wrong.
     """
-    number = response_id.partition("_")[2]
-    listed = [_show(item, f"{number}{index:04x}") for index, item in enumerate(items)]
+    listed = [_show(item, make_item_id(item, response_id, index)) for index, item in enumerate(items)]
     order, limit = query.get("order", "desc"), query.get("limit", str(DEFAULT_LIMIT))
     if order not in {"asc", "desc"}:
         raise InvalidParameter("order must be asc or desc", "order", "invalid_value")
@@ -47,17 +46,22 @@ def encode_page(items: tuple[InputItem, ...], response_id: str, query: Mapping[s
     return encode(_Page(page, first, last, len(listed) > len(page)))
 
 
-def _show(item: InputItem, number: str) -> dict[str, Any]:
-    """The item with an id of its own; a message with its content as parts, as the API always shows it."""
+def make_item_id(item: InputItem, response_id: str, index: int) -> str:
+    """The id of an input item that came without one; no output item of the response has it."""
+    return f"{_PREFIXES.get(item.type or 'message', 'item')}_{response_id.partition('_')[2]}_{index:04x}"
+
+
+def _show(item: InputItem, item_id: str) -> dict[str, Any]:
+    """The item with its id, or one of ours; a message with its content as parts, as the API always shows it."""
     shown = {name: value for name, value in msgspec.to_builtins(item).items() if value is not None}
-    kind = shown["type"] = item.type or "message"
+    shown["type"] = item.type or "message"
     if isinstance(item.content, str):
         part = "output_text" if item.role == "assistant" else "input_text"
         shown["content"] = [{"type": part, "text": item.content}]
     for name in ("content", "summary"):
         if name in shown:
             shown[name] = [_show_part(part) for part in shown[name]]
-    return {"id": f"{_PREFIXES.get(kind, 'item')}_{number}", "status": "completed", **shown}
+    return {"id": item_id, "status": "completed", **shown}
 
 
 def _show_part(part: dict[str, Any]) -> dict[str, Any]:

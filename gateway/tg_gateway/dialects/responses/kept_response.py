@@ -1,14 +1,22 @@
 """A response that has ended -> what is kept of it -> the response, its items and its events, for later requests."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
-from tg_gateway.dialects import MAX_KEPT_BYTES, Keep, KeptAnswers, server_sent_event
+from tg_gateway.dialects import MAX_KEPT_BYTES, Answer, Keep, KeptAnswers, Writer, server_sent_event
+from tg_gateway.dialects.answers import KeptAnswer, StreamedAnswer
 from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects.responses.background_response import (
+    BackgroundHead,
+    read_status,
+    show_response,
+    stream_events,
+)
 from tg_gateway.dialects.responses.request_body import InputItem
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
+from tg_gateway.dialects.responses.response_object import ResponseStatus
 from tg_schema import decode, encode
 from tg_schema.errors import NotFound
 
@@ -34,6 +42,31 @@ class KeptResponse(msgspec.Struct, frozen=True):
     events: tuple[msgspec.Raw, ...] | None = None
 
 
+class FoundResponse(NamedTuple):
+    """A response as its key finds it.
+
+    Attributes:
+        response: as it stands.
+        items: the whole conversation before its output.
+        events: of one that was kept when it had ended.
+        background: whether it is one in the background.
+        streamed: of one in the background: whether its events are kept.
+        cut: of one in the background: whether some of them are missing.
+    """
+
+    response: bytes
+    items: tuple[InputItem, ...]
+    events: tuple[msgspec.Raw, ...] | None = None
+    background: bool = False
+    streamed: bool = False
+    cut: bool = False
+
+    @property
+    def status(self) -> ResponseStatus:
+        """How it stands."""
+        return read_status(self.response)
+
+
 class _Output(msgspec.Struct, frozen=True):
     output: tuple[InputItem, ...]
 
@@ -53,12 +86,7 @@ def make_keep(draft: ResponseDraft, items: tuple[InputItem, ...], events: Sequen
     Raises:
         InvalidParameter: the conversation is too large to be kept.
     """
-    size = len(encode(items))
-    if size > MAX_ITEM_BYTES:
-        raise InvalidParameter(
-            f"the conversation has {size} bytes, and one that is kept at most {MAX_ITEM_BYTES}: send store: false",
-            "store",
-        )
+    check_items(items)
 
     def make() -> bytes:
         told = tuple(msgspec.Raw(event) for event in events) or None
@@ -67,18 +95,43 @@ def make_keep(draft: ResponseDraft, items: tuple[InputItem, ...], events: Sequen
     return Keep(draft.response.id, make)
 
 
-async def recall(kept: KeptAnswers, response_id: str) -> KeptResponse:
+def check_items(items: tuple[InputItem, ...]) -> None:
+    """See that a conversation can be kept.
+
+    Raises:
+        InvalidParameter: it is too large.
+    """
+    size = len(encode(items))
+    if size > MAX_ITEM_BYTES:
+        raise InvalidParameter(
+            f"the conversation has {size} bytes, and one that is kept at most {MAX_ITEM_BYTES}: "
+            "send less, or store: false without background",
+            "store",
+        )
+
+
+async def recall(kept: KeptAnswers, response_id: str) -> FoundResponse:
     """A response of the key that asks.
 
     Raises:
         NotFound: there is none of this id.
     """
     try:
-        return decode(KeptResponse, await kept.read(response_id))
+        return read_answer(await kept.read(response_id))
     except NotFound:
         raise NotFound(
             "no response of this id is kept for your key: only those with store: true are, for a day"
         ) from None
+
+
+def read_answer(answer: KeptAnswer) -> FoundResponse:
+    """What is kept of a response."""
+    if answer.head is None:
+        whole = decode(KeptResponse, answer.end)
+        return FoundResponse(bytes(whole.response), whole.items, whole.events)
+    head = decode(BackgroundHead, answer.head)
+    response = show_response(answer, head)
+    return FoundResponse(response, head.items, background=True, streamed=head.streamed, cut=answer.cut)
 
 
 async def recall_items(kept: KeptAnswers, response_id: str) -> tuple[InputItem, ...]:
@@ -93,16 +146,20 @@ async def recall_items(kept: KeptAnswers, response_id: str) -> tuple[InputItem, 
         raise InvalidParameter(
             f"{error.message}; otherwise send the earlier items in input", "previous_response_id", NOT_FOUND
         ) from None
+    if (status := found.status) not in {"completed", "incomplete"}:
+        raise InvalidParameter(f"the response is {status}: go on from one that is completed", "previous_response_id")
     return (*found.items, *decode(_Output, found.response).output)
 
 
-def repeat_events(found: KeptResponse, query: Mapping[str, str]) -> bytes:
-    """The events with numbers over `starting_after`, as they were sent.
+def repeat_events(
+    kept: KeptAnswers, response_id: str, found: FoundResponse, query: Mapping[str, str]
+) -> Answer | StreamedAnswer:
+    """The events with numbers over `starting_after`, as they were sent; of one that runs also those to come.
 
     Raises:
         InvalidParameter: the response was not streamed, its events were too many, or the number is none.
     """
-    if found.events is None:
+    if found.cut or not (found.streamed or found.events):
         raise InvalidParameter(
             "the events of this response are not kept: it was not streamed, or is too long; get it without stream",
             "stream",
@@ -110,5 +167,13 @@ def repeat_events(found: KeptResponse, query: Mapping[str, str]) -> bytes:
     after = query.get("starting_after", "-1")
     if not after.removeprefix("-").isdecimal():
         raise InvalidParameter("starting_after must be the number of an event", "starting_after", "invalid_value")
-    rest = found.events[max(0, int(after[:12]) + 1) :]
-    return b"".join([server_sent_event(bytes(event), decode(_Typed, event).type.encode()) for event in rest])
+    number = max(-1, int(after[:12]))
+    if found.background:
+        return stream_events(kept, response_id, number, {})
+    events = b"".join(_frame_events((found.events or ())[number + 1 :]))
+    return Answer(events, content_type=Writer.content_type)
+
+
+def _frame_events(events: Iterable[msgspec.Raw]) -> Iterator[bytes]:
+    for event in events:
+        yield server_sent_event(bytes(event), decode(_Typed, event).type.encode())

@@ -72,9 +72,9 @@ def check_body(body: RequestBody) -> None:
         raise InvalidParameter(_NOT_KEPT, "conversation")
     if body.prompt is not None:
         raise InvalidParameter("prompts are not kept here: send instructions and input", "prompt")
-    if body.background:
+    if body.background and body.store is False:
         raise InvalidParameter(
-            "nothing runs in the background here: send background: false, and stream: true", "background"
+            "a response in the background is kept: leave store out, or send background: false", "store"
         )
     if not body.input:
         raise InvalidParameter(NO_INPUT, "input", "missing_required_parameter")

@@ -16,6 +16,9 @@ TEXT_LOGPROBS = "message.output_text.logprobs"
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 """Values of `include` that this door has."""
 
+REFERENCE = "item_reference"
+"""The type of an item that stands for one that is kept."""
+
 Summary = Literal["auto", "concise", "detailed"]
 
 
@@ -32,6 +35,7 @@ class ContentPart(msgspec.Struct, frozen=True):
 class InputItem(msgspec.Struct, frozen=True):
     """One item of `input`; without a type it is a message."""
 
+    id: str | None = None
     type: str | None = None
     role: str | None = None
     content: str | tuple[ContentPart, ...] | None = None

@@ -55,10 +55,12 @@ class ResponseDraft:
     Attributes:
         output: its items.
         response: as it was told last.
+        streamed: whether the client asked for its events.
     """
 
     def __init__(self, request: ReadRequest, model: str) -> None:
         body, number = request.body, uuid.uuid4().hex
+        self.streamed = bool(body.stream)
         self.output = OutputDraft(
             number,
             summary=body.reasoning is not None and body.reasoning.summary is not None,
@@ -90,8 +92,15 @@ class ResponseDraft:
 
     def fail(self, error: TgError) -> Iterator[Event]:
         """The last event of an answer that failed."""
-        self._close(status="failed", completed_at=None, error=ResponseError(_find_code(error), error.message))
+        self.close(error)
         yield ResponseFailed(self.response)
+
+    def close(self, error: TgError, *, cancelled: bool = False) -> None:
+        """End the response with what it has, because of an error; one that is cancelled tells none."""
+        if cancelled:
+            self._close(status="cancelled", completed_at=None)
+        else:
+            self._close(status="failed", completed_at=None, error=ResponseError(_find_code(error), error.message))
 
     def _close(self, **fields: object) -> None:
         fields |= {"output": self.output.make_items(), "usage": make_usage(self._usage.usage())}
@@ -106,6 +115,7 @@ def _make_response(response_id: str, request: ReadRequest, model: str) -> Respon
         id=response_id,
         created_at=int(time.time()),
         status="in_progress",
+        background=bool(body.background),
         instructions=body.instructions,
         max_output_tokens=body.max_output_tokens,
         metadata=body.metadata or {},

@@ -12,7 +12,7 @@ from tg_gateway.dialects.responses.request_body import (
 )
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
-ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
+ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
 class TopLogprob(msgspec.Struct, frozen=True):

@@ -111,6 +111,18 @@ class KeptEventWriter(EventWriter):
         return super().frame(name, data)
 
 
+class BackgroundWriter(EventWriter):
+    """The same events, but without the last: whoever reads the response makes it of what is kept at its end."""
+
+    def begin(self) -> bytes:
+        """The events before the first record; call it first."""
+        return self._begin()
+
+    @override
+    def end(self) -> bytes:
+        return self._encode([*self._draft.end()][:-1])
+
+
 class FrameWriter(EventWriter):
     """The same events as messages of a WebSocket.
 

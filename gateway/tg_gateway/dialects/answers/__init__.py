@@ -1,0 +1,24 @@
+"""Dialect -> gateway: what is answered without asking a service, and what of an answer is kept."""
+
+from tg_gateway.dialects.answers.answer import Answer, StreamedAnswer
+from tg_gateway.dialects.answers.background import Background
+from tg_gateway.dialects.answers.kept_answers import (
+    MAX_KEPT_BYTES,
+    NOTHING_KEPT,
+    Keep,
+    KeptAnswer,
+    KeptAnswers,
+    Outcome,
+)
+
+__all__ = [
+    "MAX_KEPT_BYTES",
+    "NOTHING_KEPT",
+    "Answer",
+    "Background",
+    "Keep",
+    "KeptAnswer",
+    "KeptAnswers",
+    "Outcome",
+    "StreamedAnswer",
+]

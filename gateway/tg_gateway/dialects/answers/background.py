@@ -1,0 +1,41 @@
+"""Dialect -> gateway: the answer to an `Ask` is made apart from the connection that asked, and kept while it is."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tg_gateway.dialects.answers.answer import Answer, StreamedAnswer
+from tg_schema import TgError
+
+
+class Finish(Protocol):
+    """Makes what is kept at the end of an answer."""
+
+    def __call__(self, failure: TgError | None, *, cancelled: bool) -> bytes:
+        """Called once, after the last record and the writer's `end`, or after a failure.
+
+        Args:
+            failure: what ended it early; None = it is whole.
+            cancelled: the failure is that a client cancelled it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """How an answer is kept while it is made.
+
+    Attributes:
+        name: unguessable and new.
+        head: kept first, at most `MAX_KEPT_BYTES`.
+        begin: kept before what the writer writes.
+        keeps_parts: whether `begin` and what the writer writes are kept, for `KeptAnswers.follow`.
+        finish: makes the end, at most `MAX_KEPT_BYTES`. The writer's `fail` is not called.
+        answer: what the client gets, as soon as the head is kept.
+    """
+
+    name: str
+    head: bytes
+    begin: bytes
+    keeps_parts: bool
+    finish: Finish
+    answer: Callable[[], Awaitable[Answer | StreamedAnswer]]

@@ -1,0 +1,110 @@
+"""A response in the background -> what is kept of it while it is made -> the response and its events, for any reader.
+
+The log has the events but the last. That one is made of what the log's end says, so that every reader is told the
+same end, also where the writer did not live to tell one.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+
+from tg_gateway.dialects import KEEP_ALIVE, KeptAnswers, Writer, server_sent_event
+from tg_gateway.dialects.answers import Answer, Background, KeptAnswer, StreamedAnswer
+from tg_gateway.dialects.responses.event_cutter import EventCutter
+from tg_gateway.dialects.responses.request_body import InputItem
+from tg_gateway.dialects.responses.response_draft import ResponseDraft
+from tg_gateway.dialects.responses.response_object import ResponseError, ResponseStatus
+from tg_schema import TgError, decode, encode
+from tg_schema.errors import TooLarge
+
+EVENTS_CUT: Final = "the events of this response are too many to be kept: get it without stream"
+_LAST: Final = {"completed": b"response.completed", "incomplete": b"response.incomplete"}
+_FAILURES: Final = {
+    "died": ResponseError("server_error", "its gateway has ended, or lost the bus: create it again"),
+    "too-large": ResponseError("server_error", "the response is larger than what is kept: set max_output_tokens"),
+}
+
+
+class BackgroundHead(msgspec.Struct, frozen=True):
+    """What is kept first.
+
+    Attributes:
+        response: as it is created.
+        items: the whole conversation before its output.
+        streamed: whether it has events.
+    """
+
+    response: msgspec.Raw
+    items: tuple[InputItem, ...]
+    streamed: bool
+
+
+class _Stated(msgspec.Struct, frozen=True):
+    status: ResponseStatus
+
+
+def make_background(
+    draft: ResponseDraft,
+    items: tuple[InputItem, ...],
+    begin: bytes,
+    answer: Callable[[], Awaitable[Answer | StreamedAnswer]],
+) -> Background:
+    """How the gateway keeps a response while it is made.
+
+    Args:
+        draft: of the response.
+        items: the whole conversation before its output.
+        begin: its first events.
+        answer: as `Background.answer`.
+    """
+
+    def finish(failure: TgError | None, *, cancelled: bool) -> bytes:
+        if failure is not None:
+            draft.close(failure, cancelled=cancelled)
+        return encode(draft.response)
+
+    head = BackgroundHead(msgspec.Raw(encode(draft.response)), items, draft.streamed)
+    return Background(draft.response.id, encode(head), begin, draft.streamed, finish, answer)
+
+
+def show_response(answer: KeptAnswer, head: BackgroundHead) -> bytes:
+    """The response as it stands."""
+    if answer.outcome == "ended":
+        return answer.end
+    if answer.outcome == "running":
+        return bytes(head.response)
+    status = "cancelled" if answer.outcome == "cancelled" else "failed"
+    fields = decode(dict[str, msgspec.Raw], head.response)
+    return encode(fields | {"status": status, "error": _FAILURES.get(answer.outcome)})
+
+
+def read_status(response: bytes) -> ResponseStatus:
+    """The status that a response says."""
+    return decode(_Stated, response).status
+
+
+def stream_events(kept: KeptAnswers, response_id: str, after: int, headers: Mapping[str, str]) -> StreamedAnswer:
+    """The events with numbers over `after`, those to come too. Its end is orderly, however the response ended."""
+    parts = _follow_events(kept, response_id, after)
+    return StreamedAnswer(parts, Writer.content_type, {**Writer.headers, **headers}, KEEP_ALIVE)
+
+
+async def _follow_events(kept: KeptAnswers, response_id: str, after: int) -> AsyncGenerator[bytes, None]:
+    cutter = EventCutter(after)
+    async with aclosing(kept.follow(response_id)) as steps:
+        async for step in steps:
+            if isinstance(step, KeptAnswer) and step.cut:
+                raise TooLarge(EVENTS_CUT)
+            piece = step if isinstance(step, bytes) else _make_last_event(step, cutter.number)
+            # The head of the answer leaves with its first bytes; a client may wait long for the next event.
+            if data := cutter.add(piece) if piece else KEEP_ALIVE:
+                yield data
+
+
+def _make_last_event(answer: KeptAnswer, number: int) -> bytes:
+    response = show_response(answer, decode(BackgroundHead, answer.head or b""))
+    name = _LAST.get(read_status(response), b"response.failed")
+    data = b'{"type":"%b","response":%b,"sequence_number":%d}' % (name, response, number)
+    return server_sent_event(data, name)

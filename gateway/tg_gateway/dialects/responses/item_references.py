@@ -1,0 +1,85 @@
+"""References to items -> the items, of responses that are kept.
+
+The id of an item has that of its response in it, so a reference can be followed without `previous_response_id`.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from tg_gateway.dialects import KeptAnswers
+from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects.responses.input_list import make_item_id
+from tg_gateway.dialects.responses.kept_response import recall
+from tg_gateway.dialects.responses.request_body import REFERENCE, InputItem
+from tg_schema import decode
+from tg_schema.errors import NotFound
+
+MAX_RESPONSES: Final = 16
+"""Responses from which the references of one request may take items."""
+_ITEM_ID: Final = re.compile(r"[a-z]{1,8}_([0-9a-f]{32})", re.ASCII)
+
+
+class _Output(msgspec.Struct, frozen=True):
+    output: tuple[InputItem, ...]
+
+
+def refers(items: Sequence[InputItem]) -> bool:
+    """Whether one of the items is a reference."""
+    return any(item.type == REFERENCE for item in items)
+
+
+def drop_repeated(items: Sequence[InputItem], earlier: Sequence[InputItem]) -> tuple[InputItem, ...]:
+    """The items without references to what the conversation before them has anyway."""
+    known = {item.id for item in earlier if item.id is not None}
+    return tuple(item for item in items if item.type != REFERENCE or item.id not in known)
+
+
+async def resolve_references(
+    kept: KeptAnswers, items: Sequence[InputItem], earlier: Sequence[InputItem]
+) -> tuple[InputItem, ...]:
+    """The items of a request, each reference replaced by what it names.
+
+    Raises:
+        InvalidParameter: a reference names no item that is kept for the key that asks.
+    """
+    found: dict[str, dict[str, InputItem]] = {}
+    resolved = []
+    for number, item in enumerate(drop_repeated(items, earlier)):
+        if item.type == REFERENCE:
+            resolved.append(await _resolve(kept, item.id or "", f"input[{number}].id", found))
+        else:
+            resolved.append(item)
+    return tuple(resolved)
+
+
+async def _resolve(kept: KeptAnswers, item_id: str, place: str, found: dict[str, dict[str, InputItem]]) -> InputItem:
+    match = _ITEM_ID.match(item_id)
+    if match is not None:
+        response_id = f"resp_{match[1]}"
+        if response_id not in found:
+            if len(found) == MAX_RESPONSES:
+                raise InvalidParameter(
+                    f"the items are of more than {MAX_RESPONSES} responses: send some of them themselves", place
+                )
+            found[response_id] = await _list_named(kept, response_id)
+        if (item := found[response_id].get(item_id)) is not None:
+            return item
+    raise InvalidParameter(
+        "no item of this id is kept for your key: send the item itself, or previous_response_id", place, "not_found"
+    )
+
+
+async def _list_named(kept: KeptAnswers, response_id: str) -> dict[str, InputItem]:
+    """The items of a response that is kept, its input and its output, by their ids; none where it is not kept."""
+    try:
+        response = await recall(kept, response_id)
+    except NotFound:
+        return {}
+    ids = [item.id or make_item_id(item, response_id, index) for index, item in enumerate(response.items)]
+    # With its id, an item of the input can be named again in what comes after.
+    named = {name: replace(item, id=name) for name, item in zip(ids, response.items, strict=True)}
+    return named | {item.id: item for item in decode(_Output, response.response).output if item.id is not None}

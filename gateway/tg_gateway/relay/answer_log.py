@@ -1,0 +1,130 @@
+"""Entries of one log -> the answer that they keep: whole, or made by and by.
+
+An answer that was kept at its end is one entry. One in the background is a head, parts, signs of life, perhaps a
+request to stop, and an end. Of several ends the first counts, for every reader: the writer, and readers that took it
+for dead, may each append one.
+"""
+
+from collections.abc import Mapping
+from typing import Final, cast, get_args
+
+from tg_base.bus import Entry
+from tg_gateway.dialects.answers import KeptAnswer, Outcome
+
+WHOLE, HEAD, PART, ALIVE, CANCEL, END = "", "head", "part", "alive", "cancel", "end"
+"""The kinds of entries."""
+
+_KEY: Final = "key"
+_EXPIRES: Final = "expires"
+_KIND: Final = "kind"
+_NUMBER: Final = "number"
+_OUTCOME: Final = "outcome"
+_CUT: Final = "cut"
+_OUTCOMES: Final = frozenset(get_args(Outcome))
+
+
+def label_first(kind: str, key: str, expires: float) -> Mapping[str, str]:
+    """The properties of the first entry: whose answer it is, and until when (wall clock)."""
+    return {_KIND: kind, _KEY: key, _EXPIRES: str(expires)}
+
+
+def label_part(number: int) -> Mapping[str, str]:
+    """The properties of a part; they are numbered from 0."""
+    return {_KIND: PART, _NUMBER: str(number)}
+
+
+def label_end(outcome: Outcome, *, cut: bool = False) -> Mapping[str, str]:
+    """The properties of the end."""
+    return {_KIND: END, _OUTCOME: outcome} | ({_CUT: "1"} if cut else {})
+
+
+def label(kind: str) -> Mapping[str, str]:
+    """The properties of an entry that says nothing else."""
+    return {_KIND: kind}
+
+
+def kind_of(entry: Entry) -> str:
+    """Which kind an entry is."""
+    return entry.properties.get(_KIND, WHOLE)
+
+
+class AnswerLog:
+    """What the entries say that have been added.
+
+    Attributes:
+        key: whose answer it is; None where there is none, or somebody else has written there.
+        expires: when it ends, by the wall clock; long ago where that cannot be read.
+        outcome: how it stands.
+        position: of the last entry.
+        size: bytes of all bodies.
+    """
+
+    def __init__(self, entries: tuple[Entry, ...] = ()) -> None:
+        self.key: str | None = None
+        self.expires = 0.0
+        self.outcome: Outcome = "running"
+        self.position = ""
+        self.size = 0
+        self._head: bytes | None = None
+        self._end = b""
+        self._cut = False
+        self._next_part = 0
+        self._parts: list[bytes] = []
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Note one more entry. What nobody of ours can have written there is passed over."""
+        first, self.position = not self.position, entry.position
+        kind = kind_of(entry)
+        self.size += len(entry.body)
+        if first:
+            self._begin(kind, entry)
+        elif self.key is not None and self.outcome == "running":
+            if kind == PART:
+                self._add_part(entry)
+            elif kind == END:
+                self._finish(entry)
+
+    def take_parts(self) -> list[bytes]:
+        """The parts that have come since the last time."""
+        parts, self._parts = self._parts, []
+        return parts
+
+    @property
+    def answer(self) -> KeptAnswer:
+        """The answer as it stands."""
+        return KeptAnswer(self._head, self._end, self.outcome, self._cut)
+
+    def _begin(self, kind: str, entry: Entry) -> None:
+        if kind not in {WHOLE, HEAD}:
+            return
+        self.key = entry.properties.get(_KEY)
+        self.expires = _read_number(entry, _EXPIRES, 0.0)
+        if kind == HEAD:
+            self._head = entry.body
+        else:
+            self._end, self.outcome = entry.body, "ended"
+
+    def _add_part(self, entry: Entry) -> None:
+        number = _read_number(entry, _NUMBER, -1.0)
+        # A broker may have stored a part twice. One that is missing leaves the rest without meaning.
+        if number == self._next_part and not self._cut:
+            self._parts.append(entry.body)
+            self._next_part += 1
+        elif not number < self._next_part:
+            self._cut = True
+
+    def _finish(self, entry: Entry) -> None:
+        outcome = entry.properties.get(_OUTCOME, "")
+        self.outcome = cast("Outcome", outcome) if outcome in _OUTCOMES - {"running"} else "died"
+        self._end = entry.body
+        self._cut = self._cut or _CUT in entry.properties
+
+
+def _read_number(entry: Entry, name: str, otherwise: float) -> float:
+    """A number of the properties; another where somebody else has written there."""
+    try:
+        return float(entry.properties.get(name, ""))
+    except ValueError:
+        return otherwise

@@ -1,0 +1,131 @@
+"""Pump -> log: the parts of one answer while it is made, in batches, and a sign of life where there are none."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+from typing_extensions import override
+
+from tg_base.bus import LogWriter
+from tg_gateway.dialects.answers import Outcome
+from tg_gateway.relay.answer_log import ALIVE, label, label_end, label_part
+from tg_gateway.relay.sink import Sink
+from tg_schema.errors import BusError, TooLarge
+
+log = structlog.get_logger()
+
+MAX_BATCH_BYTES: Final = 64 * 1024
+BATCH_SECONDS: Final = 0.1
+"""Between two entries: a persistent message costs the broker several times a transient one."""
+MAX_WAITING_BYTES: Final = 512 * 1024
+"""Of parts that the bus has not taken yet; then the answer's records wait."""
+MAX_PART_BYTES: Final = 8 * 1024 * 1024
+"""Of all parts of one answer. Of one with more, those behind are not kept."""
+END_PAUSES_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""After each attempt to append the end; a broker that restarts is back within that time."""
+
+
+class AnswerWriter(Sink):
+    """The writing end of one answer's log.
+
+    Args:
+        log: the log; its head is in it.
+        keeps_parts: whether what is sent is kept.
+        alive: seconds without an entry after which there is a sign of life.
+        limit: bytes of an end.
+
+    Attributes:
+        size: bytes that were appended.
+    """
+
+    def __init__(self, log: LogWriter, *, keeps_parts: bool, alive: float, limit: int) -> None:
+        self.size = 0
+        self._log = log
+        self._keeps_parts = keeps_parts
+        self._alive = alive
+        self._limit = limit
+        self._waiting = bytearray()
+        self._sent_bytes = 0
+        self._number = 0
+        self._cut = False
+        self._wake = asyncio.Event()
+        self._taken = asyncio.Event()
+
+    @override
+    def send(self, data: bytes, *, last: bool) -> None:
+        if not self._keeps_parts or self._cut or not data:
+            return
+        self._sent_bytes += len(data)
+        if self._sent_bytes > MAX_PART_BYTES:
+            self._cut = True
+            return
+        self._waiting += data
+        self._wake.set()
+
+    @property
+    @override
+    def full(self) -> bool:
+        return len(self._waiting) > MAX_WAITING_BYTES
+
+    @override
+    def hold(self, size: int) -> None:
+        """Nobody shares this log; the stream's own bound holds."""
+
+    @override
+    async def drain(self) -> None:
+        await self._until_taken(MAX_WAITING_BYTES)
+
+    async def _until_taken(self, rest: int) -> None:
+        while len(self._waiting) > rest:
+            self._taken.clear()
+            await self._taken.wait()
+
+    async def run(self) -> None:
+        """Append what is sent, until cancelled. Run it in a task while the answer is made."""
+        while True:
+            await self._until_sent()
+            if self._waiting:
+                await self._append_part(bytes(self._waiting[:MAX_BATCH_BYTES]))
+                await asyncio.sleep(BATCH_SECONDS)
+            else:
+                await self._append(b"", label(ALIVE))
+
+    async def _until_sent(self) -> None:
+        try:
+            async with asyncio.timeout(self._alive):
+                while not self._waiting:
+                    self._wake.clear()
+                    await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _append_part(self, part: bytes) -> None:
+        if await self._append(part, label_part(self._number)):
+            self._number += 1
+            del self._waiting[: len(part)]
+        else:
+            # Nobody knows whether it is in the log. The answer goes on; its end is enough for who retrieves it.
+            self._cut = True
+            self._waiting.clear()
+        self._taken.set()
+
+    async def _append(self, body: bytes, properties: Mapping[str, str]) -> bool:
+        try:
+            await self._log.append(body, properties)
+        except (BusError, TooLarge):
+            return False
+        self.size += len(body)
+        return True
+
+    async def end(self, body: bytes, outcome: Outcome) -> None:
+        """Append what waits, and the end. A bus that does not take it is asked again for a minute."""
+        await self._until_taken(0)
+        if len(body) > self._limit:
+            body, outcome = b"", "too-large"
+        for pause in END_PAUSES_SECONDS:
+            if await self._append(body, label_end(outcome, cut=self._cut)):
+                return
+            await asyncio.sleep(pause)
+        # Readers find that nothing more comes, and say so.
+        log.warning("background.end_lost")

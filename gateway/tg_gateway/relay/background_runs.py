@@ -1,0 +1,166 @@
+"""Ask -> task of the gateway -> log: answers that are made apart from the connections that asked for them."""
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from tg_base.runtime import report, running, translate_defects
+from tg_base.telemetry import REFUSALS
+from tg_gateway.dialects import Ask
+from tg_gateway.dialects.answers import Background
+from tg_gateway.relay.answer_log import CANCEL, END, kind_of
+from tg_gateway.relay.answer_store import AnswerStore
+from tg_gateway.relay.answer_writer import AnswerWriter
+from tg_gateway.relay.relay import DEFECT_MESSAGE, Exchange, Relay
+from tg_gateway.telemetry import AccessLogEntry
+from tg_schema import TgError
+from tg_schema.errors import BusError, Cancelled, Internal, RateLimited, Timeout
+
+log = structlog.get_logger()
+
+MAX_RUN_SECONDS: Final = 3600.0
+"""Of one answer."""
+WATCH_AGAIN_SECONDS: Final = 1.0
+"""Before a log is watched again that could not be read."""
+
+
+@dataclass(slots=True)
+class _Verdict:
+    """What was said of an answer from outside.
+
+    Attributes:
+        cancelled: a client cancelled it.
+        over: somebody else has ended or erased it; what this process would say of its end is of no use.
+    """
+
+    cancelled: bool = False
+    over: bool = False
+
+
+class BackgroundRuns:
+    """The answers that this gateway makes in the background.
+
+    Args:
+        relay: asks; its drain waits for these answers like for all others.
+        store: keeps them.
+        max_running: side by side, of one key.
+        max_all: side by side, of all keys.
+    """
+
+    def __init__(self, relay: Relay, store: AnswerStore, *, max_running: int, max_all: int) -> None:
+        self._relay = relay
+        self._store = store
+        self._max_running = max_running
+        self._max_all = max_all
+        self._keys: Counter[str | None] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
+        """Return once the service is asked and the head is kept.
+
+        A caller that is cancelled meanwhile stops it: nobody knows its name yet.
+
+        Raises:
+            RateLimited: as many run as may.
+            TgError: as `Relay.ask` and `AnswerStore.keep`.
+        """
+        self._store.check_size(background.head)
+        if self._keys[entry.key] >= self._max_running or len(self._tasks) >= self._max_all:
+            REFUSALS.labels(asked.route.spec.name, "background").inc()
+            raise RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
+        own = AccessLogEntry("background", entry.request, entry.traceparent, entry.key)
+        own.flow, own.service = asked.route.flow, asked.route.spec.name
+        begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._run(asked, background, own, begun))
+        self._keys[own.key] += 1
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._on_done(done, own))
+        try:
+            await asyncio.wait([begun, task], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if begun.done():
+            begun.result()
+        else:
+            raise Internal(DEFECT_MESSAGE)
+
+    def _on_done(self, task: asyncio.Task[None], entry: AccessLogEntry) -> None:
+        self._tasks.discard(task)
+        self._keys -= Counter([entry.key])
+        report(task)
+
+    async def close(self, seconds: float) -> None:
+        """Give those that are ending this long, and stop the others without an end."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _run(
+        self, asked: Ask, background: Background, entry: AccessLogEntry, begun: "asyncio.Future[None]"
+    ) -> None:
+        try:
+            await self._make(asked, background, entry, begun)
+        except TgError as error:
+            # The one who asked is told; it is no answer in the background yet.
+            begun.set_exception(error)
+        finally:
+            if begun.done() and begun.exception() is None:
+                entry.write()
+
+    async def _make(
+        self, asked: Ask, background: Background, entry: AccessLogEntry, begun: "asyncio.Future[None]"
+    ) -> None:
+        verdict, failure = _Verdict(), None
+        async with AsyncExitStack() as stack:
+            try:
+                with translate_defects(Internal(DEFECT_MESSAGE), "gateway.defect", log):
+                    async with self._relay.ask(asked.route, asked.request, entry) as exchange:
+                        writer, position = await stack.enter_async_context(self._store.open(entry.key, background))
+                        begun.set_result(None)
+                        writer.send(background.begin, last=False)
+                        async with running(self._heed(background.name, position, exchange, verdict)):
+                            await self._relay_in_time(exchange, asked, writer)
+            except TgError as error:
+                if not begun.done():
+                    raise
+                failure = error
+            # Only now, when the model has stopped: who reads the end may rely on it.
+            entry.end(200 if failure is None else failure.status, "ok" if failure is None else failure.type)
+            if not verdict.over:
+                await writer.end(background.finish(failure, cancelled=verdict.cancelled), "ended")
+
+    async def _relay_in_time(self, exchange: Exchange, asked: Ask, writer: AnswerWriter) -> None:
+        late = Timeout(f"the response took longer than {MAX_RUN_SECONDS:.0f} s")
+        timer = asyncio.get_running_loop().call_later(MAX_RUN_SECONDS, exchange.responses.fail, late)
+        try:
+            await exchange.relay(asked.writer, writer)
+        finally:
+            timer.cancel()
+
+    async def _heed(self, name: str, position: str, exchange: Exchange, verdict: _Verdict) -> None:
+        """Stop the model when a client cancels the answer, or when somebody else has ended or erased it."""
+        while True:
+            try:
+                async with aclosing(self._store.watch(name, position)) as entries:
+                    async for entry in entries:
+                        if entry is None:
+                            continue
+                        position, kind = entry.position, kind_of(entry)
+                        if kind in {CANCEL, END}:
+                            verdict.cancelled, verdict.over = kind == CANCEL, kind == END
+                            exchange.responses.fail(Cancelled("the response was cancelled"))
+                            return
+                verdict.over = True
+                exchange.responses.fail(Cancelled("the response was deleted"))
+            except BusError:
+                await asyncio.sleep(WATCH_AGAIN_SECONDS)
+            else:
+                return

@@ -1,0 +1,66 @@
+"""Log -> its entries as they come, and whether its writer has fallen silent. No two clocks are compared."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Final
+
+from tg_base.bus import Bus, Entry
+
+MAX_SEEN_LOGS: Final = 10_000
+
+
+async def watch(bus: Bus, topic: str, position: str, silence: float) -> AsyncGenerator[Entry | None, None]:
+    """The entries behind a position, until the log is erased.
+
+    None among them says that the log has none beyond the last one, and had none for `silence` seconds.
+
+    Raises:
+        BusError: the bus did not answer; so nobody knows whether there are more.
+    """
+    while True:
+        async with bus.follow(topic, position) as entries:
+            try:
+                while (entry := await _next_within(entries, silence)) is not None:
+                    position = entry.position
+                    yield entry
+            except StopAsyncIteration:
+                return
+        # The silence may be that of our own connection: a new reader knows.
+        known = await bus.read(topic)
+        if not known:
+            return
+        if known[-1].position == position:
+            yield None
+
+
+async def _next_within(entries: AsyncIterator[Entry], seconds: float) -> Entry | None:
+    try:
+        async with asyncio.timeout(seconds):
+            return await anext(entries)
+    except TimeoutError:
+        return None
+
+
+class SeenLogs:
+    """What was last seen of logs that are looked at now and then.
+
+    Args:
+        silence: seconds without a new entry after which a log's writer counts as dead.
+        time: a monotonic clock, in seconds.
+    """
+
+    def __init__(self, silence: float, time: Callable[[], float]) -> None:
+        self._silence = silence
+        self._time = time
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def is_silent(self, name: str, position: str) -> bool:
+        """Whether this entry, the last one now, was the last one `silence` seconds ago too."""
+        now = self._time()
+        last, since = self._seen.pop(name, ("", now))
+        if last != position:
+            since = now
+        self._seen[name] = position, since
+        if len(self._seen) > MAX_SEEN_LOGS:
+            del self._seen[next(iter(self._seen))]
+        return now - since >= self._silence

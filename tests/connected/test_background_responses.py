@@ -1,0 +1,125 @@
+"""Responses in the background over a real broker: any gateway follows and cancels them, and ends a dead one's."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI
+
+from tests.connected.pipeline import Part, Pipeline
+from tests.connected.test_kept_responses import sdk
+from tests.fakes.live_openai import MODEL, Generation, LiveOpenAi, told
+from tests.flow.open_gateway import ON_ANY_PORT
+from tests.flow.responses_stream import check_stream
+from tests.flow.test_background_responses import begin, client_of, gather, poll, until_told
+from tg_base.bus import open_bus
+from tg_base.client import Requestor
+from tg_base.config import Config, TextCompletionConfig
+from tg_gateway.access import Limits
+from tg_gateway.app import Gateway
+
+pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
+
+SILENCE = 3.0
+"""Seconds, in place of 15, after which a dead gateway's responses are said to have failed."""
+
+
+@asynccontextmanager
+async def impatient_gateway(line: Pipeline) -> AsyncIterator[AsyncOpenAI]:
+    """A client of a second gateway, in this process: another one for the broker, and for the first."""
+    config = Config(flows={line.flow: {"text-completion": TextCompletionConfig(model="live")}})
+    routes = config.routes("text-completion")
+    queues = tuple(route.request for route in routes)
+    async with (
+        open_bus(line.bus) as bus,
+        Requestor(bus, config.topics, queues=queues) as requestor,
+        Gateway(ON_ANY_PORT, requestor, routes, limits=Limits(silence=SILENCE)) as gateway,
+        client_of(gateway) as client,
+    ):
+        yield client
+
+
+async def ask(client: AsyncOpenAI, prompt: str, **fields: Any) -> Any:
+    """Begin a response in the background."""
+    return await client.responses.create(model=MODEL, input=prompt, background=True, **fields)
+
+
+async def generating(model: LiveOpenAi, prompt: str) -> Generation:
+    """The model's side of it, once it has said something."""
+    await model.until(lambda: any(each.sent > 0 for each in model.of(prompt)), 30)
+    [generation] = model.of(prompt)
+    return generation
+
+
+async def test_any_gateway_follows_cancels_and_ends_what_a_dead_one_left(
+    live_model: LiveOpenAi, line: Pipeline
+) -> None:
+    first, _ = await asyncio.gather(line.start("gateway"), line.start("text-completion"))
+    async with sdk(first) as one, impatient_gateway(line) as other:
+        await followed(live_model, one, other)
+        await cancelled(live_model, one, other)
+        await deleted(live_model, one, other)
+        await killed(live_model, first, one, other)
+
+
+async def followed(model: LiveOpenAi, one: AsyncOpenAI, other: AsyncOpenAI) -> None:
+    """The client that asked leaves; another gateway's clients read all of it, live."""
+    stream, quiet = await ask(one, "follow", stream=True), await ask(one, "poll")
+    name = await begin(stream)
+    await stream.close()
+    follower = await other.responses.retrieve(name, stream=True)
+    await until_told(follower)
+    assert not (await generating(model, "follow")).over
+    assert [(await client.responses.retrieve(quiet.id)).status for client in (one, other)] == ["in_progress"] * 2
+    model.finish.set()
+    rest = await gather(follower)
+    events = await gather(await one.responses.retrieve(name, stream=True))
+    final = check_stream(events)
+    assert rest == events[-len(rest) :]
+    told(final["output"][0]["content"][0]["text"], whole=True)
+    for after in (0, 3, len(events) - 2):
+        assert (
+            await gather(await other.responses.retrieve(name, stream=True, starting_after=after)) == events[after + 1 :]
+        )
+    assert (await poll(other, quiet.id)).to_dict() == (await poll(one, quiet.id)).to_dict()
+    model.finish.clear()
+
+
+async def cancelled(model: LiveOpenAi, one: AsyncOpenAI, other: AsyncOpenAI) -> None:
+    """A cancel through another gateway stops the model: when it is answered, nothing more is said."""
+    stream = await ask(one, "cancel", stream=True)
+    name, generation = await begin(stream), await generating(model, "cancel")
+    ended = await other.responses.cancel(name)
+    await asyncio.wait_for(generation.left.wait(), 30)
+    said = generation.sent
+    events = await gather(stream)
+    assert events[-1]["response"] == ended.to_dict()
+    assert (await one.responses.cancel(name)).to_dict() == ended.to_dict()
+    assert ended.status == "cancelled"
+    assert generation.sent == said
+
+
+async def deleted(model: LiveOpenAi, one: AsyncOpenAI, other: AsyncOpenAI) -> None:
+    """So does a deletion."""
+    made = await ask(one, "delete")
+    generation = await generating(model, "delete")
+    await other.responses.delete(made.id)
+    await asyncio.wait_for(generation.left.wait(), 30)
+
+
+async def killed(model: LiveOpenAi, first: Part, one: AsyncOpenAI, other: AsyncOpenAI) -> None:
+    """The gateway dies: its model stops, and the other gateway says what became of the response."""
+    stream = await ask(one, "die", stream=True)
+    name, generation = await begin(stream), await generating(model, "die")
+    await until_told(stream)
+    first.process.kill()
+    await first.stopped(10)
+    events = await gather(await other.responses.retrieve(name, stream=True))
+    final = check_stream(events)
+    assert (final["status"], final["error"]["code"]) == ("failed", "server_error")
+    assert any(event["type"] == "response.output_text.delta" for event in events)
+    assert (await other.responses.retrieve(name)).to_dict() == final
+    assert (await other.responses.cancel(name)).to_dict() == final
+    await asyncio.wait_for(generation.left.wait(), 30)

@@ -1,0 +1,55 @@
+"""A bus that does not take some entries of logs: as a broker that is full, or as one that a suspended process uses."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from typing_extensions import override
+
+from tests.fakes.passing_bus import PassingBus
+from tg_base.bus import Bus, LogWriter
+from tg_schema.errors import BusError
+
+
+class UnwritableBus(PassingBus):
+    """Passes everything else to a real bus.
+
+    Attributes:
+        refused: kinds of entries that are refused.
+        dropped: kinds of entries that are lost.
+        asked: set when an entry was refused.
+        names: of the logs that were opened.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.refused: set[str] = set()
+        self.dropped: set[str] = set()
+        self.asked = asyncio.Event()
+        self.names: list[str] = []
+
+    async def take_again(self) -> None:
+        """Refuse one entry, and then none."""
+        await self.asked.wait()
+        self.refused = set()
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        self.names.append(topic.rpartition("tg-kept-")[2])
+        async with self._bus.open_log(topic) as log:
+            yield _Writer(self, log)
+
+
+class _Writer(LogWriter):
+    def __init__(self, bus: UnwritableBus, log: LogWriter) -> None:
+        self._bus = bus
+        self._log = log
+
+    @override
+    async def append(self, body: bytes, properties: Mapping[str, str]) -> None:
+        if properties["kind"] in self._bus.refused:
+            self._bus.asked.set()
+            raise BusError("the broker is full")
+        if properties["kind"] not in self._bus.dropped:
+            await self._log.append(body, properties)

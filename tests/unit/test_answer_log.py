@@ -1,0 +1,82 @@
+"""Entries of a log -> the answer: the first end counts, repeated parts do not, foreign entries harm nobody."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tg_base.bus import Entry
+from tg_gateway.dialects.answers import KeptAnswer
+from tg_gateway.relay.answer_log import (
+    ALIVE,
+    CANCEL,
+    HEAD,
+    WHOLE,
+    AnswerLog,
+    label,
+    label_end,
+    label_first,
+    label_part,
+)
+
+Written = tuple[Mapping[str, str], bytes]
+FIRST: Written = (label_first(HEAD, "k", 7.0), b"head")
+
+
+def part(number: int, body: bytes) -> Written:
+    return label_part(number), body
+
+
+def read(*written: Written) -> AnswerLog:
+    return AnswerLog(tuple(Entry(body, properties, str(place)) for place, (properties, body) in enumerate(written)))
+
+
+def test_an_answer_that_was_kept_at_its_end() -> None:
+    log = read((label_first(WHOLE, "k", 7.0), b"all"))
+    assert (log.key, log.expires, log.position) == ("k", 7.0, "0")
+    assert log.answer == KeptAnswer(None, b"all", "ended", cut=False)
+
+
+def test_parts_and_the_end() -> None:
+    log = read(FIRST, part(0, b"a"), (label(ALIVE), b""), part(1, b"b"))
+    assert (log.outcome, log.take_parts(), log.take_parts()) == ("running", [b"a", b"b"], [])
+    log.add(Entry(b"c", label_part(2), "4"))
+    log.add(Entry(b"end", label_end("ended"), "5"))
+    assert (log.take_parts(), log.position) == ([b"c"], "5")
+    assert log.answer == KeptAnswer(b"head", b"end", "ended", cut=False)
+
+
+@pytest.mark.parametrize(
+    ("then", "parts", "answer"),
+    [
+        # A part that the broker stored twice, one that is missing, and one that came before a writer gave up.
+        ([part(0, b"a"), part(0, b"a"), part(1, b"b")], [b"a", b"b"], ("running", b"", False)),
+        ([part(0, b"a"), part(2, b"c"), part(1, b"b")], [b"a"], ("running", b"", True)),
+        ([part(0, b"a"), (label_end("ended", cut=True), b"x")], [b"a"], ("ended", b"x", True)),
+        # The first end counts; nothing follows it.
+        ([(label_end("died"), b""), (label_end("ended"), b"x"), part(0, b"a")], [], ("died", b"", False)),
+        ([(label_end("ended"), b"x"), (label_end("died"), b"")], [], ("ended", b"x", False)),
+        ([(label(CANCEL), b""), (label_end("cancelled"), b"")], [], ("cancelled", b"", False)),
+        # What nobody of ours writes.
+        ([(label_end("running"), b"")], [], ("died", b"", False)),
+        ([({"kind": "end"}, b"x"), FIRST], [], ("died", b"x", False)),
+        ([({"kind": "part", "number": "x"}, b"?"), ({"kind": "new"}, b"?")], [], ("running", b"", False)),
+        ([({"kind": "part"}, b"?"), ({}, b"?"), part(0, b"a")], [b"a"], ("running", b"", False)),
+        ([({"kind": "part", "number": "nan"}, b"a")], [], ("running", b"", True)),
+    ],
+)
+def test_what_counts(then: list[Written], parts: list[bytes], answer: tuple[object, ...]) -> None:
+    log = read(FIRST, *then)
+    assert log.take_parts() == parts
+    assert (log.answer.outcome, log.answer.end, log.answer.cut) == answer
+
+
+@pytest.mark.parametrize(
+    "written",
+    [(), (part(0, b"a"), FIRST), (({"kind": HEAD}, b"head"),), (({"kind": "other", "key": "k"}, b""),), (({}, b""),)],
+)
+def test_a_log_that_is_nobodys(written: tuple[Written, ...]) -> None:
+    assert read(*written).key is None
+
+
+def test_a_time_that_cannot_be_read_is_long_ago() -> None:
+    assert read(({"key": "k", "expires": "soon"}, b"")).expires == 0

@@ -1,0 +1,38 @@
+"""A log that is looked at now and then: when its writer counts as dead. No wall clock is asked."""
+
+import pytest
+
+from tg_gateway.relay import log_watch
+from tg_gateway.relay.log_watch import SeenLogs
+
+
+class _Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_log_without_a_new_entry_is_silent_after_its_time() -> None:
+    clock = _Clock()
+    seen = SeenLogs(15.0, clock)
+    assert not seen.is_silent("a", "1")
+    clock.now += 14.9
+    assert not seen.is_silent("a", "1")
+    clock.now += 0.1
+    assert seen.is_silent("a", "1")
+    assert not seen.is_silent("b", "1")
+    assert not seen.is_silent("a", "2")
+    clock.now += 15.0
+    assert not seen.is_silent("a", "3")
+
+
+def test_few_logs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_watch, "MAX_SEEN_LOGS", 2)
+    clock = _Clock()
+    seen = SeenLogs(15.0, clock)
+    for name in "abac":
+        assert not seen.is_silent(name, "1")
+    clock.now += 15.0
+    assert [seen.is_silent(name, "1") for name in "ac"] == [True, True]
+    assert not seen.is_silent("b", "1")
