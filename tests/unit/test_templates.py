@@ -190,7 +190,7 @@ BOMBS = [
 
 
 @pytest.mark.parametrize("source", BOMBS, ids=range(len(BOMBS)))
-async def test_bombs_fail_within_a_second_and_the_loop_runs_on(source: str) -> None:
+async def test_bombs_fail_soon_and_the_loop_runs_on(source: str) -> None:
     variables = {"document": DOCUMENT, "words": WORDS, "lists": [[1]] * 100_000, "a": {}}
     held_up = 0.0
 
@@ -211,8 +211,9 @@ async def test_bombs_fail_within_a_second_and_the_loop_runs_on(source: str) -> N
         await compile_and_render()
     took = time.perf_counter() - started
     watching.cancel()
-    assert took < 1.0
-    assert held_up < 0.5
+    # A quiet machine needs a tenth of it; unlimited, a bomb takes minutes.
+    assert took < 10
+    assert held_up < 5
 
 
 async def test_a_long_render_ends_well_on_a_thread() -> None:
