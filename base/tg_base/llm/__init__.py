@@ -16,6 +16,7 @@ from tg_base.llm.http import (
     UsageDeltas, event_chunks, open_body, open_pool,
 )
 from tg_base.llm.keyed_connection import KeyedConnection
+from tg_base.llm.merged_streams import merge_streams
 from tg_base.llm.numbers import check_numbers
 from tg_base.llm.object_schema import BadSchema, ObjectSchema
 from tg_base.llm.operations import Detokenized, Embeddings, Scores
@@ -31,6 +32,6 @@ __all__ = [
     "RemoteOptions", "Scores", "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions",
     "UsageDeltas",
     "call_arguments", "check_numbers", "choose_key", "event_chunks", "event_error", "find_budget", "find_effort",
-    "find_key", "join_chunks", "key_from", "open_body", "open_pool", "read_signature", "retry_after",
+    "find_key", "join_chunks", "key_from", "merge_streams", "open_body", "open_pool", "read_signature", "retry_after",
     "status_error", "strip_fence", "write_signature",
 ]

@@ -11,6 +11,9 @@ _remove = hold_interpreter_lock(native.llama_memory_seq_rm)
 _copy = hold_interpreter_lock(native.llama_memory_seq_cp)
 _logits = hold_interpreter_lock(native.llama_get_logits_ith)
 
+State = ctypes.Array[ctypes.c_ubyte]
+"""A copy of a sequence's memory."""
+
 _Sequence = ctypes.POINTER(ctypes.c_int32)
 
 
@@ -119,6 +122,21 @@ class Context:
         """Copy sequence `source` to sequence `target`."""
         _remove(self._memory, target, -1, -1)
         _copy(self._memory, source, target, -1, -1)
+
+    def save(self, sequence: int) -> State:
+        """What the memory of a sequence holds, for any context of the same model."""
+        room = native.llama_state_seq_get_size(self.pointer, sequence)
+        state: State = (ctypes.c_ubyte * room)()
+        native.llama_state_seq_get_data(self.pointer, state, room, sequence)
+        return state
+
+    def restore(self, sequence: int, state: State) -> bool:
+        """Replace the memory of a sequence; False if that failed, and the sequence is empty."""
+        _remove(self._memory, sequence, -1, -1)
+        if native.llama_state_seq_set_data(self.pointer, state, len(state), sequence):
+            return True
+        _remove(self._memory, sequence, -1, -1)
+        return False
 
     def close(self) -> None:
         """Free the memory; the context must not be used afterwards."""

@@ -106,6 +106,14 @@ class Engine:
             )
         self._admit(generation)
 
+    def follow(self, generation: Generation) -> None:
+        """As `submit`, for a further answer of a request that runs: it is not refused.
+
+        Raises:
+            Unavailable: the engine is closed.
+        """
+        self._put(generation)
+
     def embed(self, embedding: Embedding) -> None:
         """Evaluate the texts of `embedding` beside the streams; read the vectors from the object itself.
 
@@ -121,6 +129,9 @@ class Engine:
     def _admit(self, task: Generation | Embedding) -> None:
         if self.load() >= self._room:
             raise RateLimited("all slots of the model are busy and too many requests wait: ask again", retry_after=1.0)
+        self._put(task)
+
+    def _put(self, task: Generation | Embedding) -> None:
         self._inbox.put(task)
         # Asked after the put: what comes too late for the thread's last look into the inbox is refused here.
         if self._closing:
@@ -225,6 +236,9 @@ class Engine:
                 continue
             # Tokens whose logits are wanted are evaluated in any case: the last one chooses the first of the answer.
             same = min(common_beginning(self._remembered[number], slot.tokens), slot.first_output)
+            if generation.evaluated is not None:
+                same = slot.first_output if self._context.restore(number, generation.evaluated) else 0
+                generation.evaluated = None
             slot.evaluated = self._context.keep(number, same)
             return slot
         return None
@@ -247,6 +261,8 @@ class Engine:
         self._prompt_tokens += batch.prompt_tokens
         self._generated_tokens += batch.generated
         for slot, row in batch.sampled:
+            if slot.shares and slot.evaluated == len(slot.tokens):
+                slot.share(self._context.save(batch.sequences[row]))
             try:
                 slot.step(self._context, row)
             except TgError as error:

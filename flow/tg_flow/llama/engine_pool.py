@@ -46,6 +46,10 @@ class EnginePool:
         few = (engine for engine in self._engines if engine.load() < FEW_STREAMS)
         (next(few, None) or min(self._engines, key=Engine.load)).submit(generation)
 
+    def follow(self, generation: Generation) -> None:
+        """Give a further answer of a running request to the engine with the least to do. Raises as `Engine.follow`."""
+        min(self._engines, key=Engine.load).follow(generation)
+
     async def embed(self, texts: Sequence[tuple[int, ...]], pooling: Pooling) -> list[Vector]:
         """A vector for each of `texts`, shared out to the engines that do nothing, or else to the least busy one.
 

@@ -1,17 +1,20 @@
 """Provider -> Generation -> engine: a job; and back: the engine's tokens become text."""
 
 import asyncio
+import ctypes
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from tg_base.llm import LlmChunk
 from tg_flow.llama.answer_text import AnswerText
+from tg_flow.llama.context import State
 from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.sampler_settings import SamplerSettings
 from tg_schema import TgError, Token
+from tg_schema.errors import Internal
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -30,6 +33,7 @@ class Job(msgspec.Struct, frozen=True):
         prompt_logprobs: the same for each token of the prompt.
         scored: tokens after the prompt whose log-probabilities are asked for; None = generate an answer.
         end_token: whether the data of the token that ends the answer are wanted too.
+        shared: whether other answers begin with the same prompt.
         grammar: GBNF grammar of the answer; its start rule is `root`.
     """
 
@@ -46,6 +50,7 @@ class Job(msgspec.Struct, frozen=True):
     prompt_logprobs: int | None = None
     scored: tuple[int, ...] | None = None
     end_token: bool = False
+    shared: bool = False
 
     @property
     def evaluated(self) -> tuple[int, ...]:
@@ -69,18 +74,22 @@ class Generation:
     Therefore the engine may be a token or two ahead when a stop string is found; these are dropped and not counted.
     """
 
-    def __init__(self, job: Job, pieces: Sequence[bytes], mailbox: Mailbox) -> None:
-        """`pieces` are the bytes of each of the model's tokens."""
+    def __init__(self, job: Job, pieces: Sequence[bytes], mailbox: Mailbox, evaluated: State | None = None) -> None:
+        """`pieces` are the bytes of each of the model's tokens; `evaluated` is the prompt's memory, if it is known."""
         self.job = job
+        self.evaluated = evaluated
         self.mailbox = mailbox
         self.cancelled = False
         self._pieces = pieces
-        self._arrived: deque[int | Token | list[Token] | Ending | TgError] = deque()
+        self._arrived: deque[int | Token | list[Token] | State | Ending | TgError] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._answer = AnswerText(job.stop, keep_stop=job.keep_stop, min_tokens=job.min_tokens)
         self._text = ""
         self._tokens: tuple[Token, ...] = ()
-        self._prompt: int | None = len(job.prompt) + len(job.scored or ())
+        # A prompt whose memory was copied was counted by the answer that evaluated it.
+        self._prompt = len(job.prompt) + len(job.scored or ()) if evaluated is None else None
+        self._shared = asyncio.Event()
+        self._state: State | None = None
         self._prompt_tokens: tuple[Token, ...] = ()
         self._count = 0
         self._end: Ending | TgError | None = None
@@ -89,6 +98,22 @@ class Generation:
         """Add the next token; called by the engine's thread."""
         self._arrived.append(token)
         self.mailbox.put(self)
+
+    def share(self, state: State) -> None:
+        """Pass on the memory of the whole prompt; called by the engine's thread, before the first token."""
+        self._arrived.append(state)
+        self.mailbox.put(self)
+
+    async def shared_prompt(self) -> State:
+        """The memory of the whole prompt, of a job that is `shared`; waits until it is evaluated.
+
+        Raises:
+            TgError: the generation failed before.
+        """
+        await self._shared.wait()
+        if self._state is None:
+            raise self._end if isinstance(self._end, TgError) else Internal("an answer ended before its prompt")
+        return self._state
 
     def put_prompt(self, tokens: list[Token]) -> None:
         """Add the tokens of the prompt; called by the engine's thread, before the first token of the answer."""
@@ -113,7 +138,7 @@ class Generation:
     def _has_news(self) -> bool:
         return bool(self._text or self._tokens or self._end or self._prompt_tokens)
 
-    def _take(self, item: int | Token | list[Token] | Ending | TgError) -> None:
+    def _take(self, item: int | Token | list[Token] | State | Ending | TgError) -> None:
         # The engine was ahead when a stop string was found: what it made since is neither shown nor counted.
         if self._end is not None:
             return
@@ -125,6 +150,9 @@ class Generation:
             self._count += 1
         elif isinstance(item, list):
             self._prompt_tokens = tuple(item)
+        elif isinstance(item, ctypes.Array):
+            self._state = item
+            self._shared.set()
         else:
             if isinstance(item, Ending):
                 self._add(*self._answer.flush())
@@ -132,6 +160,7 @@ class Generation:
                     self._tokens += (item.token,)
             # The flushed text may complete a stop string, whose "stop" takes precedence.
             self._end = self._end or item
+            self._shared.set()
 
     def _add(self, text: str, tokens: tuple[Token, ...], stopped: bool) -> None:
         self._text += text
@@ -177,3 +206,29 @@ class Generation:
     def cancel(self) -> None:
         """Stop the generation: the engine drops it at its next step. May be called from any thread."""
         self.cancelled = True
+
+
+Begin = Callable[[], Awaitable[tuple[Generation, str | None]]]
+"""Submits a generation; returns it and the text that its answer begins with."""
+
+
+async def read_answer(begin: Begin) -> AsyncGenerator[LlmChunk, None]:
+    """The chunks of a generation up to its end; closing it stops the generation.
+
+    Raises:
+        TgError: the generation failed.
+    """
+    generation, echo = await begin()
+    try:
+        if echo is not None and generation.job.prompt_logprobs is None:
+            yield LlmChunk(echo)
+        while True:
+            chunk = await generation.read()
+            # The tokens of the prompt come before any text.
+            if echo is not None and chunk.prompt_tokens:
+                chunk = msgspec.structs.replace(chunk, text=echo + chunk.text)
+            yield chunk
+            if chunk.finish_reason is not None:
+                return
+    finally:
+        generation.cancel()

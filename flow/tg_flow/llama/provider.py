@@ -3,16 +3,19 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
 from typing import Annotated, Self
 
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import Detokenized, Embeddings, LlmChunk, LlmService, ProviderOptions, Scores
+from tg_base.llm import Detokenized, Embeddings, LlmChunk, LlmService, ProviderOptions, Scores, merge_streams
 from tg_base.runtime import start_daemon_thread
+from tg_flow.llama.context import State
 from tg_flow.llama.engine_pool import EnginePool
 from tg_flow.llama.engine_sizes import EngineSizes
-from tg_flow.llama.generation import Generation, Job
+from tg_flow.llama.generation import Generation, Job, read_answer
 from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import model_file
@@ -84,7 +87,7 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
 
 _FEATURES: frozenset[Feature] = frozenset(
     {
-        *("min_p", "typical_p", "repetition_penalty", "logit_bias"),
+        *("n", "min_p", "typical_p", "repetition_penalty", "logit_bias"),
         *("min_tokens", "ignore_eos", "stop_ids", "keep_stop", "end_token"),
         *("raw", "prompt_ids", "max_prompt_tokens", "echo", "choice"),
         *("count_tokens", "tokenize", "detokenize", "token_texts"),
@@ -132,22 +135,45 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         await start_daemon_thread(lambda: _rehearse(options), f"rehearse {model}")
 
     @override
-    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+    def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        if request.answers > 1:
+            return self._answers(request)
+        return read_answer(partial(self._begin, request))
+
+    async def _begin(self, request: TextCompletionRequest) -> tuple[Generation, str | None]:
         job = await self._job(request)
-        generation = Generation(job, self.engine.model.pieces, Mailbox.here())
+        generation = self._generation(job)
         self.engine.submit(generation)
+        return generation, self._echo(request, job)
+
+    async def _answers(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        """Several answers to one prompt: the first one evaluates it, and the others begin with a copy of its memory."""
+        job = msgspec.structs.replace(await self._job(request), shared=True)
+        first, echo = self._generation(job), self._echo(request, job)
+        begins = [
+            partial(_begun, first, echo),
+            *[partial(self._follow, first, echo, i) for i in range(1, request.answers)],
+        ]
         try:
-            if request.echo and job.prompt_logprobs is None:
-                yield LlmChunk(request.prompt or self._text(job.prompt))
-            while True:
-                chunk = await generation.read()
-                if request.echo and chunk.prompt_tokens:
-                    chunk = msgspec.structs.replace(chunk, text=(request.prompt or self._text(job.prompt)) + chunk.text)
-                yield chunk
-                if chunk.finish_reason is not None:
-                    return
+            self.engine.submit(first)
+            async with aclosing(merge_streams([read_answer(begin) for begin in begins], self.capacity)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
         finally:
-            generation.cancel()
+            first.cancel()
+
+    async def _follow(self, first: Generation, echo: str | None, index: int) -> tuple[Generation, str | None]:
+        settings = first.job.settings.numbered(index)
+        job = msgspec.structs.replace(first.job, settings=settings, prompt_logprobs=None, shared=False)
+        generation = self._generation(job, await first.shared_prompt())
+        self.engine.follow(generation)
+        return generation, echo
+
+    def _generation(self, job: Job, evaluated: State | None = None) -> Generation:
+        return Generation(job, self.engine.model.pieces, Mailbox.here(), evaluated)
+
+    def _echo(self, request: TextCompletionRequest, job: Job) -> str | None:
+        return (request.prompt or self._text(job.prompt)) if request.echo else None
 
     @override
     async def count_tokens(self, request: TextCompletionRequest) -> int:
@@ -177,14 +203,10 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         job = msgspec.structs.replace(await self._job(request), scored=request.scored, stop=(), grammar=None)
         if not job.evaluated:
             return Scores((), (token_data(self.engine.model, job.prompt[0]),), 1)
-        generation = Generation(job, self.engine.model.pieces, Mailbox.here())
+        generation = self._generation(job)
         self.engine.submit(generation)
-        chunks: list[LlmChunk] = []
-        try:
-            while not chunks or chunks[-1].finish_reason is None:
-                chunks.append(await generation.read())
-        finally:
-            generation.cancel()
+        async with aclosing(read_answer(partial(_begun, generation, None))) as stream:
+            chunks = [chunk async for chunk in stream]
         return Scores(
             tuple([token for chunk in chunks for token in chunk.tokens]),
             tuple([token for chunk in chunks for token in chunk.prompt_tokens]),
@@ -270,6 +292,10 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
     @override
     async def aclose(self) -> None:
         await asyncio.to_thread(self.engine.close)
+
+
+async def _begun(generation: Generation, echo: str | None) -> tuple[Generation, str | None]:
+    return generation, echo
 
 
 def _open(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool, PromptTokenizer]:

@@ -35,6 +35,10 @@ class SamplerSettings(msgspec.Struct, frozen=True):
         """Whether the most likely token is always chosen; then no seed is used."""
         return self.temperature == 0 or self.top_p == 0 or self.top_k == 1
 
+    def numbered(self, index: int) -> "SamplerSettings":
+        """The settings of one of several answers: each has a seed of its own, that of the first plus its number."""
+        return msgspec.structs.replace(self, seed=(self.seed + index) % MAX_SEED)
+
     @classmethod
     def of(cls, sampling: Sampling, *, temperature: float, top_k: int, top_p: float) -> "SamplerSettings":
         """The values of `sampling`, or else the given ones; without a seed, a random one.

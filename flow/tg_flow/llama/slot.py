@@ -2,7 +2,7 @@
 
 import math
 
-from tg_flow.llama.context import Context
+from tg_flow.llama.context import Context, State
 from tg_flow.llama.generation import Ending, Generation
 from tg_flow.llama.grammar_sampler import GrammarSampler
 from tg_flow.llama.logprobs import logprobs
@@ -25,6 +25,7 @@ class Slot:
         evaluated: how many of them the context has evaluated, which is the position of the next one.
         answering: whether the prompt is evaluated; then the last of `tokens` is evaluated next.
         done: whether the generation has its end.
+        shares: whether others wait for the memory of its prompt.
     """
 
     def __init__(self, model: Model, generation: Generation, context_length: int) -> None:
@@ -35,6 +36,7 @@ class Slot:
         self.evaluated = 0
         self.answering = False
         self.done = False
+        self.shares = job.shared
         self._model = model
         self._job = job
         self._bars = job.ignore_eos or job.min_tokens > 0
@@ -54,6 +56,11 @@ class Slot:
     def generates(self) -> bool:
         """Whether an answer follows the prompt."""
         return self._job.scored is None
+
+    def share(self, state: State) -> None:
+        """Pass on the memory of the prompt, once it is evaluated."""
+        self.generation.share(state)
+        self.shares = False
 
     def step(self, context: Context, row: int) -> None:
         """Choose the token that follows batch row `row`, or score the one that does, and pass it to the reader.
