@@ -35,7 +35,7 @@ class GrammarSampler(Sampler):
         self._grammar = native.llama_sampler_init_grammar(model.vocab, grammar.encode(), b"root")
         if not self._grammar:
             super().close()
-            raise BadRequest("schema: it cannot be turned into a grammar; make it simpler")
+            raise BadRequest("the form of the answer cannot be turned into a grammar; make it simpler")
         self._end_tokens = model.end_tokens
         self._pieces = model.pieces
         self._utf8 = model.utf8
@@ -60,7 +60,7 @@ class GrammarSampler(Sampler):
         _apply(self._grammar, ctypes.byref(allowed))
         self._candidates["logit"][~self._utf8.after(self._unfinished)] = -np.inf
         if not np.isfinite(self._candidates["logit"]).any():
-            raise ProtocolError("the model has no token that continues this schema; use a simpler one")
+            raise ProtocolError("the model has no token that continues an answer of this form; use a simpler one")
         return allowed
 
     def _all(self, logits: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> ctypes.Structure:

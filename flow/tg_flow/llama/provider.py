@@ -89,7 +89,7 @@ _FEATURES: frozenset[Feature] = frozenset(
     {
         *("n", "min_p", "typical_p", "repetition_penalty", "logit_bias"),
         *("min_tokens", "ignore_eos", "stop_ids", "keep_stop", "end_token"),
-        *("raw", "prompt_ids", "max_prompt_tokens", "echo", "choice"),
+        *("raw", "prompt_ids", "max_prompt_tokens", "echo", "choice", "regex"),
         *("count_tokens", "tokenize", "detokenize", "token_texts"),
         *("score", "prompt_logprobs"),
         *("embed", "pooling", "truncate"),

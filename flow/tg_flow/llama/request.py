@@ -8,6 +8,7 @@ import msgspec
 
 from tg_flow.llama.choice_grammar import choice_grammar
 from tg_flow.llama.json_grammar import ANY_STRUCTURE, json_grammar
+from tg_flow.llama.regex_grammar import regex_grammar
 from tg_schema import Message, Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
 
@@ -75,11 +76,19 @@ async def find_grammar(request: TextCompletionRequest) -> str | None:
     Raises:
         BadRequest: no grammar can hold an answer to it; the message says why.
     """
-    grammar = choice_grammar(request.choice) if request.choice else await _json_grammar(request)
+    grammar = await _form(request)
     sampling = request.sampling
     if grammar is not None and sampling is not None and (sampling.ignore_eos or sampling.min_tokens):
         raise BadRequest("ignore_eos and min_tokens: an answer in a form ends where its form ends; leave them out")
     return grammar
+
+
+async def _form(request: TextCompletionRequest) -> str | None:
+    if request.choice:
+        return choice_grammar(request.choice)
+    if request.regex is not None:
+        return await asyncio.to_thread(regex_grammar, request.regex)
+    return await _json_grammar(request)
 
 
 async def _json_grammar(request: TextCompletionRequest) -> str | None:
