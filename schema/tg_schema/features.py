@@ -60,6 +60,7 @@ Feature = Literal[
     "token_texts",
     "score",
     "embed",
+    "embed_ids",
     "pooling",
     "dimensions",
     "truncate",

@@ -156,7 +156,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
             "json": self.response_format == "json" and self.schema is None,
             "schema": self.schema is not None,
             "raw": self.raw,
-            "prompt_ids": bool(self.id_lists or (self.prompt_ids and self.operation != "detokenize")),
+            "prompt_ids": bool(self.prompt_ids) and self.operation != "detokenize",
             "suffix": self.suffix is not None,
             "echo": self.echo,
             "adapter": self.adapter is not None,
@@ -178,6 +178,7 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
             "truncate": self.truncate,
             "max_prompt_tokens": self.max_prompt_tokens is not None,
             "embed": self.operation == "embed",
+            "embed_ids": bool(self.id_lists),
             **{f"{dialect}_fields": True for dialect in dialects},
         }
         named = frozenset(cast("Feature", feature) for feature, needed in asked.items() if needed)

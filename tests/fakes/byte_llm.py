@@ -16,7 +16,7 @@ CONTEXT_TOKENS: Final = 4096
 _FEATURES: Final[frozenset[Feature]] = frozenset(
     {
         *("raw", "prompt_ids", "echo", "suffix", "prompt_logprobs", "score"),
-        *("tokenize", "detokenize", "token_texts", "embed"),
+        *("tokenize", "detokenize", "token_texts", "embed", "embed_ids"),
     }
 )
 

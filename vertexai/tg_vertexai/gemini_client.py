@@ -4,13 +4,13 @@ import httpx
 from google import genai
 from google.genai.types import HttpOptions
 
-from tg_base.llm import SdkRequest
-from tg_base.llm.gemini import GeminiConnection, connect_client
+from tg_base.llm import RoutedConnection, SdkRequest
+from tg_base.llm.gemini import connect_client
 from tg_vertexai.account import FAILURES, find_account
 from tg_vertexai.endpoint import VertexEndpoint
 
 
-def connect(endpoint: VertexEndpoint) -> GeminiConnection:
+def connect(endpoint: VertexEndpoint) -> RoutedConnection:
     """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     owner = find_account(endpoint)
     recorded: list[SdkRequest] = []

@@ -9,6 +9,7 @@ from tg_base.llm.core import (
     retry_after, status_error, write_signature,
 )
 from tg_base.llm.credentials import Key, choose_key, find_key, key_from
+from tg_base.llm.embedding_list import embedding_list
 from tg_base.llm.endpoint import Endpoint
 from tg_base.llm.http import (
     BROKEN, CONNECT_TIMEOUT_SECONDS, MAX_EVENT_BYTES, NO_FAILURES, SLOW, CapturedConnection, CapturingTransport,
@@ -21,17 +22,18 @@ from tg_base.llm.numbers import check_numbers
 from tg_base.llm.object_schema import BadSchema, ObjectSchema
 from tg_base.llm.operations import Detokenized, Embeddings, Scores
 from tg_base.llm.options import ModelOptions, ProviderOptions, RemoteOptions, UrlOptions
+from tg_base.llm.routed_connection import EmbeddingCall, RoutedConnection
 from tg_base.llm.sdk_provider import SdkConnection, SdkProvider, SdkWire
 from tg_base.llm.service import LlmService
 
 __all__ = [
     "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW",
-    "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts", "Detokenized", "Embeddings",
-    "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer", "JsonLines", "Key", "KeyedConnection",
-    "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PreparedConnection", "ProviderOptions",
-    "RemoteOptions", "Scores", "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions",
-    "UsageDeltas",
-    "call_arguments", "check_numbers", "choose_key", "event_chunks", "event_error", "find_budget", "find_effort",
-    "find_key", "join_chunks", "key_from", "merge_streams", "open_body", "open_pool", "read_signature", "retry_after",
-    "status_error", "strip_fence", "write_signature",
+    "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts", "Detokenized", "EmbeddingCall",
+    "Embeddings", "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer", "JsonLines", "Key",
+    "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PreparedConnection",
+    "ProviderOptions", "RemoteOptions", "RoutedConnection", "Scores", "SdkConnection", "SdkProvider", "SdkRequest",
+    "SdkWire", "UrlOptions", "UsageDeltas",
+    "call_arguments", "check_numbers", "choose_key", "embedding_list", "event_chunks", "event_error", "find_budget",
+    "find_effort", "find_key", "join_chunks", "key_from", "merge_streams", "open_body", "open_pool", "read_signature",
+    "retry_after", "status_error", "strip_fence", "write_signature",
 ]

@@ -140,7 +140,10 @@ def _embedded(
 ) -> TextCompletionResponse:
     if len(found.vectors) != len(request.texts or request.id_lists):
         raise ProtocolError("the provider did not send one vector for each text")
-    return msgspec.structs.replace(answer, vectors=found.vectors, in_token=found.in_token)
+    if len({len(vector) for vector in found.vectors}) > 1 or not found.vectors[0]:
+        raise ProtocolError("the provider sent vectors of different lengths, or empty ones")
+    count = check_numbers(LlmChunk(in_token=found.in_token)).in_token
+    return msgspec.structs.replace(answer, vectors=found.vectors, in_token=count)
 
 
 async def _within(provider: Operator, task: str, result: Awaitable[Result]) -> Result:

@@ -25,12 +25,15 @@ class ProviderOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         capacity: maximum number of concurrent requests; more wait in the bus. None = the provider's default.
         without: features that this server or model lacks although its provider has them; requests for one are refused,
             unless the base does it in the provider's stead.
+        extra_features: features that this model has although other models of its provider lack them: `embed`, for a
+            model that gives vectors.
     """
 
     clocks: Clocks = Clocks()
     tries: int = 3
     capacity: Annotated[int, msgspec.Meta(gt=0)] | None = None
     without: frozenset[Feature] = frozenset()
+    extra_features: frozenset[Feature] = frozenset()
 
     def upstream_name(self, model: str) -> str:
         """The provider's name of the model that is called `model` here."""

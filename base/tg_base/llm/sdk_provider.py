@@ -27,14 +27,21 @@ from tg_base.llm.http import (
     read_whole_body,
 )
 from tg_base.llm.keyed_connection import KeyedConnection
+from tg_base.llm.operations import Embeddings
 from tg_base.llm.options import UrlOptions
+from tg_base.llm.routed_connection import EmbeddingCall
 from tg_base.llm.service import LlmService
 from tg_base.runtime import start_daemon_thread
 from tg_schema import ModelInfo, TextCompletionRequest
-from tg_schema.errors import ProtocolError
+from tg_schema.deltas import add_counts
+from tg_schema.errors import BadRequest, ProtocolError
+from tg_schema.features import describe_missing
 
 LIST_TIMEOUT_SECONDS = 15.0
 """Timeout of a list of models in seconds; `clocks.first_token` if that is shorter."""
+
+MAX_CALL_TEXTS = 32
+"""Texts of one call for vectors: its answer is read as a whole, and providers have limits of their own."""
 
 Answer = TypeVar("Answer")
 SdkOptions = TypeVar("SdkOptions", bound=UrlOptions, default=UrlOptions)
@@ -62,12 +69,14 @@ class SdkWire(msgspec.Struct, frozen=True, kw_only=True):
         listed: parses the list of models; raises one of `UNREADABLE`. None = the provider has no such list.
         error_detail: parses the body of an error; raises as `listed`.
         frames: makes a splitter for an answer's body; None = server-sent events.
+        embedded: parses the answer to a request for vectors; raises as `listed`. None = the provider has none.
     """
 
     client: str
     listed: Callable[[bytes], tuple[ModelInfo, ...]] | None = None
     error_detail: Callable[[bytes], ErrorDetail] = no_detail
     frames: Callable[[], Frames] | None = None
+    embedded: Callable[[bytes], Embeddings] | None = None
 
 
 class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
@@ -131,6 +140,23 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
             return wire.listed(body)
         except UNREADABLE:
             raise ProtocolError("the provider's list of models cannot be read; check base_url") from None
+
+    def embedding_body(self, request: TextCompletionRequest) -> Any:
+        """The body of a request for the vectors of `texts` or `id_lists`; override it if `wire` has `embedded`."""
+        raise BadRequest(describe_missing(("embed",)))
+
+    @override
+    async def embed(self, request: TextCompletionRequest) -> Embeddings:
+        read = self.wire.embedded
+        if read is None:
+            return await super().embed(request)
+        found: list[Embeddings] = []
+        for start in range(0, max(len(request.texts), len(request.id_lists)), MAX_CALL_TEXTS):
+            part = slice(start, start + MAX_CALL_TEXTS)
+            some = msgspec.structs.replace(request, texts=request.texts[part], id_lists=request.id_lists[part])
+            found.append(await self.read_answer(EmbeddingCall(self.embedding_body(some)), read))
+        vectors = tuple([vector for each in found for vector in each.vectors])
+        return Embeddings(vectors, add_counts(each.in_token for each in found))
 
     async def read_answer(self, sent: Any, read: Callable[[bytes], Answer]) -> Answer:
         """Send a request to the client's `post`, and read an answer that is not streamed.

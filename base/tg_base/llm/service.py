@@ -53,11 +53,13 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         clocks: timeouts of the provider's stream.
         tries: attempts per request; a request is retried only before its first chunk.
         native_features: features that the provider has itself.
+        optional_features: what only some of its models have; the option `extra_features` says which do.
         features: these and what the base does in its stead; a request for another one is refused before the provider
             is called.
     """
 
     spec = TEXT_COMPLETION
+    optional_features: ClassVar[frozenset[Feature]] = frozenset()
 
     Options: ClassVar[type[ProviderOptions]] = ProviderOptions
 
@@ -79,8 +81,22 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         self.clocks = options.clocks
         self.tries = options.tries
         self.capacity = options.capacity or type(self).capacity
-        self.native_features = type(self).features - options.without
+        self.native_features = self.announced(options)
         self.features = service_features(self.native_features) | (READING_FEATURES - options.without)
+
+    @classmethod
+    def announced(cls, options: ProviderOptions) -> frozenset[Feature]:
+        """The features that the provider has itself with these options.
+
+        Raises:
+            BadRequest: none of its models has one of `extra_features`.
+        """
+        if unknown := options.extra_features - cls.optional_features:
+            known = ", ".join(sorted(cls.optional_features)) or "none"
+            raise BadRequest(
+                f"extra_features: no model of this provider has {', '.join(sorted(unknown))}; possible are: {known}"
+            ).at("extra_features")
+        return (cls.features | options.extra_features) - options.without
 
     @classmethod
     async def open(cls, model: str, options: AnyOptions) -> Self:

@@ -92,7 +92,7 @@ _FEATURES: frozenset[Feature] = frozenset(
         *("raw", "prompt_ids", "max_prompt_tokens", "echo", "choice", "regex"),
         *("count_tokens", "tokenize", "detokenize", "token_texts"),
         *("score", "prompt_logprobs"),
-        *("embed", "pooling", "truncate"),
+        *("embed", "embed_ids", "pooling", "truncate"),
     }
 )
 

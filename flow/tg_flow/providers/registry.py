@@ -145,7 +145,7 @@ def find_features(provider: str, table: Mapping[str, Any]) -> frozenset[Feature]
     """The provider's features with these options; imports but does not open it. Raises as `open_provider`."""
     row = _row(provider)
     service = _load(provider, row)
-    return service.features - _options(provider, service, {**row.options, **table}).without
+    return service.announced(_options(provider, service, {**row.options, **table}))
 
 
 def _row(provider: str) -> ProviderEntry:

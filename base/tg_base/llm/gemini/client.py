@@ -10,7 +10,16 @@ from typing import Any
 
 import msgspec
 
-from tg_base.llm import NO_FAILURES, Failures, HttpAnswer, Method, PreparedConnection, SdkRequest, open_pool
+from tg_base.llm import (
+    NO_FAILURES,
+    EmbeddingCall,
+    Failures,
+    Method,
+    PreparedConnection,
+    RoutedConnection,
+    SdkRequest,
+    open_pool,
+)
 
 
 class CountedPrompt(msgspec.Struct, frozen=True):
@@ -19,34 +28,9 @@ class CountedPrompt(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class GeminiConnection:
-    """The connection for answers, and the one for counts of tokens.
-
-    Args:
-        answers: for answers and the list of models.
-        counts: the same with another URL; it has the same pool.
-    """
-
-    def __init__(self, answers: PreparedConnection, counts: PreparedConnection) -> None:
-        self._answers = answers
-        self._counts = counts
-
-    async def post(self, call: bytes | CountedPrompt) -> HttpAnswer:
-        """See `SdkConnection`."""
-        return await (self._counts.post(call.body) if isinstance(call, CountedPrompt) else self._answers.post(call))
-
-    async def models(self) -> HttpAnswer:
-        """See `SdkConnection`."""
-        return await self._answers.models()
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._answers.aclose()
-
-
 def connect_client(
     client: Any, recorded: list[SdkRequest], tls: SSLContext, model: str, failures: Failures = NO_FAILURES
-) -> GeminiConnection:
+) -> RoutedConnection:
     """A connection by a client of the SDK that only records its requests, and a pool that sends them.
 
     Args:
@@ -57,7 +41,7 @@ def connect_client(
         failures: the SDK's exceptions for missing credentials.
     """
     models = client.aio.models
-    # Both connections let the SDK prepare, and it has one list for what it prepared.
+    # All connections let the SDK prepare, and it has one list for what it prepared.
     preparing = asyncio.Lock()
 
     async def prepare(method: Method) -> SdkRequest:
@@ -77,7 +61,14 @@ def connect_client(
             await models.count_tokens(model=model, contents="-")
             return recorded.pop()
 
+    async def prepare_vectors(_: Method) -> SdkRequest:
+        async with preparing:
+            recorded.clear()
+            await models.embed_content(model=model, contents="-")
+            return recorded.pop()
+
     pool = open_pool(tls)
-    return GeminiConnection(
-        PreparedConnection(prepare, pool, failures), PreparedConnection(prepare_count, pool, failures)
-    )
+    counts = PreparedConnection(prepare_count, pool, failures)
+    vectors = PreparedConnection(prepare_vectors, pool, failures)
+    answers = PreparedConnection(prepare, pool, failures)
+    return RoutedConnection(answers, {CountedPrompt: counts, EmbeddingCall: vectors})

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tg_base.llm import Counts, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
+from tg_base.llm import Counts, Embeddings, ErrorDetail, LlmChunk, UsageDeltas, event_error, write_signature
 from tg_base.llm.gemini.request import ORIGIN, OWN_CALL_PREFIX
 from tg_schema import ModelInfo, Token, ToolCallDelta
 from tg_schema.deltas import Count
@@ -157,6 +157,20 @@ def model_list(body: bytes) -> tuple[ModelInfo, ...]:
 def token_count(body: bytes) -> int:
     """The tokens of a `countTokens`; no tokens are not written."""
     return _decode_count(body).total_tokens
+
+
+class _Vector(msgspec.Struct, frozen=True):
+    values: tuple[float, ...]
+
+
+class _Embedded(msgspec.Struct, frozen=True):
+    embeddings: tuple[_Vector, ...]
+
+
+def read_embeddings(body: bytes) -> Embeddings:
+    """The vectors of a `batchEmbedContents`, which does not tell the tokens."""
+    answer = msgspec.json.decode(body, type=_Embedded)
+    return Embeddings(tuple([each.values for each in answer.embeddings]))
 
 
 class StreamDecoder:

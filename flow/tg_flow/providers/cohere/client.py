@@ -1,12 +1,13 @@
 """Cohere -> SDK -> socket: only this file imports Cohere's SDK and its HTTP stack."""
 
+from collections.abc import Awaitable
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import cohere
 import httpx
 
-from tg_base.llm import CapturedConnection, CapturingTransport, Endpoint
+from tg_base.llm import CapturedConnection, CapturingTransport, EmbeddingCall, Endpoint
 
 
 def connect(endpoint: Endpoint) -> CapturedConnection:
@@ -18,5 +19,11 @@ def connect(endpoint: Endpoint) -> CapturedConnection:
     http = httpx.AsyncClient(transport=cast(httpx.AsyncBaseTransport, transport))
     sdk = cohere.AsyncClientV2(endpoint.key or "none", base_url=endpoint.base_url, httpx_client=http, max_retries=0)
     models = partial(sdk.models.list, endpoint="chat", page_size=1000)
-    # `chat_stream` is a generator function: its request is sent by the first `anext`.
-    return CapturedConnection(lambda body: anext(sdk.chat_stream(**body)), models, http.aclose)
+
+    def post(call: dict[str, Any] | EmbeddingCall) -> Awaitable[object]:
+        if isinstance(call, EmbeddingCall):
+            return sdk.embed(**call.body)
+        # `chat_stream` is a generator function: its request is sent by the first `anext`.
+        return anext(sdk.chat_stream(**call))
+
+    return CapturedConnection(post, models, http.aclose)

@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire
 from tg_flow.providers.cohere.request import to_wire
-from tg_flow.providers.cohere.stream import StreamDecoder, model_list
+from tg_flow.providers.cohere.stream import StreamDecoder, model_list, read_embeddings
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
@@ -30,12 +30,24 @@ class Cohere(SdkProvider[CohereOptions]):
     """Cohere's Chat API."""
 
     features: frozenset[Feature] = (COMMON_FEATURES - {"logprobs"}) | {"reasoning", "strict_tools"}
-    wire = SdkWire(client="tg_flow.providers.cohere.client", listed=model_list)
+    optional_features = frozenset({"embed", "dimensions", "truncate"})
+    wire = SdkWire(client="tg_flow.providers.cohere.client", listed=model_list, embedded=read_embeddings)
 
     @override
     def body(self, request: TextCompletionRequest) -> dict[str, Any]:
         options = self.options
         return to_wire(request, self.upstream_model, options.sampling(request), thinking=options.thinking)
+
+    @override
+    def embedding_body(self, request: TextCompletionRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.upstream_model,
+            "texts": list(request.texts),
+            "input_type": "search_query" if request.purpose == "query" else "search_document",
+            "embedding_types": ["float"],
+            "truncate": "END" if request.truncate else "NONE",
+        }
+        return body if request.dimensions is None else {**body, "output_dimension": request.dimensions}
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tg_base.llm import LlmChunk, event_error, write_signature
+from tg_base.llm import Embeddings, LlmChunk, event_error, write_signature
 from tg_flow.providers.cohere.request import ORIGIN
 from tg_schema import ModelInfo, ToolCallDelta
 
@@ -72,6 +72,27 @@ _decode = msgspec.json.Decoder(ChatEvent).decode
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
     """The models of `GET /v1/models`."""
     return tuple(ModelInfo(model.name, "cohere") for model in msgspec.json.decode(body, type=_ModelList).models)
+
+
+class _Vectors(msgspec.Struct, frozen=True, rename={"floats": "float"}):
+    floats: tuple[tuple[float, ...], ...]
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    billed_units: _Tokens | None = None
+
+
+class _Embedded(msgspec.Struct, frozen=True):
+    embeddings: _Vectors
+    meta: _Meta | None = None
+
+
+def read_embeddings(body: bytes) -> Embeddings:
+    """The vectors in the answer to `POST /v2/embed`."""
+    answer = msgspec.json.decode(body, type=_Embedded)
+    billed = answer.meta.billed_units if answer.meta else None
+    count = billed.input_tokens if billed else None
+    return Embeddings(answer.embeddings.floats, None if count is None else int(count))
 
 
 class StreamDecoder:

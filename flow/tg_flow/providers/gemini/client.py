@@ -4,11 +4,11 @@ import httpx
 from google import genai
 from google.genai.types import HttpOptions
 
-from tg_base.llm import Endpoint, SdkRequest
-from tg_base.llm.gemini import GeminiConnection, connect_client
+from tg_base.llm import Endpoint, RoutedConnection, SdkRequest
+from tg_base.llm.gemini import connect_client
 
 
-def connect(endpoint: Endpoint) -> GeminiConnection:
+def connect(endpoint: Endpoint) -> RoutedConnection:
     """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     recorded: list[SdkRequest] = []
 

@@ -6,7 +6,8 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.llm import Key, SdkWire, choose_key
-from tg_base.llm.gemini import Gemini, GeminiOptions, GenerateRequest, error_detail, model_list
+from tg_base.llm.gemini import Gemini, GeminiOptions, GenerateRequest, error_detail, model_list, read_embeddings
+from tg_schema import TextCompletionRequest
 
 
 class GoogleAiStudioOptions(GeminiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,10 +34,29 @@ class GoogleAiStudioOptions(GeminiOptions, frozen=True, forbid_unknown_fields=Tr
 class GoogleAiStudio(Gemini[GoogleAiStudioOptions]):
     """Gemini on Google AI Studio, by Google's asynchronous SDK."""
 
-    wire = SdkWire(client="tg_flow.providers.gemini.client", listed=model_list, error_detail=error_detail)
+    optional_features = frozenset({"embed", "dimensions"})
+    wire = SdkWire(
+        client="tg_flow.providers.gemini.client",
+        listed=model_list,
+        error_detail=error_detail,
+        embedded=read_embeddings,
+    )
 
     @override
     def counted(self, wire: GenerateRequest) -> Any:
+        return {"generateContentRequest": {"model": self._place, **msgspec.to_builtins(wire)}}
+
+    @override
+    def embedding_body(self, request: TextCompletionRequest) -> bytes:
+        common: dict[str, Any] = {"model": self._place}
+        if request.purpose is not None:
+            common["taskType"] = "RETRIEVAL_QUERY" if request.purpose == "query" else "RETRIEVAL_DOCUMENT"
+        if request.dimensions is not None:
+            common["outputDimensionality"] = request.dimensions
+        texts = [{**common, "content": {"parts": [{"text": text}]}} for text in request.texts]
+        return msgspec.json.encode({"requests": texts})
+
+    @property
+    def _place(self) -> str:
         name = self.upstream_model
-        model = name if "/" in name else f"models/{name}"
-        return {"generateContentRequest": {"model": model, **msgspec.to_builtins(wire)}}
+        return name if "/" in name else f"models/{name}"

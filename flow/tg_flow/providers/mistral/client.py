@@ -1,11 +1,12 @@
 """Mistral -> SDK -> socket: only this file imports Mistral's SDK and its HTTP stack."""
 
-from typing import cast
+from collections.abc import Awaitable
+from typing import Any, cast
 
 import httpx2
 from mistralai.client import Mistral
 
-from tg_base.llm import CapturedConnection, CapturingTransport, Endpoint
+from tg_base.llm import CapturedConnection, CapturingTransport, EmbeddingCall, Endpoint
 
 
 def connect(endpoint: Endpoint) -> CapturedConnection:
@@ -16,4 +17,10 @@ def connect(endpoint: Endpoint) -> CapturedConnection:
     transport = CapturingTransport(httpx2.create_ssl_context(), keyless=endpoint.key is None)
     http = httpx2.AsyncClient(transport=cast(httpx2.AsyncBaseTransport, transport))
     sdk = Mistral(api_key=endpoint.key or "none", server_url=endpoint.base_url, async_client=http)
-    return CapturedConnection(lambda body: sdk.chat.stream_async(**body), sdk.models.list_async, http.aclose)
+
+    def post(call: dict[str, Any] | EmbeddingCall) -> Awaitable[object]:
+        if isinstance(call, EmbeddingCall):
+            return sdk.embeddings.create_async(**call.body)
+        return sdk.chat.stream_async(**call)
+
+    return CapturedConnection(post, sdk.models.list_async, http.aclose)

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from typing_extensions import override
 
-from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire
+from tg_base.llm import EventDecoder, RemoteOptions, SdkProvider, SdkWire, embedding_list
 from tg_flow.providers.mistral.request import to_wire
 from tg_flow.providers.mistral.stream import StreamDecoder, error_detail
 from tg_flow.providers.openai import model_list
@@ -39,7 +39,13 @@ class Mistral(SdkProvider[MistralOptions]):
         "min_tokens",
         "repetition_penalty",
     }
-    wire = SdkWire(client="tg_flow.providers.mistral.client", listed=model_list, error_detail=error_detail)
+    optional_features = frozenset({"embed", "dimensions"})
+    wire = SdkWire(
+        client="tg_flow.providers.mistral.client",
+        listed=model_list,
+        error_detail=error_detail,
+        embedded=embedding_list,
+    )
 
     @override
     def body(self, request: TextCompletionRequest) -> dict[str, Any]:
@@ -49,6 +55,11 @@ class Mistral(SdkProvider[MistralOptions]):
         if self.options.prompt_mode is not None:
             body["prompt_mode"] = self.options.prompt_mode
         return body
+
+    @override
+    def embedding_body(self, request: TextCompletionRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self.upstream_model, "inputs": list(request.texts)}
+        return body if request.dimensions is None else {**body, "output_dimension": request.dimensions}
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:

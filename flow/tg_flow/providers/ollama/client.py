@@ -1,12 +1,13 @@
 """Ollama -> SDK -> socket: only this file imports Ollama's SDK and its HTTP stack."""
 
+from collections.abc import Awaitable
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import httpx
 import ollama
 
-from tg_base.llm import CapturedConnection, CapturingTransport, Endpoint
+from tg_base.llm import CapturedConnection, CapturingTransport, EmbeddingCall, Endpoint
 
 
 class _Client(ollama.AsyncClient):
@@ -28,6 +29,10 @@ def connect(endpoint: Endpoint) -> CapturedConnection:
     headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else None
     client = _Client(endpoint.base_url, headers=headers, transport=cast(httpx.AsyncBaseTransport, transport))
     http = client.http
-    return CapturedConnection(
-        lambda body: http.post("/api/chat", json=body), partial(http.get, "/api/tags"), http.aclose
-    )
+
+    def post(call: dict[str, Any] | EmbeddingCall) -> Awaitable[object]:
+        if isinstance(call, EmbeddingCall):
+            return http.post("/api/embed", json=call.body)
+        return http.post("/api/chat", json=call)
+
+    return CapturedConnection(post, partial(http.get, "/api/tags"), http.aclose)

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tg_base.llm import EventDecoder, JsonLines, RemoteOptions, SdkProvider, SdkWire
 from tg_flow.providers.ollama.request import to_wire
-from tg_flow.providers.ollama.stream import StreamDecoder, model_list
+from tg_flow.providers.ollama.stream import StreamDecoder, model_list, read_embeddings
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.features import Feature
 
@@ -44,8 +44,14 @@ class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
 class Ollama(SdkProvider[OllamaOptions]):
     """A model of an Ollama server."""
 
-    features: frozenset[Feature] = COMMON_FEATURES | {"reasoning", "min_p", "typical_p", "repetition_penalty"}
-    wire = SdkWire(client="tg_flow.providers.ollama.client", listed=model_list, frames=JsonLines)
+    features: frozenset[Feature] = COMMON_FEATURES | {
+        *("reasoning", "min_p", "typical_p", "repetition_penalty"),
+        *("embed", "truncate"),
+    }
+    optional_features = frozenset({"dimensions"})
+    wire = SdkWire(
+        client="tg_flow.providers.ollama.client", listed=model_list, frames=JsonLines, embedded=read_embeddings
+    )
 
     @override
     def body(self, request: TextCompletionRequest) -> dict[str, Any]:
@@ -62,6 +68,15 @@ class Ollama(SdkProvider[OllamaOptions]):
             )
         )
         return body
+
+    @override
+    def embedding_body(self, request: TextCompletionRequest) -> dict[str, Any]:
+        options = self.options
+        body = {"model": self.upstream_model, "input": request.texts, "truncate": request.truncate}
+        more = {"dimensions": request.dimensions, "keep_alive": options.keep_alive}
+        if options.num_ctx is not None:
+            body["options"] = {"num_ctx": options.num_ctx}
+        return body | {name: value for name, value in more.items() if value is not None}
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import msgspec
 
-from tg_base.llm import LlmChunk, event_error, write_signature
+from tg_base.llm import Embeddings, LlmChunk, event_error, write_signature
 from tg_flow.providers.ollama.request import ORIGIN
 from tg_flow.providers.openai import NO_TOKEN_ID
 from tg_schema import ModelInfo, Token, ToolCallDelta
@@ -67,6 +67,17 @@ _NOTHING = _Said()
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
     """The models of `GET /api/tags`, which the server has downloaded."""
     return tuple(ModelInfo(model.name) for model in msgspec.json.decode(body, type=_ModelList).models)
+
+
+class _Embedded(msgspec.Struct, frozen=True):
+    embeddings: tuple[tuple[float, ...], ...]
+    prompt_eval_count: int | None = None
+
+
+def read_embeddings(body: bytes) -> Embeddings:
+    """The vectors in the answer to `POST /api/embed`."""
+    answer = msgspec.json.decode(body, type=_Embedded)
+    return Embeddings(answer.embeddings, answer.prompt_eval_count)
 
 
 class StreamDecoder:

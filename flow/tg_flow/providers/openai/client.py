@@ -10,11 +10,19 @@ import httpx2
 import openai
 from typing_extensions import override
 
-from tg_base.llm import Endpoint, Method, PreparedConnection, SdkRequest, open_pool
+from tg_base.llm import (
+    EmbeddingCall,
+    Endpoint,
+    Method,
+    PreparedConnection,
+    RoutedConnection,
+    SdkRequest,
+    open_pool,
+)
 from tg_flow.providers.openai.endpoint import AzureEndpoint
 
 
-def connect(endpoint: Endpoint) -> PreparedConnection:
+def connect(endpoint: Endpoint) -> RoutedConnection:
     """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     client = _client(endpoint)
     options: openai.RequestOptions = {} if endpoint.key else {"headers": {"Authorization": openai.Omit()}}
@@ -28,7 +36,14 @@ def connect(endpoint: Endpoint) -> PreparedConnection:
             answer = await client.get("/models", options=options, **as_it_is)
         return cast(SdkRequest, answer.request)
 
-    return PreparedConnection(prepare, open_pool(httpx2.create_ssl_context()))
+    async def prepare_vectors(_: Method) -> SdkRequest:
+        answer = await client.post("/embeddings", content=b"{}", options=options, **as_it_is)
+        return cast(SdkRequest, answer.request)
+
+    pool = open_pool(httpx2.create_ssl_context())
+    return RoutedConnection(
+        PreparedConnection(prepare, pool), {EmbeddingCall: PreparedConnection(prepare_vectors, pool)}
+    )
 
 
 class _Settings(TypedDict):

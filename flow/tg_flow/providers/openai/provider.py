@@ -5,7 +5,16 @@ from typing import Annotated, Any, Generic, Literal
 import msgspec
 from typing_extensions import TypeVar, override
 
-from tg_base.llm import Endpoint, EventDecoder, KeyedConnection, RemoteOptions, SdkConnection, SdkProvider, SdkWire
+from tg_base.llm import (
+    Endpoint,
+    EventDecoder,
+    KeyedConnection,
+    RemoteOptions,
+    SdkConnection,
+    SdkProvider,
+    SdkWire,
+    embedding_list,
+)
 from tg_flow.providers.openai.messages import DIALECT, ThinkingField
 from tg_flow.providers.openai.request import ChatRequest, to_wire
 from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list
@@ -86,7 +95,13 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
     """The base of the providers with OpenAI's chat completions API: its format and its asynchronous SDK."""
 
     features: frozenset[Feature] = COMMON_FEATURES | OPENAI_FEATURES
-    wire = SdkWire(client="tg_flow.providers.openai.client", listed=model_list, error_detail=error_detail)
+    optional_features = frozenset({"embed", "embed_ids", "dimensions"})
+    wire = SdkWire(
+        client="tg_flow.providers.openai.client",
+        listed=model_list,
+        error_detail=error_detail,
+        embedded=embedding_list,
+    )
 
     def __init__(self, model: str, options: AnyOptions, connection: KeyedConnection[SdkConnection]) -> None:
         super().__init__(model, options, connection)
@@ -109,6 +124,14 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         more = self._extra + _members(self._hints(request)) + _members(_foreign_fields(request))
         body = _encode(asked)
         return b"".join((body[:-1], more, b"}")) if more else body
+
+    @override
+    def embedding_body(self, request: TextCompletionRequest) -> bytes:
+        texts = request.texts or request.id_lists
+        body: dict[str, Any] = {"model": self.upstream_model, "input": texts, "encoding_format": "float"}
+        if request.dimensions is not None:
+            body["dimensions"] = request.dimensions
+        return _encode(body)
 
     def _hints(self, request: TextCompletionRequest) -> dict[str, Any]:
         named = {name: getattr(request, hint) for hint, name in self.options.hint_fields.items()}

@@ -33,6 +33,8 @@ class TgiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only
 class Tgi(ChatCompletions[TgiOptions]):
     """A server of text-generation-inference, 3.0 or later."""
 
+    optional_features = frozenset()
+
     @override
     def body(self, request: TextCompletionRequest) -> bytes:
         messages = tuple(part for turn in request.messages for part in _split_turn(turn))
