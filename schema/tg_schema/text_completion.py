@@ -32,6 +32,10 @@ Pooling = Literal["mean", "last"]
 Purpose = Literal["query", "document"]
 
 
+_TOKENS: Final = frozenset({"tokenize", "detokenize", "count-tokens"})
+"""Operations for which a raw text and ids are no features: they are about nothing else."""
+
+
 class Reasoning(msgspec.Struct, frozen=True, omit_defaults=True):
     """How much the model should think: by effort, by the most tokens it may think, or by both."""
 
@@ -155,8 +159,8 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
             "tools": bool(self.tools) or any(turn.role == "tool" or turn.tool_calls for turn in turns),
             "json": self.response_format == "json" and self.schema is None,
             "schema": self.schema is not None,
-            "raw": self.raw,
-            "prompt_ids": bool(self.prompt_ids) and self.operation != "detokenize",
+            "raw": self.raw and self.operation not in _TOKENS,
+            "prompt_ids": bool(self.prompt_ids) and self.operation not in _TOKENS,
             "suffix": self.suffix is not None,
             "echo": self.echo,
             "adapter": self.adapter is not None,

@@ -151,6 +151,30 @@ class CompatibleServer(OpenAiChatServer):
         return not {"authorization", "api-key"} & {name.lower() for name in request.headers}
 
 
+class VllmServer(CompatibleServer):
+    """A vLLM server: also `POST /tokenize`, beside `/v1`, which reads a conversation as the chat does."""
+
+    @override
+    def read(self, request: web.Request, body: bytes) -> Asked:
+        if request.path_qs != "/tokenize":
+            return super().read(request, body)
+        asked = msgspec.json.decode(body, type=dict[str, Any])
+        if not asked.pop("add_generation_prompt", None) or asked.pop("model", None) != self.model:
+            raise Refused(_failed(400, None, "send a model, and messages before an answer"))
+        chat = {"model": self.model, "stream": True, **asked}
+        try:
+            return _asked(self.body.checked(msgspec.json.encode(chat)))
+        except msgspec.MsgspecError as error:
+            raise Refused(_failed(400, None, str(error))) from None
+
+    @override
+    def whole(self, request: web.Request, plan: Plan, asked: Asked) -> web.Response | None:
+        if request.path_qs != "/tokenize":
+            return None
+        count = plan.counts.tokens_in if plan.counts else 0
+        return web.json_response({"count": count, "max_model_len": 4096, "tokens": list(range(count))})
+
+
 def _failed(status: int, code: str | None, message: str = "no") -> web.Response:
     return web.Response(status=status, content_type="application/json", body=refusal(message, code))
 

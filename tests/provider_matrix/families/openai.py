@@ -1,14 +1,20 @@
 """OpenAI's chat completions, for every provider that speaks them."""
 
-from tests.fakes.openai_chat_server import AzureAiServer, AzureOpenAiServer, CompatibleServer, OpenAiChatServer
+from tests.fakes.openai_chat_server import (
+    AzureAiServer,
+    AzureOpenAiServer,
+    CompatibleServer,
+    OpenAiChatServer,
+    VllmServer,
+)
 from tests.provider_matrix.case import TELLS, Case
 
 
-def _at_home(provider: str, url: str, key: str) -> Case:
+def _at_home(provider: str, url: str, key: str, server: type[CompatibleServer] = CompatibleServer) -> Case:
     """A server without a key, found by the variable `url`, whose URL has no path."""
     return Case(
         provider,
-        CompatibleServer.running,
+        server.running,
         thinking={"thinking_field": "reasoning_content"},
         options=lambda _: {},
         environment=lambda here: {url: f"{here}/", key: ""},
@@ -40,7 +46,7 @@ CASES = (
         },
         tells=TELLS - {"rounds"},
     ),
-    _at_home("vllm", "VLLM_BASE_URL", "VLLM_API_KEY"),
+    _at_home("vllm", "VLLM_BASE_URL", "VLLM_API_KEY", VllmServer),
     _at_home("lm-studio", "LMSTUDIO_URL", "LM_API_TOKEN"),
     _at_home("llamafile", "LLAMAFILE_URL", "LLAMAFILE_API_KEY"),
     _at_home("openai-compatible", "OPENAI_COMPATIBLE_BASE_URL", "OPENAI_COMPATIBLE_API_KEY"),

@@ -2,9 +2,10 @@
 
 from tg_flow.providers.openai import request
 from tg_flow.providers.openai.azure import AzureOpenAi
-from tg_flow.providers.openai.provider import OpenAiCompatible, Vllm
+from tg_flow.providers.openai.provider import OpenAiCompatible
 from tg_flow.providers.openai.stream import NO_TOKEN_ID, model_list
 from tg_flow.providers.openai.tgi import Tgi
+from tg_flow.providers.openai.vllm import Vllm
 
 __all__ = [
     "NO_TOKEN_ID",

@@ -4,6 +4,7 @@ The SDK prepares requests (URL, credentials, headers), which are reused for a wh
 the answers.
 """
 
+from functools import partial
 from typing import Any, TypedDict, cast
 
 import httpx2
@@ -20,6 +21,7 @@ from tg_base.llm import (
     open_pool,
 )
 from tg_flow.providers.openai.endpoint import AzureEndpoint
+from tg_flow.providers.openai.token_calls import DetokenizeCall, TokenizeCall
 
 
 def connect(endpoint: Endpoint) -> RoutedConnection:
@@ -36,14 +38,19 @@ def connect(endpoint: Endpoint) -> RoutedConnection:
             answer = await client.get("/models", options=options, **as_it_is)
         return cast(SdkRequest, answer.request)
 
-    async def prepare_vectors(_: Method) -> SdkRequest:
-        answer = await client.post("/embeddings", content=b"{}", options=options, **as_it_is)
+    async def prepare_other(url: str, _: Method) -> SdkRequest:
+        answer = await client.post(url, content=b"{}", options=options, **as_it_is)
         return cast(SdkRequest, answer.request)
 
+    root = str(client.base_url).rstrip("/").removesuffix("/v1")
+    urls: dict[type, str] = {
+        EmbeddingCall: "/embeddings",
+        TokenizeCall: f"{root}/tokenize",
+        DetokenizeCall: f"{root}/detokenize",
+    }
     pool = open_pool(httpx2.create_ssl_context())
-    return RoutedConnection(
-        PreparedConnection(prepare, pool), {EmbeddingCall: PreparedConnection(prepare_vectors, pool)}
-    )
+    others = {call: PreparedConnection(partial(prepare_other, url), pool) for call, url in urls.items()}
+    return RoutedConnection(PreparedConnection(prepare, pool), others)
 
 
 class _Settings(TypedDict):

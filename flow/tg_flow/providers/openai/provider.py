@@ -30,21 +30,6 @@ OPENAI_FEATURES: frozenset[Feature] = frozenset(
 )
 """What OpenAI's API has a field for besides the common features."""
 
-VLLM_FEATURES: frozenset[Feature] = frozenset(
-    {
-        "min_p",
-        "repetition_penalty",
-        "length_penalty",
-        "min_tokens",
-        "ignore_eos",
-        "stop_ids",
-        "keep_stop",
-        "regex",
-        "choice",
-    }
-)
-"""What vLLM's API has a field for besides OpenAI's ("Extra parameters" of its chat API)."""
-
 
 class OpenAiOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The options of an OpenAI-compatible provider. Its row in the registry may have other defaults.
@@ -108,10 +93,10 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         self.usage_patience = options.usage_patience
         self._extra = _members(options.extra_body)
 
-    @override
-    def body(self, request: TextCompletionRequest) -> bytes:
+    def asked(self, request: TextCompletionRequest) -> ChatRequest:
+        """The body of an answer's request, without what the configuration adds."""
         options = self.options
-        asked = to_wire(
+        return to_wire(
             request,
             self.upstream_model,
             options.sampling(request),
@@ -120,9 +105,12 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
             developer=options.developer_role,
             thinking_field=options.thinking_field,
         )
+
+    @override
+    def body(self, request: TextCompletionRequest) -> bytes:
         # The extra fields are encoded once: they are appended to the body's JSON instead of merged as a dict.
         more = self._extra + _members(self._hints(request)) + _members(_foreign_fields(request))
-        body = _encode(asked)
+        body = _encode(self.asked(request))
         return b"".join((body[:-1], more, b"}")) if more else body
 
     @override
@@ -144,12 +132,6 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
 class OpenAiCompatible(ChatCompletions[OpenAiOptions]):
     """A provider with OpenAI's chat completions API: OpenAI itself, and many others."""
-
-
-class Vllm(ChatCompletions[OpenAiOptions]):
-    """A vLLM server, with the sampling fields that it has beyond OpenAI's."""
-
-    features: frozenset[Feature] = ChatCompletions.features | VLLM_FEATURES
 
 
 def _foreign_fields(request: TextCompletionRequest) -> dict[str, Any]:

@@ -1,0 +1,15 @@
+"""Vllm -> client: requests to the routes of vLLM that are beside OpenAI's."""
+
+import msgspec
+
+
+class TokenizeCall(msgspec.Struct, frozen=True):
+    """The body of a `POST /tokenize`."""
+
+    body: bytes
+
+
+class DetokenizeCall(msgspec.Struct, frozen=True):
+    """The body of a `POST /detokenize`."""
+
+    body: bytes
