@@ -1,7 +1,7 @@
 """The fields of a model's answer besides its text, shared by a provider's chunk and a record on the bus."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -84,6 +84,8 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 COUNTS: Final = ("in_token", "out_token", "cached_token", "reasoning_token", "cache_write_token")
 """The fields that are counts of tokens."""
 
+_BESIDES_TEXT: Final = tuple(name for name in Completion.__struct_fields__ if name not in {"model", "index"})
+
 Joined = TypeVar("Joined", bound=Completion)
 Value = TypeVar("Value")
 
@@ -138,6 +140,9 @@ def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
     pieces = [piece for piece in pieces if not _is_plain(piece)]
     if not pieces:
         return msgspec.structs.replace(whole, model=model, index=index)
+    if len(pieces) == 1:
+        # One of them, the last, has the counts and the reason of the end: nothing is there to be added up.
+        return msgspec.structs.replace(whole, model=model, index=index, **_besides_text(pieces[0]))
     return msgspec.structs.replace(
         whole,
         model=model,
@@ -156,6 +161,12 @@ def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
         seed=_last(piece.seed for piece in pieces),
         prompt_tokens=tuple(token for piece in pieces for token in piece.prompt_tokens),
     )
+
+
+def _besides_text(piece: Completion) -> dict[str, Any]:
+    """What a piece says besides its text, its model and its index; the pieces of a call are merged."""
+    said = {name: getattr(piece, name) for name in _BESIDES_TEXT}
+    return {**said, "tool_calls": whole_calls(piece.tool_calls)} if piece.tool_calls else said
 
 
 def add_usage(pieces: Sequence[Completion]) -> dict[str, int | None]:

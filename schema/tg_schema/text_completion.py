@@ -148,45 +148,56 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def features(self) -> frozenset[Feature]:
         """The features that a provider needs to answer this."""
-        turns = self.turns
-        parts = [part for turn in self.messages if not isinstance(turn.content, str) for part in turn.content]
-        dialects = {part.dialect for part in parts if isinstance(part, ForeignPart)}
+        # Each request passes here twice, and nearly all have a few fields: what is not set costs a comparison.
+        needed: set[str] = {name for name, unset in _FEATURE_FIELDS if getattr(self, name) != unset}
+        if self.operation not in _TOKENS:
+            needed |= {name for name, given in (("raw", self.raw), ("prompt_ids", self.prompt_ids)) if given}
+        if self.id_lists:
+            needed.add("embed_ids")
+        if self.messages:
+            needed |= _turn_features(self.messages, self.turns)
+        if self.tools:
+            needed |= {"tools", "strict_tools"} if any(tool.strict for tool in self.tools) else {"tools"}
+        if self.response_format == "json" and self.schema is None:
+            needed.add("json")
+        if self.operation in _OPERATION_FEATURES:
+            needed.add(_OPERATION_FEATURES[self.operation])
         if self.foreign is not None and self.foreign.tools:
-            dialects.add(self.foreign.dialect)
-        asked: dict[str, bool] = {
-            "history": len(turns) > 1 or any(turn.role != "user" for turn in turns),
-            "images": any(isinstance(part, ImagePart) for part in parts),
-            "tools": bool(self.tools) or any(turn.role == "tool" or turn.tool_calls for turn in turns),
-            "json": self.response_format == "json" and self.schema is None,
-            "schema": self.schema is not None,
-            "raw": self.raw and self.operation not in _TOKENS,
-            "prompt_ids": bool(self.prompt_ids) and self.operation not in _TOKENS,
-            "suffix": self.suffix is not None,
-            "echo": self.echo,
-            "adapter": self.adapter is not None,
-            "reasoning": self.reasoning is not None,
-            "regex": self.regex is not None,
-            "choice": bool(self.choice),
-            "parallel_tool_calls": self.parallel_tool_calls is not None,
-            "allowed_tools": bool(self.allowed_tools),
-            "strict_tools": any(tool.strict for tool in self.tools),
-            "developer": any(turn.role == "developer" for turn in self.messages),
-            "reasoning_turns": any(isinstance(part, ReasoningPart) for part in parts),
-            "count_tokens": self.operation == "count-tokens",
-            "tokenize": self.operation == "tokenize",
-            "detokenize": self.operation == "detokenize",
-            "token_texts": self.token_texts,
-            "score": self.operation == "score",
-            "pooling": self.pooling is not None,
-            "dimensions": self.dimensions is not None,
-            "truncate": self.truncate,
-            "max_prompt_tokens": self.max_prompt_tokens is not None,
-            "embed": self.operation == "embed",
-            "embed_ids": bool(self.id_lists),
-            **{f"{dialect}_fields": True for dialect in dialects},
-        }
-        named = frozenset(cast("Feature", feature) for feature, needed in asked.items() if needed)
-        return named | (self.sampling.features if self.sampling else frozenset())
+            needed.add(f"{self.foreign.dialect}_fields")
+        if self.sampling is not None:
+            needed |= self.sampling.features
+        return cast("frozenset[Feature]", frozenset(needed))
+
+
+_FEATURE_FIELDS: Final = tuple(
+    (name, getattr(TextCompletionRequest(), name))
+    for name in (
+        "schema", "suffix", "echo", "adapter", "reasoning", "regex", "choice", "parallel_tool_calls",
+        "allowed_tools", "token_texts", "pooling", "dimensions", "truncate", "max_prompt_tokens",
+    )
+)  # fmt: skip
+"""Fields that need the feature of their name if they are set, and what stands there if they are not."""
+_OPERATION_FEATURES: Final = {
+    "count-tokens": "count_tokens",
+    "tokenize": "tokenize",
+    "detokenize": "detokenize",
+    "score": "score",
+    "embed": "embed",
+}
+
+
+def _turn_features(messages: Sequence[Message], turns: Sequence[Message]) -> set[str]:
+    """What the turns need; `turns` are those of the dialogue, with the prompt."""
+    parts = [part for turn in messages if not isinstance(turn.content, str) for part in turn.content]
+    asked = {
+        "history": len(turns) > 1 or any(turn.role != "user" for turn in turns),
+        "images": any(isinstance(part, ImagePart) for part in parts),
+        "tools": any(turn.role == "tool" or turn.tool_calls for turn in turns),
+        "developer": any(turn.role == "developer" for turn in messages),
+        "reasoning_turns": any(isinstance(part, ReasoningPart) for part in parts),
+    }
+    dialects = {f"{part.dialect}_fields" for part in parts if isinstance(part, ForeignPart)}
+    return {feature for feature, needed in asked.items() if needed} | dialects
 
 
 def features_of(request: TextCompletionRequest) -> frozenset[Feature]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -26,7 +25,7 @@ from tg_base.client import Requestor
 from tg_base.protocol import RequestHeaders, Route, StreamKey
 from tg_base.server import Processor
 from tg_base.telemetry import Span
-from tg_base.telemetry.trace import MAX_ID_CHARACTERS, child, enter
+from tg_base.telemetry.trace import MAX_ID_CHARACTERS, add_ids, child, enter
 from tg_gateway.app import Gateway
 from tg_schema import AGENT, PROMPT, TEXT_COMPLETION, TextCompletionRequest
 
@@ -51,7 +50,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 @pytest.fixture
 def logs() -> Iterator[list[Any]]:
-    with capture_logs([structlog.contextvars.merge_contextvars]) as lines:
+    with capture_logs([add_ids]) as lines:
         yield lines
 
 

@@ -48,6 +48,15 @@ def test_what_looks_like_a_secret_is_hidden_wherever_it_stands(text: str) -> Non
         assert "plain-words" not in shown
 
 
+def test_a_known_secret_is_hidden_even_if_it_looks_like_one_of_our_ids() -> None:
+    secret = "0123456789abcdef"
+    find = Redaction({"OPENAI_API_KEY": secret})
+    assert find(None, "info", {"request": f"00-{secret}-01", "stream": "fedcba98"}) == {
+        "request": f"00-{HIDDEN}-01",
+        "stream": "fedcba98",
+    }
+
+
 @pytest.mark.parametrize(
     "name", ["token", "api_key", "apikey", "client_secret", "password", "Authorization", "private_key"]
 )

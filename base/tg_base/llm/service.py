@@ -5,7 +5,7 @@ Chunk loop, final record, timeouts, retries before the first chunk, usage and ca
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, ClassVar, Generic, Self, cast, get_args
 
 import msgspec
@@ -37,6 +37,7 @@ CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "detokenize", "score
 MAX_RETRY_AFTER_SECONDS = 30.0
 """Longest pause before a retry, in seconds. If a provider asks for more, its error goes to the client instead."""
 
+_Begun = tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]
 AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=Any)
 
 
@@ -229,13 +230,12 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             raise BadRequest(describe_missing(missing))
         return msgspec.structs.replace(request, model=self.model)
 
-    @asynccontextmanager
-    async def _start(self, plan: GenerationPlan) -> AsyncIterator[tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]]:
+    def _start(self, plan: GenerationPlan) -> AbstractAsyncContextManager[_Begun]:
         """Enter the provider's stream, or all of them merged, and yield the first chunk and the rest."""
-        if len(plan.requests) == 1:
-            async with self._start_stream(plan.requests[0]) as begun:
-                yield begun
-            return
+        return self._start_stream(plan.requests[0]) if len(plan.requests) == 1 else self._start_merged(plan)
+
+    @asynccontextmanager
+    async def _start_merged(self, plan: GenerationPlan) -> AsyncIterator[_Begun]:
         sources = [self._read_stream(request) for request in plan.requests]
         async with aclosing(merge_streams(sources, self.capacity)) as stream:
             yield await anext(stream), stream
@@ -247,9 +247,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
                 yield chunk
 
     @asynccontextmanager
-    async def _start_stream(
-        self, request: TextCompletionRequest
-    ) -> AsyncIterator[tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]]:
+    async def _start_stream(self, request: TextCompletionRequest) -> AsyncIterator[_Begun]:
         """Enter one of the provider's streams and yield its first chunk and the rest; retry until there is one."""
         time = asyncio.get_running_loop().time
         until = time() + self.clocks.first_token
@@ -264,9 +262,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         async with aclosing(stream):
             yield first, stream
 
-    async def _try_again(
-        self, request: TextCompletionRequest, failed: TgError, seconds: float
-    ) -> tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]:
+    async def _try_again(self, request: TextCompletionRequest, failed: TgError, seconds: float) -> _Begun:
         """Retry for `seconds` at most. `failed` ended the first attempt; it is raised again if it allows no other."""
         async for attempt in stamina.retry_context(
             on=_retry, attempts=self.tries, timeout=seconds, wait_initial=0.2, wait_max=5.0

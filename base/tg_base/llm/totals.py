@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tg_base.llm.core import LlmChunk
-from tg_base.telemetry import TOKENS
+from tg_base.telemetry import find_token_counter
 from tg_schema import TextCompletionResponse
 
 
@@ -91,5 +91,5 @@ class Totals:
 
     def report(self, model: str) -> None:
         """Add the known usage to the metrics, including that of cancelled streams."""
-        TOKENS.labels(model, "in").inc(self.in_token or 0)
-        TOKENS.labels(model, "out").inc(self.out_token or 0)
+        find_token_counter(model, "in").inc(self.in_token or 0)
+        find_token_counter(model, "out").inc(self.out_token or 0)

@@ -12,7 +12,7 @@ from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.responder import Responder, send_failure
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot
-from tg_base.telemetry import STREAMS
+from tg_base.telemetry import find_stream_counter
 from tg_schema import TgError, decode
 from tg_schema.errors import Cancelled, Internal, Timeout
 
@@ -99,7 +99,7 @@ class RequestTask:
             await self._fail(responder, Internal("the service failed; its log says why, under the stream's id"))
         finally:
             service, flow = self._route.spec.name, self._route.flow
-            STREAMS.labels(service, outcome).inc()
+            find_stream_counter(service, outcome).inc()
             seconds = round(clock() - started, 6)
             log.info("request.done", service=service, flow=flow, outcome=outcome, seconds=seconds)
 

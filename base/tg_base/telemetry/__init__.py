@@ -17,11 +17,13 @@ from tg_base.telemetry.metrics import (
     STREAMS,
     TASKS,
     TOKENS,
+    find_stream_counter,
+    find_token_counter,
 )
 from tg_base.telemetry.trace import Span
 
 __all__ = [
     "ACTIVE_STREAMS", "ATTEMPTS", "CHUNK_GAP_SECONDS", "FIRST_TOKEN_SECONDS", "OVERHEAD_SECONDS", "POISON",
     "QUEUE_WAIT_SECONDS", "READER_ENDS", "REFUSALS", "RESENDS", "STREAMS", "TASKS", "TOKENS", "Cells", "Span",
-    "configure_log", "hide_in_logs", "trace",
+    "configure_log", "find_stream_counter", "find_token_counter", "hide_in_logs", "trace",
 ]  # fmt: skip

@@ -15,6 +15,8 @@ import msgspec
 import structlog
 from structlog.stdlib import ProcessorFormatter
 
+from tg_base.telemetry.trace import add_ids
+
 Form = Literal["auto", "json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -36,6 +38,9 @@ _SECRET_TEXT = (
     r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
     r"(?<=://)[^\s/@]+:[^\s/@]+(?=@)",
 )
+_HEXADECIMAL = re.compile(r"[0-9a-f-]*")
+"""Ids, new in every line. None of `_SECRET_TEXT` is found in them, but a secret that is known by its value may be."""
+_NEVER = r"(?!)"
 _PLAIN = (int, float, type(None))
 CACHED_TEXTS = 1024
 """Texts of log lines whose redacted form is remembered."""
@@ -70,6 +75,7 @@ class Redaction:
         exact = [re.escape(value) for value in sorted({*self._known, *_also_hidden}, key=len, reverse=True)]
         pattern = re.compile("|".join((*exact, *_SECRET_TEXT)))
         self._hide = partial(pattern.sub, HIDDEN)
+        self._hide_known = partial(re.compile("|".join(exact) or _NEVER).sub, HIDDEN)
         # Most texts of a log are the same in every line, and a search for secrets costs 4 us.
         self._hide_short = lru_cache(CACHED_TEXTS)(self._hide)
 
@@ -85,6 +91,8 @@ class Redaction:
 
     def _clean(self, value: Any) -> Any:
         if isinstance(value, str):
+            if _HEXADECIMAL.fullmatch(value):
+                return self._hide_known(value)
             return self._hide_short(value) if len(value) <= MAX_CACHED_CHARACTERS else self._hide(value)
         if isinstance(value, _PLAIN):
             return value
@@ -107,11 +115,12 @@ def configure_log(form: Form = "auto", level: Level = "info", stream: TextIO | N
     terminal = stream.isatty()
     text = form == "text" or (form == "auto" and terminal)
     before: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        add_ids,
         structlog.processors.format_exc_info,
         Redaction(os.environ),
+        # Behind the search for secrets: it need not look at what is ours.
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderer = _text(colors=terminal and "NO_COLOR" not in os.environ) if text else _json
     structlog.configure(

@@ -1,5 +1,7 @@
 """All metrics and their names; one registry for each process, served at `/metrics`."""
 
+from functools import cache
+
 from prometheus_client import Counter, Gauge, Histogram
 
 from tg_base.telemetry.histogram import LightHistogram
@@ -22,3 +24,7 @@ POISON = Counter("tg_poison_messages_total", "Messages that nobody can read", ["
 READER_ENDS = Counter("tg_reader_ends_total", "Subscriptions that ended by themselves, to be opened again", [])
 REFUSALS = Counter("tg_refusals_total", "Requests refused unasked, by reason", ["service", "reason"])
 TASKS = Gauge("tg_tasks", "Tasks on the event loop now")
+
+# The client library takes a lock, and 3 us, to find what each request counts.
+find_stream_counter = cache(STREAMS.labels)
+find_token_counter = cache(TOKENS.labels)

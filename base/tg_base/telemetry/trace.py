@@ -5,11 +5,10 @@ its own id, and carries the ids of the first request and of its parent stream. T
 """
 
 import re
+from collections.abc import MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Self
-
-import structlog
+from typing import Any, Self
 
 from tg_base.runtime import new_id
 
@@ -67,8 +66,22 @@ _current: ContextVar[Span | None] = ContextVar("span", default=None)
 def enter(span: Span) -> None:
     """Bind the current task to a hop: its log lines carry the ids, and its requests become children of this span."""
     _current.set(span)
-    structlog.contextvars.unbind_contextvars("stream", "parent")
-    structlog.contextvars.bind_contextvars(**span.fields)
+
+
+def name_stream(stream: str) -> None:
+    """Let the log lines of a gateway's task carry the id of the stream that it has asked for."""
+    span = _current.get()
+    if span is not None:
+        _current.set(Span(span.request, stream, span.parent, span.traceparent))
+
+
+def add_ids(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A structlog processor: the ids of the current task's hop, unless the event has its own."""
+    span = _current.get()
+    if span is not None:
+        for name, value in span.fields.items():
+            event.setdefault(name, value)
+    return event
 
 
 def child(stream: str) -> Span:

@@ -11,7 +11,7 @@ import structlog
 
 from tg_base.client import Requestor
 from tg_base.protocol import Route
-from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS
+from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS, trace
 from tg_gateway.access import RateLimits, Usage
 from tg_gateway.dialects import Batch, Writer
 from tg_gateway.relay.batch_stream import ask_batch
@@ -221,7 +221,7 @@ class Relay:
     ) -> AsyncIterator[Responses]:
         async with self._open(route, batch, places) as responses:
             entry.stream = responses.id
-            structlog.contextvars.bind_contextvars(stream=responses.id)
+            trace.name_stream(responses.id)
             self._running.add(responses)
             STREAMING.inc()
             try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from tg_gateway.telemetry.metrics import REQUESTS
+from tg_gateway.telemetry.metrics import find_request_counter
 from tg_schema.errors import Cancelled
 
 log = structlog.get_logger()
@@ -47,7 +47,7 @@ class AccessLogEntry:
     def write(self) -> None:
         """The request is over."""
         self.outcome = self.outcome or Cancelled.type
-        REQUESTS.labels(self.door, self.service or "none", self.outcome).inc()
+        find_request_counter(self.door, self.service or "none", self.outcome).inc()
         log.info(
             "gateway.request",
             door=self.door,

@@ -1,9 +1,12 @@
 """What the doors count, beside `tg_base.telemetry.metrics`; and the page that shows all of it."""
 
+from functools import cache
+
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, generate_latest
 
 REQUESTS = Counter("tg_gateway_requests_total", "Requests ended, by door and outcome", ["door", "service", "outcome"])
+find_request_counter = cache(REQUESTS.labels)
 SOCKETS = Gauge("tg_gateway_sockets", "WebSockets open now")
 STREAMING = Gauge("tg_gateway_streams", "Requests relayed now")
 UNAUTHENTICATED_REFUSED = Counter(
