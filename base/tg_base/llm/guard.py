@@ -114,7 +114,7 @@ class _Watch:
     def __enter__(self) -> Self:
         self._entered = self._loop.time()
         self._due = self._entered + min(self._left, self._total_left)
-        self._task = task = asyncio.current_task()
+        self._task = task = asyncio.current_task(self._loop)
         self._cancelling = task.cancelling() if task is not None else 0
         # A timer that fires too early re-arms itself; only one that would fire too late is replaced here.
         if self._timer is None or self._due < self._timer_due:

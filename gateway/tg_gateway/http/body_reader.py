@@ -49,8 +49,10 @@ class BodyReader:
             raise _too_large(self._limit)
         self._count(request.content_length or 0)
         await _meet_expectation(request)
+        # Nearly all bodies have come with their heads: no timer for them.
+        limit = self._limits.body if not request.content.is_eof() or encoding in _WINDOWS else None
         try:
-            async with asyncio.timeout(self._limits.body):
+            async with asyncio.timeout(limit):
                 body = await self._receive(request)
                 return await inflate(body, encoding, self._limit, self._count) if encoding in _WINDOWS else body
         except (web.RequestPayloadError, zlib.error):

@@ -131,10 +131,9 @@ class BodyStream(web.StreamResponse, Sink):
         connection = "" if keep else "Connection: close\r\n"
         headers = {"Content-Type": self._says.content_type, **self._says.headers, **self._more_headers}
         headers["Date"] = _date(int(time.time()))
-        values = "".join(headers.values())
-        if "\n" in values or "\r" in values:
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        if not lines.count("\n") == lines.count("\r") == len(headers):
             raise ValueError("a header of the writer has a line break")
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         return f"HTTP/1.1 200 OK\r\n{lines}{framing}{connection}\r\n".encode()
 
     def _silent(self) -> None:

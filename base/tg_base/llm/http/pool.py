@@ -194,8 +194,14 @@ class _Handler(ResponseHandler):
                     self.transport.abort()
                 return
             super().data_received(part)
-        if self._head_bytes is None:
+        if self._head_bytes is None and data:
             super().data_received(data)
+
+    @override
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        # aiohttp calls it after each read of a body, and then parses once more what is not there: a tenth of a chunk.
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
 
     @override
     def set_response_params(self, **params: Any) -> None:
