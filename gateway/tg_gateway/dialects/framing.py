@@ -11,11 +11,9 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 def server_sent_event(data: bytes, name: bytes = b"", number: bytes = b"") -> bytes:
     """One event, with its `event:` and `id:` lines where they are given. Nothing of it holds a line break."""
-    if not name and not number:
-        return b"data: %b\n\n" % data
-    named = b"event: %b\n" % name if name else b""
-    numbered = b"id: %b\n" % number if number else b""
-    return b"%b%bdata: %b\n\n" % (named, numbered, data)
+    if number:
+        return b"%bid: %b\ndata: %b\n\n" % (b"event: %b\n" % name if name else b"", number, data)
+    return b"event: %b\ndata: %b\n\n" % (name, data) if name else b"data: %b\n\n" % data
 
 
 def json_line(data: bytes) -> bytes:

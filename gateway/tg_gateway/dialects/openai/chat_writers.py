@@ -17,8 +17,9 @@ from tg_schema.errors import ProtocolError
 
 DONE: Final = server_sent_event(b"[DONE]")
 """The event after the last one."""
-_TEXT_CHUNK: Final = b'%b{"index":%d,"delta":{"content":%b},"finish_reason":null}%b'
-"""A `ChunkChoice` with nothing but text, as `encode` would write it."""
+_TEXT_HEAD: Final = b'%b{"index":%d,"delta":{"content":'
+_TEXT_TAIL: Final = b'},"finish_reason":null}%b'
+"""What stands around the text of a `ChunkChoice` with nothing else, as `encode` would write it."""
 
 
 class ChatStreamWriter(Writer[TextCompletionResponse]):
@@ -44,6 +45,8 @@ class ChatStreamWriter(Writer[TextCompletionResponse]):
         self._include_usage = include_usage
         self._usage = UsageTotals()
         self._choices = {index: StreamedChoice(index) for index in range(n)}
+        self._text_heads = {index: _TEXT_HEAD % (self._head, index) for index in range(n)}
+        self._text_tail = _TEXT_TAIL % self._tail
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:
@@ -52,8 +55,7 @@ class ChatStreamWriter(Writer[TextCompletionResponse]):
             raise _too_many()
         if choice.started and is_text_alone(record):
             choice.say()
-            text = encode(record.response)
-            return _TEXT_CHUNK % (self._head, record.index, text, self._tail)
+            return b"%b%b%b" % (self._text_heads[record.index], encode(record.response), self._text_tail)
         self._usage.add(record)
         opened = b"" if choice.started or len(self._choices) == 1 else self._open()
         return opened + self._frame(choice.write(record))

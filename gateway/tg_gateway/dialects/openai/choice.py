@@ -31,11 +31,12 @@ class StreamedChoice:
         finished: whether the reason of its end has been told.
     """
 
-    __slots__ = ("_called", "_index", "_said", "_thinking", "finished", "started")
+    __slots__ = ("_called", "_in_text", "_index", "_said", "_thinking", "finished", "started")
 
     def __init__(self, index: int) -> None:
         self._index = index
         self._said = False
+        self._in_text = False
         self._called: dict[int, int] = {}
         self._thinking = SignedThinking()
         self.started = False
@@ -43,6 +44,7 @@ class StreamedChoice:
 
     def write(self, record: TextCompletionResponse) -> Iterator[ChunkChoice]:
         """The chunks of a record."""
+        self._in_text = False
         thought = record.reasoning or None
         if thought:
             self._thinking.add(thought)
@@ -69,8 +71,9 @@ class StreamedChoice:
 
     def say(self) -> None:
         """A text was told without this object's help."""
-        self._said = True
-        self._thinking.end()
+        if not self._in_text:
+            self._said = self._in_text = True
+            self._thinking.end()
 
     def finish(self, reason: str | None) -> Iterator[ChunkChoice]:
         """The last chunk, once; `reason` is guessed where nobody has told it."""

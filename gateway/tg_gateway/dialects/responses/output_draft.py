@@ -64,7 +64,9 @@ class OutputDraft:
 
     def add_told(self, message: MessageDraft, text: str) -> None:
         """More text of the `open_message`; the caller tells it. Raises TooLarge as `add`."""
-        self._grow(len(text))
+        self._size += len(text)
+        if self._size > MAX_ANSWER_BYTES:
+            self._grow(0)
         message.add_told(text)
 
     def finish(self, last: ItemStatus) -> Iterator[Event]:
