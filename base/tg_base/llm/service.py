@@ -4,8 +4,8 @@ Chunk loop, final record, timeouts, retries before the first chunk, usage and ca
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any, ClassVar, Generic, Self, cast, get_args
 
 import msgspec
@@ -194,7 +194,8 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         totals, streaming, several, edit = answer.totals, request.streaming, plan.generated > 1, answer.edit
         keep = answer.keep
         try:
-            async with self._start(plan) as (first, rest):
+            first, rest = await self._start(plan)
+            async with aclosing(rest):
                 chunk: LlmChunk | None = first
                 while chunk is not None:
                     if edit is not None:
@@ -230,37 +231,33 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             raise BadRequest(describe_missing(missing))
         return msgspec.structs.replace(request, model=self.model)
 
-    def _start(self, plan: GenerationPlan) -> AbstractAsyncContextManager[_Begun]:
-        """Enter the provider's stream, or all of them merged, and yield the first chunk and the rest."""
-        return self._start_stream(plan.requests[0]) if len(plan.requests) == 1 else self._start_merged(plan)
-
-    @asynccontextmanager
-    async def _start_merged(self, plan: GenerationPlan) -> AsyncIterator[_Begun]:
-        sources = [self._read_stream(request) for request in plan.requests]
-        async with aclosing(merge_streams(sources, self.capacity)) as stream:
-            yield await anext(stream), stream
+    async def _start(self, plan: GenerationPlan) -> _Begun:
+        """The first chunk and the rest of the provider's stream, or of all of them merged; the caller closes it."""
+        if len(plan.requests) == 1:
+            return await self._start_stream(plan.requests[0])
+        stream = merge_streams([self._read_stream(request) for request in plan.requests], self.capacity)
+        return await anext(stream), stream
 
     async def _read_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        async with self._start_stream(request) as (first, rest):
+        first, rest = await self._start_stream(request)
+        async with aclosing(rest):
             yield first
             async for chunk in rest:
                 yield chunk
 
-    @asynccontextmanager
-    async def _start_stream(self, request: TextCompletionRequest) -> AsyncIterator[_Begun]:
-        """Enter one of the provider's streams and yield its first chunk and the rest; retry until there is one."""
+    async def _start_stream(self, request: TextCompletionRequest) -> _Begun:
+        """The first chunk and the rest of one of the provider's streams; retries until there is one."""
         time = asyncio.get_running_loop().time
         until = time() + self.clocks.first_token
         stream = self._guarded(request)
         try:
-            first = await anext(stream)
+            # What it raises, or a cancellation, has closed the stream.
+            return await anext(stream), stream
         except TgError as error:
             left = until - time()
             if left <= 0:
                 raise
-            first, stream = await self._try_again(request, error, left)
-        async with aclosing(stream):
-            yield first, stream
+            return await self._try_again(request, error, left)
 
     async def _try_again(self, request: TextCompletionRequest, failed: TgError, seconds: float) -> _Begun:
         """Retry for `seconds` at most. `failed` ended the first attempt; it is raised again if it allows no other."""
