@@ -1,7 +1,8 @@
 """Requestor -> processor: the properties of a request. A plain peer writes only `id`."""
 
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 from tg_base.bus import Delivery
 from tg_base.protocol.messages import StreamKey
@@ -21,8 +22,7 @@ MAX_REQUEST_BYTES = 48 * 1024 * 1024
 """Size of the largest request that travels in parts."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeaders:
+class RequestHeaders(msgspec.Struct, frozen=True):
     """The sender, deadline and reply address of a request.
 
     Attributes:

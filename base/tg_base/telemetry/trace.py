@@ -7,8 +7,9 @@ its own id, and carries the ids of the first request and of its parent stream. T
 import re
 from collections.abc import MutableMapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Self
+
+import msgspec
 
 from tg_base.runtime import new_id
 
@@ -17,8 +18,7 @@ _ID = re.compile(rf"[\w.:-]{{1,{MAX_ID_CHARACTERS}}}", re.ASCII)
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """One hop of one request.
 
     Attributes:

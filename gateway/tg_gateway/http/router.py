@@ -1,9 +1,9 @@
 """HTTP request -> mount -> dialect: who reads it, and in whose shape it is refused."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
 from tg_gateway.dialects import Answer, Call, Catalogue, Dialect, Mount
@@ -13,8 +13,7 @@ from tg_schema import TgError
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-@dataclass(frozen=True, slots=True)
-class Door:
+class Door(msgspec.Struct, frozen=True):
     """What a request has come to.
 
     Attributes:

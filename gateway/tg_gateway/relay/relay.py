@@ -207,29 +207,20 @@ class Relay:
         clocks = self._clocks.get(name) or self._clocks.setdefault(name, _Clocks(name))
         batch = request if isinstance(request, Batch) else Batch((request,))
         with self._limits.admit(entry.key, name, *batch.requests) as spending:
-            async with self._ask(route, batch, entry, spending.places) as responses:
+            async with self._open(route, batch, spending.places) as responses:
                 spending.asked = True
+                entry.stream = responses.id
+                trace.name_stream(responses.id)
+                self._running.add(responses)
+                STREAMING.inc()
                 try:
                     yield Exchange(responses, clocks, entry, spending.usage)
                 finally:
+                    STREAMING.dec()
+                    self._running.discard(responses)
+                    self._ended.set()
                     if spending.usage is not None:
                         spending.usage.asked = responses.asked
-
-    @asynccontextmanager
-    async def _ask(
-        self, route: Route[Any, Any], batch: Batch, entry: AccessLogEntry, places: int
-    ) -> AsyncIterator[Responses]:
-        async with self._open(route, batch, places) as responses:
-            entry.stream = responses.id
-            trace.name_stream(responses.id)
-            self._running.add(responses)
-            STREAMING.inc()
-            try:
-                yield responses
-            finally:
-                STREAMING.dec()
-                self._running.discard(responses)
-                self._ended.set()
 
     def _open(self, route: Route[Any, Any], batch: Batch, places: int) -> AbstractAsyncContextManager[Responses]:
         if len(batch.requests) > 1:
