@@ -25,9 +25,9 @@ from typing_extensions import override
 
 STAMP = re.compile(rb'(\d+):(\d{9,})(?=[ "])')
 END = re.compile(
-    rb'"end_of_(?:stream|dialog)":\s*true|\[DONE\]|^event: (?:message_stop|response\.completed)$', re.MULTILINE
+    rb'"end_of_(?:stream|dialog)":\s*true|\[DONE\]|^event: message_stop$|"response\.completed"', re.MULTILINE
 )
-REPEAT = b"event: response.output_text.done"
+REPEAT = b"response.output_text.done"
 """From here on the protocol says again what it has said."""
 ERROR = re.compile(rb'"error":\s*\{[^}]*\}|HTTP/1\.1 [45]\d\d')
 AGENTS = {"agent": "/api/v1/agent", "agent-text": "/api/v1/flow/text/service/agent"}

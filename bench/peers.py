@@ -1,9 +1,11 @@
-"""Other gateways in the same run: the same fake provider, the same load, one after the other.
+"""Other gateways in the same run: the same fake provider, the same load, one after the other, at the same doors.
 
-    python -m bench.peers --litellm PATH/bin/litellm
+    python -m bench.peers --litellm PATH/bin/litellm             one stream and 64, medians of three (ten minutes)
+    python -m bench.peers --litellm PATH/bin/litellm --pulsar --most --runs 1
 
-LiteLLM's proxy comes from its own package (`litellm[proxy]`), installed by whoever runs this. The bare parsing proxy
-stands beside it, and Tokengrid both over a real Pulsar and embedded.
+LiteLLM's proxy comes from its own package (`litellm[proxy]`), installed by whoever runs this in an environment of its
+own. The bare parsing proxy stands beside it, which has the door of chats alone, and embedded Tokengrid; with `--pulsar`
+also Tokengrid over a real broker, with `--most` also 256 streams.
 """
 
 import argparse
@@ -15,19 +17,21 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.pipeline import ENVIRONMENT, MANY, MOST, Row, free_port, load, provider, repeated, started, table
+from bench.pipeline import CALM, ENVIRONMENT, MANY, MOST, ONE, Row, free_port, load, provider, repeated, started, table
 from bench.subject import Subject, tokengrid, wait_ready
 from tests.pulsar_server import PulsarServer
 
 PATIENCE = 120.0
 OPEN = {"LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
+DOORS = {"openai": "chat", "responses": "Responses", "anthropic": "Messages"}
+# A vendor that has chats alone, as the fake provider: LiteLLM would pass the other doors' requests on to `openai`.
 LITELLM = """
 model_list:
   - model_name: bench
-    litellm_params: {{ model: openai/bench, api_base: "{provider}/v1", api_key: none-needed }}
+    litellm_params: {{ model: groq/bench, api_base: "{provider}/v1", api_key: none-needed }}
 """
 
 
@@ -94,21 +98,23 @@ def _wait_http(url: str) -> None:
     raise RuntimeError(f"{url} does not answer; see the log of the process")
 
 
-def compared(runs: int, folder: Path, program: Path) -> Row:
-    """Every peer under the same two loads, in turn."""
+def compared(runs: int, folder: Path, program: Path, *, pulsar: bool, most: bool) -> Row:
+    """Every peer at every door that it has, under the same loads, in turn."""
     with ExitStack() as stack:
-        server = stack.enter_context(PulsarServer())
         fake = stack.enter_context(provider(folder))
-        peers = {
-            "bare proxy": stack.enter_context(bare(fake, folder)),
-            "Tokengrid over Pulsar": stack.enter_context(ours(fake, folder, server.service_url)),
-            "Tokengrid embedded": stack.enter_context(ours(fake, folder, "memory://")),
-        }
-        peers["LiteLLM"] = stack.enter_context(litellm(program, fake, folder))
+        embedded = stack.enter_context(ours(fake, folder, "memory://"))
+        other = stack.enter_context(litellm(program, fake, folder))
+        peers = {"bare proxy": stack.enter_context(bare(fake, folder)), "Tokengrid, native": embedded}
+        for door, name in DOORS.items():
+            peers[f"Tokengrid, {name}"] = replace(embedded, door=door)
+            peers[f"LiteLLM, {name}"] = replace(other, door=door)
+        if pulsar:
+            server = stack.enter_context(PulsarServer())
+            peers["Tokengrid over Pulsar"] = stack.enter_context(ours(fake, folder, server.service_url))
         for peer in peers.values():
-            peer.under(MANY)
+            peer.under(CALM)
         measures: dict[str, Callable[[], Row]] = {}
-        for shape in (MANY, MOST):
+        for shape in (ONE, MANY, MOST) if most else (ONE, MANY):
             for name, peer in peers.items():
                 measures[f"{name}: {shape.name}"] = lambda peer=peer, shape=shape: peer.under(shape)  # type: ignore[misc]
         rows = repeated(runs, measures)
@@ -124,9 +130,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--litellm", type=Path, required=True)
+    parser.add_argument("--pulsar", action="store_true")
+    parser.add_argument("--most", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tokengrid-bench-") as folder:
-        print(table(compared(args.runs, Path(folder), args.litellm)))
+        print(table(compared(args.runs, Path(folder), args.litellm, pulsar=args.pulsar, most=args.most)))
 
 
 if __name__ == "__main__":
