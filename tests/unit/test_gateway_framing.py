@@ -1,6 +1,7 @@
 """Bytes of server-sent events, against what the specification says."""
 
-from tg_gateway.dialects import KEEP_ALIVE, json_line, server_sent_event
+from tg_gateway.dialects import json_line, server_sent_event
+from tg_gateway.dialects.framing import KEEP_ALIVE
 
 
 def test_an_event_has_the_lines_that_it_is_given() -> None:

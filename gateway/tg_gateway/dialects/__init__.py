@@ -2,18 +2,17 @@
 
 from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Answer, Keep, KeptAnswers
 from tg_gateway.dialects.arguments_end import ArgumentsEnd
-from tg_gateway.dialects.call import Ask, Batch, Call
+from tg_gateway.dialects.call import Ask, Batch, Call, FailedRequest
 from tg_gateway.dialects.catalogue import Catalogue, FoundModel
 from tg_gateway.dialects.conversation import Conversation, Name, Socket
 from tg_gateway.dialects.dialect import Dialect, Mount
-from tg_gateway.dialects.framing import KEEP_ALIVE, json_line, server_sent_event, text_frame
+from tg_gateway.dialects.framing import json_line, server_sent_event, text_frame
 from tg_gateway.dialects.ignored_fields import show_ignored
 from tg_gateway.dialects.retry_after import format_retry_after
 from tg_gateway.dialects.text_alone import is_text_alone
 from tg_gateway.dialects.writer import WholeWriter, Writer
 
 __all__ = [
-    "KEEP_ALIVE",
     "MAX_KEPT_BYTES",
     "Answer",
     "ArgumentsEnd",
@@ -23,6 +22,7 @@ __all__ = [
     "Catalogue",
     "Conversation",
     "Dialect",
+    "FailedRequest",
     "FoundModel",
     "Keep",
     "KeptAnswers",

@@ -8,6 +8,7 @@ from tg_base.protocol import Route
 from tg_gateway.dialects.answers import NOTHING_KEPT, Background, Keep, KeptAnswers
 from tg_gateway.dialects.catalogue import Catalogue
 from tg_gateway.dialects.writer import Writer
+from tg_schema import TgError
 
 
 @dataclass(slots=True)
@@ -44,15 +45,32 @@ class Batch:
 
     The writer gets the records of all as they come, as if they were those of one answer: the `index` of a record is
     raised by `answers` for each request before its own, and the last record of all ends the answer. One that fails
-    fails all.
+    fails all, or, if they are `independent`, is told to the writer by a `FailedRequest` in place of its last record.
 
     Attributes:
         requests: at least one.
         answers: how many answers each of them has.
+        independent: whether the others go on when one fails.
     """
 
     requests: tuple[Any, ...]
     answers: int = 1
+    independent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRequest:
+    """One of the independent requests of a batch has failed; nothing more comes of it.
+
+    Attributes:
+        index: that of its first answer.
+        error: why.
+        last: whether it was the last that had not ended.
+    """
+
+    index: int
+    error: TgError
+    last: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing_extensions import override
 from tg_base.client import Requestor, ResponseStream
 from tg_base.protocol import Route
 from tg_base.runtime import running, translate_defects
-from tg_gateway.dialects import Batch
+from tg_gateway.dialects import Batch, FailedRequest
 from tg_schema import TgError
 from tg_schema.errors import Internal, RateLimited, SlowConsumer
 
@@ -36,6 +36,7 @@ class BatchStream(AsyncIterator[Any]):
         id: that of the first request's stream.
         asked: bytes of the requests that were asked so far.
         came: when the record came that was read last (loop time).
+        independent: whether the requests are.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -43,10 +44,12 @@ class BatchStream(AsyncIterator[Any]):
         self.asked = 0
         self.came = 0.0
         self._answers = batch.answers
+        self.independent = batch.independent
         self._streaming = getattr(batch.requests[0], "streaming", True)
         self._left = len(batch.requests)
         self._streams: dict[int, tuple[ResponseStream[Any], asyncio.Event]] = {}
         self._ready: dict[int, None] = {}
+        self._refused: deque[tuple[int, TgError]] = deque()
         self._error: TgError | None = None
         self._wake: Callable[[], None] = _ignore
 
@@ -76,6 +79,11 @@ class BatchStream(AsyncIterator[Any]):
         self._arrive(number, stream)
         return ended
 
+    def refuse(self, number: int, error: TgError) -> None:
+        """One of independent requests could not be asked; that is its answer."""
+        self._refused.append((number, error))
+        self._wake()
+
     def fail(self, error: TgError) -> None:
         """End the stream: nothing more is read of any."""
         if self._left and self._error is None:
@@ -86,15 +94,24 @@ class BatchStream(AsyncIterator[Any]):
         """The next record of any stream, without waiting; None if none is buffered. The streams take turns.
 
         Raises:
-            TgError: one of the streams failed.
+            TgError: one of the streams failed, and they are not independent.
         """
         if self._error is not None:
             raise self._error
+        if self._refused:
+            return self._end(*self._refused.popleft())
         while self._ready:
             number = next(iter(self._ready))
             del self._ready[number]
             stream, ended = self._streams[number]
-            record = stream.poll()
+            try:
+                record = stream.poll()
+            except TgError as error:
+                if not self.independent:
+                    raise
+                del self._streams[number]
+                ended.set()
+                return self._end(number, error)
             if record is not None:
                 self.came = stream.came
                 return self._place(number, record, ended)
@@ -133,6 +150,10 @@ class BatchStream(AsyncIterator[Any]):
         index = record.index + number * self._answers
         return msgspec.structs.replace(record, index=index, end_of_stream=last and not self._left)
 
+    def _end(self, number: int, error: TgError) -> FailedRequest:
+        self._left -= 1
+        return FailedRequest(number * self._answers, error, not self._left)
+
     def _arrive(self, number: int, stream: ResponseStream[Any]) -> None:
         self._ready[number] = None
         if self._streaming and stream.waiting > _SMALL_BYTES and self.waiting > MAX_BUFFERED_BYTES:
@@ -160,15 +181,24 @@ async def ask_batch(
         return requestor.stream(route, request, timeout=timeout, bounded=bounded)
 
     async with AsyncExitStack() as stack:
-        while rest and rest[0][0] < places:
+        opened = 0
+        while rest and opened < places:
             number, request = rest[0]
             place = await stack.enter_async_context(AsyncExitStack())
             try:
                 ended = answer.add(number, await place.enter_async_context(ask(request, bounded=True)))
             except RateLimited:
-                if not number:
+                if not opened:
                     raise
                 break
+            except TgError as error:
+                # What a retry could mend is the matter of all.
+                if not batch.independent or error.retryable:
+                    raise
+                answer.refuse(number, error)
+                rest.popleft()
+                continue
+            opened += 1
             rest.popleft()
             await stack.enter_async_context(running(_refill(answer, place, ended, rest, ask)))
         yield answer
@@ -188,7 +218,13 @@ async def _refill(
             while rest:
                 number, request = rest.popleft()
                 await place.aclose()
-                stream = await place.enter_async_context(ask(request, bounded=False))
+                try:
+                    stream = await place.enter_async_context(ask(request, bounded=False))
+                except TgError as error:
+                    if not answer.independent:
+                        raise
+                    answer.refuse(number, error)
+                    continue
                 await answer.add(number, stream).wait()
     except TgError as error:
         answer.fail(error)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tg_gateway.dialects import KEEP_ALIVE, KeptAnswers, Writer, server_sent_event
+from tg_gateway.dialects import KeptAnswers, Writer, server_sent_event
 from tg_gateway.dialects.answers import Answer, Background, KeptAnswer, StreamedAnswer
 from tg_gateway.dialects.responses.event_cutter import EventCutter
 from tg_gateway.dialects.responses.request_body import InputItem
@@ -88,7 +88,7 @@ def read_status(response: bytes) -> ResponseStatus:
 def stream_events(kept: KeptAnswers, response_id: str, after: int, headers: Mapping[str, str]) -> StreamedAnswer:
     """The events with numbers over `after`, those to come too. Its end is orderly, however the response ended."""
     parts = _follow_events(kept, response_id, after)
-    return StreamedAnswer(parts, Writer.content_type, {**Writer.headers, **headers}, KEEP_ALIVE)
+    return StreamedAnswer(parts, Writer.content_type, {**Writer.headers, **headers}, Writer.keep_alive)
 
 
 async def _follow_events(kept: KeptAnswers, response_id: str, after: int) -> AsyncGenerator[bytes, None]:
@@ -99,7 +99,7 @@ async def _follow_events(kept: KeptAnswers, response_id: str, after: int) -> Asy
                 raise TooLarge(EVENTS_CUT)
             piece = step if isinstance(step, bytes) else _make_last_event(step, cutter.number)
             # The head of the answer leaves with its first bytes; a client may wait long for the next event.
-            if data := cutter.add(piece) if piece else KEEP_ALIVE:
+            if data := cutter.add(piece) if piece else Writer.keep_alive:
                 yield data
 
 

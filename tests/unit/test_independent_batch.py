@@ -1,0 +1,82 @@
+"""Independent requests of a batch: one that fails has its error in its place, and the others go on to their ends."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tg_base.client import ResponseStream
+from tg_gateway.dialects import Batch, FailedRequest
+from tg_gateway.relay.batch_stream import BatchStream
+from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, encode
+from tg_schema.errors import TooLarge, Unavailable
+
+Record = TextCompletionResponse
+Stream = ResponseStream[Any]
+GONE = Unavailable("gone")
+
+
+def open_streams(count: int, *, answers: int = 1) -> tuple[BatchStream, list[Stream]]:
+    batch = BatchStream(Batch((TextCompletionRequest(prompt="p"),) * count, answers, independent=True))
+    streams: list[Stream] = [ResponseStream(f"s{number}", Record, 60.0) for number in range(count)]
+    for number, stream in enumerate(streams):
+        batch.add(number, stream)
+    return batch, streams
+
+
+def drain(batch: BatchStream) -> list[Record | FailedRequest]:
+    read = []
+    while (record := batch.poll()) is not None:
+        read.append(record)
+    return read
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=5), st.data())
+def test_in_any_order_each_request_ends_once(plans: list[tuple[int, bool]], data: st.DataObject) -> None:
+    async def run() -> None:
+        batch, streams = open_streams(len(plans), answers=2)
+        left = [[*["a"] * count, GONE if fails else None] for count, fails in plans]
+        read: list[Record | FailedRequest] = []
+        while any(left):
+            number = data.draw(st.sampled_from([place for place, each in enumerate(left) if each]))
+            step, stream = left[number].pop(0), streams[number]
+            if isinstance(step, TgError):
+                stream.fail(step)
+            else:
+                record = Record(response=step, end_of_stream=step is None)
+                stream.put(encode(record), last=record.last)
+            if data.draw(st.booleans()):
+                read += drain(batch)
+        read += drain(batch)
+        assert batch.complete
+        assert [each.last for each in read] == [False] * (len(read) - 1) + [True]
+        for number, (count, fails) in enumerate(plans):
+            mine = [each for each in read if each.index == 2 * number]
+            texts = [each.response or "" for each in mine if isinstance(each, Record)]
+            errors = [each.error for each in mine if isinstance(each, FailedRequest)]
+            assert ("".join(texts), errors) == ("a" * count, [GONE] if fails else [])
+        for stream in streams:
+            stream.close()
+
+    asyncio.run(run())
+
+
+async def test_what_was_never_asked_has_its_error_too() -> None:
+    batch = BatchStream(Batch((TextCompletionRequest(prompt="p"),) * 2, independent=True))
+    reading = asyncio.ensure_future(anext(batch))
+    await asyncio.sleep(0)
+    error = TooLarge("too large")
+    batch.refuse(1, error)
+    assert await reading == FailedRequest(1, error, last=False)
+    batch.refuse(0, error)
+    assert [each async for each in batch] == [FailedRequest(0, error, last=True)]
+
+
+async def test_what_ends_all_still_ends_all() -> None:
+    batch, _ = open_streams(2)
+    batch.fail(GONE)
+    with pytest.raises(Unavailable):
+        batch.poll()
