@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -67,7 +68,7 @@ class Gateway:
         url: where it listens, with a slash at its end; set once it is entered.
 
     Raises:
-        BadRequest: the configuration's `auth` and address do not go together.
+        BadRequest: the configuration's `auth` and address do not go together, or a value for a protocol is wrong.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Gateway:
         self._requestor = requestor
         self._routes = routes
         self._limits = limits or Limits()
-        self._mounts = mounts
+        self._mounts = [replace(mount, dialect=mount.dialect.configure(config)) for mount in mounts]
         self._authenticator = Authenticator(config, self._limits, time.monotonic)
         self._origins = Origins(config)
         self._rate_limits = RateLimits(config, time.monotonic)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Mapping
 import msgspec
 from typing_extensions import override
 
+from tg_base.config import GatewayConfig
 from tg_gateway.dialects import Answer, Ask, Call, Dialect
 from tg_gateway.dialects.answers import StreamedAnswer
 from tg_schema import TgError, decode
@@ -22,6 +23,12 @@ class KeyedDialect(Dialect):
     def __init__(self, keyed: Mapping[str, tuple[Dialect, str]], otherwise: tuple[Dialect, str]) -> None:
         self._keyed = keyed
         self._otherwise = otherwise
+
+    @override
+    def configure(self, config: GatewayConfig) -> "KeyedDialect":
+        other, named = self._otherwise
+        keyed = {key: (dialect.configure(config), operation) for key, (dialect, operation) in self._keyed.items()}
+        return KeyedDialect(keyed, (other.configure(config), named))
 
     @override
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer | StreamedAnswer]:

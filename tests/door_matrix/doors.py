@@ -88,6 +88,15 @@ _TGI = Door(
     kinds=("error_type",),
     advises=False,
 )
+_LMI = Door(
+    "LMI, whole",
+    "body",
+    "/invocations",
+    _inputs(),
+    text="generated_text",
+    kinds=("type", "details.finish_reason"),
+    advises=False,
+)
 
 DOORS: Final[tuple[Door, ...]] = (
     replace(
@@ -172,4 +181,14 @@ DOORS: Final[tuple[Door, ...]] = (
         refuses_in_events=True,
     ),
     _TGI,
+    replace(
+        _LMI,
+        name="LMI, events",
+        way="events",
+        ask=_inputs(output_formatter="sse"),
+        text="token.text",
+        last='"generated_text":"',
+        breaks=False,
+    ),
+    _LMI,
 )

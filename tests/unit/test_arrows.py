@@ -99,6 +99,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.dialects.answers",
         "tg_gateway.dialects.anthropic",
         "tg_gateway.dialects.embeddings",
+        "tg_gateway.dialects.lmi",
         "tg_gateway.dialects.native",
         "tg_gateway.dialects.openai",
         "tg_gateway.dialects.responses",
@@ -114,6 +115,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_gateway.dialects.answers": set(),
     "tg_gateway.dialects.anthropic": {"tg_gateway.dialects"},
     "tg_gateway.dialects.embeddings": {"tg_gateway.dialects", "tg_gateway.dialects.openai"},
+    "tg_gateway.dialects.lmi": {"tg_gateway.dialects", "tg_gateway.dialects.openai", "tg_gateway.dialects.tgi"},
     "tg_gateway.dialects.native": {"tg_gateway.dialects"},
     "tg_gateway.dialects.openai": {"tg_gateway.dialects"},
     "tg_gateway.dialects.responses": {

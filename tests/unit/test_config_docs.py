@@ -14,6 +14,7 @@ from tg_base.config import (
     ApiKey,
     Config,
     GatewayConfig,
+    LmiConfig,
     ToolConfig,
 )
 from tg_base.config.changes import is_followed
@@ -57,6 +58,7 @@ TABLES = [
     BusOptions,
     GatewayConfig,
     ApiKey,
+    LmiConfig,
     ModelConfig,
     *SERVICES,
     PromptsConfig,
@@ -70,5 +72,5 @@ TOOLS = [PythonOptions, HttpOptions, McpOptions, PromptOptions, CompletionOption
 @pytest.mark.parametrize("table", [*TABLES, Clocks, ProviderOptions, LlamaCppOptions, *TOOLS])
 def test_every_field_is_documented(table: type[msgspec.Struct]) -> None:
     named = {name.rpartition(".")[2] for name in re.findall(r"`\[*([A-Za-z0-9_.]+)\]*", DOCUMENT)}
-    nested = {"options", "templates", "clocks", "keys", "limits"}
+    nested = {"options", "templates", "clocks", "keys", "limits", "lmi"}
     assert set(table.__struct_fields__) - nested <= named

@@ -2,7 +2,7 @@
 
 from tg_base.config.agent_config import AgentConfig, AgentLimits
 from tg_base.config.findings import Findings, FirstFinding
-from tg_base.config.model import ApiKey, Config, GatewayConfig, ServiceConfig, ToolConfig, ToolKindName
+from tg_base.config.model import ApiKey, Config, GatewayConfig, LmiConfig, ServiceConfig, ToolConfig, ToolKindName
 from tg_base.config.option_reader import read_options
 from tg_base.config.overrides import OVERRIDDEN_FLOW, CliOverrides
 from tg_base.config.prompt_config import PromptConfig
@@ -24,6 +24,7 @@ __all__ = [
     "Findings",
     "FirstFinding",
     "GatewayConfig",
+    "LmiConfig",
     "Prepare",
     "PromptConfig",
     "ServiceConfig",

@@ -54,6 +54,19 @@ class ApiKey(Section, frozen=True):
     """Groups of tools that agent requests may name; None = all. A request without a group names "default"."""
 
 
+class LmiConfig(Section, frozen=True):
+    """The LMI door: what an LMI container reads from its `serving.properties`."""
+
+    tgi_compat: bool = False
+    """Answers as TGI's clients read them: in a list, with TGI's names and details, streams as server-sent events."""
+    rolling_batch: bool = True
+    """false = dynamic batches: one text too is answered in a list, as several always are."""
+    output_formatter: str = ""
+    """Of requests that name none: "jsonlines" and others, an entry point's name, "module:function"; "" = by `stream`"""
+    input_formatter: str = ""
+    """Reads the bodies of `/invocations` in a form of your own: an entry point's name, or "module:function"."""
+
+
 class GatewayConfig(Section, frozen=True):
     """The HTTP and WebSocket gateway."""
 
@@ -86,6 +99,7 @@ class GatewayConfig(Section, frozen=True):
     """Seconds of silence after which an SSE comment or a WebSocket ping is sent."""
     drain: Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 10.0
     """Seconds that running streams get to finish on shutdown."""
+    lmi: LmiConfig = LmiConfig()
 
 
 class ModelConfig(Section, frozen=True):

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
+from tg_base.config import GatewayConfig
 from tg_gateway.dialects.answers import Answer, StreamedAnswer
 from tg_gateway.dialects.call import Ask, Call
 from tg_gateway.dialects.conversation import Conversation, Socket
@@ -12,6 +13,14 @@ from tg_schema import TgError
 
 class Dialect(ABC):
     """One protocol: how it asks, answers and refuses. It has no state; that of a request is in its writer."""
+
+    def configure(self, config: GatewayConfig) -> "Dialect":
+        """This protocol as an operator has configured it. Most have nothing to configure.
+
+        Raises:
+            BadRequest: a value of the configuration is wrong; `option` has its keys within the gateway's table.
+        """
+        return self
 
     def check_head(self, call: Call) -> None:  # noqa: B027 - most protocols need nothing of it
         """Refuse what can be told before the body is read. `call.body` is empty.

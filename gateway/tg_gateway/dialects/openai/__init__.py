@@ -4,6 +4,7 @@ from tg_gateway.dialects.openai.asked_model import check_peer, find_asked_model
 from tg_gateway.dialects.openai.chat_body import ChatBody
 from tg_gateway.dialects.openai.chat_messages import read_image
 from tg_gateway.dialects.openai.chat_request import DIALECT, read_request, simplify
+from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
 from tg_gateway.dialects.openai.failures import ErrorObject, InvalidParameter, decode_body, describe_error, refuse
 from tg_gateway.dialects.openai.mounts import OPENAI_MOUNTS
 from tg_gateway.dialects.openai.text_inputs import TextInput, TextInputs, read_inputs
@@ -13,6 +14,8 @@ __all__ = [
     "DIALECT",
     "OPENAI_MOUNTS",
     "ChatBody",
+    "ChatBodyWriter",
+    "ChatStreamWriter",
     "CompletionUsage",
     "ErrorObject",
     "InvalidParameter",

@@ -1,6 +1,6 @@
 """TGI's protocol: raw text to text with its tokens, and what protocols of the same shape are made of."""
 
-from tg_gateway.dialects.tgi.answer_shapes import Details, GeneratedText, PrefillToken
+from tg_gateway.dialects.tgi.answer_shapes import Details, GeneratedText, PrefillToken, Token
 from tg_gateway.dialects.tgi.dialect import TGI
 from tg_gateway.dialects.tgi.generated_answers import GeneratedAnswer, GeneratedAnswers
 from tg_gateway.dialects.tgi.generation import may_ask, read_generation, read_grammar
@@ -20,6 +20,7 @@ __all__ = [
     "GenerationParameters",
     "PrefillToken",
     "Step",
+    "Token",
     "TokenReader",
     "TokenTexts",
     "make_alternatives",

@@ -1,0 +1,171 @@
+"""LMI's protocol over HTTP: whose request a body is, and how it is answered and refused."""
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.config import GatewayConfig
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, FoundModel, Mount, Writer, show_ignored
+from tg_gateway.dialects.lmi.batch_writers import GeneratedTextsWriter, OutputsWriter
+from tg_gateway.dialects.lmi.custom_formatters import translate_body
+from tg_gateway.dialects.lmi.failures import refuse
+from tg_gateway.dialects.lmi.generation import list_ignored, read_generation
+from tg_gateway.dialects.lmi.invocation import Invocation, read_invocation
+from tg_gateway.dialects.lmi.order import Order
+from tg_gateway.dialects.lmi.output_formats import choose_format
+from tg_gateway.dialects.lmi.payload_parts import PayloadPartsWriter
+from tg_gateway.dialects.lmi.settings import LmiSettings, read_settings
+from tg_gateway.dialects.openai import OPENAI_MOUNTS
+from tg_schema import TextCompletionResponse, TgError, decode, encode
+from tg_schema.errors import BadRequest, Unavailable
+
+DIALECT: Final = "lmi"
+"""The name of this wire format in the log."""
+BATCH_FORMATS: Final = ("json", "jsonlines")
+"""The output formatters of dynamic batches."""
+ADAPTER_HEADER: Final = "X-Amzn-SageMaker-Adapter-Identifier"
+PARTS: Final = "generate-parts"
+"""The operation whose answer comes in AWS's framing."""
+_DOORS: Final = {mount.path: mount for mount in OPENAI_MOUNTS}
+_OTHERS: Final[Mapping[str, Mount]] = MappingProxyType(
+    {"messages": _DOORS["/v1/chat/completions"], "prompt": _DOORS["/v1/completions"]}
+)
+"""Whose request a body is that has one of these keys and no `inputs`."""
+
+
+class Lmi(Dialect):
+    """What an LMI container answers, and SageMaker's endpoints with one.
+
+    Args:
+        settings: as an operator has configured it.
+    """
+
+    def __init__(self, settings: LmiSettings = LmiSettings()) -> None:  # noqa: B008 - frozen
+        self._settings = settings
+
+    @override
+    def configure(self, config: GatewayConfig) -> "Lmi":
+        return Lmi(read_settings(config.lmi))
+
+    @override
+    def parse(self, call: Call) -> Ask | Answer | Awaitable[Any]:
+        if call.operation == "ping":
+            return _show_health(call.catalogue)
+        if self._settings.input_formatter is not None:
+            call.body = translate_body(self._settings.input_formatter, call.body, call.headers)
+        other = _find_other(call.body)
+        asked = self._parse(call) if other is None else _hand_over(call, other)
+        if call.operation == PARTS and isinstance(asked, Ask):
+            return replace(asked, writer=PayloadPartsWriter(asked.writer))
+        return asked
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        other = _find_other(call.body)
+        if other is not None:
+            return other.dialect.refuse(error, status, replace(call, operation=other.operation))
+        settings = self._settings
+        return refuse(error, status, call.body, compatible=settings.compatible, rolling=settings.rolling)
+
+    def _parse(self, call: Call) -> Ask:
+        asked = read_invocation(call.body)
+        found = call.catalogue.find_model(call.path.get("model") or asked.model)
+        call.route = found.route
+        headers = show_ignored(DIALECT, (*asked.unknown, *list_ignored(asked.parameters, found)))
+        listed = asked.listed or not self._settings.rolling
+        return (self._ask_batch if listed else self._ask)(call, asked, found, headers)
+
+    def _ask(self, call: Call, asked: Invocation, found: FoundModel, headers: Mapping[str, str]) -> Ask:
+        settings, parameters = self._settings, asked.parameters
+        own = {} if settings.output_formatter is None else {settings.output_name: settings.output_formatter}
+        name = parameters.output_formatter or settings.output_name
+        form = choose_format(name, own, stream=asked.stream, events=settings.compatible)
+        streaming = asked.stream if form.streaming is None else form.streaming
+        order = self._order(asked.texts[0], asked, found, headers)
+        request = read_generation(
+            order.text,
+            parameters,
+            found,
+            _find_adapter(call, asked, 0),
+            streaming=streaming,
+            tokens=form.tokens or order.details,
+        )
+        return Ask(found.route, request, form.make(order), streaming)
+
+    def _ask_batch(self, call: Call, asked: Invocation, found: FoundModel, headers: Mapping[str, str]) -> Ask:
+        name = asked.parameters.output_formatter or ("jsonlines" if asked.stream else "json")
+        _check_batch(asked, name)
+        streaming = name == "jsonlines"
+        requests = tuple(
+            read_generation(
+                text,
+                asked.parameters,
+                found,
+                _find_adapter(call, asked, number),
+                streaming=streaming,
+                tokens=False,
+            )
+            for number, text in enumerate(asked.texts)
+        )
+        orders = [self._order(text, asked, found, headers) for text in asked.texts]
+        writer: Writer[TextCompletionResponse] = OutputsWriter(orders) if streaming else GeneratedTextsWriter(orders)
+        return Ask(found.route, Batch(requests, independent=True), writer, streaming)
+
+    def _order(self, text: str, asked: Invocation, found: FoundModel, headers: Mapping[str, str]) -> Order:
+        parameters, compatible = asked.parameters, self._settings.compatible
+        said = compatible if parameters.details is None else parameters.details
+        details = said or parameters.wants_prefill or parameters.generated > 1
+        return Order(text, parameters, asked.given, compatible, details, found.model or "", headers)
+
+
+def _check_batch(asked: Invocation, name: str) -> None:
+    parameters = asked.parameters
+    if name not in BATCH_FORMATS:
+        raise BadRequest(f"parameters.output_formatter: a list of inputs has {' and '.join(BATCH_FORMATS)} alone")
+    if parameters.details or parameters.wants_prefill:
+        raise BadRequest("parameters.details: a list of inputs has none; send one text, or leave it out")
+    if parameters.generated > 1:
+        raise BadRequest("parameters.n: a list of inputs has one answer for each; send one text, or leave it out")
+
+
+def _find_adapter(call: Call, asked: Invocation, number: int) -> str | None:
+    return asked.adapters[number] if asked.adapters else call.headers.get(ADAPTER_HEADER)
+
+
+def _find_other(body: bytes) -> Mount | None:
+    """The door of OpenAI's clients whose body this is; None = it is LMI's, or nobody's."""
+    try:
+        keys = decode(dict[str, msgspec.Raw], body)
+    except BadRequest:
+        return None
+    return None if "inputs" in keys else next((other for key, other in _OTHERS.items() if key in keys), None)
+
+
+def _hand_over(call: Call, other: Mount) -> Ask | Answer | Awaitable[Any]:
+    """Ask as at OpenAI's door; the path names the model, or nobody does."""
+    fields = decode(dict[str, msgspec.Raw], call.body)
+    path = call.path.get("model")
+    if path or bytes(fields.get("model", b"null")) == b"null":
+        found = call.catalogue.find_model(path)
+        call.route = found.route
+        if not (name := path or found.model):
+            raise Unavailable("no live processor serves a model; ask again later", retry_after=1.0)
+        fields["model"] = msgspec.Raw(encode(name))
+    handed = replace(call, operation=other.operation, body=encode(fields))
+    try:
+        return other.dialect.parse(handed)
+    finally:
+        call.route = handed.route or call.route
+
+
+def _show_health(catalogue: Catalogue) -> Answer:
+    """`GET /ping`: whether any model can be asked now."""
+    status = 200 if catalogue.models() else Unavailable.status
+    return Answer(encode({"status": "Healthy" if status == 200 else "Unhealthy"}), status)
+
+
+LMI: Final = Lmi()

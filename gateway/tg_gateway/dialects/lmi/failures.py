@@ -1,0 +1,98 @@
+"""Error -> LMI's JSON: of its front end, of a body that it cannot read, of a generation, and of a dynamic batch."""
+
+from types import MappingProxyType
+from typing import Final, Self
+
+import msgspec
+
+from tg_gateway.dialects import Answer
+from tg_gateway.dialects.lmi.answer_shapes import Details, GeneratedText
+from tg_gateway.dialects.lmi.invocation import PayloadError
+from tg_gateway.dialects.lmi.line_writer import encode_failed_line
+from tg_schema import TgError, decode, encode
+from tg_schema.errors import BadRequest, BusError, NotFound, RateLimited, TooLarge, Unavailable
+
+FAILED_DEPENDENCY: Final = 424
+"""LMI's status of what a model could not do."""
+FRONT_END: Final = (NotFound, RateLimited, Unavailable, BusError)
+"""What LMI's front end answers itself: it does not have the model, or no room for the request."""
+TYPES: Final = MappingProxyType(
+    {
+        400: "BadRequestException",
+        401: "UnauthorizedException",
+        403: "AccessDeniedException",
+        404: "ModelNotFoundException",
+        405: "MethodNotAllowedException",
+        408: "RequestTimeoutException",
+        413: "PayloadTooLargeException",
+        503: "ServiceUnavailableException",
+    }
+)
+"""By status; every other one is an `InternalServerException`."""
+
+
+class FrontEndFailure(msgspec.Struct, frozen=True):
+    """An error of the front end."""
+
+    code: int
+    type: str
+    message: str
+
+
+class PayloadFailure(msgspec.Struct, frozen=True):
+    """An error of a body."""
+
+    error: str
+    code: int = FAILED_DEPENDENCY
+
+
+class HandlerFailure(msgspec.Struct, frozen=True):
+    """An error of a dynamic batch, or of one of its texts."""
+
+    code: int
+    message: str
+    error: str
+
+    @classmethod
+    def of(cls, error: TgError) -> Self:
+        """The object of an error."""
+        return cls(FAILED_DEPENDENCY, "invoke handler failure", error.message)
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    inputs: msgspec.Raw = msgspec.Raw(b"null")
+    stream: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rolling: bool) -> Answer:
+    """The answer to a request that failed before its first byte.
+
+    Args:
+        error: why.
+        status: HTTP's; another one than the error's own is of a request that was refused unread.
+        body: of the request; empty = it was not read.
+        compatible: whether TGI's names are wanted.
+        rolling: whether one text is answered by an object.
+    """
+    if not body or status != error.status or isinstance(error, FRONT_END):
+        # LMI throttles with 503.
+        status = Unavailable.status if status == RateLimited.status else status
+        kind = TYPES.get(status, "InternalServerException")
+        return Answer(encode(FrontEndFailure(status, kind, error.message)), status)
+    if isinstance(error, PayloadError):
+        return Answer(encode(PayloadFailure(error.message)), FAILED_DEPENDENCY)
+    asked = _peek(body)
+    if not rolling or bytes(asked.inputs).startswith(b"["):
+        return Answer(encode(HandlerFailure.of(error)), FAILED_DEPENDENCY)
+    status = 400 if isinstance(error, BadRequest | TooLarge) else FAILED_DEPENDENCY
+    if bytes(asked.stream) == b"true":
+        return Answer(encode_failed_line(error, compatible=compatible), status)
+    whole = GeneratedText("", Details("error", None, None, None), error.message, status)
+    return Answer(encode([whole] if compatible else whole), status)
+
+
+def _peek(body: bytes) -> _Asked:
+    try:
+        return decode(_Asked, body)
+    except BadRequest:
+        return _Asked()

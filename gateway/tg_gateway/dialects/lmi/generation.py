@@ -1,0 +1,112 @@
+"""A text and its parameters -> a request record: each parameter has its field there, or is listed as ignored."""
+
+from collections.abc import Iterator
+
+from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects.lmi.parameters import LmiParameters, keep
+from tg_gateway.dialects.tgi import may_ask
+from tg_schema import Sampling, TextCompletionRequest
+from tg_schema.errors import BadRequest
+from tg_schema.features import describe_missing
+
+
+def read_generation(
+    text: str, parameters: LmiParameters, found: FoundModel, adapter: str | None, *, streaming: bool, tokens: bool
+) -> TextCompletionRequest:
+    """The request record of one text.
+
+    It is the whole prompt where the model takes raw text. A model behind a chat API takes none: for it the text is
+    what a user says.
+
+    Args:
+        text: not empty.
+        parameters: how to generate.
+        found: the model.
+        adapter: the LoRA adapter; None = that of the model's name.
+        streaming: whether the answer is.
+        tokens: whether the answer tells its tokens.
+
+    Raises:
+        BadRequest: a parameter is senseless, or asks for what cannot be answered.
+    """
+    _check(parameters, found, streaming=streaming)
+    request = TextCompletionRequest(
+        prompt=text,
+        streaming=streaming,
+        model=found.model,
+        sampling=_read_sampling(parameters, found, told=tokens),
+        raw=may_ask(found, "raw"),
+        adapter=_choose_adapter(adapter, found),
+        max_prompt_tokens=parameters.truncate,
+    )
+    if found.route.plain and request.features:
+        raise BadRequest(describe_missing(request.features))
+    return request
+
+
+def list_ignored(parameters: LmiParameters, found: FoundModel) -> Iterator[str]:
+    """The parameters on which the answer does not depend, although they ask for something."""
+    asked = {
+        "num_beams": keep(parameters.num_beams, 1),
+        "early_stopping": parameters.early_stopping,
+        "length_penalty": None if _takes_length(found) else keep(parameters.length_penalty, 1),
+        "skip_special_tokens": parameters.skip_special_tokens is False,
+        "spaces_between_special_tokens": parameters.spaces_between_special_tokens is False,
+        "bad_sequences": parameters.bad_sequences,
+        "stop": parameters.stop is True,
+    }
+    yield from (f"parameters.{name}" for name, value in asked.items() if value)
+
+
+def _check(parameters: LmiParameters, found: FoundModel, *, streaming: bool) -> None:
+    if "" in parameters.stops:
+        raise BadRequest("parameters.stop_sequences: none of them may be empty")
+    if parameters.truncate is not None and not may_ask(found, "raw"):
+        raise BadRequest("parameters.truncate: this model takes no raw text; shorten the inputs, and leave it out")
+    if parameters.best_of is not None and parameters.best_of < (parameters.n or 1):
+        raise BadRequest("parameters.best_of must be at least n: so many are generated, of which n are told")
+    if parameters.generated > 1:
+        if not parameters.samples:
+            raise BadRequest("parameters.n: several answers are the same without sampling; set do_sample, or n to 1")
+        if streaming:
+            raise BadRequest("parameters.n cannot be streamed: which answer is the best is known at their end")
+
+
+def _read_sampling(parameters: LmiParameters, found: FoundModel, *, told: bool) -> Sampling:
+    needed = bool(parameters.alternatives) or parameters.generated > 1
+    logprobs = parameters.alternatives if needed or (told and may_ask(found, "logprobs")) else None
+    temperature = 1.0 if parameters.temperature is None else parameters.temperature
+    return Sampling(
+        temperature=temperature if parameters.samples else 0.0,
+        top_p=keep(parameters.top_p, 0, 1),
+        top_k=keep(parameters.top_k, 0, -1),
+        min_p=keep(parameters.min_p, 0),
+        typical_p=keep(parameters.typical_p, 0, 1),
+        max_tokens=parameters.max_tokens,
+        min_tokens=parameters.min_length,
+        stop=parameters.stops,
+        keep_stop=bool(parameters.stops and parameters.include_stop_str_in_output),
+        stop_ids=parameters.stop_token_ids or (),
+        seed=parameters.seed,
+        presence_penalty=keep(parameters.presence_penalty, 0),
+        frequency_penalty=keep(parameters.frequency_penalty, 0),
+        repetition_penalty=keep(parameters.repetition_penalty, 1),
+        length_penalty=keep(parameters.length_penalty, 1) if _takes_length(found) else None,
+        ignore_eos=bool(parameters.ignore_eos_token),
+        logprobs=logprobs,
+        # All answers are told, and the best of them is chosen here.
+        n=parameters.generated,
+        end_token=logprobs is not None and "end_token" in found.features,
+        prompt_logprobs=(parameters.prompt_logprobs or 0) if parameters.wants_prefill else None,
+    )
+
+
+def _takes_length(found: FoundModel) -> bool:
+    """Only a search with beams knows a length penalty, so it is left out for all others."""
+    return "length_penalty" in found.features
+
+
+def _choose_adapter(adapter: str | None, found: FoundModel) -> str | None:
+    if adapter and found.adapter and adapter != found.adapter:
+        raise BadRequest("adapters: the model's name has another adapter; send one of them")
+    return adapter or found.adapter

@@ -1,0 +1,104 @@
+"""The `parameters` of a request: those of every rolling batch, of LMI-Dist, vLLM and TensorRT-LLM, with LMI's defaults.
+
+Source: LMI's inference API schema, 0.31.
+"""
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from tg_schema.sampling import Choices, Fraction, Penalty, TokenId
+
+DEFAULT_MAX_NEW_TOKENS: Final = 30
+"""LMI's, where a request has none."""
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Alternatives = Annotated[int, msgspec.Meta(ge=0, le=1000)]
+
+
+class LmiParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """How to generate. null is as good as absent, and a value that changes nothing (`top_p` 1) too."""
+
+    # Of every rolling batch.
+    do_sample: bool | None = None
+    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
+    top_p: Fraction | None = None
+    max_new_tokens: AtLeastOne | None = None
+    details: bool | None = None
+    return_full_text: bool | None = None
+    stop_sequences: tuple[str, ...] | None = None
+    decoder_input_details: bool | None = None
+    output_formatter: str | None = None
+    # Of LMI-Dist and vLLM.
+    typical_p: Fraction | None = None
+    truncate: AtLeastOne | None = None
+    ignore_eos_token: bool | None = None
+    min_p: Fraction | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    n: Choices | None = None
+    best_of: Choices | None = None
+    num_beams: AtLeastOne | None = None
+    length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
+    early_stopping: bool | None = None
+    stop_token_ids: tuple[TokenId, ...] | None = None
+    include_stop_str_in_output: bool | None = None
+    logprobs: Alternatives | None = None
+    prompt_logprobs: Alternatives | None = None
+    skip_special_tokens: bool | None = None
+    spaces_between_special_tokens: bool | None = None
+    # Of TensorRT-LLM.
+    min_length: Natural | None = None
+    bad_sequences: tuple[str, ...] | None = None
+    stop: bool | str | tuple[str, ...] | None = None
+    """TensorRT-LLM's is a boolean, without a meaning here; TGI's and vLLM's are texts."""
+    # Of TGI, whose clients ask with `tgi_compat`.
+    top_n_tokens: Alternatives | None = None
+
+    @property
+    def max_tokens(self) -> int:
+        """The length of an answer, in tokens."""
+        return self.max_new_tokens or DEFAULT_MAX_NEW_TOKENS
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn: LMI infers it from the others, unless `do_sample` says it."""
+        if self.do_sample is not None:
+            return self.do_sample and self.temperature != 0
+        drawn = (self.temperature, keep(self.top_k, 0, -1), keep(self.top_p, 1), keep(self.typical_p, 1), self.min_p)
+        return self.temperature != 0 and any(drawn)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The texts that end the answer."""
+        further = (self.stop,) if isinstance(self.stop, str) else self.stop if isinstance(self.stop, tuple) else ()
+        return (*(self.stop_sequences or ()), *further)
+
+    @property
+    def generated(self) -> int:
+        """How many answers are generated."""
+        return max(self.n or 1, self.best_of or 1)
+
+    @property
+    def told(self) -> int:
+        """How many of them are told: `n`, or all that `best_of` generates."""
+        return self.n if self.n is not None and self.n > 1 else self.generated
+
+    @property
+    def alternatives(self) -> int:
+        """The most probable tokens to tell at each place."""
+        return max(self.logprobs or 0, self.top_n_tokens or 0)
+
+    @property
+    def wants_prefill(self) -> bool:
+        """Whether the tokens of the inputs are told."""
+        return bool(self.decoder_input_details) or self.prompt_logprobs is not None
+
+
+def keep(value: Any, *nothing: float) -> Any:
+    """The value, or None where it is one that changes nothing."""
+    return None if value in nothing else value

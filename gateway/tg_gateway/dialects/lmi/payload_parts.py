@@ -1,0 +1,69 @@
+"""An answer of LMI's -> the framing in which SageMaker streams it: AWS's event stream, a part for each piece.
+
+Source: the specification of `application/vnd.amazon.eventstream`, and botocore, which reads it.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+from zlib import crc32
+
+from typing_extensions import override
+
+from tg_gateway.dialects import Writer
+from tg_schema import TgError
+
+EVENT_STREAM: Final = "application/vnd.amazon.eventstream"
+CONTENT_TYPE_HEADER: Final = "X-Amzn-SageMaker-Content-Type"
+"""What the parts are together."""
+_TEXT: Final = 7
+"""The type of a header whose value is text."""
+
+
+class PayloadPartsWriter(Writer[Any]):
+    """What another writer writes, each time as a part.
+
+    Args:
+        writer: of the answer.
+    """
+
+    content_type = EVENT_STREAM
+    keep_alive = b""
+
+    def __init__(self, writer: Writer[Any]) -> None:
+        self.headers = {**writer.headers, CONTENT_TYPE_HEADER: writer.content_type}
+        self.cut_after_failure = writer.cut_after_failure
+        self._writer = writer
+
+    @override
+    def write(self, record: Any) -> bytes:
+        return encode_part(self._writer.write(record))
+
+    @override
+    def end(self) -> bytes:
+        return encode_part(self._writer.end())
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return encode_part(self._writer.fail(error))
+
+
+def encode_part(payload: bytes) -> bytes:
+    """The message of a part; nothing for nothing."""
+    if not payload:
+        return b""
+    lengths = struct.pack("!II", 16 + len(_HEADERS) + len(payload), len(_HEADERS))
+    checked = lengths + struct.pack("!I", crc32(lengths)) + _HEADERS + payload
+    return checked + struct.pack("!I", crc32(checked))
+
+
+def _encode_headers(headers: Mapping[str, str]) -> bytes:
+    return b"".join(
+        struct.pack("!B", len(name)) + name.encode() + struct.pack("!BH", _TEXT, len(value)) + value.encode()
+        for name, value in headers.items()
+    )
+
+
+_HEADERS: Final = _encode_headers(
+    {":message-type": "event", ":event-type": "PayloadPart", ":content-type": "application/octet-stream"}
+)

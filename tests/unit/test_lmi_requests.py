@@ -1,0 +1,242 @@
+"""The body of an invocation -> the request record: each parameter has its field, is ignored by name, or is refused."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from tg_base.config import GatewayConfig, LmiConfig
+from tg_base.protocol import Presence, Route
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue
+from tg_gateway.dialects.lmi import LMI, Lmi
+from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest
+from tg_schema.errors import BadRequest, NotFound
+
+RAW = ("raw", "keep_stop", "logprobs", "end_token", "stop")
+ROUTE = Route("default", TEXT_COMPLETION, "q/default", "", model="raw")
+CHAT = Route("chat", TEXT_COMPLETION, "q/chat", "", model="chat")
+PLAIN = Route("plain", TEXT_COMPLETION, "q/plain", "", plain=True, model="old")
+BEAMS = Route("beams", TEXT_COMPLETION, "q/beams", "", model="beams")
+SERVING = {
+    "q/default": [Presence("p", ("q/default",), 1, 0, ("raw",), features=RAW)],
+    "q/chat": [Presence("q", ("q/chat",), 1, 0, ("chat",), features=("stop",))],
+    "q/beams": [Presence("b", ("q/beams",), 1, 0, ("beams",), features=("raw", "length_penalty"))],
+}
+CATALOGUE = Catalogue((ROUTE, CHAT, PLAIN, BEAMS), lambda queue: SERVING.get(queue, []), {})
+GREEDY = Sampling(temperature=0, max_tokens=30)
+
+
+def ask(body: object, door: Lmi = LMI, *, model: str = "", headers: dict[str, str] | None = None) -> Ask:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    path = {"model": model} if model else {}
+    asked = door.parse(Call("generate", CATALOGUE, headers or {}, path, {}, "r", data))
+    assert isinstance(asked, Ask)
+    return asked
+
+
+def parse(*, model: str | None = None, stream: bool | None = None, **parameters: Any) -> TextCompletionRequest:
+    request = ask({"inputs": "hi", "parameters": parameters, "model": model, "stream": stream}).request
+    assert isinstance(request, TextCompletionRequest)
+    return request
+
+
+def drawn(**fields: Any) -> Sampling:
+    return msgspec.structs.replace(Sampling(temperature=1, max_tokens=30), **fields)
+
+
+def greedy(**fields: Any) -> Sampling:
+    return msgspec.structs.replace(GREEDY, **fields)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sampling"),
+    [
+        # Those of every rolling batch.
+        ({}, GREEDY),
+        ({"do_sample": False, "temperature": 0.5}, GREEDY),
+        ({"do_sample": True}, drawn()),
+        ({"do_sample": True, "temperature": 0}, GREEDY),
+        ({"temperature": 0.5}, drawn(temperature=0.5)),
+        ({"temperature": 0, "top_p": 0.5}, greedy(top_p=0.5)),
+        ({"seed": 7}, greedy(seed=7)),
+        ({"repetition_penalty": 1.5}, greedy(repetition_penalty=1.5)),
+        ({"top_k": 5}, drawn(top_k=5)),
+        ({"top_p": 0.5}, drawn(top_p=0.5)),
+        ({"max_new_tokens": 7}, greedy(max_tokens=7)),
+        ({"max_new_tokens": None}, GREEDY),
+        ({"details": True}, greedy(logprobs=0, end_token=True)),
+        ({"return_full_text": True}, GREEDY),
+        ({"stop_sequences": ["a", "b"]}, greedy(stop=("a", "b"))),
+        ({"decoder_input_details": True}, greedy(logprobs=0, end_token=True, prompt_logprobs=0)),
+        # Of LMI-Dist and vLLM.
+        ({"typical_p": 0.5}, drawn(typical_p=0.5)),
+        ({"ignore_eos_token": True}, greedy(ignore_eos=True)),
+        ({"min_p": 0.1}, drawn(min_p=0.1)),
+        ({"presence_penalty": 1, "frequency_penalty": -1}, greedy(presence_penalty=1, frequency_penalty=-1)),
+        ({"n": 3, "do_sample": True}, drawn(n=3, logprobs=0, end_token=True)),
+        ({"n": 2, "best_of": 3, "do_sample": True}, drawn(n=3, logprobs=0, end_token=True)),
+        ({"stop_token_ids": [5]}, greedy(stop_ids=(5,))),
+        ({"stop_sequences": ["a"], "include_stop_str_in_output": True}, greedy(stop=("a",), keep_stop=True)),
+        ({"include_stop_str_in_output": True}, GREEDY),
+        ({"logprobs": 3}, greedy(logprobs=3, end_token=True)),
+        ({"prompt_logprobs": 2}, greedy(logprobs=0, end_token=True, prompt_logprobs=2)),
+        # Of TensorRT-LLM, and TGI.
+        ({"min_length": 4}, greedy(min_tokens=4)),
+        ({"stop": "a"}, greedy(stop=("a",))),
+        ({"stop": ["a", "b"]}, greedy(stop=("a", "b"))),
+        ({"stop": []}, GREEDY),
+        ({"top_n_tokens": 2}, greedy(logprobs=2, end_token=True)),
+        # What changes nothing needs nothing of the model.
+        (
+            {
+                "temperature": None,
+                "repetition_penalty": 1.0,
+                "top_k": -1,
+                "top_p": 1.0,
+                "typical_p": 1.0,
+                "min_p": 0.0,
+                "presence_penalty": 0,
+                "frequency_penalty": 0,
+                "n": 1,
+                "best_of": 1,
+                "num_beams": 1,
+                "length_penalty": 1.0,
+                "early_stopping": False,
+                "skip_special_tokens": True,
+                "logprobs": None,
+                "spaces_between_special_tokens": True,
+                "ignore_eos_token": False,
+                "top_n_tokens": 0,
+                "stop": False,
+            },
+            GREEDY,
+        ),
+    ],
+)
+def test_sampling(parameters: dict[str, Any], sampling: Sampling) -> None:
+    assert parse(**parameters) == TextCompletionRequest(prompt="hi", model="raw", raw=True, sampling=sampling)
+
+
+def test_the_prompt() -> None:
+    assert parse(truncate=5).max_prompt_tokens == 5
+    assert parse(model="chat").raw is False
+    streamed = parse(stream=True)
+    assert (streamed.streaming, streamed.sampling) == (True, greedy(logprobs=0, end_token=True))
+    assert parse(output_formatter="sse").streaming is True
+    assert parse(output_formatter="json", stream=True).streaming is False
+    assert parse(output_formatter="none", stream=True).streaming is True
+    assert parse(model="beams", length_penalty=0.5).sampling == greedy(length_penalty=0.5)
+
+
+def test_ping_says_whether_any_model_can_be_asked() -> None:
+    nobody = Catalogue((ROUTE,), lambda queue: [], {})
+    for catalogue, status, word in ((CATALOGUE, 200, "Healthy"), (nobody, 503, "Unhealthy")):
+        answer = LMI.parse(Call("ping", catalogue, {}, {}, {}, "r"))
+        assert isinstance(answer, Answer)
+        assert (answer.status, json.loads(answer.body)) == (status, {"status": word})
+
+
+def test_which_model_and_adapter() -> None:
+    assert ask({"inputs": "hi"}).route is ROUTE
+    assert ask({"inputs": "hi", "model": "raw"}, model="chat").route is CHAT
+    assert ask({"inputs": "hi", "adapters": "lora"}).request.adapter == "lora"
+    header = {"X-Amzn-SageMaker-Adapter-Identifier": "lora"}
+    assert ask({"inputs": "hi"}, headers=header).request.adapter == "lora"
+    batch = ask({"inputs": ["a", "b"], "adapters": ["x", None]}).request
+    assert [request.adapter for request in batch.requests] == ["x", None]
+    with pytest.raises(NotFound, match="there is no model 'nobody'"):
+        ask({"inputs": "hi"}, model="nobody")
+
+
+def test_what_is_ignored_is_said() -> None:
+    parameters = {
+        "num_beams": 2,
+        "early_stopping": True,
+        "length_penalty": 0.5,
+        "bad_sequences": ["a"],
+        "stop": True,
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": False,
+        "top_m": 1,
+    }
+    asked = ask({"inputs": "hi", "parameters": parameters, "cached_prompt": "x"})
+    assert asked.request.sampling == GREEDY
+    assert asked.writer.headers["X-Tokengrid-Ignored"].split(", ") == [
+        "cached_prompt",
+        *[f"parameters.{name}" for name in sorted(parameters)],
+    ]
+    assert "X-Tokengrid-Ignored" not in ask({"inputs": "hi"}).writer.headers
+
+
+def test_several_texts_are_a_batch() -> None:
+    asked = ask({"inputs": ["a", "b"], "parameters": {"seed": 1}})
+    requests = tuple(
+        TextCompletionRequest(prompt=text, model="raw", raw=True, sampling=greedy(seed=1)) for text in "ab"
+    )
+    assert (asked.request, asked.streaming) == (Batch(requests, independent=True), False)
+    assert ask({"inputs": ["a"], "stream": True}).streaming is True
+    assert ask({"inputs": ["a"], "parameters": {"output_formatter": "jsonlines"}}).streaming is True
+    dynamic = LMI.configure(GatewayConfig(lmi=LmiConfig(rolling_batch=False)))
+    assert isinstance(ask({"inputs": "a"}, dynamic).request, Batch)
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ({"inputs": "hi", "parameters": {"top_p": 5}}, r"<= 1.0 - at `\$.parameters.top_p`"),
+        ({"inputs": "hi", "parameters": {"max_new_tokens": 0}}, r"at `\$.parameters.max_new_tokens`"),
+        ({"inputs": "hi", "parameters": {"n": 2}}, "set do_sample, or n to 1"),
+        (
+            {"inputs": "hi", "parameters": {"n": 2, "do_sample": True}, "stream": True},
+            "parameters.n cannot be streamed",
+        ),
+        ({"inputs": "hi", "parameters": {"n": 3, "best_of": 2, "do_sample": True}}, "best_of must be at least n"),
+        ({"inputs": "hi", "parameters": {"stop_sequences": [""]}}, "none of them may be empty"),
+        ({"inputs": "hi", "parameters": {"output_formatter": "xml"}}, "no formatter 'xml'; there are: json, jsonlines"),
+        ({"inputs": "hi", "model": "chat", "parameters": {"truncate": 5}}, "takes no raw text"),
+        ({"inputs": "hi", "model": "old", "parameters": {"seed": 5}}, "the model can't do this: seed;"),
+        ({"inputs": ["hi"], "parameters": {"details": True}}, "a list of inputs has none"),
+        ({"inputs": ["hi"], "parameters": {"n": 2, "do_sample": True}}, "one answer for each"),
+        (
+            {"inputs": ["hi"], "parameters": {"output_formatter": "sse"}},
+            "a list of inputs has json and jsonlines alone",
+        ),
+        ({"inputs": "hi", "model": "raw:a", "adapters": "b"}, "the model's name has another adapter"),
+    ],
+)
+def test_what_is_refused(body: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadRequest, match=sentence):
+        ask(body)
+
+
+@pytest.mark.parametrize("name", ["nothing", "json:nothing", "no_such_module:f", "math:pi"])
+def test_a_formatter_that_does_not_exist(name: str) -> None:
+    for field in ("output_formatter", "input_formatter"):
+        config = GatewayConfig(lmi=msgspec.convert({field: name}, LmiConfig))
+        with pytest.raises(BadRequest) as caught:
+            LMI.configure(config)
+        assert caught.value.option == ("lmi", field)
+
+
+def test_the_completions_of_openai_are_asked_by_their_key() -> None:
+    asked = ask({"prompt": ["a", "b"], "max_tokens": 3}, model="chat")
+    assert [(each.prompt, each.model) for each in asked.request.requests] == [("a", "chat"), ("b", "chat")]
+    # `inputs` are LMI's, whatever stands beside them.
+    assert ask({"inputs": "hi", "prompt": "a"}).writer.headers["X-Tokengrid-Ignored"] == "prompt"
+
+
+def test_the_chat_of_openai_is_asked_by_its_key() -> None:
+    turns = [{"role": "user", "content": "hi"}]
+    bodies: list[tuple[dict[str, Any], str]] = [
+        ({"messages": turns}, ""),
+        ({"messages": turns, "model": None}, ""),
+        ({"messages": turns, "model": "raw"}, "chat"),
+    ]
+    for body, model in bodies:
+        asked = ask(body, model=model)
+        assert asked.request.model == (model or "raw")
+        assert asked.request.prompt == "hi"
+    refused = LMI.refuse(BadRequest("no"), 400, Call("generate", CATALOGUE, {}, {}, {}, "r", b'{"messages":1}'))
+    assert isinstance(refused, Answer)
+    assert list(json.loads(refused.body)["error"]) == ["message", "type", "param", "code"]
