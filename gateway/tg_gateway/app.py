@@ -153,7 +153,7 @@ class Gateway:
             router.refuse_connection(CONNECTION_REFUSED),
             lambda: self._authenticator.required,
         )
-        backend = Backend(self._authenticator, catalogue, relay, limits, config.body_limit)
+        backend = Backend(self._authenticator, catalogue, relay, limits)
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
         store = AnswerStore(
             self._requestor.bus, self._requestor.topics, silence=limits.silence, max_followers=limits.followers

@@ -6,6 +6,7 @@ from tg_gateway.dialects import Mount
 from tg_gateway.dialects.anthropic import ANTHROPIC_MOUNTS
 from tg_gateway.dialects.embeddings import EMBEDDINGS_MOUNTS
 from tg_gateway.dialects.lmi import LMI_MOUNTS
+from tg_gateway.dialects.lmtp import LMTP_MOUNTS
 from tg_gateway.dialects.native import NATIVE_MOUNTS
 from tg_gateway.dialects.openai import OPENAI_MOUNTS
 from tg_gateway.dialects.responses import RESPONSES_MOUNTS
@@ -26,5 +27,6 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     *TGI_MOUNTS,
     Mount("POST", "/tokenize", _TOKENIZE, "tokenize", large=True),
     *LMI_MOUNTS,
+    *LMTP_MOUNTS,
 )
 """The first row's dialect refuses what is near to nobody's path."""

@@ -60,6 +60,8 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._records: deque[Resp] = deque()
         self._error: TgError | None = None
         self._wake: Callable[[], None] = _ignore
+        self._accepted = False
+        self._on_accepted: Callable[[], None] = _ignore
         self._loop = asyncio.get_running_loop()
         self._whole = whole
         self._clock = StreamClock(timeout, total, self.fail)
@@ -98,6 +100,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
 
     def accept(self) -> None:
         """A processor works on the request. For a non-streaming answer this is the only sign of progress."""
+        if not self._accepted and not self.failed:
+            self._accepted = True
+            self._on_accepted()
         if self._whole:
             self._clock.heard_at = self._loop.time()
 
@@ -135,6 +140,15 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         Called synchronously on arrival; it must not raise or block. Saves one task wake-up per record.
         """
         self._wake = listener or _ignore
+
+    def listen_accepted(self, listener: Callable[[], None]) -> None:
+        """Call `listener` once, when a processor says that it works on the request, or now if one has said so.
+
+        One says so if its first record takes longer than 0.1 s. As with `listen`, it must not raise or block.
+        """
+        self._on_accepted = listener
+        if self._accepted:
+            listener()
 
     @override
     def __aiter__(self) -> Self:

@@ -1,6 +1,6 @@
 """HTTP request -> dialect -> what the gateway does about it: ask a service."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,9 @@ class Ask:
         streaming: whether the answer's bytes leave as they are written, or as one body with its length.
         keep: over HTTP: the answer is kept before its last bytes leave; if that fails, so does the request.
         background: over HTTP: the answer is made apart from the connection, and `streaming` and `keep` are ignored.
+        deadline: seconds until the answer must be complete, else it is stopped; None = the model's own limits. Like
+            `on_accepted`, for single requests.
+        on_accepted: on a WebSocket: called once if a processor works on the request and has not answered yet.
     """
 
     route: Route[Any, Any]
@@ -92,3 +95,5 @@ class Ask:
     streaming: bool
     keep: Keep | None = None
     background: Background | None = None
+    deadline: float | None = None
+    on_accepted: Callable[[], None] | None = None

@@ -68,7 +68,8 @@ class Mount:
         operation: which of the dialect's operations, as `Call.operation`.
         header: the row is for requests with this header alone.
         socket: the path opens WebSockets.
-        large: bodies may have `large_body_limit` bytes in place of `body_limit`.
+        large: bodies may have `large_body_limit` bytes in place of `body_limit`, and requests on a WebSocket four
+            times `body_limit`.
         keyless: nobody has to show a key. A socket whose key comes in a message has `keyless`; its session asks for it.
     """
 

@@ -49,7 +49,7 @@ class HttpHandlers:
         if asked.background is not None:
             await self._background.start(asked, asked.background, entry)
             return await self._reply(request, await asked.background.answer())
-        async with self._relay.ask(asked.route, asked.request, entry) as exchange:
+        async with self._relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
             if asked.streaming:
                 return await self._stream(request, asked, exchange)
             whole = await exchange.whole(asked.writer)

@@ -121,6 +121,9 @@ class BatchStream(AsyncIterator[Any]):
         """Call `listener` when a record arrives or a stream fails; see `ResponseStream.listen`."""
         self._wake = listener or _ignore
 
+    def listen_accepted(self, listener: Callable[[], None]) -> None:
+        """Nobody is told: the requests of a batch do not begin at one time."""
+
     @override
     def __aiter__(self) -> Self:
         return self

@@ -188,13 +188,16 @@ class Relay:
         self.draining = False
 
     @asynccontextmanager
-    async def ask(self, route: Route[Any, Any], request: Any, entry: AccessLogEntry) -> AsyncIterator[Exchange]:
+    async def ask(
+        self, route: Route[Any, Any], request: Any, entry: AccessLogEntry, deadline: float | None = None
+    ) -> AsyncIterator[Exchange]:
         """Ask, and relay inside `async with`; leaving early stops the work, wherever it is done.
 
         Args:
             route: the service.
             request: its request record, or a `Batch`.
             entry: the line in the log.
+            deadline: seconds for the whole answer, of a single request; None = the model's own limits.
 
         Raises:
             TgError: as `Requestor.stream`, Unavailable where the gateway is about to leave, and RateLimited over a
@@ -207,7 +210,7 @@ class Relay:
         clocks = self._clocks.get(name) or self._clocks.setdefault(name, _Clocks(name))
         batch = request if isinstance(request, Batch) else Batch((request,))
         with self._limits.admit(entry.key, name, *batch.requests) as spending:
-            async with self._open(route, batch, spending.places) as responses:
+            async with self._open(route, batch, spending.places, deadline) as responses:
                 spending.asked = True
                 entry.stream = responses.id
                 trace.name_stream(responses.id)
@@ -222,10 +225,12 @@ class Relay:
                     if spending.usage is not None:
                         spending.usage.asked = responses.asked
 
-    def _open(self, route: Route[Any, Any], batch: Batch, places: int) -> AbstractAsyncContextManager[Responses]:
+    def _open(
+        self, route: Route[Any, Any], batch: Batch, places: int, deadline: float | None
+    ) -> AbstractAsyncContextManager[Responses]:
         if len(batch.requests) > 1:
             return ask_batch(self._requestor, route, batch, timeout=self._timeout, places=places)
-        return self._requestor.stream(route, batch.requests[0], timeout=self._timeout, bounded=True)
+        return self._requestor.stream(route, batch.requests[0], timeout=self._timeout, total=deadline, bounded=True)
 
     async def drain(self, seconds: float) -> None:
         """Refuse what is new, give what runs this long, then end it with an error."""

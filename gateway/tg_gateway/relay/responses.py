@@ -35,6 +35,9 @@ class Responses(Protocol):
     def listen(self, listener: Callable[[], None] | None) -> None:
         """Whom to call when there is something to poll."""
 
+    def listen_accepted(self, listener: Callable[[], None]) -> None:
+        """Whom to call once a processor works on it."""
+
     def fail(self, error: TgError) -> None:
         """End it."""
 

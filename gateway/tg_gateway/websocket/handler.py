@@ -17,6 +17,10 @@ from tg_schema.errors import BadRequest, SlowConsumer, Unavailable
 
 CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds that a client may take to answer our close."""
+LARGE_MESSAGE_FACTOR = 4
+"""Times `body_limit` that a request may have on mounts that are `large`."""
+CUT_MESSAGE_FACTOR = 4
+"""Times its limit that a request may have before it ends its socket, instead of being refused."""
 
 
 class _Socket(web.WebSocketResponse[Literal[False]]):
@@ -60,13 +64,16 @@ class WebSocketHandler:
             self._unauthenticated.forget(request.transport)
         if self._backend.relay.draining or len(self._sockets) >= limits.sockets:
             raise Unavailable("the gateway takes no more sockets now; try again", retry_after=1.0)
+        mount = request[DOOR].mount
+        large = mount is not None and mount.large
+        max_request = self._config.body_limit * (LARGE_MESSAGE_FACTOR if large else 1)
         socket = _Socket(
             timeout=CLOSE_TIMEOUT_SECONDS,
             heartbeat=self._config.keep_alive,
             # A deflate window for each socket would take more memory than all the rest of it.
             compress=False,
             # A request over the limit is refused in its own envelope; only far beyond it the whole socket ends.
-            max_msg_size=4 * self._config.body_limit,
+            max_msg_size=CUT_MESSAGE_FACTOR * max_request,
             decode_text=False,
         )
         socket.headers["X-Request-Id"] = entry.request
@@ -78,7 +85,9 @@ class WebSocketHandler:
         self._sockets.add(socket)
         SOCKETS.inc()
         try:
-            async with Session(self._backend, writer, entry, request.remote or "", principal) as session:
+            async with Session(
+                self._backend, writer, entry, request.remote or "", principal, max_request=max_request
+            ) as session:
                 socket.session = session
                 conversation = request[DOOR].dialect.converse(session)
                 await self._serve(socket, session, conversation, writer, request)

@@ -32,7 +32,6 @@ class Backend:
     catalogue: Catalogue
     relay: Relay
     limits: Limits
-    body_limit: int
 
 
 class Session(Socket):
@@ -44,6 +43,7 @@ class Session(Socket):
         entry: the handshake's line in the log.
         address: where the client is.
         principal: whose token the handshake had.
+        max_request: bytes of a request.
     """
 
     def __init__(
@@ -53,6 +53,8 @@ class Session(Socket):
         entry: AccessLogEntry,
         address: str,
         principal: Principal | None,
+        *,
+        max_request: int,
     ) -> None:
         self.catalogue = backend.catalogue
         self.max_name = backend.limits.socket_id
@@ -61,6 +63,7 @@ class Session(Socket):
         self._writer = writer
         self._entry = entry
         self._address = address
+        self._max_request = max_request
         self._asked = 0
         self._running: dict[Name, tuple[asyncio.Task[None], SocketStream]] = {}
         self._group = asyncio.TaskGroup()
@@ -115,8 +118,8 @@ class Session(Socket):
             REFUSALS.labels(route.spec.name, "socket").inc()
             most = self._backend.limits.socket_streams
             raise RateLimited(f"a socket has at most {most} requests running; wait for one to end", retry_after=1.0)
-        if size > self._backend.body_limit:
-            raise TooLarge(f"the request may have at most {self._backend.body_limit} bytes")
+        if size > self._max_request:
+            raise TooLarge(f"the request may have at most {self._max_request} bytes")
         stream = SocketStream(self._writer, fail)
         self._asked += 1
         entry = AccessLogEntry("socket", f"{self._entry.request}.{self._asked}", self._entry.traceparent, self.key)
@@ -151,7 +154,9 @@ class Session(Socket):
 
     async def _relay(self, asked: Ask, stream: SocketStream, entry: AccessLogEntry) -> None:
         entry.flow, entry.service = asked.route.flow, asked.route.spec.name
-        async with self._backend.relay.ask(asked.route, asked.request, entry) as exchange:
+        async with self._backend.relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
+            if asked.on_accepted is not None:
+                exchange.responses.listen_accepted(asked.on_accepted)
             if asked.streaming:
                 await exchange.relay(asked.writer, stream)
             else:

@@ -1,0 +1,83 @@
+"""BUFFER -> what a client has sent once, and names from then on: bounded, and forgotten with its socket."""
+
+import hashlib
+from typing import Final
+
+from tg_schema.errors import BadRequest, NotFound, TooLarge
+from tg_schema.sampling import TokenId
+
+BufferId = int | str
+Content = tuple[TokenId, ...] | str
+MAX_BUFFERS = 64
+"""Of one socket."""
+MAX_BUFFERED_UNITS: Final = 128 * 1024
+"""Token ids and characters that all buffers of one socket have together."""
+
+
+class Buffers:
+    """Those of one socket."""
+
+    def __init__(self) -> None:
+        self._contents: dict[BufferId, Content] = {}
+
+    def append(self, name: BufferId, more: Content) -> int:
+        """Add to a buffer, which begins with its first use.
+
+        Returns:
+            How many ids or characters it has now.
+
+        Raises:
+            BadRequest: text for a buffer of ids, or the other way round.
+            TooLarge: too much is buffered, or too many buffers are.
+        """
+        held = sum(map(len, self._contents.values()))
+        if held + len(more) > MAX_BUFFERED_UNITS:
+            raise TooLarge(f"the buffers of a socket hold {MAX_BUFFERED_UNITS} ids and characters; drop one")
+        if name not in self._contents and len(self._contents) >= MAX_BUFFERS:
+            raise TooLarge(f"a socket has at most {MAX_BUFFERS} buffers; drop one")
+        content = self._contents[name] = join_contents(self._contents.get(name, ()), more)
+        return len(content)
+
+    def drop(self, name: BufferId) -> None:
+        """Forget one. Raises: NotFound."""
+        if self._contents.pop(name, None) is None:
+            raise _unknown(name)
+
+    def read(self, name: BufferId, upto: int | None = None) -> Content:
+        """The first `upto` ids or characters; None = all.
+
+        Raises:
+            NotFound: there is no such buffer.
+            BadRequest: it has fewer.
+        """
+        content = self._contents.get(name)
+        if content is None:
+            raise _unknown(name)
+        if upto is not None and upto > len(content):
+            raise BadRequest(f"prompt.upto: the buffer has only {len(content)}")
+        return content if upto is None else content[:upto]
+
+
+def join_contents(first: Content, more: Content) -> Content:
+    """Both as one; nothing fits to either kind.
+
+    Raises:
+        BadRequest: one is text and the other token ids.
+    """
+    if not first or not more:
+        return first or more
+    if isinstance(first, str) and isinstance(more, str):
+        return first + more
+    if isinstance(first, tuple) and isinstance(more, tuple):
+        return first + more
+    raise BadRequest("append: a buffer has either token ids or text")
+
+
+def hash_content(content: Content) -> str:
+    """The same for the same content, on every socket and gateway."""
+    data = content if isinstance(content, str) else " ".join(map(str, content))
+    return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _unknown(name: BufferId) -> NotFound:
+    return NotFound(f"there is no buffer {str(name)[:64]!r} on this socket: send BUFFER first")

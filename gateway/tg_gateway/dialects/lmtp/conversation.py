@@ -1,0 +1,165 @@
+"""LMTP on a WebSocket: GENERATE and SCORE come, TOKEN messages go, many streams side by side.
+
+    client: GENERATE {..}   SCORE {..}   MODEL_INFO {..}
+    server: TOKEN [{"stream_id",..}, ..]   MSG [{"stream_id",..}, ..]
+
+Ours beside LMQL's: HELLO, CANCEL and BUFFER, and SYSTEM messages to who accepts them. Every wrong message is answered,
+by a TOKEN error where that ends a stream for which the client waits, and by a MSG error otherwise.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import Ask, Conversation, FoundModel, Socket
+from tg_gateway.dialects.lmtp.buffers import BufferId, Buffers, Content
+from tg_gateway.dialects.lmtp.errors import encode_error, encode_stream_error
+from tg_gateway.dialects.lmtp.information import (
+    HelloBody,
+    ModelInfoBody,
+    choose_accepted,
+    encode_hello,
+    encode_model_info,
+)
+from tg_gateway.dialects.lmtp.messages import encode_message, find_stream_id, split_message
+from tg_gateway.dialects.lmtp.prompt import read_prompt
+from tg_gateway.dialects.lmtp.request import GenerateBody, ScoreBody, StreamBody, make_generate, make_score
+from tg_gateway.dialects.lmtp.score_writer import ScoreWriter
+from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
+from tg_gateway.dialects.lmtp.text_writer import TextWriter
+from tg_gateway.dialects.lmtp.token_writer import TokenWriter
+from tg_schema import TextCompletionRequest, TgError, decode
+from tg_schema.errors import BadRequest, NotFound, Unauthorized
+
+
+class _CancelBody(msgspec.Struct, frozen=True):
+    stream_id: int
+
+
+class _BufferBody(msgspec.Struct, frozen=True):
+    buffer_id: BufferId
+    append: Content = ()
+    drop: bool = False
+    stream_id: int | None = None
+
+
+class _Buffer(msgspec.Struct, frozen=True):
+    stream_id: int | None
+    buffer_id: BufferId
+    size: int
+
+
+class _System(msgspec.Struct, frozen=True):
+    stream_id: int
+    kind: str
+
+
+class LmtpConversation(Conversation):
+    """One client's streams.
+
+    Args:
+        socket: its WebSocket.
+    """
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
+        self._accepted: frozenset[str] = frozenset()
+        self._buffers = Buffers()
+        self._handlers: Mapping[str, Callable[[bytes], None]] = {
+            "GENERATE": self._generate,
+            "SCORE": self._score,
+            "MODEL_INFO": self._tell_model,
+            "HELLO": self._greet,
+            "CANCEL": self._cancel,
+            "BUFFER": self._buffer,
+        }
+
+    @override
+    def take(self, message: bytes) -> None:
+        kind, payload = split_message(message)
+        try:
+            handle = self._handlers.get(kind)
+            if handle is None:
+                raise BadRequest(f"send TYPE and a JSON object, where TYPE is one of {', '.join(self._handlers)}")
+            # Who has lost the key may still stop what runs.
+            if self._socket.key is None and kind != "CANCEL":
+                raise Unauthorized("the key is not valid any more; open another socket")
+            handle(payload)
+        except TgError as error:
+            self._refuse(kind, find_stream_id(payload), error)
+
+    def _refuse(self, kind: str, stream: int | None, error: TgError) -> None:
+        typed = "ERRORS" in self._accepted
+        # An error of a running stream would end it for the client.
+        if stream is not None and kind in {"GENERATE", "SCORE"} and not self._socket.is_running(stream):
+            self._socket.say(encode_stream_error(stream, error, typed=typed))
+        else:
+            self._socket.say(encode_error(stream, error, typed=typed))
+
+    def _generate(self, payload: bytes) -> None:
+        body = decode(GenerateBody, payload)
+        found = self._socket.catalogue.find_model(body.model)
+        request = make_generate(body, read_prompt(body.prompt, body.mode, self._buffers), found)
+        typed = "ERRORS" in self._accepted
+        writer: StreamWriter
+        if body.mode == "ids":
+            writer = TokenWriter(body.stream_id, body.max_tokens, typed=typed)
+        else:
+            writer = TextWriter(body.stream_id, tokens=body.top_logprobs is not None, typed=typed)
+        self._ask(body, found, request, writer, len(payload))
+
+    def _score(self, payload: bytes) -> None:
+        body = decode(ScoreBody, payload)
+        found = self._socket.catalogue.find_model(body.model)
+        request = make_score(body, read_prompt(body.prompt, "ids", self._buffers), found)
+        writer = ScoreWriter(body.stream_id, len(body.scored), typed="ERRORS" in self._accepted)
+        self._ask(body, found, request, writer, len(payload))
+
+    def _ask(
+        self, body: StreamBody, found: FoundModel, request: TextCompletionRequest, writer: StreamWriter, size: int
+    ) -> None:
+        socket, stream = self._socket, body.stream_id
+        if socket.is_running(stream):
+            raise BadRequest("stream_id: a stream with this id is running on this socket; take another id")
+        seconds = None if body.deadline_ms is None else body.deadline_ms / 1000
+        system = "SYSTEM" in self._accepted
+        asked = Ask(
+            found.route,
+            request,
+            writer,
+            streaming=True,
+            deadline=seconds,
+            on_accepted=(lambda: self._tell(stream, "started")) if system else None,
+        )
+        socket.ask(stream, found.route, size, lambda: asked, writer.fail)
+        if system:
+            self._tell(stream, "queued")
+
+    def _tell(self, stream: int, kind: str) -> None:
+        self._socket.say(encode_message(b"SYSTEM", _System(stream, kind)))
+
+    def _tell_model(self, payload: bytes) -> None:
+        body = decode(ModelInfoBody, payload)
+        catalogue = self._socket.catalogue
+        self._socket.say(encode_model_info(body.stream_id, catalogue.find_model(body.model), catalogue))
+
+    def _greet(self, payload: bytes) -> None:
+        body = decode(HelloBody, payload)
+        self._accepted = choose_accepted(body.accept)
+        self._socket.say(encode_hello(body.stream_id, self._accepted))
+
+    def _cancel(self, payload: bytes) -> None:
+        stream = decode(_CancelBody, payload).stream_id
+        if not self._socket.is_running(stream):
+            raise NotFound("stream_id: no stream with this id is running on this socket")
+        self._socket.cancel(stream)
+
+    def _buffer(self, payload: bytes) -> None:
+        body = decode(_BufferBody, payload)
+        if isinstance(body.buffer_id, str) and len(body.buffer_id) > self._socket.max_name:
+            raise BadRequest(f"buffer_id may have at most {self._socket.max_name} characters")
+        if body.drop:
+            self._buffers.drop(body.buffer_id)
+        size = 0 if body.drop else self._buffers.append(body.buffer_id, body.append)
+        self._socket.say(encode_message(b"MSG", _Buffer(body.stream_id, body.buffer_id, size)))

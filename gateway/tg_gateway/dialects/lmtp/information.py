@@ -1,0 +1,83 @@
+"""MODEL_INFO and HELLO: what a model can be asked on this socket, and what else client and gateway both know."""
+
+from collections.abc import Iterable, Set
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from tg_gateway.dialects import Catalogue, FoundModel
+from tg_gateway.dialects.lmtp.messages import encode_message
+
+UNAVAILABLE: Final = "<unavailable>"
+"""LMQL's clients ask again later."""
+NEGOTIABLE: Final = ("SYSTEM", "ERRORS")
+"""What the gateway sends only to clients that have accepted it: messages of that type; kinds of errors."""
+_ID_FEATURES: Final = frozenset({"prompt_ids", "logprobs", "end_token"})
+
+
+class ModelInfoBody(msgspec.Struct, frozen=True):
+    """The JSON of a MODEL_INFO; LMQL's clients name the model in `data` too."""
+
+    stream_id: int
+    model: str
+    data: Any = None
+
+
+class HelloBody(msgspec.Struct, frozen=True):
+    """The JSON of a HELLO."""
+
+    accept: tuple[Annotated[str, msgspec.Meta(max_length=64)], ...]
+    stream_id: int | None = None
+
+
+class _Capabilities(msgspec.Struct, frozen=True):
+    """What the model's processors can do: `ids` = GENERATE as LMQL asks for it."""
+
+    ids: bool
+    score: bool
+    logit_bias: bool
+    text: bool
+    raw_text: bool
+    stop: bool
+    seed: bool
+
+
+class _ModelInfo(msgspec.Struct, frozen=True):
+    stream_id: int
+    model_info: str
+    capabilities: _Capabilities
+
+
+class _Hello(msgspec.Struct, frozen=True):
+    stream_id: int | None
+    accepted: tuple[str, ...]
+
+
+def encode_model_info(stream: int, found: FoundModel, catalogue: Catalogue) -> bytes:
+    """The answer to a MODEL_INFO."""
+    known = found.route.plain or found.model in catalogue.models()
+    text = f"{found.model} (flow {found.route.flow})" if known else UNAVAILABLE
+    return encode_message(b"MSG", _ModelInfo(stream, text, _list_capabilities(found.features)))
+
+
+def choose_accepted(offered: Iterable[str]) -> frozenset[str]:
+    """What of a client's offer the gateway knows."""
+    return frozenset(offered) & frozenset(NEGOTIABLE)
+
+
+def encode_hello(stream: int | None, accepted: Set[str]) -> bytes:
+    """The answer to a HELLO."""
+    return encode_message(b"MSG", _Hello(stream, tuple(name for name in NEGOTIABLE if name in accepted)))
+
+
+def _list_capabilities(features: Set[str]) -> _Capabilities:
+    ids = features >= _ID_FEATURES
+    return _Capabilities(
+        ids=ids,
+        score=features >= {"prompt_ids", "score"},
+        logit_bias=ids and "logit_bias" in features,
+        text=True,
+        raw_text="raw" in features,
+        stop="stop" in features,
+        seed="seed" in features,
+    )

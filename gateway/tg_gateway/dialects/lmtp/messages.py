@@ -1,0 +1,37 @@
+"""LMTP message <-> values: `TYPE JSON`, one text message. An object comes, a list of objects goes."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from tg_gateway.dialects import text_frame
+from tg_schema import decode, encode
+from tg_schema.errors import BadRequest
+
+_STREAM_ID: Final = re.compile(rb'"stream_id"\s*:\s*(\d{1,18})\s*[,}]')
+"""What can be told of a message that is no JSON, so that nobody waits for its answer."""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    stream_id: int | None = None
+
+
+def split_message(message: bytes) -> tuple[str, bytes]:
+    """A message's type and its JSON; each is empty where there is none."""
+    kind, _, payload = message.partition(b" ")
+    return kind.decode("ascii", "replace"), payload
+
+
+def find_stream_id(payload: bytes) -> int | None:
+    """The stream of a message that is otherwise no good, so that its sender knows which one it was."""
+    try:
+        return decode(_Named, payload).stream_id
+    except BadRequest:
+        found = _STREAM_ID.search(payload)
+        return int(found[1]) if found else None
+
+
+def encode_message(kind: bytes, *items: msgspec.Struct) -> bytes:
+    """One message of the server, as a frame."""
+    return text_frame(b"%b %b" % (kind, encode(items)))

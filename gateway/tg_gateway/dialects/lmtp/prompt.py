@@ -1,0 +1,75 @@
+"""A prompt as it stands in a message, or in a buffer -> fields of the request record."""
+
+from typing import Annotated
+
+import msgspec
+
+from tg_gateway.dialects.lmtp.buffers import BufferId, Buffers, Content, hash_content, join_contents
+from tg_schema import Message, TextCompletionRequest
+from tg_schema.errors import BadRequest
+from tg_schema.sampling import TokenId
+
+
+class BufferedPrompt(msgspec.Struct, frozen=True):
+    """The first `upto` ids or characters of a buffer (None = all), and what follows them."""
+
+    buffer: BufferId
+    upto: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    append: Content = ()
+
+
+Given = tuple[TokenId | Message, ...] | str | BufferedPrompt
+"""Token ids, or in text mode a text or turns; either from a buffer."""
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """One of token ids, a raw text and turns.
+
+    Attributes:
+        key: what requests with the same beginning have in common, for the provider's cache.
+    """
+
+    ids: tuple[int, ...] = ()
+    text: str = ""
+    turns: tuple[Message, ...] = ()
+    key: str | None = None
+
+    def place(self) -> TextCompletionRequest:
+        """A request record with nothing but this prompt."""
+        match self.turns:
+            case ():
+                raw = bool(self.text)
+                return TextCompletionRequest(prompt=self.text or None, raw=raw, prompt_ids=self.ids, cache_key=self.key)
+            # As every processor knows them, those of others included.
+            case (Message("user", str() as question),):
+                return TextCompletionRequest(prompt=question)
+            case (Message("system", str() as system), Message("user", str() as question)):
+                return TextCompletionRequest(system=system, prompt=question)
+            case _:
+                return TextCompletionRequest(messages=self.turns)
+
+
+def read_prompt(given: Given, mode: str, buffers: Buffers) -> Prompt:
+    """What a GENERATE or a SCORE is about.
+
+    Raises:
+        BadRequest: it is empty, or not what the mode takes.
+        NotFound: there is no such buffer.
+    """
+    key = None
+    if isinstance(given, BufferedPrompt):
+        beginning = buffers.read(given.buffer, given.upto)
+        given, key = join_contents(beginning, given.append), hash_content(beginning)
+    if not given:
+        raise BadRequest("prompt: it is empty")
+    if isinstance(given, str):
+        if mode == "ids":
+            raise BadRequest('prompt: this is a text; send token ids, or "mode": "text"')
+        return Prompt(text=given, key=key)
+    ids = tuple(each for each in given if isinstance(each, int))
+    turns = tuple(each for each in given if isinstance(each, Message))
+    if mode == "ids" and turns:
+        raise BadRequest('prompt: these are turns; send token ids, or "mode": "text"')
+    if mode == "text" and ids:
+        raise BadRequest('prompt: these are token ids; in "mode": "text" send a text or turns')
+    return Prompt(ids=ids, turns=turns, key=key)

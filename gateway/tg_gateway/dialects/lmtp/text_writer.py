@@ -1,0 +1,66 @@
+"""Records -> TOKEN messages of a GENERATE in text mode: whole characters as they come, from any model."""
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects.lmtp.messages import encode_message
+from tg_gateway.dialects.lmtp.stream_writer import StreamWriter, known_logprob
+from tg_schema import TextCompletionResponse, Token
+
+
+class _Told(msgspec.Struct, frozen=True):
+    token: int
+    logprob: float
+    top_logprobs: dict[int, float]
+
+
+class _Piece(msgspec.Struct, frozen=True):
+    stream_id: int
+    text: str
+    finish_reason: str | None = None
+
+
+class _ToldPiece(msgspec.Struct, frozen=True):
+    stream_id: int
+    text: str
+    finish_reason: str | None
+    tokens: tuple[_Told, ...]
+
+
+class TextWriter(StreamWriter):
+    """Writes an item for each record, and a last one, without text, that has the `finish_reason`.
+
+    Args:
+        stream: the id of the stream.
+        tokens: whether each item has the tokens of its text.
+        typed: whether errors say what kind they are.
+    """
+
+    def __init__(self, stream: int, *, tokens: bool, typed: bool) -> None:
+        super().__init__(stream, typed=typed)
+        self._tokens = tokens
+        self._reason: str | None = None
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        """The item of one record.
+
+        Raises:
+            ProtocolError: the model's provider did not tell what it announced.
+        """
+        self._reason = record.finish_reason or self._reason
+        if not (record.response or record.tokens):
+            return b""
+        if not self._tokens:
+            return encode_message(b"TOKEN", _Piece(self.stream, record.response or ""))
+        told = tuple(_tell(token) for token in record.tokens)
+        return encode_message(b"TOKEN", _ToldPiece(self.stream, record.response or "", None, told))
+
+    @override
+    def end(self) -> bytes:
+        return encode_message(b"TOKEN", _Piece(self.stream, "", self._reason or "stop"))
+
+
+def _tell(token: Token) -> _Told:
+    logprob = known_logprob(token)
+    return _Told(token.id, logprob, {token.id: logprob, **dict(token.top)})

@@ -1,0 +1,75 @@
+"""Records -> TOKEN messages of a GENERATE: each token with its id and log-probabilities."""
+
+from collections.abc import Sequence
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects.lmtp.messages import encode_message
+from tg_gateway.dialects.lmtp.stream_writer import StreamWriter, known_logprob
+from tg_schema import TextCompletionResponse, Token
+from tg_schema.errors import ProtocolError, TooLarge
+
+
+class TokenItem(msgspec.Struct, frozen=True):
+    """One token. `top_logprobs` always has the token itself, as LMQL's client expects."""
+
+    token: int
+    stream_id: int
+    logprob: float
+    finish_reason: str | None
+    top_logprobs: dict[int, float]
+
+
+class TokenWriter(StreamWriter):
+    """Writes one item for each token; the last one has the `finish_reason`.
+
+    Records tell the end after the last token. So that no token is late for it, only those are held back that can be
+    the last: control tokens, and the one that reaches `max_tokens`.
+
+    Args:
+        stream: the id of the stream.
+        max_tokens: of the answer.
+        typed: whether errors say what kind they are.
+    """
+
+    def __init__(self, stream: int, max_tokens: int, *, typed: bool) -> None:
+        super().__init__(stream, typed=typed)
+        self._left = max_tokens
+        self._held: tuple[Token, ...] = ()
+        self._reason: str | None = None
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        """The items of one record.
+
+        Raises:
+            ProtocolError: the model's provider did not tell what it announced.
+            TooLarge: the answer ended because the model's context is full.
+        """
+        tokens = (*self._held, *record.tokens)
+        self._left -= len(record.tokens)
+        self._reason = record.finish_reason or self._reason
+        if record.last:
+            return self._frame(tokens[:-1], tokens[-1:], self._final(tokens))
+        held = bool(tokens) and (tokens[-1].special or self._left <= 0)
+        self._held = tokens[-1:] if held else ()
+        return self._frame(tokens[:-1] if held else tokens)
+
+    def _final(self, tokens: Sequence[Token]) -> str:
+        if tokens:
+            return "length" if self._reason == "length" else "stop"
+        if self._reason == "length":
+            raise TooLarge("prompt and answer have filled the model's context: shorten the prompt")
+        raise ProtocolError("the model's provider did not tell the token that ended the answer")
+
+    def _frame(self, tokens: Sequence[Token], last: Sequence[Token] = (), reason: str | None = None) -> bytes:
+        items = [self._item(token, None) for token in tokens]
+        items += [self._item(token, reason) for token in last]
+        return encode_message(b"TOKEN", *items) if items else b""
+
+    def _item(self, token: Token, reason: str | None) -> TokenItem:
+        logprob = known_logprob(token)
+        top = dict(token.top)
+        top.setdefault(token.id, logprob)
+        return TokenItem(token.id, self.stream, logprob, reason, top)

@@ -1,0 +1,249 @@
+"""LMTP: what stands on the wire, both ways, as LMQL's client reads and writes it."""
+
+import asyncio
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from aiohttp import WSServerHandshakeError
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.token_llm import END, TokenLlm
+from tests.flow.open_gateway import open_gateway
+from tests.flow.open_lmtp import MODEL, open_lmtp
+from tg_base.config import ApiKey, GatewayConfig
+from tg_schema import Sampling
+
+KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
+LOCKED = GatewayConfig(port=0, drain=0.05, keys=(KEY,))
+
+
+def item(number: int, stream: int, reason: str | None = None) -> dict[str, Any]:
+    """As GENERATE tells it."""
+    top = {str(number): -number / 256, str(number - 1): -(number - 1) / 256}
+    return {
+        "token": number,
+        "stream_id": stream,
+        "logprob": -number / 256,
+        "finish_reason": reason,
+        "top_logprobs": top,
+    }
+
+
+@pytest.mark.parametrize("path", ["/lmtp", "/"])
+async def test_tokens_and_the_end_token_come(path: str) -> None:
+    async with open_lmtp(path=path) as (it, client):
+        await client.generate(1, [72, 105])
+        assert await client.stream(1) == [item(72, 1), item(105, 1), item(END, 1, "stop")]
+    (asked,) = it.llm.requests
+    assert asked.sampling == Sampling(temperature=0.0, max_tokens=32, logprobs=1, end_token=True)
+    assert (asked.prompt_ids, asked.prompt, asked.raw) == ((72, 105), None, False)
+
+
+async def test_the_token_that_reaches_the_limit_is_the_last() -> None:
+    async with open_lmtp() as (_, client):
+        await client.generate(7, [72, 105, 33], max_tokens=2)
+        assert await client.stream(7) == [item(72, 7), item(105, 7, "length")]
+
+
+async def test_the_message_is_one_line_with_a_list() -> None:
+    async with open_lmtp() as (_, client):
+        await client.generate(1, [72], max_tokens=1, top_logprobs=0)
+        assert await client.socket.receive_str(timeout=10) == (
+            'TOKEN [{"token":72,"stream_id":1,"logprob":-0.28125,"finish_reason":"length",'
+            '"top_logprobs":{"72":-0.28125}}]'
+        )
+
+
+async def test_every_parameter_arrives() -> None:
+    fields: dict[str, Any] = {
+        "temperature": 1.2,
+        "max_tokens": 64,
+        "top_logprobs": 3,
+        "top_p": 0.9,
+        "top_k": 40,
+        "repetition_penalty": 1.1,
+        "presence_penalty": -0.5,
+        "frequency_penalty": 0.25,
+        "length_penalty": 2.0,
+        "seed": 5,
+        "stop": [],
+    }
+    async with open_lmtp() as (it, client):
+        await client.generate(1, [1], **fields, logit_bias={"1": 100, "2": -100}, chunk_size=16)
+        assert (await client.stream(1))[-1]["finish_reason"] == "stop"
+    expected = {name: value for name, value in fields.items() if name not in {"top_logprobs", "stop"}}
+    assert it.llm.requests[0].sampling == Sampling(
+        **expected, logprobs=3, logit_bias={1: 100.0, 2: -100.0}, end_token=True
+    )
+
+
+async def test_streams_run_side_by_side_each_in_order() -> None:
+    llm = TokenLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with open_lmtp(llm) as (_, client):
+        prompts = {stream: [stream + place for place in range(9)] for stream in range(1, 33)}
+        for stream, prompt in prompts.items():
+            await client.generate(stream, prompt)
+        begun: list[int] = []
+        while len(begun) < len(prompts):
+            llm.step.release()
+            _, items = await client.read()
+            begun += [each["stream_id"] for each in items]
+        assert len(set(begun)) > 1
+        for _ in range(32 * 9):
+            llm.step.release()
+        answers = await client.streams(*(stream for stream in prompts if stream != begun[0]), begun[0])
+    for stream, prompt in prompts.items():
+        told = [each["token"] for each in answers[stream]]
+        assert [*prompt, END][-len(told) :] == told
+
+
+async def test_tokens_that_are_ready_together_are_one_message() -> None:
+    async with open_lmtp(TokenLlm()) as (_, client):
+        await client.send("SCORE", model=MODEL, prompt=[1], scored=[9, 8, 7], stream_id=3)
+        kind, items = await client.read()
+        assert (kind, [each["token"] for each in items]) == ("TOKEN", [9, 8, 7])
+
+
+async def test_scores() -> None:
+    async with open_lmtp() as (it, client):
+        await client.send("SCORE", model=MODEL, prompt=[1, 2], scored=[9, 8], stream_id=3, temperature=0.5)
+        assert await client.stream(3) == [
+            {"token": 9, "stream_id": 3, "logprob": -9 / 256, "finish_reason": None},
+            {"token": 8, "stream_id": 3, "logprob": -8 / 256, "finish_reason": "stop"},
+        ]
+    (asked,) = it.llm.requests
+    assert (asked.operation, asked.prompt_ids, asked.scored) == ("score", (1, 2), (9, 8))
+
+
+async def test_model_info() -> None:
+    async with open_lmtp() as (_, client):
+        await client.send("MODEL_INFO", stream_id=1, model=MODEL, data={"model": MODEL})
+        told = await client.item()
+        assert (told["stream_id"], told["model_info"]) == (1, "counting (flow default)")
+        assert told["capabilities"] == {
+            "ids": True,
+            "score": True,
+            "logit_bias": True,
+            "text": True,
+            "raw_text": True,
+            "stop": True,
+            "seed": True,
+        }
+
+
+async def test_an_unknown_model_ends_the_stream_with_an_error() -> None:
+    # LMQL's own server answers a GENERATE by a MSG here, and its client waits for ever.
+    async with open_lmtp() as (_, client):
+        await client.generate(4, [1], model="nobody")
+        (refused,) = await client.stream(4)
+        assert refused == {"stream_id": 4, "error": "there is no model 'nobody'; there are: counting"}
+        await client.send("MODEL_INFO", stream_id=5, model="nobody")
+        assert (await client.item())["error"].startswith("there is no model")
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "stream", "says"),
+    [
+        # What closes LMQL's own server's socket.
+        ("GENERATE", "MSG", None, "not valid JSON"),
+        ("", "MSG", None, "send TYPE and a JSON object"),
+        ("PLEASE {}", "MSG", None, "GENERATE, SCORE, MODEL_INFO"),
+        ('generate {"stream_id":2}', "MSG", 2, "send TYPE"),
+        ("GENERATE {", "MSG", None, "not valid JSON"),
+        ('GENERATE {"stream_id": 2, "prompt": [1', "TOKEN", 2, "not valid JSON"),
+        ('GENERATE {"stream_id":2,"prompt":[1]}', "TOKEN", 2, "model"),
+        ("GENERATE [1]", "MSG", None, "wrong field"),
+        ('SCORE {"stream_id":2,"model":"counting","prompt":[1]}', "TOKEN", 2, "scored"),
+        ('SCORE {"stream_id":2,"model":"counting","prompt":[1],"scored":[]}', "TOKEN", 2, "scored"),
+        ('MODEL_INFO {"stream_id":2}', "MSG", 2, "model"),
+        ('CANCEL {"stream_id":2}', "MSG", 2, "no stream with this id"),
+        ("CANCEL {}", "MSG", None, "stream_id"),
+        ('HELLO {"accept":7}', "MSG", None, "accept"),
+        # What LMQL's own server takes without a word.
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"temperature":"hot"}', "TOKEN", 2, "temperature"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"max_tokens":0}', "TOKEN", 2, "max_tokens"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"logit_bias":[1]}', "TOKEN", 2, "logit_bias"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"logit_bias":{"x":1}}', "TOKEN", 2, "logit_bias"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"logit_bias":{"1":101}}', "TOKEN", 2, "<= 100"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":[]}', "TOKEN", 2, "empty"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":[-1]}', "TOKEN", 2, "prompt"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":["a"]}', "TOKEN", 2, "prompt"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":"text"}', "TOKEN", 2, "mode"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"stop":["a"]}', "TOKEN", 2, "stop"),
+        ('GENERATE {"stream_id":"2","model":"counting","prompt":[1]}', "MSG", None, "stream_id"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"min_p":0.1,"mode":"x"}', "TOKEN", 2, "mode"),
+    ],
+)
+async def test_a_wrong_message_gets_an_error_and_disturbs_nobody(
+    message: str, kind: str, stream: int | None, says: str
+) -> None:
+    llm = TokenLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with open_lmtp(llm) as (_, client):
+        await client.generate(1, [72])
+        await client.socket.send_str(message)
+        told = await client.item(kind)
+        assert told["stream_id"] == stream
+        assert says in told["error"]
+        assert set(told) == {"stream_id", "error"}
+        llm.step.release()
+        assert await client.stream(1) == [item(72, 1), item(END, 1, "stop")]
+
+
+async def test_a_second_stream_of_one_id_is_refused_and_the_first_goes_on() -> None:
+    llm = TokenLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with open_lmtp(llm) as (_, client):
+        await client.generate(1, [72])
+        await client.generate(1, [73])
+        assert "take another id" in (await client.item("MSG"))["error"]
+        llm.step.release()
+        assert await client.stream(1) == [item(72, 1), item(END, 1, "stop")]
+
+
+async def test_a_model_without_ids_is_refused_by_name() -> None:
+    async with open_lmtp(CountingLlm()) as (it, client):
+        await client.generate(1, [72])
+        (refused,) = await client.stream(1)
+        assert "end_token, prompt_ids" in refused["error"]
+        await client.send("SCORE", model=MODEL, prompt=[1], scored=[9], stream_id=3)
+        assert "prompt_ids, score" in (await client.stream(3))[0]["error"]
+        assert it.llm.requests == []
+        await client.send("MODEL_INFO", stream_id=4, model=MODEL)
+        told = (await client.item())["capabilities"]
+        assert (told["ids"], told["score"], told["text"]) == (False, False, True)
+
+
+async def test_a_mask_of_a_megabyte() -> None:
+    mask = {str(number): 100 for number in range(0, 160_000, 2)}
+    async with open_lmtp() as (it, client):
+        assert len(json.dumps(mask)) > 1024 * 1024
+        await client.generate(1, [72], logit_bias=mask)
+        assert (await client.stream(1))[-1]["finish_reason"] == "stop"
+        sampling = it.llm.requests[0].sampling
+        assert sampling is not None
+        assert sampling.logit_bias == dict.fromkeys(range(0, 160_000, 2), 100.0)
+
+
+async def test_a_request_over_the_limit_is_refused_alone() -> None:
+    async with open_lmtp() as (_, client):
+        await client.generate(1, [72], padding="x" * 4 * 1024 * 1024)
+        assert "may have at most" in (await client.stream(1))[0]["error"]
+        await client.generate(1, [72])
+        assert len(await client.stream(1)) == 2
+
+
+async def test_without_an_upgrade() -> None:
+    async with open_gateway() as it, it.http.get("lmtp") as response:
+        assert (response.status, response.content_type) == (400, "application/json")
+        assert (await response.json())["code"] == "bad-request"
+
+
+async def test_a_wrong_key_is_refused_at_the_handshake() -> None:
+    async with open_gateway(LOCKED) as it:
+        with pytest.raises(WSServerHandshakeError) as refused:
+            await it.http.ws_connect("/lmtp", headers={"Authorization": "Bearer wrong"})
+        assert refused.value.status == 401
