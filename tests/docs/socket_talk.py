@@ -4,15 +4,16 @@ import aiohttp
 
 from tests.docs.shown import ANYTHING, is_shown
 
-PATH = "/api/v1/socket"
+PATH = "api/v1/socket"
+"""Where a page names none."""
 MESSAGE_SECONDS = 30.0
 
 
-async def talk(url: str, text: str) -> str:
+async def talk(url: str, text: str, path: str = "") -> str:
     """The same text with the messages that really came. What is sent waits for the answers that are shown before it."""
     got: list[str] = []
     lines = text.splitlines()
-    async with aiohttp.ClientSession() as session, session.ws_connect(url.rstrip("/") + PATH) as socket:
+    async with aiohttp.ClientSession() as session, session.ws_connect(url + (path.lstrip("/") or PATH)) as socket:
         for number, line in enumerate(lines):
             if line.startswith("> "):
                 got.append(line)

@@ -77,8 +77,9 @@ async def test_a_page_does_what_it_says(page: Path, workshop: Workshop) -> None:
             printed = await run_python(block, workshop, interpreter, place)
         elif block.reason is None and block.language == "toml":
             wrong += [f"{place}:\n{found}" async for found in check_config(block, workshop)]
-        elif block.reason is None and block.language == "websocket":
-            got = workshop.public(await talk(f"http://localhost:{workshop.port}/", block.text))
+        elif block.reason is None and block.language.startswith("websocket"):
+            path = block.language.partition(" ")[2]
+            got = workshop.public(await talk(f"http://localhost:{workshop.port}/", block.text, path))
             wrong += [] if is_shown(block.text, got) else [f"{place}:\n{got}"]
         elif block.language == "text" and block.follows and printed:
             wrong += [] if is_shown(block.text, printed) else [f"{place}:\n{printed}"]

@@ -1,5 +1,6 @@
 """One row of the matrix: a door as its clients see it, byte by byte."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,6 +23,9 @@ class Door:
         last: what the data of the event or message that completes an answer contains.
         failed: what the message contains that ends a failed answer.
         cancel: the message that cancels an answer.
+        verbs: the words before the JSON of `ask` and of `cancel`, for a socket whose messages, both ways, have one.
+        greeting: the message that a socket gets first; "" = none.
+        body_limits: how many times the gateway's `body_limit` a request may have.
         breaks: whether the connection breaks after an error in mid-stream.
         advises: whether a refusal says in `x-should-retry` if to ask again.
         refuses_in_events: whether what a stream asks for is refused by 200 and an event.
@@ -36,9 +40,24 @@ class Door:
     last: str = ""
     failed: tuple[str, ...] = ()
     cancel: Mapping[str, Any] = field(default_factory=dict)
+    verbs: tuple[str, str] = ("", "")
+    greeting: str = ""
+    body_limits: int = 1
     breaks: bool = True
     advises: bool = True
     refuses_in_events: bool = False
+
+    def make_question(self, flow: str, model: str, question: str) -> str:
+        """What is sent to ask."""
+        return self.verbs[0] + json.dumps(self.ask(flow, model, question))
+
+    def make_cancel(self) -> str:
+        """What is sent to cancel."""
+        return self.verbs[1] + json.dumps(self.cancel)
+
+    def find_json(self, message: str) -> str:
+        """What of a message, an event or a body is JSON."""
+        return message.partition(" ")[2] if self.verbs[0] else message
 
 
 def find(place: str, data: Any) -> Any:

@@ -38,6 +38,11 @@ def _ask_on_socket(flow: str, model: str, question: str) -> Mapping[str, Any]:
     return {"id": "a", "service": "text-completion", "flow": flow, "request": request}
 
 
+def _turns_on_stream(flow: str, model: str, question: str) -> Mapping[str, Any]:
+    turns = [{"role": "user", "content": question}]
+    return {"stream_id": 1, "model": model, "mode": "text", "prompt": turns, "max_tokens": 100_000_000}
+
+
 _NATIVE = Door(
     "native, whole",
     "body",
@@ -191,4 +196,20 @@ DOORS: Final[tuple[Door, ...]] = (
         breaks=False,
     ),
     _LMI,
+    Door(
+        "LMTP, WebSocket",
+        "socket",
+        "/lmtp",
+        _turns_on_stream,
+        text="0.text",
+        kinds=("0.code",),
+        last='"finish_reason":"stop"',
+        failed=('"error":',),
+        cancel={"stream_id": 1},
+        verbs=("GENERATE ", "CANCEL "),
+        greeting='HELLO {"accept":["ERRORS"]}',
+        body_limits=4,
+        breaks=False,
+        advises=False,
+    ),
 )

@@ -34,7 +34,7 @@ async def _unknown_model(door: Door, opening: OpenStage) -> str:
 
 async def _too_large(door: Door, opening: OpenStage) -> str:
     async with opening(config=_NARROW) as it:
-        visit = await it.ask(door, "x" * (BODY_LIMIT + 1))
+        visit = await it.ask(door, "x" * (door.body_limits * BODY_LIMIT + 1))
         assert it.llm.requests == []
     return describe_refusal(door, visit, retry=False)
 
@@ -58,9 +58,11 @@ def _describe_wait(visit: Visit) -> str:
     if "Retry-After" in visit.headers:
         assert int(visit.headers["Retry-After"]) >= 1
         return ", `Retry-After`"
-    waits = {place: find(place, visit.error) for place in ("error.retry_after", "headers.retry-after")}
+    waits = {
+        place: find(place, visit.error) for place in ("error.retry_after", "headers.retry-after", "0.retry_after_ms")
+    }
     (place,) = (place for place, wait in waits.items() if wait is not None and float(wait) > 0)
-    return f" with `{place}`"
+    return f" with `{place.removeprefix('0.')}`"
 
 
 async def _error_before(door: Door, opening: OpenStage) -> str:

@@ -1,7 +1,6 @@
 """A client that asks and never reads: what is made for it is bounded, it is cut, and its neighbour gets its answer."""
 
 import asyncio
-import json
 from typing import Final
 
 from prometheus_client import REGISTRY
@@ -43,7 +42,7 @@ async def read_nothing(door: Door, opening: OpenStage) -> str:
 
 async def _ask(door: Door, raw: RawConnection, flow: str) -> None:
     path = door.path.format(flow=flow)
-    body = json.dumps(door.ask(flow, MODEL, WHOLE if door.way == "body" else ENDLESS)).encode()
+    body = door.make_question(flow, MODEL, WHOLE if door.way == "body" else ENDLESS).encode()
     if door.way == "socket":
         await upgrade(raw, path=path)
     raw.writer.transport.pause_reading()  # type: ignore[attr-defined]

@@ -83,7 +83,7 @@ async def _cancel(door: Door, it: Stage, *, silent: bool) -> None:
     async with _asking(door, it, silent=silent) as visit:
         generated = it.llm.generated
         assert visit.socket is not None
-        await visit.socket.send_json(door.cancel)
+        await visit.socket.send_str(door.make_cancel())
         await _stop(it, generated)
         await visit.finish()
     assert visit.open, visit

@@ -68,7 +68,7 @@ async def visiting(
 ) -> AsyncIterator[Visit]:
     """Ask, and read inside the block; leaving it early is a client that leaves."""
     visit = Visit()
-    asked = json.dumps(door.ask(flow, model, question))
+    asked = door.make_question(flow, model, question)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     visit.task = asyncio.create_task(_read(_Reader(door, visit), http, door.path.format(flow=flow), asked, headers))
     try:
@@ -91,7 +91,7 @@ class _Reader:
         """Whether it ends the answer."""
         door, visit = self.door, self.visit
         if data != "[DONE]":
-            content = json.loads(data)
+            content = json.loads(door.find_json(data))
             text = find(door.text, content)
             if text and isinstance(text, str):
                 visit.text += text
@@ -109,6 +109,9 @@ async def _read(reader: _Reader, http: ClientSession, path: str, asked: str, hea
         if reader.door.way == "socket":
             async with http.ws_connect(path, headers=headers) as socket:
                 visit.status, visit.socket = 101, socket
+                if reader.door.greeting:
+                    await socket.send_str(reader.door.greeting)
+                    await socket.receive_str()
                 await socket.send_str(asked)
                 await _read_messages(reader, socket)
         else:

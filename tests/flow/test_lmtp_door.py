@@ -10,9 +10,11 @@ from aiohttp import WSServerHandshakeError
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.token_llm import END, TokenLlm
-from tests.flow.open_gateway import open_gateway
+from tests.flow.narrow_gateway import until
+from tests.flow.open_gateway import CONFIG, TEXTS, open_gateway
 from tests.flow.open_lmtp import MODEL, open_lmtp
 from tg_base.config import ApiKey, GatewayConfig
+from tg_base.server import Processor
 from tg_schema import Sampling
 
 KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
@@ -79,25 +81,55 @@ async def test_every_parameter_arrives() -> None:
     )
 
 
-async def test_streams_run_side_by_side_each_in_order() -> None:
+async def test_no_stream_waits_for_the_end_of_another() -> None:
+    # LMQL's own server runs eight of one sampling at a time, each batch to its end.
     llm = TokenLlm()
     llm.step = asyncio.Semaphore(0)
+    prompts = {stream: [stream + place for place in range(9)] for stream in range(1, 33)}
     async with open_lmtp(llm) as (_, client):
-        prompts = {stream: [stream + place for place in range(9)] for stream in range(1, 33)}
         for stream, prompt in prompts.items():
-            await client.generate(stream, prompt)
-        begun: list[int] = []
-        while len(begun) < len(prompts):
-            llm.step.release()
-            _, items = await client.read()
-            begun += [each["stream_id"] for each in items]
-        assert len(set(begun)) > 1
-        for _ in range(32 * 9):
-            llm.step.release()
-        answers = await client.streams(*(stream for stream in prompts if stream != begun[0]), begun[0])
-    for stream, prompt in prompts.items():
-        told = [each["token"] for each in answers[stream]]
-        assert [*prompt, END][-len(told) :] == told
+            await client.generate(stream, prompt, temperature=stream / 32)
+        await until(lambda: len(llm.requests) == len(prompts))
+        firsts: list[dict[str, Any]] = []
+        release(llm, len(prompts))
+        while len(firsts) < len(prompts):
+            firsts += (await client.read())[1]
+        assert {each["stream_id"]: each["token"] for each in firsts} == {stream: stream for stream in prompts}
+        release(llm, 8 * len(prompts))
+        answers = await client.streams(*prompts)
+    assert {stream: [each["token"] for each in items] for stream, items in answers.items()} == {
+        stream: [*prompt[1:], END] for stream, prompt in prompts.items()
+    }
+
+
+async def test_two_processors_share_the_streams_of_one_socket() -> None:
+    # LMQL's own balancer ends every connection with an error on Python 3.11 and later.
+    models = [TokenLlm(), TokenLlm()]
+    for llm in models:
+        llm.capacity = 1
+        llm.step = asyncio.Semaphore(0)
+    async with (
+        open_lmtp(models[0]) as (it, client),
+        Processor(it.bus, CONFIG.topics, models[1], TEXTS, models=(MODEL,), grace=0.05),
+    ):
+        # Each works on one, and may have another one waiting.
+        for stream in range(1, 5):
+            await client.generate(stream, [stream])
+        for llm in models:
+            await asyncio.wait_for(llm.started.wait(), 10)
+        for llm in models:
+            release(llm, 4)
+        answers = await client.streams(*range(1, 5))
+    assert [[each["token"] for each in answers[stream]] for stream in range(1, 5)] == [
+        [stream, END] for stream in range(1, 5)
+    ]
+
+
+def release(llm: TokenLlm, tokens: int) -> None:
+    """Let the model go on by so many tokens, shared among its streams in turn."""
+    assert llm.step is not None
+    for _ in range(tokens):
+        llm.step.release()
 
 
 async def test_tokens_that_are_ready_together_are_one_message() -> None:

@@ -100,6 +100,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.dialects.anthropic",
         "tg_gateway.dialects.embeddings",
         "tg_gateway.dialects.lmi",
+        "tg_gateway.dialects.lmtp",
         "tg_gateway.dialects.native",
         "tg_gateway.dialects.openai",
         "tg_gateway.dialects.responses",
@@ -116,6 +117,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_gateway.dialects.anthropic": {"tg_gateway.dialects"},
     "tg_gateway.dialects.embeddings": {"tg_gateway.dialects", "tg_gateway.dialects.openai"},
     "tg_gateway.dialects.lmi": {"tg_gateway.dialects", "tg_gateway.dialects.openai", "tg_gateway.dialects.tgi"},
+    "tg_gateway.dialects.lmtp": {"tg_gateway.dialects"},
     "tg_gateway.dialects.native": {"tg_gateway.dialects"},
     "tg_gateway.dialects.openai": {"tg_gateway.dialects"},
     "tg_gateway.dialects.responses": {
