@@ -1,5 +1,7 @@
 """A WebSocket's messages as a page shows them: `>` is sent, `<` must come."""
 
+import asyncio
+
 import aiohttp
 
 from tests.docs.shown import ANYTHING, is_shown
@@ -26,6 +28,6 @@ async def talk(url: str, text: str, path: str = "") -> str:
 
 async def _receive_until(socket: aiohttp.ClientWebSocketResponse, line: str, got: list[str], *, elided: bool) -> None:
     while True:
-        got.append("< " + await socket.receive_str(timeout=MESSAGE_SECONDS))
+        got.append("< " + await asyncio.wait_for(socket.receive_str(), MESSAGE_SECONDS))
         if is_shown(line, got[-1]) or not elided:
             return
