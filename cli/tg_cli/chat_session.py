@@ -1,11 +1,8 @@
 """Messages -> gateway -> screen: a chat, one question after the other."""
 
 import asyncio
-import signal
-import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
 
 from tg_cli.chat_commands import ChatCommands, is_command
 from tg_cli.chat_model import ChatModel
@@ -13,10 +10,11 @@ from tg_cli.chat_screen import ChatScreen, make_screen
 from tg_cli.conversation import Conversation
 from tg_cli.entry import Failure, say
 from tg_cli.gateway_choice import open_gateway
+from tg_cli.interruptible import run_interruptible
 from tg_cli.invocation import sentence_of
-from tg_cli.invoke_options import choose_flow, is_piped
+from tg_cli.invoke_options import choose_flow
 from tg_cli.line_reader import LineReader
-from tg_cli.pipe_reader import PipeReader
+from tg_cli.reader_choice import open_reader
 from tg_cli.renderer import tell_end
 from tg_client import TextCompletionResult, TgClient
 from tg_schema import Message, TextCompletionResponse, TgError
@@ -31,17 +29,9 @@ async def run_chat(url: str | None, timeout: float, asked: ChatModel, conversati
         Failure: a command of the chat failed, in a pipe.
         TgError: there is no gateway; in a pipe also: an answer failed.
     """
-    reader = _open_reader()
+    reader = open_reader()
     async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout) as client:
         await ChatSession(client, asked, conversation, reader, make_screen()).run()
-
-
-def _open_reader() -> LineReader:
-    if sys.stdin is None or is_piped():
-        return PipeReader()
-    from tg_cli.terminal_reader import TerminalReader
-
-    return TerminalReader()
 
 
 class ChatSession:
@@ -86,7 +76,7 @@ class ChatSession:
             await work
             return
         try:
-            await _interruptible(work)
+            await run_interruptible(work)
         except TgError as error:
             say(sentence_of(error))
         except Failure as failure:
@@ -124,17 +114,3 @@ async def _collected(
     async for record in records:
         answer.add(record)
         yield record
-
-
-async def _interruptible(work: Coroutine[Any, Any, None]) -> None:
-    """Do something that Ctrl-C stops, and nothing but it."""
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(work, name="chat")
-    loop.add_signal_handler(signal.SIGINT, task.cancel)
-    try:
-        await asyncio.wait([task])
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        task.cancel()
-    if not task.cancelled():
-        task.result()

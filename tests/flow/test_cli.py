@@ -164,7 +164,7 @@ async def test_trustgraphs_variables_and_workspace_are_taken() -> None:
         assert (await ran(LLM, "", "1", "--workspace=mine", env=theirs)).out == "0 \n"
 
 
-@pytest.mark.parametrize("command", [LLM, "tg-invoke-prompt", "tg-invoke-agent", "tg-chat", "tg-models"])
+@pytest.mark.parametrize("command", [LLM, "tg-invoke-prompt", "tg-invoke-agent", "tg-chat", "tg-models", "tg-lmtp"])
 @pytest.mark.parametrize("option", [("-t", "tg_canary"), ("--token", "tg_canary"), ("--token=tg_canary",)])
 async def test_a_token_on_the_command_line_gets_a_sentence(command: str, option: tuple[str, ...]) -> None:
     done = await ran(command, "x", "y=1", *option)
@@ -304,7 +304,8 @@ main()
 
 
 @pytest.mark.parametrize(
-    "module", ["tg_cli.invoke_llm", "tg_cli.invoke_prompt", "tg_cli.chat", "tg_cli.models", "tg_serve.command"]
+    "module",
+    ["tg_cli.invoke_llm", "tg_cli.invoke_prompt", "tg_cli.chat", "tg_cli.lmtp", "tg_cli.models", "tg_serve.command"],
 )
 async def test_help_imports_almost_nothing(module: str) -> None:
     done = await shown(module, "--help")

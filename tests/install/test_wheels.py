@@ -17,7 +17,7 @@ from tests.install.installation import Installation, build_wheels
 from tests.uv_command import ROOT
 
 pytestmark = [pytest.mark.install, pytest.mark.timeout(180)]
-COMMANDS = ("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-models")
+COMMANDS = ("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models")
 EXAMPLE = ROOT / "examples" / "agent"
 PROGRAM = Path(__file__).parent / "sdk_program.py"
 CONFIG = """

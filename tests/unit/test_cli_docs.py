@@ -9,13 +9,14 @@ from tg_cli.chat import chat
 from tg_cli.invoke_agent import invoke_agent
 from tg_cli.invoke_llm import invoke_llm
 from tg_cli.invoke_prompt import invoke_prompt
+from tg_cli.lmtp import talk_lmtp
 from tg_cli.models import list_models
 from tg_serve.command import serve
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
 
 
-COMMANDS = [invoke_llm, chat, list_models, invoke_prompt, invoke_agent, serve]
+COMMANDS = [invoke_llm, chat, list_models, talk_lmtp, invoke_prompt, invoke_agent, serve]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)

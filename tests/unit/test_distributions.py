@@ -179,7 +179,7 @@ def test_a_lock_has_a_hash_for_everything_and_no_address(lock: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", ["tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-models", "tg-serve"]
+    "script", ["tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models", "tg-serve"]
 )
 def test_every_command_tells_its_version(script: str) -> None:
     command = Path(sys.executable).parent / script
@@ -189,4 +189,12 @@ def test_every_command_tells_its_version(script: str) -> None:
 
 def test_every_script_is_in_the_test_above() -> None:
     scripts = {name for member in MEMBERS for name in project(member)["project"].get("scripts", {})}
-    assert scripts == {"tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-models", "tg-serve"}
+    assert scripts == {
+        "tg-chat",
+        "tg-invoke-agent",
+        "tg-invoke-llm",
+        "tg-invoke-prompt",
+        "tg-lmtp",
+        "tg-models",
+        "tg-serve",
+    }

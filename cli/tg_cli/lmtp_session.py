@@ -1,0 +1,68 @@
+"""Lines -> LMTP -> stdout: one stream after the other."""
+
+from contextlib import aclosing
+from typing import Any
+
+from tg_cli.entry import Failure, say
+from tg_cli.gateway_choice import open_gateway
+from tg_cli.interruptible import run_interruptible
+from tg_cli.invocation import sentence_of
+from tg_cli.lmtp_line import parse_line
+from tg_cli.output import Output
+from tg_cli.reader_choice import open_reader
+from tg_client.transport import LmtpItem, LmtpSocket, open_lmtp
+from tg_schema import TgError, encode
+from tg_schema.errors import IncompleteStream
+
+QUIT = "quit"
+
+
+async def run_lmtp(url: str | None, timeout: float, model: str) -> None:
+    """Answer each line until there is none any more, or `QUIT`.
+
+    Raises:
+        Failure: an answer failed, in a pipe.
+        TgError: there is no gateway, or it was lost.
+    """
+    reader = open_reader()
+    async with open_gateway(url) as chosen, open_lmtp(chosen, timeout, model) as socket:
+        raw = await socket.knows_raw_text()
+        while (line := await reader.read()) is not None and line.strip() != QUIT:
+            if not line.strip():
+                continue
+            work = _answer(socket, _make_fields(line, raw=raw))
+            if not reader.interactive:
+                await work
+                continue
+            try:
+                await run_interruptible(work)
+            except IncompleteStream:
+                raise
+            except TgError as error:
+                say(sentence_of(error))
+            except Failure as failure:
+                say(failure.message)
+
+
+def _make_fields(line: str, *, raw: bool) -> dict[str, Any]:
+    """Those of a GENERATE; a text for a model that takes none as it is becomes a turn of the user."""
+    prompt, parameters = parse_line(line)
+    if isinstance(prompt, list):
+        return {"prompt": prompt, **parameters}
+    return {"mode": "text", "prompt": prompt if raw else [{"role": "user", "content": prompt}], **parameters}
+
+
+async def _answer(socket: LmtpSocket, fields: dict[str, Any]) -> None:
+    async with Output() as output, aclosing(socket.generate(fields)) as items:
+        async for item in items:
+            if item.error is not None:
+                raise Failure(item.error)
+            if item.token is None:
+                await output.text(item.text)
+            else:
+                await output.line(_describe(item))
+
+
+def _describe(item: LmtpItem) -> bytes:
+    told = {"token": item.token, "logprob": item.logprob, "finish_reason": item.finish_reason}
+    return encode({**told, "top_logprobs": item.top_logprobs})

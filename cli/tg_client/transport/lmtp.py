@@ -1,0 +1,112 @@
+"""Command -> gateway: an LMTP socket with one stream at a time."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from tg_client.transport.address import Address, bearer_token
+from tg_client.transport.errors import connecting, make_incomplete, refusal
+from tg_schema import decode, encode
+from tg_schema.errors import NotFound, Timeout
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+"""Largest message from the gateway."""
+
+
+class LmtpItem(msgspec.Struct, frozen=True):
+    """One item of a TOKEN or MSG message; which fields it has, its type and the mode say."""
+
+    stream_id: int | None = None
+    text: str = ""
+    token: int | None = None
+    logprob: float | None = None
+    finish_reason: str | None = None
+    top_logprobs: dict[str, float] = {}
+    error: str | None = None
+    capabilities: dict[str, Any] = {}
+
+
+class LmtpSocket:
+    """Created by `open_lmtp`."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse, base: str, timeout: float, model: str) -> None:
+        self._socket = socket
+        self._base = base
+        self._timeout = timeout
+        self._model = model
+        self._ids = count(1)
+
+    async def knows_raw_text(self) -> bool:
+        """Whether the model takes a text as it is.
+
+        Raises:
+            NotFound: there is no such model.
+        """
+        stream = next(self._ids)
+        await self._send("MODEL_INFO", {"stream_id": stream, "model": self._model})
+        (told,) = await self._next(stream)
+        if told.error is not None:
+            raise NotFound(told.error)
+        return bool(told.capabilities.get("raw_text"))
+
+    async def generate(self, fields: dict[str, Any]) -> AsyncGenerator[LmtpItem, None]:
+        """The items of a stream, as they come; the last one has an error or a `finish_reason`.
+
+        Leaving it early sends its cancel.
+        """
+        stream, ended = next(self._ids), False
+        await self._send("GENERATE", {**fields, "stream_id": stream, "model": self._model})
+        try:
+            while not ended:
+                for item in await self._next(stream):
+                    ended = item.error is not None or item.finish_reason is not None
+                    yield item
+        finally:
+            if not ended:
+                await self._send("CANCEL", {"stream_id": stream})
+
+    async def _send(self, kind: str, fields: dict[str, Any]) -> None:
+        with connecting(self._base):
+            await self._socket.send_str(f"{kind} {encode(fields).decode()}")
+
+    async def _next(self, stream: int) -> list[LmtpItem]:
+        """The items of the next message that has any of this stream; those of a cancelled one may still come."""
+        while True:
+            try:
+                message = await asyncio.wait_for(self._socket.receive(), self._timeout)
+            except TimeoutError:
+                raise Timeout(f"nothing came within {self._timeout:g} s") from None
+            if not isinstance(message.data, str):
+                raise make_incomplete(self._base)
+            items = decode(list[LmtpItem], message.data.partition(" ")[2])
+            if found := [item for item in items if item.stream_id == stream]:
+                return found
+
+
+@asynccontextmanager
+async def open_lmtp(url: str, timeout: float, model: str) -> AsyncIterator[LmtpSocket]:
+    """A socket of the gateway at `url`.
+
+    Raises:
+        TgError: there is none, or it refuses.
+    """
+    address, token = Address.of(url), bearer_token(None)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        with connecting(address.base):
+            socket = await _connect(address.base, session)
+        async with socket:
+            yield LmtpSocket(socket, address.base, timeout, model)
+
+
+async def _connect(base: str, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
+    try:
+        return await session.ws_connect(f"{base}lmtp", max_msg_size=MAX_MESSAGE_BYTES)
+    except aiohttp.WSServerHandshakeError as error:
+        retry_after = error.headers.get("Retry-After") if error.headers else None
+        raise refusal(base, error.status, retry_after, b"") from None

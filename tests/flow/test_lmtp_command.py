@@ -1,0 +1,81 @@
+"""`tg-lmtp`: lines with parameters through a pipe, and its failures in a sentence."""
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.token_llm import END, TokenLlm
+from tests.flow.command import Ended, started
+from tests.flow.open_gateway import open_gateway, until_listed
+from tg_cli.lmtp_line import parse_line
+from tg_client.transport import open_lmtp
+from tg_schema import Sampling
+
+
+@pytest.mark.parametrize(
+    ("line", "prompt", "parameters"),
+    [
+        ("Hello there", "Hello there", {}),
+        ("Hello there temperature=1.2", "Hello there", {"temperature": 1.2}),
+        ("a=b is text max_tokens=5 mode=text", "a=b is text", {"max_tokens": 5, "mode": "text"}),
+        (' "two  blanks" ', '"two  blanks"', {}),
+        ('[1, 2] logit_bias={"1":100} ', [1, 2], {"logit_bias": {"1": 100}}),
+        ("[1, x]", "[1, x]", {}),
+        ("temperature=1", "", {"temperature": 1}),
+    ],
+)
+def test_lines(line: str, prompt: Any, parameters: dict[str, Any]) -> None:
+    assert parse_line(line) == (prompt, parameters)
+
+
+async def run(url: str, lines: str, model: str = "counting") -> Ended:
+    async with started("tg-lmtp", model, "-u", url) as process:
+        out, err = await process.communicate(lines.encode())
+        return Ended(process.returncode, out.decode(), err.decode())
+
+
+async def test_lines_are_completed() -> None:
+    llm = TokenLlm()
+    async with open_gateway(llm=llm) as it:
+        await until_listed(it.http)
+        done = await run(it.gateway.url, "Hello temperature=0.5\n\n[72, 73] max_tokens=1\nquit\nmore\n")
+    assert (done.code, done.err) == (0, "")
+    text, tokens = done.out.splitlines()
+    assert text == "Hello"
+    assert json.loads(tokens) == {
+        "token": 72,
+        "logprob": -72 / 256,
+        "finish_reason": "length",
+        "top_logprobs": {"72": -72 / 256, "71": -71 / 256},
+    }
+    assert [request.raw for request in llm.requests] == [True, False]
+    assert llm.requests[0].sampling == Sampling(temperature=0.5, max_tokens=32)
+
+
+async def test_a_model_without_raw_text_gets_a_turn_and_failures_are_told() -> None:
+    async with open_gateway(llm=CountingLlm()) as it:
+        await until_listed(it.http)
+        done = await run(it.gateway.url, "3\n[1]\n")
+        unknown = await run(it.gateway.url, "3\n", model="nobody")
+    assert (done.code, done.out) == (1, "0 1 2 \n")
+    assert done.err.startswith("tg-lmtp: the model can't do this: end_token, prompt_ids")
+    assert (unknown.code, unknown.err) == (1, "tg-lmtp: there is no model 'nobody'; there are: counting\n")
+
+
+async def test_a_stream_that_is_left_stops_the_model() -> None:
+    llm = TokenLlm()
+    llm.step = asyncio.Semaphore(2)
+    async with open_gateway(llm=llm) as it:
+        await until_listed(it.http)
+        async with open_lmtp(it.gateway.url, 10, "counting") as socket:
+            async with aclosing(socket.generate({"prompt": [7] * 100, "max_tokens": 100})) as items:
+                assert (await anext(items)).token == 7
+            await asyncio.wait_for(llm.stopped.wait(), 10)
+            assert llm.generated <= 2
+            llm.step = None
+            async with aclosing(socket.generate({"prompt": [8]})) as items:
+                assert [item.token async for item in items] == [8, END]
