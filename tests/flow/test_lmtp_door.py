@@ -192,6 +192,9 @@ async def test_an_unknown_model_ends_the_stream_with_an_error() -> None:
         ('SCORE {"stream_id":2,"model":"counting","prompt":[1],"scored":[]}', "TOKEN", 2, "scored"),
         ('MODEL_INFO {"stream_id":2}', "MSG", 2, "model"),
         ('CANCEL {"stream_id":2}', "MSG", 2, "no stream with this id"),
+        ('CANCEL {"stream_id":1e400}', "MSG", None, "stream_id"),
+        ('CANCEL {"stream_id":123456789012345678901}', "MSG", None, "stream_id"),
+        ('BUFFER {"buffer_id":123456789012345678901}', "MSG", None, "buffer_id"),
         ("CANCEL {}", "MSG", None, "stream_id"),
         ('HELLO {"accept":7}', "MSG", None, "accept"),
         # What LMQL's own server takes without a word.

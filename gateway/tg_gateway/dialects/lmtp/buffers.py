@@ -3,10 +3,11 @@
 import hashlib
 from typing import Final
 
+from tg_gateway.dialects.lmtp.messages import StreamId
 from tg_schema.errors import BadRequest, NotFound, TooLarge
 from tg_schema.sampling import TokenId
 
-BufferId = int | str
+BufferId = StreamId | str
 Content = tuple[TokenId, ...] | str
 MAX_BUFFERS = 64
 """Of one socket."""

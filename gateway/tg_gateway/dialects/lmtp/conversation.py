@@ -22,7 +22,7 @@ from tg_gateway.dialects.lmtp.information import (
     encode_hello,
     encode_model_info,
 )
-from tg_gateway.dialects.lmtp.messages import encode_message, find_stream_id, split_message
+from tg_gateway.dialects.lmtp.messages import StreamId, encode_message, find_stream_id, split_message
 from tg_gateway.dialects.lmtp.prompt import read_prompt
 from tg_gateway.dialects.lmtp.request import GenerateBody, ScoreBody, StreamBody, make_generate, make_score
 from tg_gateway.dialects.lmtp.score_writer import ScoreWriter
@@ -34,14 +34,14 @@ from tg_schema.errors import BadRequest, NotFound, Unauthorized
 
 
 class _CancelBody(msgspec.Struct, frozen=True):
-    stream_id: int
+    stream_id: StreamId
 
 
 class _BufferBody(msgspec.Struct, frozen=True):
     buffer_id: BufferId
     append: Content = ()
     drop: bool = False
-    stream_id: int | None = None
+    stream_id: StreamId | None = None
 
 
 class _Buffer(msgspec.Struct, frozen=True):
@@ -137,7 +137,7 @@ class LmtpConversation(Conversation):
             self._tell(stream, "queued")
 
     def _tell(self, stream: int, kind: str) -> None:
-        self._socket.say(encode_message(b"SYSTEM", _System(stream, kind)))
+        self._socket.say(encode_message(b"SYSTEM", [_System(stream, kind)]))
 
     def _tell_model(self, payload: bytes) -> None:
         body = decode(ModelInfoBody, payload)
@@ -162,4 +162,4 @@ class LmtpConversation(Conversation):
         if body.drop:
             self._buffers.drop(body.buffer_id)
         size = 0 if body.drop else self._buffers.append(body.buffer_id, body.append)
-        self._socket.say(encode_message(b"MSG", _Buffer(body.stream_id, body.buffer_id, size)))
+        self._socket.say(encode_message(b"MSG", [_Buffer(body.stream_id, body.buffer_id, size)]))

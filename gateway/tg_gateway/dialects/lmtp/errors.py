@@ -17,12 +17,12 @@ class _Failed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def encode_stream_error(stream: int, error: TgError, *, typed: bool) -> bytes:
     """The item that ends a stream; with `typed`, what kind of error it is, and whether to ask again."""
-    return encode_message(b"TOKEN", _describe(stream, error, typed=typed))
+    return encode_message(b"TOKEN", [_describe(stream, error, typed=typed)])
 
 
 def encode_error(stream: int | None, error: TgError, *, typed: bool) -> bytes:
     """An error that ends no stream; `stream` is what the message was about, where that is known."""
-    return encode_message(b"MSG", _describe(stream, error, typed=typed))
+    return encode_message(b"MSG", [_describe(stream, error, typed=typed)])
 
 
 def _describe(stream: int | None, error: TgError, *, typed: bool) -> _Failed:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from tg_gateway.dialects import Catalogue, FoundModel
-from tg_gateway.dialects.lmtp.messages import encode_message
+from tg_gateway.dialects.lmtp.messages import StreamId, encode_message
 
 UNAVAILABLE: Final = "<unavailable>"
 """LMQL's clients ask again later."""
@@ -18,7 +18,7 @@ _ID_FEATURES: Final = frozenset({"prompt_ids", "logprobs", "end_token"})
 class ModelInfoBody(msgspec.Struct, frozen=True):
     """The JSON of a MODEL_INFO; LMQL's clients name the model in `data` too."""
 
-    stream_id: int
+    stream_id: StreamId
     model: str
     data: Any = None
 
@@ -27,7 +27,7 @@ class HelloBody(msgspec.Struct, frozen=True):
     """The JSON of a HELLO."""
 
     accept: tuple[Annotated[str, msgspec.Meta(max_length=64)], ...]
-    stream_id: int | None = None
+    stream_id: StreamId | None = None
 
 
 class _Capabilities(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ def encode_model_info(stream: int, found: FoundModel, catalogue: Catalogue) -> b
     """The answer to a MODEL_INFO."""
     known = found.route.plain or found.model in catalogue.models()
     text = f"{found.model} (flow {found.route.flow})" if known else UNAVAILABLE
-    return encode_message(b"MSG", _ModelInfo(stream, text, _list_capabilities(found.features)))
+    return encode_message(b"MSG", [_ModelInfo(stream, text, _list_capabilities(found.features))])
 
 
 def choose_accepted(offered: Iterable[str]) -> frozenset[str]:
@@ -67,7 +67,7 @@ def choose_accepted(offered: Iterable[str]) -> frozenset[str]:
 
 def encode_hello(stream: int | None, accepted: Set[str]) -> bytes:
     """The answer to a HELLO."""
-    return encode_message(b"MSG", _Hello(stream, tuple(name for name in NEGOTIABLE if name in accepted)))
+    return encode_message(b"MSG", [_Hello(stream, tuple(name for name in NEGOTIABLE if name in accepted))])
 
 
 def _list_capabilities(features: Set[str]) -> _Capabilities:

@@ -1,7 +1,8 @@
 """LMTP message <-> values: `TYPE JSON`, one text message. An object comes, a list of objects goes."""
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import msgspec
 
@@ -9,12 +10,14 @@ from tg_gateway.dialects import text_frame
 from tg_schema import decode, encode
 from tg_schema.errors import BadRequest
 
+StreamId = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Of the client. JSON has larger numbers, which could not be written back."""
 _STREAM_ID: Final = re.compile(rb'"stream_id"\s*:\s*(\d{1,18})\s*[,}]')
 """What can be told of a message that is no JSON, so that nobody waits for its answer."""
 
 
 class _Named(msgspec.Struct, frozen=True):
-    stream_id: int | None = None
+    stream_id: StreamId | None = None
 
 
 def split_message(message: bytes) -> tuple[str, bytes]:
@@ -32,6 +35,6 @@ def find_stream_id(payload: bytes) -> int | None:
         return int(found[1]) if found else None
 
 
-def encode_message(kind: bytes, *items: msgspec.Struct) -> bytes:
+def encode_message(kind: bytes, items: Sequence[msgspec.Struct]) -> bytes:
     """One message of the server, as a frame."""
     return text_frame(b"%b %b" % (kind, encode(items)))

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects.lmtp.messages import StreamId
 from tg_gateway.dialects.lmtp.prompt import Given, Prompt
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
@@ -25,7 +26,7 @@ class StreamBody(msgspec.Struct, frozen=True):
         deadline_ms: milliseconds until the answer must be complete.
     """
 
-    stream_id: int
+    stream_id: StreamId
     model: str
     prompt: Given
     deadline_ms: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None

@@ -44,4 +44,4 @@ class ScoreWriter(StreamWriter):
             items.append(ScoreItem(token.id, self.stream, known_logprob(token), None if self._left else "stop"))
         if record.last and self._left:
             raise ProtocolError("the model's provider did not score every token")
-        return encode_message(b"TOKEN", *items) if items else b""
+        return encode_message(b"TOKEN", items) if items else b""

@@ -52,13 +52,13 @@ class TextWriter(StreamWriter):
         if not (record.response or record.tokens):
             return b""
         if not self._tokens:
-            return encode_message(b"TOKEN", _Piece(self.stream, record.response or ""))
+            return encode_message(b"TOKEN", [_Piece(self.stream, record.response or "")])
         told = tuple(_tell(token) for token in record.tokens)
-        return encode_message(b"TOKEN", _ToldPiece(self.stream, record.response or "", None, told))
+        return encode_message(b"TOKEN", [_ToldPiece(self.stream, record.response or "", None, told)])
 
     @override
     def end(self) -> bytes:
-        return encode_message(b"TOKEN", _Piece(self.stream, "", self._reason or "stop"))
+        return encode_message(b"TOKEN", [_Piece(self.stream, "", self._reason or "stop")])
 
 
 def _tell(token: Token) -> _Told:

@@ -1,7 +1,5 @@
 """Records -> TOKEN messages of a GENERATE: each token with its id and log-probabilities."""
 
-from collections.abc import Sequence
-
 import msgspec
 from typing_extensions import override
 
@@ -47,28 +45,28 @@ class TokenWriter(StreamWriter):
             ProtocolError: the model's provider did not tell what it announced.
             TooLarge: the answer ended because the model's context is full.
         """
-        tokens = (*self._held, *record.tokens)
-        self._left -= len(record.tokens)
-        self._reason = record.finish_reason or self._reason
+        tokens = record.tokens
+        self._left -= len(tokens)
+        if self._held:
+            tokens, self._held = (*self._held, *tokens), ()
+        if record.finish_reason is not None:
+            self._reason = record.finish_reason
         if record.last:
-            return self._frame(tokens[:-1], tokens[-1:], self._final(tokens))
-        held = bool(tokens) and (tokens[-1].special or self._left <= 0)
-        self._held = tokens[-1:] if held else ()
-        return self._frame(tokens[:-1] if held else tokens)
+            return self._write_last(tokens)
+        if tokens and (tokens[-1].special or self._left <= 0):
+            tokens, self._held = tokens[:-1], tokens[-1:]
+        return encode_message(b"TOKEN", [self._make_item(token) for token in tokens]) if tokens else b""
 
-    def _final(self, tokens: Sequence[Token]) -> str:
+    def _write_last(self, tokens: tuple[Token, ...]) -> bytes:
         if tokens:
-            return "length" if self._reason == "length" else "stop"
+            reason = "length" if self._reason == "length" else "stop"
+            items = [*(self._make_item(token) for token in tokens[:-1]), self._make_item(tokens[-1], reason)]
+            return encode_message(b"TOKEN", items)
         if self._reason == "length":
             raise TooLarge("prompt and answer have filled the model's context: shorten the prompt")
         raise ProtocolError("the model's provider did not tell the token that ended the answer")
 
-    def _frame(self, tokens: Sequence[Token], last: Sequence[Token] = (), reason: str | None = None) -> bytes:
-        items = [self._item(token, None) for token in tokens]
-        items += [self._item(token, reason) for token in last]
-        return encode_message(b"TOKEN", *items) if items else b""
-
-    def _item(self, token: Token, reason: str | None) -> TokenItem:
+    def _make_item(self, token: Token, reason: str | None = None) -> TokenItem:
         logprob = known_logprob(token)
         top = dict(token.top)
         top.setdefault(token.id, logprob)

@@ -1,0 +1,153 @@
+"""LMTP's writers: however an answer is split into records, the items are the same, and one of them ends the stream."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tg_gateway.dialects import Writer
+from tg_gateway.dialects.lmtp.messages import find_stream_id, split_message
+from tg_gateway.dialects.lmtp.score_writer import ScoreWriter
+from tg_gateway.dialects.lmtp.text_writer import TextWriter
+from tg_gateway.dialects.lmtp.token_writer import TokenWriter
+from tg_schema import TextCompletionResponse, Token
+from tg_schema.completion import NO_TOKEN_ID
+from tg_schema.errors import ProtocolError, TooLarge
+
+END = Token(2, "", -0.5, special=True)
+
+
+def make_token(number: int) -> Token:
+    return Token(number, f"<{number}>", -number / 8, top=((number, -number / 8), (9, -2.0)))
+
+
+def read(data: bytes) -> list[dict[str, Any]]:
+    """The items of all messages in `data`, whose payloads are below 64 KiB."""
+    items: list[dict[str, Any]] = []
+    while data:
+        assert data[0] == 0x81
+        size, head = (data[1], 2) if data[1] < 126 else (int.from_bytes(data[2:4]), 4)
+        kind, _, content = data[head : head + size].partition(b" ")
+        assert kind == b"TOKEN"
+        items += json.loads(content)
+        data = data[head + size :]
+    return items
+
+
+def write(writer: Writer[TextCompletionResponse], records: list[TextCompletionResponse]) -> list[dict[str, Any]]:
+    return read(b"".join([*(writer.write(record) for record in records), writer.end()]))
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[list[Token], int, list[TextCompletionResponse]]:
+    """Tokens, `max_tokens`, and the records of both ends: by the model's end token, or by the limit."""
+    tokens = [make_token(number) for number in draw(st.lists(st.integers(10, 99), min_size=1, max_size=12))]
+    if draw(st.booleans()):
+        tokens = [*tokens, END]
+        most, reason = draw(st.integers(len(tokens), 99)), "stop"
+    else:
+        most, reason = len(tokens), "length"
+    cuts = [0, *sorted(draw(st.lists(st.integers(0, len(tokens)), max_size=6))), len(tokens)]
+    groups = [tuple(tokens[begin:end]) for begin, end in pairwise(cuts)]
+    records = [TextCompletionResponse(response="x" * len(group), tokens=group) for group in groups]
+    last = records.pop() if draw(st.booleans()) else TextCompletionResponse(response="")
+    records.append(
+        TextCompletionResponse(
+            response=last.response, tokens=last.tokens, finish_reason=reason, end_of_stream=True, in_token=3
+        )
+    )
+    return tokens, most, records
+
+
+@given(answers())
+def test_any_split_gives_the_same_items(answer: tuple[list[Token], int, list[TextCompletionResponse]]) -> None:
+    tokens, most, records = answer
+    items = write(TokenWriter(5, most, typed=False), records)
+    assert [item["token"] for item in items] == [token.id for token in tokens]
+    assert [item["finish_reason"] for item in items] == [None] * (len(tokens) - 1) + [records[-1].finish_reason]
+    assert {item["stream_id"] for item in items} == {5}
+    for item, token in zip(items, tokens, strict=True):
+        assert item["logprob"] == token.logprob
+        assert item["top_logprobs"] == {
+            **{str(number): value for number, value in token.top},
+            str(token.id): token.logprob,
+        }
+
+
+@given(answers())
+def test_a_token_is_late_only_if_it_can_be_the_last(
+    answer: tuple[list[Token], int, list[TextCompletionResponse]],
+) -> None:
+    _, most, records = answer
+    writer, told, came = TokenWriter(5, most, typed=False), 0, list[Token]()
+    for record in records[:-1]:
+        told += len(read(writer.write(record)))
+        came += record.tokens
+        held = bool(came) and (came[-1].special or len(came) == most)
+        assert told == len(came) - held
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=9), st.integers(1, 9))
+def test_scores_in_any_records(scored: list[int], size: int) -> None:
+    tokens = tuple(make_token(number) for number in scored)
+    groups = [tokens[at : at + size] for at in range(0, len(tokens), size)]
+    records = [
+        TextCompletionResponse(tokens=group, end_of_stream=number == len(groups))
+        for number, group in enumerate(groups, 1)
+    ]
+    items = write(ScoreWriter(1, len(scored), typed=False), records)
+    assert [(item["token"], item["logprob"]) for item in items] == [(token.id, token.logprob) for token in tokens]
+    assert [item["finish_reason"] for item in items] == [None] * (len(items) - 1) + ["stop"]
+    assert not any("top_logprobs" in item for item in items)
+
+
+@given(st.lists(st.text(max_size=5), max_size=6))
+def test_text_is_joined_from_any_records(pieces: list[str]) -> None:
+    records = [TextCompletionResponse(response=piece) for piece in pieces]
+    last = TextCompletionResponse(response="", finish_reason="length", end_of_stream=True)
+    items = write(TextWriter(1, tokens=False, typed=False), [*records, last])
+    assert "".join(item["text"] for item in items) == "".join(pieces)
+    assert [item["finish_reason"] for item in items] == [None] * (len(items) - 1) + ["length"]
+
+
+@pytest.mark.parametrize("token", [Token(NO_TOKEN_ID, "a", -1.0), Token(3, "a"), Token(3, "a", None, top=((3, -1.0),))])
+def test_nothing_is_made_up(token: Token) -> None:
+    record = TextCompletionResponse(response="a", tokens=(token,))
+    for writer in (
+        TokenWriter(1, 9, typed=False),
+        ScoreWriter(1, 2, typed=False),
+        TextWriter(1, tokens=True, typed=False),
+    ):
+        with pytest.raises(ProtocolError):
+            writer.write(record)
+
+
+def test_an_end_without_its_token_is_an_error() -> None:
+    token = TextCompletionResponse(response="a", tokens=(make_token(3),))
+    for reason, error in (("length", TooLarge), ("stop", ProtocolError)):
+        writer = TokenWriter(1, 9, typed=False)
+        assert len(read(writer.write(token))) == 1
+        with pytest.raises(error):
+            writer.write(TextCompletionResponse(response="", finish_reason=reason, end_of_stream=True))
+    with pytest.raises(ProtocolError):
+        ScoreWriter(1, 2, typed=False).write(TextCompletionResponse(tokens=(make_token(3),), end_of_stream=True))
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "stream"),
+    [
+        (b'GENERATE {"stream_id": 7}', "GENERATE", 7),
+        (b'SCORE {"prompt": [1, "stream_id" : 7, ', "SCORE", 7),
+        (b'SCORE {"stream_id":7', "SCORE", None),
+        (b'SCORE {"stream_id":"7"}', "SCORE", None),
+        (b'SCORE {"stream_id":12345678901234567890123}', "SCORE", None),
+        (b"\xff\xfe {}", "\ufffd\ufffd", None),
+        (b"", "", None),
+    ],
+)
+def test_what_is_known_of_a_message(message: bytes, kind: str, stream: int | None) -> None:
+    told, payload = split_message(message)
+    assert (told, find_stream_id(payload)) == (kind, stream)
