@@ -1,6 +1,6 @@
 """GENERATE and SCORE -> the request record: the parameters of LMQL's clients, and ours beside them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import msgspec
 
@@ -15,6 +15,8 @@ from tg_schema.sampling import Fraction, Penalty, TokenId
 DEFAULT_MAX_TOKENS = 32
 DEFAULT_TOP_LOGPROBS = 1
 """Those of LMQL's server, like the temperature 0."""
+# Masks have whole numbers, up to a hundred thousand: those are written again in a quarter of a float's time.
+Bias = Annotated[int, msgspec.Meta(ge=-100, le=100)] | Annotated[float, msgspec.Meta(ge=-100, le=100)]
 
 
 class StreamBody(msgspec.Struct, frozen=True):
@@ -39,7 +41,7 @@ class GenerateBody(StreamBody, frozen=True, kw_only=True):
     max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = DEFAULT_MAX_TOKENS
     temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
-    logit_bias: dict[int, Annotated[float, msgspec.Meta(ge=-100, le=100)]] | None = None
+    logit_bias: dict[int, Bias] | None = None
     top_p: Fraction | None = None
     top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
     repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
@@ -76,7 +78,7 @@ def make_generate(body: GenerateBody, prompt: Prompt, found: FoundModel) -> Text
         frequency_penalty=body.frequency_penalty,
         repetition_penalty=body.repetition_penalty,
         length_penalty=body.length_penalty,
-        logit_bias=body.logit_bias,
+        logit_bias=cast("dict[int, float] | None", body.logit_bias),
         logprobs=DEFAULT_TOP_LOGPROBS if ids and body.top_logprobs is None else body.top_logprobs,
         end_token=ids,
     )
