@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.pipeline import ENVIRONMENT, FLAT_OUT, MANY, ONE, Row, load, provider, repeated, started
 from bench.subject import Subject, tokengrid, wait_ready
 
-DOORS = ("openai", "responses", "anthropic")
+DOORS = ("openai", "responses", "anthropic", "lmtp")
 FIELDS = ("first_p50", "added_p50", "added_p99", "chunks_per_second", "cpu")
 SHAPES = (ONE, MANY, FLAT_OUT)
 

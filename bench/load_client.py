@@ -25,11 +25,13 @@ from typing_extensions import override
 
 STAMP = re.compile(rb'(\d+):(\d{9,})(?=[ "])')
 END = re.compile(
-    rb'"end_of_(?:stream|dialog)":\s*true|\[DONE\]|^event: message_stop$|"response\.completed"', re.MULTILINE
+    rb'"end_of_(?:stream|dialog)":\s*true|\[DONE\]|^event: message_stop$|"response\.completed"'
+    rb'|"text":"","finish_reason":"',
+    re.MULTILINE,
 )
 REPEAT = b"response.output_text.done"
 """From here on the protocol says again what it has said."""
-ERROR = re.compile(rb'"error":\s*\{[^}]*\}|HTTP/1\.1 [45]\d\d')
+ERROR = re.compile(rb'"error":\s*(?:\{[^}]*\}|"[^"]*")|HTTP/1\.1 [45]\d\d')
 AGENTS = {"agent": "/api/v1/agent", "agent-text": "/api/v1/flow/text/service/agent"}
 """Doors that lead to an agent, whose thoughts are measured."""
 TAIL = 64
@@ -43,6 +45,9 @@ def _body(door: str, prompt: str) -> tuple[str, dict[str, object]]:
     if door == "anthropic":
         message = {"role": "user", "content": prompt}
         return "/v1/messages", {"model": "bench", "max_tokens": 100_000, "messages": [message], "stream": True}
+    if door == "lmtp":
+        turns = [{"role": "user", "content": prompt}]
+        return "/lmtp", {"model": "bench", "mode": "text", "prompt": turns, "stream_id": 1, "max_tokens": 100_000}
     if door == "responses":
         return "/v1/responses", {"model": "bench", "input": prompt, "stream": True, "store": False}
     if door in AGENTS:
@@ -55,11 +60,11 @@ def _post(host: str, path: str, body: bytes) -> bytes:
     return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
 
-def handshake(host: str) -> bytes:
+def handshake(host: str, path: str = "/api/v1/socket") -> bytes:
     """The request that opens a WebSocket (RFC 6455, 4.1)."""
     key = base64.b64encode(os.urandom(16)).decode()
     return (
-        f"GET /api/v1/socket HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
     ).encode()
 
@@ -118,6 +123,9 @@ class Connection(asyncio.Protocol):
             envelope = {"id": "1", "service": "text-completion", "flow": "default", "request": body}
             self._now = handshake(host)
             self._later = masked(b'{"type":"auth","token":""}') + masked(json.dumps(envelope).encode())
+        elif door == "lmtp":
+            self._now = handshake(host, path)
+            self._later = masked(b"GENERATE " + json.dumps(body).encode())
         else:
             self._now = _post(host, path, json.dumps(body).encode())
 
@@ -240,7 +248,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("url")
     parser.add_argument(
-        "--door", choices=["sse", "websocket", "openai", "responses", "anthropic", *AGENTS], default="sse"
+        "--door", choices=["sse", "websocket", "openai", "responses", "anthropic", "lmtp", *AGENTS], default="sse"
     )
     parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--chunks", type=int, default=64)
