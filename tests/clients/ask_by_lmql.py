@@ -79,6 +79,13 @@ async def forced() -> Any:
     return await with_client(lambda client: collect(client.generate(STORY, max_tokens=3, logit_bias=bias)))
 
 
+async def mask_beyond_the_vocabulary() -> Any:
+    try:
+        return await with_client(lambda client: collect(client.generate(STORY, logit_bias={"100000": 100})))
+    except LMTPStreamError as error:
+        return str(error)
+
+
 async def unknown_model() -> Any:
     try:
         return await with_client(lambda client: collect(client.generate(STORY)), "nobody")
@@ -127,6 +134,7 @@ CHECKS: tuple[Check, ...] = (
     side_by_side,
     score,
     forced,
+    mask_beyond_the_vocabulary,
     unknown_model,
     whole_stack_generates,
     whole_stack_scores,

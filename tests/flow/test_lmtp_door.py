@@ -6,15 +6,18 @@ import json
 from typing import Any
 
 import pytest
-from aiohttp import WSServerHandshakeError
+from aiohttp import ClientSession, WSServerHandshakeError
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.token_llm import END, TokenLlm
 from tests.flow.narrow_gateway import until
-from tests.flow.open_gateway import CONFIG, TEXTS, open_gateway
-from tests.flow.open_lmtp import MODEL, open_lmtp
+from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, TEXTS, open_gateway
+from tests.flow.open_lmtp import MODEL, Lmtp, open_lmtp
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import Requestor
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.server import Processor
+from tg_gateway.app import Gateway
 from tg_schema import Sampling
 
 KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest())
@@ -164,6 +167,20 @@ async def test_model_info() -> None:
             "stop": True,
             "seed": True,
         }
+
+
+async def test_a_model_that_nobody_serves_yet_is_unavailable() -> None:
+    bus = MemoryBus()
+    async with (
+        Requestor(bus, CONFIG.topics) as requestor,
+        Gateway(ON_ANY_PORT, requestor, TEXTS) as gateway,
+        ClientSession(gateway.url) as http,
+        http.ws_connect("/lmtp") as socket,
+    ):
+        await Lmtp(socket).send("MODEL_INFO", stream_id=1, model=MODEL)
+        told = await Lmtp(socket).item()
+        assert (told["model_info"], told["capabilities"]["ids"]) == ("<unavailable>", False)
+    await bus.aclose()
 
 
 async def test_an_unknown_model_ends_the_stream_with_an_error() -> None:
