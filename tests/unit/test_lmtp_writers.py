@@ -1,6 +1,7 @@
 """LMTP's writers: however an answer is split into records, the items are the same, and one of them ends the stream."""
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -8,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_gateway.dialects import Writer
 from tg_gateway.dialects.lmtp.messages import find_stream_id, split_message
 from tg_gateway.dialects.lmtp.score_writer import ScoreWriter
+from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects.lmtp.text_writer import TextWriter
+from tg_gateway.dialects.lmtp.token_batch import MAX_ITEMS, TokenBatch
 from tg_gateway.dialects.lmtp.token_writer import TokenWriter
 from tg_schema import TextCompletionResponse, Token
 from tg_schema.completion import NO_TOKEN_ID
-from tg_schema.errors import ProtocolError, TooLarge
+from tg_schema.errors import ProtocolError, TooLarge, Unavailable
 
 END = Token(2, "", -0.5, special=True)
 
@@ -37,8 +39,18 @@ def read(data: bytes) -> list[dict[str, Any]]:
     return items
 
 
-def write(writer: Writer[TextCompletionResponse], records: list[TextCompletionResponse]) -> list[dict[str, Any]]:
+def make_batch() -> TokenBatch:
+    """It says nothing by itself: what waits is taken."""
+    return TokenBatch(lambda _: None, lambda _: None)
+
+
+def write(writer: StreamWriter, records: list[TextCompletionResponse]) -> list[dict[str, Any]]:
     return read(b"".join([*(writer.write(record) for record in records), writer.end()]))
+
+
+def write_one(writer: StreamWriter, record: TextCompletionResponse) -> list[dict[str, Any]]:
+    """The items of this record."""
+    return read(writer.write(record) + writer.tell((), last=True))
 
 
 @st.composite
@@ -65,7 +77,7 @@ def answers(draw: st.DrawFn) -> tuple[list[Token], int, list[TextCompletionRespo
 @given(answers())
 def test_any_split_gives_the_same_items(answer: tuple[list[Token], int, list[TextCompletionResponse]]) -> None:
     tokens, most, records = answer
-    items = write(TokenWriter(5, most, typed=False), records)
+    items = write(TokenWriter(5, make_batch(), most, typed=False), records)
     assert [item["token"] for item in items] == [token.id for token in tokens]
     assert [item["finish_reason"] for item in items] == [None] * (len(tokens) - 1) + [records[-1].finish_reason]
     assert {item["stream_id"] for item in items} == {5}
@@ -82,9 +94,9 @@ def test_a_token_is_late_only_if_it_can_be_the_last(
     answer: tuple[list[Token], int, list[TextCompletionResponse]],
 ) -> None:
     _, most, records = answer
-    writer, told, came = TokenWriter(5, most, typed=False), 0, list[Token]()
+    writer, told, came = TokenWriter(5, make_batch(), most, typed=False), 0, list[Token]()
     for record in records[:-1]:
-        told += len(read(writer.write(record)))
+        told += len(write_one(writer, record))
         came += record.tokens
         held = bool(came) and (came[-1].special or len(came) == most)
         assert told == len(came) - held
@@ -98,7 +110,7 @@ def test_scores_in_any_records(scored: list[int], size: int) -> None:
         TextCompletionResponse(tokens=group, end_of_stream=number == len(groups))
         for number, group in enumerate(groups, 1)
     ]
-    items = write(ScoreWriter(1, len(scored), typed=False), records)
+    items = write(ScoreWriter(1, make_batch(), len(scored), typed=False), records)
     assert [(item["token"], item["logprob"]) for item in items] == [(token.id, token.logprob) for token in tokens]
     assert [item["finish_reason"] for item in items] == [None] * (len(items) - 1) + ["stop"]
     assert not any("top_logprobs" in item for item in items)
@@ -108,7 +120,7 @@ def test_scores_in_any_records(scored: list[int], size: int) -> None:
 def test_text_is_joined_from_any_records(pieces: list[str]) -> None:
     records = [TextCompletionResponse(response=piece) for piece in pieces]
     last = TextCompletionResponse(response="", finish_reason="length", end_of_stream=True)
-    items = write(TextWriter(1, tokens=False, typed=False), [*records, last])
+    items = write(TextWriter(1, make_batch(), tokens=False, typed=False), [*records, last])
     assert "".join(item["text"] for item in items) == "".join(pieces)
     assert [item["finish_reason"] for item in items] == [None] * (len(items) - 1) + ["length"]
 
@@ -117,9 +129,9 @@ def test_text_is_joined_from_any_records(pieces: list[str]) -> None:
 def test_nothing_is_made_up(token: Token) -> None:
     record = TextCompletionResponse(response="a", tokens=(token,))
     for writer in (
-        TokenWriter(1, 9, typed=False),
-        ScoreWriter(1, 2, typed=False),
-        TextWriter(1, tokens=True, typed=False),
+        TokenWriter(1, make_batch(), 9, typed=False),
+        ScoreWriter(1, make_batch(), 2, typed=False),
+        TextWriter(1, make_batch(), tokens=True, typed=False),
     ):
         with pytest.raises(ProtocolError):
             writer.write(record)
@@ -128,12 +140,14 @@ def test_nothing_is_made_up(token: Token) -> None:
 def test_an_end_without_its_token_is_an_error() -> None:
     token = TextCompletionResponse(response="a", tokens=(make_token(3),))
     for reason, error in (("length", TooLarge), ("stop", ProtocolError)):
-        writer = TokenWriter(1, 9, typed=False)
-        assert len(read(writer.write(token))) == 1
+        writer = TokenWriter(1, make_batch(), 9, typed=False)
+        assert len(write_one(writer, token)) == 1
         with pytest.raises(error):
             writer.write(TextCompletionResponse(response="", finish_reason=reason, end_of_stream=True))
     with pytest.raises(ProtocolError):
-        ScoreWriter(1, 2, typed=False).write(TextCompletionResponse(tokens=(make_token(3),), end_of_stream=True))
+        ScoreWriter(1, make_batch(), 2, typed=False).write(
+            TextCompletionResponse(tokens=(make_token(3),), end_of_stream=True)
+        )
 
 
 @pytest.mark.parametrize(
@@ -151,3 +165,32 @@ def test_an_end_without_its_token_is_an_error() -> None:
 def test_what_is_known_of_a_message(message: bytes, kind: str, stream: int | None) -> None:
     told, payload = split_message(message)
     assert (told, find_stream_id(payload)) == (kind, stream)
+
+
+def test_streams_that_are_ready_together_share_a_message() -> None:
+    said, later = list[bytes](), list[Callable[[], None]]()
+    batch = TokenBatch(said.append, later.append)
+    one, other = TokenWriter(1, batch, 99, typed=False), TokenWriter(2, batch, 99, typed=False)
+    record = TextCompletionResponse(response="a", tokens=(make_token(3),))
+    assert one.write(record) + other.write(record) + one.write(record) == b""
+    (flush,) = later
+    flush()
+    (message,) = said
+    assert [item["stream_id"] for item in read(message)] == [1, 2, 1]
+    # The end of one stream takes what waits of all, and so does its failure.
+    assert other.write(record) == b""
+    last = TextCompletionResponse(response="", tokens=(END,), finish_reason="stop", end_of_stream=True)
+    assert [item["stream_id"] for item in read(one.write(last))] == [2, 1]
+    assert other.write(record) == b""
+    assert [item.get("error") for item in read(other.fail(Unavailable("gone")))] == [None, "gone"]
+    flush()
+    assert len(said) == 1
+
+
+def test_a_message_has_a_bounded_number_of_items() -> None:
+    said = list[bytes]()
+    writer = TokenWriter(1, TokenBatch(said.append, lambda _: None), 10**6, typed=False)
+    record = TextCompletionResponse(response="a", tokens=(make_token(3),))
+    for _ in range(2 * MAX_ITEMS + 1):
+        writer.write(record)
+    assert len(said) == 2

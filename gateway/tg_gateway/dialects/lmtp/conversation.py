@@ -7,6 +7,7 @@ Ours beside LMQL's: HELLO, CANCEL and BUFFER, and SYSTEM messages to who accepts
 by a TOKEN error where that ends a stream for which the client waits, and by a MSG error otherwise.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -28,6 +29,7 @@ from tg_gateway.dialects.lmtp.request import GenerateBody, ScoreBody, StreamBody
 from tg_gateway.dialects.lmtp.score_writer import ScoreWriter
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects.lmtp.text_writer import TextWriter
+from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_gateway.dialects.lmtp.token_writer import TokenWriter
 from tg_schema import TextCompletionRequest, TgError, decode
 from tg_schema.errors import BadRequest, NotFound, Unauthorized
@@ -66,6 +68,7 @@ class LmtpConversation(Conversation):
         self._socket = socket
         self._accepted: frozenset[str] = frozenset()
         self._buffers = Buffers()
+        self._batch = TokenBatch(socket.say, asyncio.get_running_loop().call_soon)
         self._handlers: Mapping[str, Callable[[bytes], None]] = {
             "GENERATE": self._generate,
             "SCORE": self._score,
@@ -104,16 +107,16 @@ class LmtpConversation(Conversation):
         typed = "ERRORS" in self._accepted
         writer: StreamWriter
         if body.mode == "ids":
-            writer = TokenWriter(body.stream_id, body.max_tokens, typed=typed)
+            writer = TokenWriter(body.stream_id, self._batch, body.max_tokens, typed=typed)
         else:
-            writer = TextWriter(body.stream_id, tokens=body.top_logprobs is not None, typed=typed)
+            writer = TextWriter(body.stream_id, self._batch, tokens=body.top_logprobs is not None, typed=typed)
         self._ask(body, found, request, writer, len(payload))
 
     def _score(self, payload: bytes) -> None:
         body = decode(ScoreBody, payload)
         found = self._socket.catalogue.find_model(body.model)
         request = make_score(body, read_prompt(body.prompt, "ids", self._buffers), found)
-        writer = ScoreWriter(body.stream_id, len(body.scored), typed="ERRORS" in self._accepted)
+        writer = ScoreWriter(body.stream_id, self._batch, len(body.scored), typed="ERRORS" in self._accepted)
         self._ask(body, found, request, writer, len(payload))
 
     def _ask(

@@ -3,8 +3,8 @@
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects.lmtp.messages import encode_message
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter, known_logprob
+from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_schema import TextCompletionResponse
 from tg_schema.errors import ProtocolError
 
@@ -23,12 +23,13 @@ class ScoreWriter(StreamWriter):
 
     Args:
         stream: the id of the stream.
+        batch: takes its items.
         count: how many tokens are scored.
         typed: whether errors say what kind they are.
     """
 
-    def __init__(self, stream: int, count: int, *, typed: bool) -> None:
-        super().__init__(stream, typed=typed)
+    def __init__(self, stream: int, batch: TokenBatch, count: int, *, typed: bool) -> None:
+        super().__init__(stream, batch, typed=typed)
         self._left = count
 
     @override
@@ -44,4 +45,4 @@ class ScoreWriter(StreamWriter):
             items.append(ScoreItem(token.id, self.stream, known_logprob(token), None if self._left else "stop"))
         if record.last and self._left:
             raise ProtocolError("the model's provider did not score every token")
-        return encode_message(b"TOKEN", items) if items else b""
+        return self.tell(items, last=record.last)

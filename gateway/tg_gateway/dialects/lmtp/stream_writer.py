@@ -1,9 +1,13 @@
 """What the writers of LMTP's streams share: the error that ends one, and what a token must have to be told."""
 
+from collections.abc import Sequence
+
+import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import Writer
 from tg_gateway.dialects.lmtp.errors import encode_stream_error
+from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_schema import TextCompletionResponse, TgError, Token
 from tg_schema.completion import NO_TOKEN_ID
 from tg_schema.errors import ProtocolError
@@ -14,16 +18,23 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     Args:
         stream: its id.
+        batch: takes its items, and those of the other streams.
         typed: whether errors say what kind they are.
     """
 
-    def __init__(self, stream: int, *, typed: bool) -> None:
+    def __init__(self, stream: int, batch: TokenBatch, *, typed: bool) -> None:
         self.stream = stream
+        self._batch = batch
         self._typed = typed
+
+    def tell(self, items: Sequence[msgspec.Struct], *, last: bool) -> bytes:
+        """Send these. With the last ones, the bytes of all that waits: nothing follows which could wait with them."""
+        self._batch.add(items)
+        return self._batch.take() if last else b""
 
     @override
     def fail(self, error: TgError) -> bytes:
-        return encode_stream_error(self.stream, error, typed=self._typed)
+        return self._batch.take() + encode_stream_error(self.stream, error, typed=self._typed)
 
 
 def known_logprob(token: Token) -> float:

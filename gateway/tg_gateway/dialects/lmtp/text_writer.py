@@ -3,8 +3,8 @@
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects.lmtp.messages import encode_message
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter, known_logprob
+from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_schema import TextCompletionResponse, Token
 
 
@@ -32,12 +32,13 @@ class TextWriter(StreamWriter):
 
     Args:
         stream: the id of the stream.
+        batch: takes its items.
         tokens: whether each item has the tokens of its text.
         typed: whether errors say what kind they are.
     """
 
-    def __init__(self, stream: int, *, tokens: bool, typed: bool) -> None:
-        super().__init__(stream, typed=typed)
+    def __init__(self, stream: int, batch: TokenBatch, *, tokens: bool, typed: bool) -> None:
+        super().__init__(stream, batch, typed=typed)
         self._tokens = tokens
         self._reason: str | None = None
 
@@ -52,13 +53,13 @@ class TextWriter(StreamWriter):
         if not (record.response or record.tokens):
             return b""
         if not self._tokens:
-            return encode_message(b"TOKEN", [_Piece(self.stream, record.response or "")])
+            return self.tell([_Piece(self.stream, record.response or "")], last=False)
         told = tuple(_tell(token) for token in record.tokens)
-        return encode_message(b"TOKEN", [_ToldPiece(self.stream, record.response or "", None, told)])
+        return self.tell([_ToldPiece(self.stream, record.response or "", None, told)], last=False)
 
     @override
     def end(self) -> bytes:
-        return encode_message(b"TOKEN", [_Piece(self.stream, "", self._reason or "stop")])
+        return self.tell([_Piece(self.stream, "", self._reason or "stop")], last=True)
 
 
 def _tell(token: Token) -> _Told:

@@ -3,8 +3,8 @@
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects.lmtp.messages import encode_message
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter, known_logprob
+from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_schema import TextCompletionResponse, Token
 from tg_schema.errors import ProtocolError, TooLarge
 
@@ -27,12 +27,13 @@ class TokenWriter(StreamWriter):
 
     Args:
         stream: the id of the stream.
+        batch: takes its items.
         max_tokens: of the answer.
         typed: whether errors say what kind they are.
     """
 
-    def __init__(self, stream: int, max_tokens: int, *, typed: bool) -> None:
-        super().__init__(stream, typed=typed)
+    def __init__(self, stream: int, batch: TokenBatch, max_tokens: int, *, typed: bool) -> None:
+        super().__init__(stream, batch, typed=typed)
         self._left = max_tokens
         self._held: tuple[Token, ...] = ()
         self._reason: str | None = None
@@ -55,13 +56,13 @@ class TokenWriter(StreamWriter):
             return self._write_last(tokens)
         if tokens and (tokens[-1].special or self._left <= 0):
             tokens, self._held = tokens[:-1], tokens[-1:]
-        return encode_message(b"TOKEN", [self._make_item(token) for token in tokens]) if tokens else b""
+        return self.tell([self._make_item(token) for token in tokens], last=False)
 
     def _write_last(self, tokens: tuple[Token, ...]) -> bytes:
         if tokens:
             reason = "length" if self._reason == "length" else "stop"
             items = [*(self._make_item(token) for token in tokens[:-1]), self._make_item(tokens[-1], reason)]
-            return encode_message(b"TOKEN", items)
+            return self.tell(items, last=True)
         if self._reason == "length":
             raise TooLarge("prompt and answer have filled the model's context: shorten the prompt")
         raise ProtocolError("the model's provider did not tell the token that ended the answer")
