@@ -11,7 +11,7 @@ from aiohttp import ClientSession, WSServerHandshakeError
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.token_llm import END, TokenLlm
 from tests.flow.narrow_gateway import until
-from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, TEXTS, open_gateway
+from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, TEXTS, open_gateway, until_listed
 from tests.flow.open_lmtp import MODEL, Lmtp, open_lmtp
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
@@ -292,6 +292,15 @@ async def test_without_an_upgrade() -> None:
     async with open_gateway() as it, it.http.get("lmtp") as response:
         assert (response.status, response.content_type) == (400, "application/json")
         assert (await response.json())["code"] == "bad-request"
+
+
+async def test_only_a_handshake_is_taken_from_the_other_protocol_of_its_path() -> None:
+    # Some clients offer HTTP/2 with every first request.
+    async with open_gateway() as it:
+        await until_listed(it.http)
+        for headers in ({}, {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABk"}):
+            async with it.http.get("", headers=headers) as response:
+                assert response.status == 200
 
 
 async def test_a_wrong_key_is_refused_at_the_handshake() -> None:
