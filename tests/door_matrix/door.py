@@ -55,9 +55,9 @@ class Door:
         """What is sent to cancel."""
         return self.verbs[1] + json.dumps(self.cancel)
 
-    def find_json(self, message: str) -> str:
-        """What of a message, an event or a body is JSON."""
-        return message.partition(" ")[2] if self.verbs[0] else message
+    def read_contents(self, message: str) -> list[Any]:
+        """The JSON of a body, an event or a message; a message with a verb has a list of them."""
+        return list(json.loads(message.partition(" ")[2])) if self.verbs[0] else [json.loads(message)]
 
 
 def find(place: str, data: Any) -> Any:

@@ -59,10 +59,10 @@ def _describe_wait(visit: Visit) -> str:
         assert int(visit.headers["Retry-After"]) >= 1
         return ", `Retry-After`"
     waits = {
-        place: find(place, visit.error) for place in ("error.retry_after", "headers.retry-after", "0.retry_after_ms")
+        place: find(place, visit.error) for place in ("error.retry_after", "headers.retry-after", "retry_after_ms")
     }
     (place,) = (place for place, wait in waits.items() if wait is not None and float(wait) > 0)
-    return f" with `{place.removeprefix('0.')}`"
+    return f" with `{place}`"
 
 
 async def _error_before(door: Door, opening: OpenStage) -> str:

@@ -1,7 +1,6 @@
 """A client of one door, and what it saw: it reads the bytes as they come, and knows no SDK."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -91,16 +90,20 @@ class _Reader:
         """Whether it ends the answer."""
         door, visit = self.door, self.visit
         if data != "[DONE]":
-            content = json.loads(door.find_json(data))
-            text = find(door.text, content)
-            if text and isinstance(text, str):
-                visit.text += text
-                visit.began.set()
-            kinds = [kind for place in door.kinds if isinstance(kind := find(place, content), str)]
-            if kinds:
-                visit.kind, visit.error = kinds[0], content
+            for content in door.read_contents(data):
+                self._take(content)
         visit.whole = visit.whole or (bool(door.last) and door.last in data and not visit.kind)
         return visit.whole or any(mark in data for mark in door.failed)
+
+    def _take(self, content: Any) -> None:
+        door, visit = self.door, self.visit
+        text = find(door.text, content)
+        if text and isinstance(text, str):
+            visit.text += text
+            visit.began.set()
+        kinds = [kind for place in door.kinds if isinstance(kind := find(place, content), str)]
+        if kinds:
+            visit.kind, visit.error = kinds[0], content
 
 
 async def _read(reader: _Reader, http: ClientSession, path: str, asked: str, headers: Mapping[str, str]) -> None:
