@@ -122,7 +122,7 @@ class BackgroundRuns:
         async with AsyncExitStack() as stack:
             try:
                 with translate_defects(Internal(DEFECT_MESSAGE), "gateway.defect", log):
-                    async with self._relay.ask(asked.route, asked.request, entry) as exchange:
+                    async with self._relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
                         writer, position = await stack.enter_async_context(self._store.open(entry.key, background))
                         begun.set_result(None)
                         writer.send(background.begin, last=False)
