@@ -20,7 +20,8 @@ from tg_gateway.dialects import Catalogue, Mount
 from tg_gateway.http import Health, HttpHandlers, Middleware, Router, defer_expectation
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.mounts import MOUNTS
-from tg_gateway.relay import AnswerStore, BackgroundRuns, Relay
+from tg_gateway.parsing import CallParser
+from tg_gateway.relay import DEFECT_MESSAGE, AnswerStore, BackgroundRuns, Relay
 from tg_gateway.telemetry import MALFORMED, show_metrics
 from tg_gateway.websocket import Backend, WebSocketHandler
 
@@ -110,7 +111,9 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         self._relay = Relay(self._requestor, self._config.request_timeout, self._rate_limits)
+        self._parser = CallParser(DEFECT_MESSAGE)
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._parser.aclose)
             runner = web.AppRunner(
                 self._application(),
                 # The server would inflate a body before anybody has checked the token; `BodyReader` does it after.
@@ -159,7 +162,7 @@ class Gateway:
             self._requestor.bus, self._requestor.topics, silence=limits.silence, max_followers=limits.followers
         )
         self._background = BackgroundRuns(relay, store, max_running=limits.background, max_all=limits.all_background)
-        handlers = HttpHandlers(relay, store, self._background, config, limits)
+        handlers = HttpHandlers(relay, store, self._background, config, limits, parser=self._parser)
         middleware = Middleware(self._authenticator, self._origins, unauthenticated, router, limits)
         application = web.Application(
             middlewares=[middleware.admit], client_max_size=max(config.body_limit, config.large_body_limit)

@@ -47,6 +47,20 @@ def decode(kind: type[T], data: bytes | str) -> T:
         raise BadRequest("not valid JSON: nested too deep") from None
 
 
+def encode_request(record: object) -> bytes:
+    """A record that a client's request was made of, which may be what can be read and not be written.
+
+    Raises:
+        BadRequest: nested too deep (here it is deeper on the stack), or text that is not UTF-8.
+    """
+    try:
+        return encode(record)
+    except RecursionError:
+        raise BadRequest("the request is nested too deep") from None
+    except UnicodeEncodeError:
+        raise BadRequest("the request has text, or a header, that is not UTF-8") from None
+
+
 def _shorten(sentence: str) -> str:
     """The sentence repeats a word of the client, however long it is; its place stands at the end."""
     if len(sentence) <= MAX_SENTENCE_CHARACTERS:

@@ -24,7 +24,7 @@ The set is closed: every failure reaches a client as one of these. Messages are 
 `str(exception)` of another library, which may contain URLs, headers and keys.
 """
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -58,6 +58,10 @@ class TgError(Exception):
         self.retry_after = retry_after
         self.option: tuple[str, ...] = ()
 
+    # Subclasses have arguments of their own. The decorator `override` is not in this package's dependencies.
+    def __reduce__(self) -> tuple[Any, ...]:  # type: ignore[explicit-override]
+        return _restore, (type(self), self.args, vars(self))
+
     def at(self, *option: str) -> Self:
         """The same error, with these keys in front of its `option`."""
         self.option = (*option, *self.option)
@@ -73,6 +77,13 @@ class TgError(Exception):
         """The exception for a wire record; an unknown type (a plain peer's) becomes `PeerError`."""
         kind = _BY_TYPE.get(error.type or "", PeerError)
         return kind(error.message or "no message was given", retry_after=error.retry_after)
+
+
+def _restore(kind: type[TgError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> TgError:
+    """An error that was pickled for another process."""
+    error = kind.__new__(kind, *arguments)
+    vars(error).update(attributes)
+    return error
 
 
 class BadRequest(TgError):

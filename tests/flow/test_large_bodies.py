@@ -7,15 +7,23 @@ from io import BytesIO
 
 import pytest
 
+from tests.fakes.openai_server import OpenAiServer
 from tests.flow.narrow_gateway import digest_of, token_of
 from tests.flow.open_gateway import open_gateway
+from tests.flow.openai_asking import Open
 from tg_base.bus import MAX_MESSAGE_BYTES
 from tg_base.config import ApiKey, GatewayConfig
+from tg_base.runtime import MAX_READ_HERE_OBJECTS
 
 NATIVE = "/api/v1/text-completion"
 CHAT, RESPONSES, MESSAGES, COUNT = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"
 LARGE_TEXT = "1".rjust(MAX_MESSAGE_BYTES + 1_000_000)
 """What `CountingLlm` is asked for: one word."""
+
+MANY = MAX_READ_HERE_OBJECTS + 1
+"""Items with which a body is read in another process."""
+PADDING = "x" * 30
+"""Of an item, so that so many are not few bytes."""
 
 
 def body(path: str, text: str) -> bytes:
@@ -93,3 +101,49 @@ async def test_a_large_request_is_refused_where_a_processor_takes_none_in_parts(
             assert response.status == 413
             assert (await response.json())["error"]["code"] == "request_too_large"
         assert it.llm.requests == []
+
+
+async def test_a_large_conversation_reaches_the_provider_as_it_was(
+    openai_server: OpenAiServer, open_openai: Open
+) -> None:
+    said = [f"é\n{number}" for number in range(MANY)]
+    turns = [{"role": ("user", "assistant")[number % 2], "content": text} for number, text in enumerate(said)]
+    # Several answers are as many requests to a provider that cannot give them.
+    provider = await open_openai(without=frozenset({"n"}))
+    provider.model = "counting"
+    async with open_gateway(instead=provider) as it:
+        for n in (1, 2):
+            asked = {"model": "counting", "messages": turns, "stream": True, "top_p": 0.5, "n": n}
+            async with it.http.post(CHAT, json=asked) as response:
+                assert response.status == 200, await response.text()
+                assert "Hello" in await response.text()
+    assert len(openai_server.exchanges) == 3
+    for exchange in openai_server.exchanges:
+        assert exchange.body is not None
+        assert [turn.content for turn in exchange.body.messages] == said
+        assert exchange.body.top_p == 0.5
+
+
+async def test_a_large_body_is_refused_in_the_shape_of_its_door() -> None:
+    turns = [*({"role": "user", "content": PADDING},) * MANY, {"role": "nobody", "content": "?"}]
+    async with open_gateway() as it:
+        async with it.http.post(CHAT, json={"model": "counting", "messages": turns}) as response:
+            assert (response.status, (await response.json())["error"]["param"]) == (400, f"messages[{MANY}].role")
+        async with it.http.post(MESSAGES, json={"model": "counting", "messages": turns, "max_tokens": 1}) as response:
+            assert (response.status, (await response.json())["error"]["type"]) == (400, "invalid_request_error")
+        async with it.http.post(RESPONSES, json={"model": "counting", "input": turns}) as response:
+            assert (response.status, (await response.json())["error"]["param"]) == (400, f"input[{MANY}].role")
+
+
+async def test_a_large_body_goes_on_from_a_response_that_is_kept() -> None:
+    items = ({"role": "user", "content": PADDING},) * MANY
+    asked = {"model": "counting", "input": items, "store": True, "unheard_of": 1}
+    async with open_gateway() as it:
+        async with it.http.post(RESPONSES, json=asked) as response:
+            first = await response.json()
+            assert response.headers["X-Tokengrid-Ignored"] == "unheard_of"
+        async with it.http.post(RESPONSES, json=asked | {"previous_response_id": first["id"]}) as response:
+            assert response.status == 200, await response.text()
+        assert [len(request.messages) for request in it.llm.requests] == [MANY, 2 * MANY]
+        async with it.http.post(RESPONSES, json=asked | {"previous_response_id": "resp_none"}) as response:
+            assert (await response.json())["error"]["code"] == "previous_response_not_found"

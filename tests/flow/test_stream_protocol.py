@@ -220,7 +220,10 @@ async def test_our_client_uses_a_plain_processor(bus: Bus, route: Completions) -
         assert await LlmClient(requestor, plain).request("", "x", streaming=True) == "a b"
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff\x00", b"[" * 100_000, b'{"prompt": 7}', b"null", b"[]"])
+UNREADABLE = (b"", b"\xff\x00", b"[" * 100_000, b'{"prompt": 7}', b"null", b"[]", b'{"prompt": "'.ljust(2_000_000))
+
+
+@pytest.mark.parametrize("body", UNREADABLE, ids=range(len(UNREADABLE)))
 async def test_poison_goes_to_the_dead_letters_and_its_sender_hears(bus: Bus, route: Completions, body: bytes) -> None:
     async with (
         bus.subscribe(TOPICS.dead_letter(route.request), None) as dead,

@@ -107,6 +107,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.dialects.tgi",
         "tg_gateway.dialects.tokens",
         "tg_gateway.http",
+        "tg_gateway.parsing",
         "tg_gateway.relay",
         "tg_gateway.telemetry",
         "tg_gateway.websocket",
@@ -131,6 +132,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.access",
         "tg_gateway.dialects",
         "tg_gateway.dialects.answers",
+        "tg_gateway.parsing",
         "tg_gateway.relay",
         "tg_gateway.telemetry",
     },
@@ -140,6 +142,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.dialects.answers",
         "tg_gateway.telemetry",
     },
+    "tg_gateway.parsing": {"tg_gateway.dialects", "tg_gateway.dialects.answers"},
     "tg_gateway.telemetry": set(),
     "tg_gateway.websocket": {
         "tg_gateway.access",

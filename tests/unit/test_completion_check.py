@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
+from tg_base.llm.generation_plan import GenerationPlan
 from tg_base.llm.validation import check_completion
 from tg_schema import ImagePart, Message, Sampling, TextCompletionRequest, Tool, ToolCall
 from tg_schema.conversation import ReasoningPart
@@ -96,3 +98,26 @@ def test_a_request_that_makes_no_sense_is_refused(fields: dict[str, Any], messag
 )
 def test_a_request_that_makes_sense_passes(fields: dict[str, Any]) -> None:
     check_completion(TextCompletionRequest(**fields))
+
+
+class _Name(str):
+    """Counts how often names are compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        _Name.compared += 1
+        return str.__eq__(self, str(other))
+
+
+def test_thousands_of_tools_are_not_each_compared_with_all() -> None:
+    names = tuple(_Name(number) for number in range(1000))
+    tools = tuple(Tool(name) for name in names)
+    request = TextCompletionRequest(prompt="p", tools=tools, allowed_tools=names[::-1], tool_choice="required")
+    check_completion(request)
+    plan = GenerationPlan.of(request, frozenset())
+    assert len(plan.requests[0].tools) == 1000
+    assert _Name.compared < 20 * len(names)

@@ -23,6 +23,7 @@ from tg_base.protocol import (
     AwakeClock,
     Confirmed,
     Echo,
+    EncodedRequest,
     Frame,
     HeartbeatTiming,
     Presence,
@@ -138,7 +139,7 @@ class Requestor:
     async def stream(
         self,
         route: Route[Req, Resp],
-        request: Req,
+        request: Req | EncodedRequest,
         *,
         timeout: float,
         total: float | None = None,
@@ -148,7 +149,7 @@ class Requestor:
 
         Args:
             route: the service.
-            request: the request's record.
+            request: the request's record, as it is or encoded.
             timeout: seconds until the first record, and of silence between two. A non-streaming answer is one record;
                 until it comes, the processor's "accepted" frames count as progress.
             total: seconds for the whole answer; None = the limits of the model or the agent.
@@ -191,9 +192,9 @@ class Requestor:
             self._controls.ask_presence(route.request)
             await self.presence.wait(self._timing.interval)
 
-    def _check_features(self, route: Route[Req, Any], request: Req) -> None:
+    def _check_features(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
         """Refuse before anything is queued: during an upgrade an older processor could only fail."""
-        needed = route.spec.features(request)
+        needed = request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
         if needed and (missing := needed - self.presence.features(route.request)):
             raise BadRequest(describe_missing(missing))
 

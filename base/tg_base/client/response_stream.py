@@ -8,10 +8,11 @@ from typing import Any, Generic, Self
 from typing_extensions import override
 
 from tg_base.client.stream_clock import StreamClock
-from tg_base.protocol import Route, StreamKey
+from tg_base.protocol import EncodedRequest, Route, StreamKey
 from tg_base.runtime import new_id
 from tg_base.telemetry import trace
-from tg_schema import TgError, decode, encode
+from tg_schema import TgError, decode
+from tg_schema.codec import encode_request
 from tg_schema.errors import BadRequest, ProtocolError, SlowConsumer
 from tg_schema.pieces import MAX_EVENT_BYTES
 from tg_schema.service_spec import Resp
@@ -199,7 +200,7 @@ class AskedStream(ResponseStream[Any]):
         super().__init__(new_id(), route.spec.response, timeout, total=total, whole=whole)
         self.span = trace.child(self.id)
         self.route = route
-        self.body = _encode_request(request)
+        self.body = request.body if isinstance(request, EncodedRequest) else encode_request(request)
         self.asked = len(self.body)
         self.attempt = 1
         self.asked_at = 0.0
@@ -212,16 +213,6 @@ class AskedStream(ResponseStream[Any]):
     def key(self) -> StreamKey:
         """The current attempt."""
         return StreamKey(self.id, self.attempt)
-
-
-def _encode_request(request: object) -> bytes:
-    """What a door has read may still be what cannot be written: it stands deeper on the stack here."""
-    try:
-        return encode(request)
-    except RecursionError:
-        raise BadRequest("the request is nested too deep") from None
-    except UnicodeEncodeError:
-        raise BadRequest("the request has text, or a header, that is not UTF-8") from None
 
 
 def _ignore() -> None:

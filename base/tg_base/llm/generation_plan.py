@@ -57,7 +57,8 @@ def _with_tools(request: TextCompletionRequest, native: frozenset[Feature]) -> T
     """The request without the fields about tools that the provider does not know."""
     tools = request.tools
     if request.allowed_tools and "allowed_tools" not in native:
-        tools = tuple(tool for tool in tools if tool.name in request.allowed_tools)
+        allowed = frozenset(request.allowed_tools)
+        tools = tuple(tool for tool in tools if tool.name in allowed)
         request = msgspec.structs.replace(request, tools=tools, allowed_tools=())
     if "strict_tools" not in native and any(tool.strict for tool in tools):
         tools = tuple(msgspec.structs.replace(tool, strict=False) for tool in tools)

@@ -11,12 +11,14 @@ from importlib import import_module
 from typing import Any, ClassVar, Generic, Protocol, Self
 
 import msgspec
+import structlog
 from typing_extensions import TypeVar, override
 
 from tg_base.llm.core import LlmChunk
 from tg_base.llm.http import (
     UNREADABLE,
     USAGE_TIMEOUT_SECONDS,
+    CapturedConnection,
     ErrorDetail,
     EventDecoder,
     Frames,
@@ -29,13 +31,16 @@ from tg_base.llm.http import (
 from tg_base.llm.keyed_connection import KeyedConnection
 from tg_base.llm.operations import Embeddings
 from tg_base.llm.options import UrlOptions
+from tg_base.llm.prepared_request import PreparedRequest, prepare_request
 from tg_base.llm.routed_connection import EmbeddingCall
 from tg_base.llm.service import LlmService
-from tg_base.runtime import start_daemon_thread
+from tg_base.runtime import Unpicklable, WorkerPool, start_daemon_thread
 from tg_schema import ModelInfo, TextCompletionRequest
 from tg_schema.deltas import add_counts
 from tg_schema.errors import BadRequest, ProtocolError
 from tg_schema.features import describe_missing
+
+log = structlog.get_logger()
 
 LIST_TIMEOUT_SECONDS = 15.0
 """Timeout of a list of models in seconds; `clocks.first_token` if that is shorter."""
@@ -92,6 +97,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         super().__init__(model, options)
         self.usage_patience = USAGE_TIMEOUT_SECONDS
         self._connection = connection
+        self._workers = WorkerPool()
 
     @classmethod
     @override
@@ -122,11 +128,33 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         decoder = self.decoder(request)
         async with (
             self._connection.lend() as connection,
-            open_body(connection.post(self.body(request)), wire.error_detail) as read,
+            open_body(connection.post(self._sent(request)), wire.error_detail) as read,
             aclosing(event_chunks(read, decoder, self.usage_patience, frames, request.answers)) as chunks,
         ):
             async for chunk in chunks:
                 yield chunk
+
+    def _sent(self, request: TextCompletionRequest) -> Any:
+        return request.sent if isinstance(request, PreparedRequest) else self.body(request)
+
+    @override
+    async def read(self, body: bytes) -> TextCompletionRequest:
+        try:
+            return await self._workers.call(prepare_request, type(self), self.model, self.options, body)
+        except Unpicklable as reason:
+            log.warning("provider.large_request_here", provider=type(self).__name__, reason=str(reason))
+            return await super().read(body)
+
+    async def record(self, sent: Any, small: Any) -> Any:
+        """What the SDK would send, for another process to send it in place of `small`.
+
+        Raises:
+            Unpicklable: this provider's connection cannot tell.
+        """
+        async with self._connection.lend() as connection:
+            if not isinstance(connection, CapturedConnection):
+                raise Unpicklable("its connection keeps its requests to itself")
+            return await connection.record(sent, small)
 
     @override
     async def models(self) -> tuple[ModelInfo, ...]:
@@ -177,4 +205,5 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
 
     @override
     async def aclose(self) -> None:
+        await self._workers.aclose()
         await self._connection.aclose()

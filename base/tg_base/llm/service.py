@@ -20,6 +20,7 @@ from tg_base.llm.guard import guard_stream
 from tg_base.llm.merged_streams import merge_streams
 from tg_base.llm.operations import Detokenized, Embeddings, Scores, operate
 from tg_base.llm.options import ProviderOptions
+from tg_base.llm.prepared_request import COMPLETION, PreparedRequest
 from tg_base.llm.validation import check_completion
 from tg_base.server import Service
 from tg_schema import TEXT_COMPLETION, ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError
@@ -30,8 +31,6 @@ from tg_schema.features import Feature, describe_missing
 
 READING_FEATURES: frozenset[Feature] = frozenset({"developer", "reasoning_turns"})
 """What every provider has by reading the parts that it knows and no others."""
-COMPLETION = frozenset({None, "", "completion"})
-"""The operation that generates, by all its names."""
 CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "detokenize", "score", "embed"})
 """Operations on the fields of a request."""
 MAX_RETRY_AFTER_SECONDS = 30.0
@@ -184,12 +183,15 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         if request.operation not in COMPLETION:
-            checked = self._check(request) if request.operation in CHECKED_OPERATIONS else request
+            checked = self.check(request) if request.operation in CHECKED_OPERATIONS else request
             for record in await operate(self, checked):
                 yield record
             return
-        request = self._check(request)
-        plan = GenerationPlan.of(request, self.native_features)
+        if isinstance(request, PreparedRequest) and request.plan is not None:
+            plan = request.plan
+        else:
+            request = self.check(request)
+            plan = GenerationPlan.of(request, self.native_features)
         answer = AnswerBuilder(request, plan, await AnswerForm.of(request))
         totals, streaming, several, edit = answer.totals, request.streaming, plan.generated > 1, answer.edit
         keep = answer.keep
@@ -223,7 +225,13 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         for record in await answer.last_records():
             yield record
 
-    def _check(self, request: TextCompletionRequest) -> TextCompletionRequest:
+    def check(self, request: TextCompletionRequest) -> TextCompletionRequest:
+        """The request, with its model.
+
+        Raises:
+            BadRequest: it is in itself wrong, or needs what this provider lacks.
+            NotFound: it is for another model.
+        """
         check_completion(request)
         if request.model not in {None, "", self.model}:
             raise NotFound(f"no model of that name is served here; this flow serves {self.model}")

@@ -112,9 +112,10 @@ def _check_tools(request: TextCompletionRequest) -> None:
     names = [tool.name for tool in request.tools]
     if len(set(names)) < len(names) or "" in names:
         raise BadRequest("tools: each must have a name of its own")
-    if not set(request.allowed_tools) <= set(names):
+    allowed = set(request.allowed_tools)
+    if not allowed <= set(names):
         raise BadRequest("allowed_tools: each must be the name of one of the tools")
-    names = [name for name in names if not request.allowed_tools or name in request.allowed_tools]
+    names = [name for name in names if not allowed or name in allowed]
     if request.tool_choice not in {*_CHOICES, *(["required", *names] if names else [])}:
         raise BadRequest(
             'tool_choice must be "auto", "none", "required" (of some tools), or the name of one of the tools that may '

@@ -2,6 +2,7 @@
 
 from tg_base.protocol.awake_clock import AwakeClock
 from tg_base.protocol.echo import Echo
+from tg_base.protocol.encoded_request import EncodedRequest
 from tg_base.protocol.heartbeat import HeartbeatTiming
 from tg_base.protocol.link_sender import Failed, LinkSender
 from tg_base.protocol.messages import (
@@ -28,7 +29,7 @@ from tg_base.protocol.subscriptions import Subscriptions
 
 __all__ = [
     "CONTROL", "MAX_REQUEST_BYTES", "PART_BYTES", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel",
-    "Confirmed", "Control", "Echo", "Failed", "Frame", "Heartbeat", "HeartbeatTiming", "LinkSender", "LinkState",
-    "Nack", "Part", "Presence", "PublisherClocks", "ReorderBuffer", "RequestHeaders", "Route", "StreamKey",
+    "Confirmed", "Control", "Echo", "EncodedRequest", "Failed", "Frame", "Heartbeat", "HeartbeatTiming", "LinkSender",
+    "LinkState", "Nack", "Part", "Presence", "PublisherClocks", "ReorderBuffer", "RequestHeaders", "Route", "StreamKey",
     "Subscriptions", "whole_number",
 ]  # fmt: skip

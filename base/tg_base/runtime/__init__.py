@@ -1,11 +1,20 @@
-"""Lowest layer: tasks that live as long as their owner, threads that nobody waits for, defects, ids."""
+"""Lowest layer: tasks that end with their owner, threads that nobody waits for, worker processes, defects, ids."""
 
 from tg_base.runtime.daemon_thread import start_daemon_thread
 from tg_base.runtime.defects import translate_defects
 from tg_base.runtime.ids import last_number, new_id, new_number
+from tg_base.runtime.reading_cost import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, is_costly
 from tg_base.runtime.tasks import report, running
+from tg_base.runtime.worker_main import Unpicklable, ask_caller
+from tg_base.runtime.worker_pool import WorkerPool
 
 __all__ = [
+    "MAX_QUICK_BYTES",
+    "MAX_READ_HERE_OBJECTS",
+    "Unpicklable",
+    "WorkerPool",
+    "ask_caller",
+    "is_costly",
     "last_number",
     "new_id",
     "new_number",

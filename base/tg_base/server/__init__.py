@@ -6,7 +6,7 @@ A `ServiceKind` is what a service says of itself, so that a configured process c
 from tg_base.server.process import serve_process
 from tg_base.server.processor import Processor
 from tg_base.server.serve_context import ServeContext
-from tg_base.server.service import Service
+from tg_base.server.service import Service, Unreadable
 from tg_base.server.service_kind import Opened, ServiceKind
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "ServeContext",
     "Service",
     "ServiceKind",
+    "Unreadable",
     "serve_process",
 ]

@@ -32,7 +32,7 @@ from tg_base.protocol import (
     StreamKey,
     Subscriptions,
 )
-from tg_base.runtime import last_number, new_id, report, running
+from tg_base.runtime import MAX_QUICK_BYTES, is_costly, last_number, new_id, report, running
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.link_pool import LinkPool
 from tg_base.server.request_task import RequestTask
@@ -204,14 +204,16 @@ class Processor:
                     raise call
                 if call.span is not None:
                     trace.enter(call.span)
-                request = None if call.size else decode(route.spec.request, delivery.body)
+                # The size is asked first: most requests are small, and pass one function less.
+                large = call.size or (len(delivery.body) > MAX_QUICK_BYTES and is_costly(delivery.body))
+                request = delivery.body if large else decode(route.spec.request, delivery.body)
             except BadRequest as error:
                 await self._refuse(route, delivery, None if isinstance(call, BadRequest) else call, error)
                 return
             await self._work_on(route, delivery, call, request, slot)
 
     async def _work_on(
-        self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders, request: object | None, slot: Slot
+        self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders, request: object, slot: Slot
     ) -> None:
         self._count(call)
         if self._is_unwanted(call):
@@ -231,6 +233,8 @@ class Processor:
             with closing(await self._open_responder(route, call)) as responder:
                 responder.open()
                 await work.run(request, responder)
+            if work.unreadable is not None and not call.size:
+                await self._keep_unreadable(route, delivery.body, work.unreadable)
         finally:
             self._took(self._time() - begun)
             self._active.dec()
@@ -266,6 +270,14 @@ class Processor:
         if call is not None:
             with closing(await self._open_responder(route, call)) as responder:
                 await send_failure(responder, route.spec.response.from_error(error.record))
+
+    async def _keep_unreadable(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
+        """What turned out to be no request after it was acknowledged, since it was too large to be read at once."""
+        POISON.labels(route.request).inc()
+        try:
+            await self._bury(route, body, reason)
+        except TgError as failure:
+            log.warning("dead_letter.failed", topic=route.request, error=failure.type)
 
     async def _bury(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
         """Publish an unreadable message as a dead letter; if its body is too large, only the reason."""

@@ -10,10 +10,10 @@ from tg_base.protocol import RequestHeaders, Route
 from tg_base.runtime import new_number
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.responder import Responder, send_failure
-from tg_base.server.service import Service
+from tg_base.server.service import Service, Unreadable
 from tg_base.server.slots import Slot
 from tg_base.telemetry import find_stream_counter
-from tg_schema import TgError, decode
+from tg_schema import TgError
 from tg_schema.errors import Cancelled, Internal, Timeout
 
 log = structlog.get_logger()
@@ -34,6 +34,9 @@ class RequestTask:
         slot: taken once the answer is known to be wanted, if it was not taken before.
         patience: seconds for which a confirmation is valid. After that the requestor may have asked another processor.
         bodies: fetches the body of a large request.
+
+    Attributes:
+        unreadable: why its message is no request; None = it is one, or not read yet.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class RequestTask:
         self._patience = patience
         self._bodies = bodies
         self._questions: dict[int, float] = {}
+        self.unreadable: str | None = None
         if call.fresh or call.reply is None:
             self._wanted.set()
 
@@ -75,11 +79,11 @@ class RequestTask:
         self._ending = ending or self._ending
         self.task.cancel()
 
-    async def run(self, request: Any | None, responder: Responder) -> None:
+    async def run(self, request: Any | bytes, responder: Responder) -> None:
         """Forward the responses. Exactly one terminal record is sent, whatever happens.
 
         Args:
-            request: the record; None = a large one, whose body is fetched.
+            request: the record, or the body of a large one; without one it is fetched.
             responder: sends the responses.
         """
         clock = asyncio.get_running_loop().time
@@ -103,7 +107,7 @@ class RequestTask:
             seconds = round(clock() - started, 6)
             log.info("request.done", service=service, flow=flow, outcome=outcome, seconds=seconds)
 
-    async def _pass_on(self, request: Any | None, responder: Responder) -> None:
+    async def _pass_on(self, request: Any | bytes, responder: Responder) -> None:
         """Confirm, take a slot, fetch the body of a large request, and forward the responses.
 
         A request holds no slot while its confirmation is pending. If none is free afterwards, it is returned.
@@ -116,8 +120,8 @@ class RequestTask:
                     responder.hand_back()
                     return
                 responder.accept()
-                if request is None:
-                    request = await self._fetch(responder)
+                if isinstance(request, bytes):
+                    request = await self._read(request, responder)
                 # The deadline is for beginning. Our requestors cancel what they no longer want; plain peers cannot.
                 if self._call.reply is not None:
                     limit.reschedule(None)
@@ -132,17 +136,22 @@ class RequestTask:
             raise
         raise Internal("the service ended without a last response")
 
-    async def _fetch(self, responder: Responder) -> Any:
+    async def _read(self, body: bytes, responder: Responder) -> Any:
         """The record of a large request.
 
         Raises:
-            BadRequest: the body is no such record.
+            TgError: the body is no such record, or is refused.
         """
-        body = await self._bodies.fetch(self._call.key, self._call.size, responder.fetch)
-        # While it came this process may have been suspended, and the requestor may have asked another processor.
-        self._wanted.clear()
-        await self._until_wanted(responder)
-        return decode(self._route.spec.request, body)
+        if not body:
+            body = await self._bodies.fetch(self._call.key, self._call.size, responder.fetch)
+            # While it came this process may have been suspended, and the requestor may have asked another processor.
+            self._wanted.clear()
+            await self._until_wanted(responder)
+        try:
+            return await self._service.read(body)
+        except Unreadable as error:
+            self.unreadable = error.message
+            raise
 
     async def _until_wanted(self, responder: Responder) -> None:
         """Ask the requestor to confirm a possible redelivery, so that no request is run (and billed) twice."""

@@ -4,9 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from typing import ClassVar, Generic
 
-from tg_schema import ServiceSpec
+from tg_schema import ServiceSpec, decode
+from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
 from tg_schema.service_spec import Req, Resp
+
+
+class Unreadable(BadRequest):
+    """A message of the queue that is no request."""
 
 
 class Service(ABC, Generic[Req, Resp]):
@@ -30,6 +35,19 @@ class Service(ABC, Generic[Req, Resp]):
         Raises:
             TgError: sent as the stream's last record.
         """
+
+    async def read(self, body: bytes) -> Req:
+        """The record of a request that takes long to be read. Override it where another process can do that.
+
+        Raises:
+            Unreadable: it is no such record.
+            TgError: it is refused already; sent as the stream's last record.
+        """
+        try:
+            record: Req = decode(self.spec.request, body)
+        except BadRequest as error:
+            raise Unreadable(error.message) from None
+        return record
 
     async def aclose(self) -> None:
         """Close the service's clients and models. Called once, after its last request."""

@@ -1,8 +1,10 @@
 """Name -> route: which flow's which service a request means, by flow and service or by a model's name."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from tg_base.protocol import Presence, Route
 from tg_schema import TEXT_COMPLETION
@@ -55,6 +57,11 @@ class Catalogue:
         self._completions = tuple(route for route in routes if route.spec.name == TEXT_COMPLETION.name)
         self._serving = serving
         self._aliases = aliases
+
+    def copy(self) -> "Catalogue":
+        """As it is now, and picklable: for a request that is read in another process."""
+        served = {route.request: _strip(self._serving(route.request)) for route in self._completions}
+        return Catalogue(self.routes, _Served(served), self._aliases)
 
     @property
     def flows(self) -> tuple[str, ...]:
@@ -146,3 +153,18 @@ class Catalogue:
     def _is_served(self, route: Route[Any, Any]) -> bool:
         """A plain peer announces nothing: it is taken to be there."""
         return route.plain or bool(self._serving(route.request))
+
+
+class _Served:
+    """Who has served each queue, at one time."""
+
+    def __init__(self, served: Mapping[str, Sequence[Presence]]) -> None:
+        self._served = served
+
+    def __call__(self, queue: str) -> Sequence[Presence]:
+        return self._served.get(queue, ())
+
+
+def _strip(serving: Iterable[Presence]) -> tuple[Presence, ...]:
+    """Without the state of the links, which is as long as there are gateways."""
+    return tuple(msgspec.structs.replace(presence, links={}) for presence in serving)

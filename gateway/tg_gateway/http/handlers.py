@@ -6,13 +6,15 @@ from contextlib import aclosing
 from aiohttp import web
 
 from tg_base.config import GatewayConfig
+from tg_base.runtime import MAX_QUICK_BYTES, is_costly
 from tg_gateway.access import LargeBodies, Limits
 from tg_gateway.dialects import Answer, Ask
 from tg_gateway.dialects.answers import StreamedAnswer
 from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, judge_defects, make_response
-from tg_gateway.http.router import DOOR
+from tg_gateway.http.router import DOOR, Door
+from tg_gateway.parsing import CallParser
 from tg_gateway.relay import AnswerStore, BackgroundRuns, Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
@@ -22,11 +24,19 @@ class HttpHandlers:
     """What answers on every mount that is no socket."""
 
     def __init__(
-        self, relay: Relay, store: AnswerStore, background: BackgroundRuns, config: GatewayConfig, limits: Limits
+        self,
+        relay: Relay,
+        store: AnswerStore,
+        background: BackgroundRuns,
+        config: GatewayConfig,
+        limits: Limits,
+        *,
+        parser: CallParser,
     ) -> None:
         self._relay = relay
         self._store = store
         self._background = background
+        self._parser = parser
         self._config = config
         self._limits = limits
         self._body_reader = BodyReader(config.body_limit, limits)
@@ -65,12 +75,7 @@ class HttpHandlers:
         try:
             door.dialect.check_head(door.call)
             door.call.body = await reader.read(request)
-            parsed = door.dialect.parse(door.call)
-            if isinstance(parsed, Awaitable):
-                door.call.kept = self._store.of(entry.key)
-                asked: Ask | Answer | StreamedAnswer = await parsed
-            else:
-                asked = parsed
+            asked = await self._ask_dialect(door, entry)
             route = asked.route if isinstance(asked, Ask) else None
         finally:
             if known := route or door.call.route:
@@ -99,6 +104,20 @@ class HttpHandlers:
                 entry.end(200, error.type)
                 body.abort()
         return body
+
+    async def _ask_dialect(self, door: Door, entry: AccessLogEntry) -> Ask | Answer | StreamedAnswer:
+        call = door.call
+        if len(call.body) > MAX_QUICK_BYTES and is_costly(call.body):
+            call.kept = self._store.of(entry.key)
+            asked = await self._parser.parse(door.dialect, call)
+            # The request has its own copy, as it travels; this one would stay for as long as the answer takes.
+            call.body = b""
+            return asked
+        parsed = door.dialect.parse(call)
+        if isinstance(parsed, Awaitable):
+            call.kept = self._store.of(entry.key)
+            return await parsed
+        return parsed
 
     async def _stream(self, request: web.Request, asked: Ask, exchange: Exchange) -> web.StreamResponse:
         """Relay; an error before the first byte is the caller's to answer with a real status.

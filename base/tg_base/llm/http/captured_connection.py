@@ -12,17 +12,51 @@ from functools import partial
 from ssl import SSLContext
 from typing import Any
 
+import msgspec
+from typing_extensions import override
+
 from tg_base.llm.http.failures import NO_FAILURES, Failures
 from tg_base.llm.http.open_pool import open_pool
-from tg_base.llm.http.response import HttpAnswer
+from tg_base.llm.http.response import HttpAnswer, Method
 from tg_schema import TgError
 
 
+class RecordedRequest(msgspec.Struct, frozen=True):
+    """What an SDK would have sent.
+
+    Attributes:
+        method: the HTTP method.
+        url: as the SDK has encoded it.
+        headers: all of them, the credentials included.
+        content: the body.
+        small: an argument of `CapturedConnection.post`, in whose place it is sent.
+    """
+
+    method: Method
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    content: bytes
+    small: Any = None
+
+    @override
+    def __repr__(self) -> str:
+        # The headers have a key, and the content what somebody has said.
+        return f"RecordedRequest({len(self.content)} bytes)"
+
+
 class _Slot:
-    """The answer to one call, or the error if there is none."""
+    """The answer to one call, or the error if there is none.
+
+    Attributes:
+        instead: sent in place of what the SDK makes of the call.
+        records: whether nothing is sent, and `recorded` tells what would have been.
+    """
 
     answer: HttpAnswer | None = None
     error: TgError | None = None
+    instead: RecordedRequest | None = None
+    records: bool = False
+    recorded: RecordedRequest | None = None
 
     def close(self) -> None:
         if self.answer is not None:
@@ -56,10 +90,13 @@ class CapturingTransport:
         body = await request.aread()
         if self._keyless:
             request.headers.pop("Authorization", None)
+        made = RecordedRequest(request.method, str(request.url), tuple(request.headers.multi_items()), body)
+        if slot.records:
+            slot.recorded = made
+            raise _CapturedError
+        sent = slot.instead or made
         try:
-            slot.answer = await self._pool.ask(
-                request.method, str(request.url), request.headers.multi_items(), body or None
-            )
+            slot.answer = await self._pool.ask(sent.method, sent.url, sent.headers, sent.content or None)
         except TgError as error:
             slot.error = error
         raise _CapturedError
@@ -98,8 +135,25 @@ class CapturedConnection:
         self._failures = failures
 
     async def post(self, body: Any) -> HttpAnswer:
-        """See `SdkConnection`."""
+        """See `SdkConnection`; `body` may be a request that `record` has returned, in any process."""
+        if isinstance(body, RecordedRequest):
+            return await self._capture(partial(self._post, body.small), body)
         return await self._capture(partial(self._post, body))
+
+    async def record(self, body: Any, small: Any) -> RecordedRequest:
+        """What `post` would send for `body`.
+
+        Args:
+            body: as for `post`.
+            small: another, with which the SDK is called when the recorded request is sent.
+        """
+        slot = _Slot()
+        slot.records = True
+        with self._failures.translate():
+            await _call(partial(self._post, body), slot)
+        if slot.recorded is None:
+            raise TypeError("the SDK did not send its request through the transport")
+        return msgspec.structs.replace(slot.recorded, small=small)
 
     async def models(self) -> HttpAnswer:
         """See `SdkConnection`."""
@@ -109,34 +163,41 @@ class CapturedConnection:
         """Close the connections."""
         await self._close()
 
-    async def _capture(self, call: Callable[[], Awaitable[object]]) -> HttpAnswer:
+    async def _capture(
+        self, call: Callable[[], Awaitable[object]], instead: RecordedRequest | None = None
+    ) -> HttpAnswer:
         with self._failures.translate():
-            return await capture(call)
+            return await capture(call, instead)
 
 
-async def capture(call: Callable[[], Awaitable[object]]) -> HttpAnswer:
-    """Let the SDK send its request, and return the answer.
+async def capture(call: Callable[[], Awaitable[object]], instead: RecordedRequest | None = None) -> HttpAnswer:
+    """Let the SDK send its request, or another in its place, and return the answer.
 
     Raises:
         TgError: of `HttpPool.ask`.
         Exception: the SDK's own, raised before it sent anything.
     """
     slot = _Slot()
+    slot.instead = instead
     # A cancellation may arrive after the answer did; nobody else would close its socket then.
     with ExitStack() as cancelled:
         cancelled.callback(slot.close)
-        token = _slot.set(slot)
-        try:
-            await call()
-        except Exception:
-            # An SDK may wrap `_CapturedError` in its own exceptions; whether it sent a request is what matters.
-            if slot.answer is None and slot.error is None:
-                raise
-        finally:
-            _slot.reset(token)
+        await _call(call, slot)
         cancelled.pop_all()
     if slot.error is not None:
         raise slot.error
     if slot.answer is None:
         raise TypeError("the SDK did not send its request through the transport")
     return slot.answer
+
+
+async def _call(call: Callable[[], Awaitable[object]], slot: _Slot) -> None:
+    token = _slot.set(slot)
+    try:
+        await call()
+    except Exception:
+        # An SDK may wrap `_CapturedError` in its own exceptions; whether it sent a request is what matters.
+        if slot.answer is None and slot.error is None and slot.recorded is None:
+            raise
+    finally:
+        _slot.reset(token)

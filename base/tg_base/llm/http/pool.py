@@ -7,6 +7,7 @@ HTTP clients cost about 1 ms more CPU per request and 130 µs more per chunk.
 import asyncio
 import ssl
 from collections.abc import Iterable
+from io import BytesIO
 from typing import Any, Literal
 from urllib.request import getproxies, proxy_bypass
 
@@ -25,6 +26,9 @@ MAX_HEAD_BYTES = 64 * 1024
 
 READ_BYTES = 16 * 1024
 """Bytes of one read. aiohttp buffers twice as many, then it stops reading until the buffer is consumed."""
+
+MAX_WHOLE_BYTES = 128 * 1024
+"""Bytes of a request's body up to which it is written at once."""
 
 _HEAD_PART = 4 * 1024
 
@@ -91,7 +95,7 @@ class HttpPool:
         asked["Accept-Encoding"] = "identity"
         try:
             response = await self._open_session().request(
-                method, target, headers=asked, data=body, allow_redirects=False, proxy=self._proxy(target)
+                method, target, headers=asked, data=_in_steps(body), allow_redirects=False, proxy=self._proxy(target)
             )
         except _EndlessHeadError:
             raise ProtocolError(_ENDLESS) from None
@@ -129,6 +133,11 @@ class HttpPool:
         if server not in self._proxies:
             self._proxies[server] = None if proxy_bypass(server[1]) else getproxies().get(server[0])
         return self._proxies[server]
+
+
+def _in_steps(body: bytes | None) -> bytes | BytesIO | None:
+    """A large body as a file, which is written piece by piece, with turns of the event loop between them."""
+    return BytesIO(body) if body is not None and len(body) > MAX_WHOLE_BYTES else body
 
 
 class _EndlessHeadError(aiohttp.ClientError):

@@ -28,7 +28,7 @@ class EmbeddingsWriter(VectorWriter):
     def __init__(self, asked: VectorRequests, model: str, *, in_base64: bool) -> None:
         super().__init__(asked)
         self._model = model
-        self._encode = _encode_base64 if in_base64 else encode
+        self._encode = _encode_base64 if in_base64 else _encode_numbers
         self._embeddings = [b""] * asked.count
         self._size = 0
 
@@ -46,6 +46,11 @@ class EmbeddingsWriter(VectorWriter):
         usage = b"" if self.usage is None else b',"usage":' + encode(self.usage)
         listed = b",".join(self._embeddings)
         return b'{"object":"list","data":[%b],"model":%b%b}' % (listed, encode(self._model), usage)
+
+
+def _encode_numbers(vector: Vector) -> bytes:
+    """A function, since a writer travels between processes, and `encode` is a method of what cannot be pickled."""
+    return encode(vector)
 
 
 def _encode_base64(vector: Vector) -> bytes:

@@ -29,8 +29,14 @@ class EventWriter(Writer[Any]):
     """Server-sent events without names."""
 
     def __init__(self, service: NativeService) -> None:
+        self._service = service
         self._event = service.event
         self._failure = service.failure
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        # It has no state but its service, whose functions cannot all be pickled.
+        return type(self), (self._service,)
 
     @override
     def write(self, record: Response) -> bytes:

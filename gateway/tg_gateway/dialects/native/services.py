@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 import msgspec
+from typing_extensions import override
 
 from tg_gateway.dialects.native.event_shape import event_encoder
 from tg_gateway.dialects.native.failures import encode_agent_failure, encode_failure
@@ -36,6 +37,7 @@ class NativeService:
     """How one service is asked and answered; functions of values.
 
     Attributes:
+        spec: the service.
         parse: the request that a body asks for; raises BadRequest, whose message names what is wrong.
         event: the JSON of one record of a stream, or of the whole answer as a single record.
         failure: the JSON of a stream's last event, when it failed after its first byte.
@@ -43,10 +45,15 @@ class NativeService:
             are no part of its answer.
     """
 
+    spec: ServiceSpec[Any, Any]
     parse: Callable[[bytes], Any]
     event: Callable[[Any], bytes]
     failure: Callable[[TgError], bytes] = encode_failure
     parts: Callable[[Sequence[Any]], bytes] | None = None
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        return service_of, (self.spec,)
 
     def whole(self, records: Sequence[Any]) -> bytes:
         """The JSON of a whole answer, of which `records` are all."""
@@ -130,9 +137,9 @@ def _encode_prompt_event(record: PromptResponse) -> bytes:
 
 
 SERVICES: Final[Mapping[str, NativeService]] = {
-    TEXT_COMPLETION.name: NativeService(_parse_completion, _encode_completion, parts=_encode_parts),
-    PROMPT.name: NativeService(_parse_prompt, _encode_prompt_event),
-    AGENT.name: NativeService(_parse_agent, _encode_agent, encode_agent_failure),
+    TEXT_COMPLETION.name: NativeService(TEXT_COMPLETION, _parse_completion, _encode_completion, parts=_encode_parts),
+    PROMPT.name: NativeService(PROMPT, _parse_prompt, _encode_prompt_event),
+    AGENT.name: NativeService(AGENT, _parse_agent, _encode_agent, encode_agent_failure),
 }
 """By service."""
 
@@ -156,4 +163,4 @@ def _make_service(spec: ServiceSpec[Any, Any]) -> NativeService:
         said = {name: value for name in shown if (value := getattr(record, name)) is not None}
         return encode(said | {"end_of_stream": record.last})
 
-    return NativeService(parse, event)
+    return NativeService(spec, parse, event)

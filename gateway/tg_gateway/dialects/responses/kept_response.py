@@ -1,6 +1,7 @@
 """A response that has ended -> what is kept of it -> the response, its items and its events, for later requests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -87,12 +88,20 @@ def make_keep(draft: ResponseDraft, items: tuple[InputItem, ...], events: Sequen
         InvalidParameter: the conversation is too large to be kept.
     """
     check_items(items)
+    return Keep(draft.response.id, _Ended(draft, items, events))
 
-    def make() -> bytes:
-        told = tuple(msgspec.Raw(event) for event in events) or None
-        return encode(KeptResponse(msgspec.Raw(encode(draft.response)), items, told))
 
-    return Keep(draft.response.id, make)
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """What is kept of a response, once it has ended. It is no function inside another: those cannot be pickled."""
+
+    draft: ResponseDraft
+    items: tuple[InputItem, ...]
+    events: Sequence[bytes]
+
+    def __call__(self) -> bytes:
+        told = tuple(msgspec.Raw(event) for event in self.events) or None
+        return encode(KeptResponse(msgspec.Raw(encode(self.draft.response)), self.items, told))
 
 
 def check_items(items: tuple[InputItem, ...]) -> None:

@@ -34,7 +34,7 @@ from tg_gateway.dialects.responses.response_object import (
     TextConfig,
 )
 from tg_gateway.dialects.responses.usage import make_usage
-from tg_schema import TextCompletionResponse, TgError
+from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import RateLimited
 
 _DEFAULT_TEMPERATURE: Final = 1.0
@@ -116,9 +116,9 @@ def _make_response(response_id: str, request: ReadRequest, model: str) -> Respon
         created_at=int(time.time()),
         status="in_progress",
         background=bool(body.background),
-        instructions=body.instructions,
+        instructions=msgspec.Raw(encode(body.instructions)),
         max_output_tokens=body.max_output_tokens,
-        metadata=body.metadata or {},
+        metadata=msgspec.Raw(encode(body.metadata or {})),
         model=model,
         parallel_tool_calls=body.parallel_tool_calls is not False,
         previous_response_id=body.previous_response_id,
@@ -128,8 +128,8 @@ def _make_response(response_id: str, request: ReadRequest, model: str) -> Respon
         store=bool(body.store),
         temperature=_DEFAULT_TEMPERATURE if body.temperature is None else body.temperature,
         text=_make_text(body),
-        tool_choice=body.tool_choice or "auto",
-        tools=request.functions,
+        tool_choice=msgspec.Raw(encode(body.tool_choice or "auto")),
+        tools=msgspec.Raw(encode(request.functions)),
         top_logprobs=body.top_logprobs or 0,
         top_p=_DEFAULT_TOP_P if body.top_p is None else body.top_p,
         presence_penalty=body.presence_penalty or 0,

@@ -1,18 +1,19 @@
 """The JSON of a response and of its output items, as OpenAI's Responses API names the fields."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from tg_gateway.dialects.responses.request_body import (
     FormatBody,
     ReasoningBody,
-    ToolBody,
-    ToolChoice,
 )
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+
+
+_NULL: Final = msgspec.Raw(b"null")
 
 
 class TopLogprob(msgspec.Struct, frozen=True):
@@ -144,6 +145,9 @@ class TextConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     """A response, at any time of its life, with every field that Open Responses requires.
 
+    Fields of the request that may be long are JSON already: each response is written three times, and a request of
+    10 MB would hold up everybody each time.
+
     Numbers that the request does not set are told as OpenAI's defaults, since the description knows no null for them.
     What the provider really takes is its own affair. `user` is left out where the request has none: OpenAI's
     description has no null for it, and Open Responses has no such field.
@@ -157,10 +161,10 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     background: bool = False
     error: ResponseError | None = None
     incomplete_details: IncompleteDetails | None = None
-    instructions: str | None = None
+    instructions: msgspec.Raw = _NULL
     max_output_tokens: int | None = None
     max_tool_calls: None = None
-    metadata: dict[str, str] = {}
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
     model: str
     output: tuple[OutputItem, ...] = ()
     parallel_tool_calls: bool = True
@@ -172,8 +176,8 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     service_tier: str = "default"
     temperature: float
     text: TextConfig
-    tool_choice: str | ToolChoice = "auto"
-    tools: tuple[ToolBody, ...] = ()
+    tool_choice: msgspec.Raw = msgspec.Raw(b'"auto"')
+    tools: msgspec.Raw = msgspec.Raw(b"[]")
     top_logprobs: int
     top_p: float
     presence_penalty: float

@@ -80,7 +80,8 @@ class EventWriter(Writer[TextCompletionResponse]):
 
     def _number_event(self, event: Event) -> tuple[bytes, bytes]:
         """Its type, and its JSON with its number."""
-        data = b'%b,"sequence_number":%d}' % (encode(event)[:-1], self._number)
+        # A view: with thousands of tools in the request, an event may have megabytes.
+        data = b"".join((memoryview(encode(event))[:-1], b',"sequence_number":%d}' % self._number))
         self._number += 1
         return str(event.__struct_config__.tag).encode(), data
 

@@ -1,0 +1,97 @@
+"""JSON of a large request -> what its provider is sent, made in a worker process; the processor keeps an outline.
+
+To decode a request of 10 MB, check it, write it in the provider's format and let an SDK encode it takes up to a second.
+"""
+
+import asyncio
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from tg_base.llm.generation_plan import GenerationPlan
+from tg_base.server import Unreadable
+from tg_schema import Message, TextCompletionRequest, decode
+from tg_schema.errors import BadRequest
+
+COMPLETION: Final = frozenset({None, "", "completion"})
+"""The operation that generates, by all its names."""
+
+
+class PreparedRequest(TextCompletionRequest, frozen=True):
+    """A checked request without its prompt and its tools, which only the provider needs.
+
+    Attributes:
+        sent: the argument of the client's `post`.
+        plan: how it is answered; its requests are prepared as well.
+    """
+
+    sent: Any = None
+    plan: GenerationPlan | None = None
+
+
+def prepare_request(kind: Any, model: str, options: Any, data: bytes) -> PreparedRequest | TextCompletionRequest:
+    """What is left to do for a request; runs in a worker process. A request for no answer is returned as it is.
+
+    Args:
+        kind: the provider's class, an `SdkProvider`.
+        model: as the provider's.
+        options: as the provider's.
+        data: the JSON of the request.
+
+    Raises:
+        Unreadable: it is no request.
+        TgError: the provider refuses it.
+    """
+    try:
+        request = decode(TextCompletionRequest, data)
+    except BadRequest as error:
+        raise Unreadable(error.message) from None
+    if request.operation not in COMPLETION:
+        return request
+    # Without a connection: nothing is sent from here.
+    provider = kind(model, options, None)
+    request = provider.check(request)
+    plan = GenerationPlan.of(request, provider.native_features)
+    sent: list[Any] = [provider.body(each) for each in plan.requests]
+    if not all(isinstance(each, bytes) for each in sent):
+        sent = _runner().run(_record(kind, provider.body(_stand_in(request)), model, options, sent))
+    outlines = tuple(_outline(each, one) for each, one in zip(plan.requests, sent, strict=True))
+    return _outline(request, plan=msgspec.structs.replace(plan, requests=outlines))
+
+
+@cache
+def _runner() -> asyncio.Runner:
+    """The event loop of this worker process."""
+    return asyncio.Runner()
+
+
+async def _record(kind: Any, small: Any, model: str, options: Any, sent: list[Any]) -> list[Any]:
+    """The requests that the provider's SDK makes of these arguments."""
+    name = (kind, model, options)
+    if _opened.get("name") != name:
+        # A worker works for one provider, whose SDK takes a second to be imported and opened.
+        _opened.update(name=name, provider=await kind.open(model, options))
+    return [await _opened["provider"].record(each, small) for each in sent]
+
+
+_opened: Final[dict[str, Any]] = {}
+"""The provider whose SDK makes the requests of this worker process, and its name."""
+
+
+def _stand_in(request: TextCompletionRequest) -> TextCompletionRequest:
+    """A small request to the same address."""
+    return msgspec.structs.replace(
+        request, messages=(Message("user", "-"),), system=None, prompt=None, tools=(), tool_choice=None,
+        allowed_tools=(), parallel_tool_calls=None,
+    )  # fmt: skip
+
+
+def _outline(request: TextCompletionRequest, sent: Any = None, plan: GenerationPlan | None = None) -> PreparedRequest:
+    kept = {name: getattr(request, name) for name in _KEPT}
+    strict = tuple(tool for tool in request.tools if tool.strict)
+    return PreparedRequest(**kept, tools=strict, sent=sent, plan=plan)
+
+
+_KEPT: Final = ("streaming", "model", "sampling", "response_format", "schema", "operation", "parallel_tool_calls")
+"""Fields on which more depends than what the provider is sent."""

@@ -1,0 +1,35 @@
+"""Record of a request -> what travels: its JSON, and the few facts that its requestor needs of it."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tg_schema import Sampling, ServiceSpec
+from tg_schema.codec import encode_request
+from tg_schema.features import Feature
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRequest:
+    """A request that was encoded elsewhere, for instance in another process: it can be asked like a record.
+
+    Attributes:
+        body: the JSON of its record.
+        features: as the service's `ServiceSpec.features` gives them.
+        streaming: as the record's; True where it has no such field.
+        sampling: as the record's, if it has any.
+    """
+
+    body: bytes
+    features: frozenset[Feature]
+    streaming: bool | None = True
+    sampling: Sampling | None = None
+
+    @classmethod
+    def of(cls, spec: ServiceSpec[Any, Any], request: Any) -> Self:
+        """A record, encoded.
+
+        Raises:
+            BadRequest: it cannot be written.
+        """
+        sampling = getattr(request, "sampling", None)
+        return cls(encode_request(request), spec.features(request), getattr(request, "streaming", True), sampling)

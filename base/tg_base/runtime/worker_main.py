@@ -1,0 +1,171 @@
+"""Pipe -> function -> pipe: the whole life of a worker process, which `WorkerProcess` starts and calls.
+
+It ends when its standard input does, so it never outlives the process that started it, however that ends.
+"""
+
+import gc
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Callable, MutableMapping
+from typing import Any, BinaryIO, Final, Literal, NoReturn
+
+import msgspec
+import structlog
+
+from tg_base.runtime.defects import translate_defects
+from tg_schema import TgError
+from tg_schema.errors import Internal
+
+log = structlog.get_logger()
+
+MAX_LINES: Final = 64
+"""Log lines of one call that are passed on."""
+NICENESS: Final = 5
+"""Added to the process's niceness: the streams of everybody else come first."""
+SIZE_BYTES: Final = 8
+"""Of the number before each message, which is its size."""
+
+
+class Unpicklable(Exception):
+    """What a function takes or returns cannot be pickled, or its module cannot be imported in another process.
+
+    A function may raise it, too.
+    """
+
+
+UNPICKLABLE: Final = (pickle.PickleError, AttributeError, ImportError, TypeError)
+"""What reading and writing a pickle raise for a value that cannot travel."""
+
+Line = tuple[str, dict[str, Any]]
+"""A log line: its level and its fields, "event" among them."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a worker says.
+
+    Attributes:
+        kind: "returned" and "raised" end a call; "unpicklable" ends it too, before or after the function ran; "asked"
+            wants an answer first.
+        value: the error; why it cannot be pickled; the question. A result follows as a message of its own, pickled:
+            it may be large.
+        lines: what was logged.
+    """
+
+    kind: Literal["returned", "raised", "unpicklable", "asked"]
+    value: Any = None
+    lines: tuple[Line, ...] = ()
+
+
+class _Channel:
+    """This process's two pipes. What is printed goes to the error stream: the output is for replies alone."""
+
+    def __init__(self) -> None:
+        self._input: BinaryIO = os.fdopen(os.dup(0), "rb")
+        self._output: BinaryIO = os.fdopen(os.dup(1), "wb")
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.dup2(2, 1)
+
+    def receive(self) -> bytes:
+        """The next message; the process ends where there is none."""
+        head = self._input.read(SIZE_BYTES)
+        size = int.from_bytes(head, "big")
+        data = self._input.read(size)
+        if len(head) < SIZE_BYTES or len(data) < size:
+            os._exit(0)
+        return data
+
+    def send(self, reply: Reply, result: bytes | None = None) -> None:
+        for data in (write_pickle(reply), result):
+            if data is not None:
+                self._output.write(len(data).to_bytes(SIZE_BYTES, "big"))
+                self._output.write(data)
+        self._output.flush()
+
+
+_channels: list[_Channel] = []
+
+
+def ask_caller(question: Any) -> Any:
+    """Ask the process whose call runs here, and wait for its answer.
+
+    Raises:
+        TgError: the answer is an error.
+    """
+    (channel,) = _channels
+    channel.send(Reply("asked", question))
+    answer = pickle.loads(channel.receive())  # noqa: S301 - from the process that started us
+    if isinstance(answer, TgError):
+        raise answer
+    return answer
+
+
+def main() -> NoReturn:
+    """Serve the calls that come."""
+    channel = _Channel()
+    _channels.append(channel)
+    os.nice(NICENESS)
+    sys.path[:] = pickle.loads(channel.receive())  # noqa: S301 - as above
+    lines: list[Line] = []
+    structlog.configure(processors=[_keep_in(lines)])
+    # A call makes much and frees it at its end; what it leaves in circles is collected between calls. What survives is
+    # modules and caches, which would cost each following collection a tenth of a second.
+    gc.disable()
+    while True:
+        reply, result = _serve(channel.receive())
+        channel.send(msgspec.structs.replace(reply, lines=tuple(lines)), result)
+        del result
+        lines.clear()
+        gc.collect()
+        gc.freeze()
+
+
+def _serve(pickled: bytes) -> tuple[Reply, bytes | None]:
+    try:
+        with translate_defects(Internal("a worker process failed; the log says why"), "worker.defect", log):
+            return _call(pickled)
+    except TgError as error:
+        return Reply("raised", error), None
+
+
+def _call(pickled: bytes) -> tuple[Reply, bytes | None]:
+    try:
+        function, arguments = _read_call(pickled)
+        return Reply("returned"), write_pickle(function(*arguments))
+    except Unpicklable as error:
+        return Reply("unpicklable", str(error)), None
+
+
+def _read_call(pickled: bytes) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    try:
+        call: tuple[Callable[..., Any], tuple[Any, ...]] = pickle.loads(pickled)  # noqa: S301 - as above
+    except UNPICKLABLE as error:
+        raise Unpicklable(str(error)) from None
+    return call
+
+
+def write_pickle(value: Any) -> bytes:
+    """A value as another process of this program reads it.
+
+    Raises:
+        Unpicklable: see there.
+    """
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except UNPICKLABLE as error:
+        raise Unpicklable(str(error)) from None
+
+
+def _keep_in(lines: list[Line]) -> Callable[..., NoReturn]:
+    def keep(logger: object, method: str, event: MutableMapping[str, Any]) -> NoReturn:
+        fields = dict(event)
+        if fields.pop("exc_info", None):
+            fields["traceback"] = traceback.format_exc()
+        if len(lines) < MAX_LINES:
+            lines.append((method, fields))
+        raise structlog.DropEvent
+
+    return keep

@@ -1,0 +1,107 @@
+"""Callers -> a few worker processes -> callers: starts them when they are needed, and ends them when they are not."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from tg_base.runtime.worker_process import Answer, WorkerProcess
+from tg_schema.errors import Internal, Timeout, Unavailable
+
+Result = TypeVar("Result")
+
+CALL_SECONDS: Final = 60.0
+"""Seconds that one call may take, the start of its process included; then the process is ended."""
+TURN_SECONDS: Final = 60.0
+"""Seconds that a call may wait for a process to be free."""
+IDLE_SECONDS: Final = 300.0
+"""Seconds without a call after which the processes are ended, for their memory."""
+
+
+async def _answer_nothing(question: Any) -> Any:
+    raise Internal("a worker process asked what nobody answers")
+
+
+class WorkerPool:
+    """At most `size` worker processes; further calls wait in turn. Used and closed on one loop.
+
+    Args:
+        size: processes at the same time. None is started before the first call.
+    """
+
+    def __init__(self, size: int = 1) -> None:
+        self._turns = asyncio.Semaphore(size)
+        self._free: list[WorkerProcess] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._retiring: asyncio.TimerHandle | None = None
+
+    async def call(self, function: Callable[..., Result], *arguments: Any, answer: Answer = _answer_nothing) -> Result:
+        """What a function of an importable module returns in another process.
+
+        A caller that is cancelled leaves at once; its call goes on to its end, for nobody.
+
+        Args:
+            function: called there. What it logs is logged here.
+            arguments: picklable.
+            answer: answers what the function asks with `ask_caller`.
+
+        Raises:
+            TgError: of the function.
+            Unpicklable: see there.
+            Unavailable: its process ended or cannot be started, or none was free within `TURN_SECONDS`.
+            Timeout: it took more than `CALL_SECONDS`.
+        """
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise Unavailable("too many large requests wait to be read; ask again", retry_after=1.0) from None
+        task = asyncio.create_task(self._call(function, arguments, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._end_call)
+        result: Result = await asyncio.shield(task)
+        return result
+
+    async def aclose(self) -> None:
+        """End all processes; calls that run are cancelled."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._retiring is not None:
+            self._retiring.cancel()
+        await self._retire()
+
+    async def _call(self, function: Callable[..., Any], arguments: tuple[Any, ...], answer: Answer) -> Any:
+        if self._retiring is not None:
+            self._retiring.cancel()
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                worker = self._free.pop() if self._free else await WorkerProcess.start()
+                try:
+                    return await worker.call(function, arguments, answer)
+                finally:
+                    if worker.busy:
+                        await worker.aclose()
+                    else:
+                        self._free.append(worker)
+        except TimeoutError:
+            raise Timeout("a large request took too long to be read; send a smaller one") from None
+        finally:
+            self._retiring = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire_idle)
+
+    def _end_call(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        self._turns.release()
+        if not task.cancelled():
+            # Its caller may have left: asyncio would log an error that nobody has taken.
+            task.exception()
+
+    def _retire_idle(self) -> None:
+        if not self._tasks:
+            task = asyncio.create_task(self._retire())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _retire(self) -> None:
+        while self._free:
+            await self._free.pop().aclose()

@@ -1,0 +1,120 @@
+"""Caller -> another process -> caller: calls one function at a time where it cannot hold up this process's event loop.
+
+Functions and values travel as pickles between processes of one program; nothing from outside is ever unpickled.
+"""
+
+import asyncio
+import pickle
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Self, cast
+
+import structlog
+
+from tg_base.runtime.worker_main import SIZE_BYTES, Reply, Unpicklable, write_pickle
+from tg_schema import TgError
+from tg_schema.errors import Unavailable
+
+log = structlog.get_logger()
+
+STEP_BYTES: Final = 256 * 1024
+"""Bytes that are written to a worker before the event loop has its turn."""
+_PROGRAM: Final = "from tg_base.runtime.worker_main import main; main()"
+ENDED: Final = "a process that works on large requests has ended; ask again"
+
+Answer = Callable[[Any], Awaitable[Any]]
+"""Answers what a function asks with `ask_caller`; raises TgError."""
+
+
+class WorkerProcess:
+    """One process, made by `start`. It makes one call at a time, and ends with the process that started it.
+
+    Attributes:
+        busy: whether a call has begun and not ended. One whose call was broken off stays so, and must be closed.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self.busy = False
+        self._process = process
+        self._input = cast("asyncio.StreamWriter", process.stdin)
+        self._output = cast("asyncio.StreamReader", process.stdout)
+
+    @classmethod
+    async def start(cls) -> Self:
+        """Start it; it finds the same modules as this process.
+
+        Raises:
+            Unavailable: the system has no room for it.
+        """
+        # A session of its own: Ctrl-C on the terminal is for the process that started it.
+        arguments = (sys.executable, "-P", "-c", _PROGRAM)
+        try:
+            process = await asyncio.create_subprocess_exec(*arguments, stdin=PIPE, stdout=PIPE, start_new_session=True)
+        except OSError as error:
+            raise Unavailable(f"no process for large requests can be started: {type(error).__name__}") from None
+        worker = cls(process)
+        await worker._send(write_pickle(sys.path))
+        return worker
+
+    async def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], answer: Answer) -> Any:
+        """What the function returns there. It is imported there by its name.
+
+        Raises:
+            TgError: of the function.
+            Unavailable: the process has ended.
+            Unpicklable: see there.
+        """
+        message = write_pickle((function, arguments))
+        self.busy = True
+        await self._send(message)
+        while (reply := await self._hear()).kind == "asked":
+            try:
+                told = await answer(reply.value)
+            except TgError as error:
+                told = error
+            await self._send(write_pickle(told))
+        result = await self._receive() if reply.kind == "returned" else b""
+        self.busy = False
+        for method, fields in reply.lines:
+            getattr(log, method)(**fields)
+        if reply.kind == "raised":
+            raise reply.value
+        if reply.kind == "unpicklable":
+            raise Unpicklable(reply.value)
+        return pickle.loads(result)  # noqa: S301 - from a process that we started
+
+    async def aclose(self) -> None:
+        """End the process, whatever it does."""
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+    async def _send(self, data: bytes) -> None:
+        pipe = self._input
+        try:
+            pipe.write(len(data).to_bytes(SIZE_BYTES, "big"))
+            for start in range(0, len(data), STEP_BYTES):
+                pipe.write(data[start : start + STEP_BYTES])
+                await pipe.drain()
+        except (OSError, RuntimeError):
+            raise Unavailable(ENDED) from None
+
+    async def _hear(self) -> Reply:
+        reply: Reply = pickle.loads(await self._receive())  # noqa: S301 - as above
+        return reply
+
+    async def _receive(self) -> bytes:
+        pipe = self._output
+        parts = list[bytes]()
+        try:
+            rest = int.from_bytes(await pipe.readexactly(SIZE_BYTES), "big")
+            # In parts: a single buffer that grows to 10 MB is copied again and again.
+            while rest:
+                parts.append(await pipe.read(min(rest, STEP_BYTES)))
+                if not parts[-1]:
+                    raise EOFError
+                rest -= len(parts[-1])
+        except (OSError, EOFError):
+            raise Unavailable(ENDED) from None
+        return b"".join(parts)

@@ -1,0 +1,132 @@
+"""Call -> pickle -> another process -> pickle -> ask: both ends of the way of a large body.
+
+The request comes back as the JSON that travels on the bus: to decode or encode it here would take as long as to parse
+the body.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+import structlog
+from typing_extensions import override
+
+from tg_base.protocol import EncodedRequest, Route
+from tg_base.runtime import ask_caller, translate_defects
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, KeptAnswers
+from tg_gateway.dialects.answers import KeptAnswer, StreamedAnswer
+from tg_schema import TEXT_COMPLETION, ServiceSpec, TextCompletionRequest, TgError
+from tg_schema.errors import Internal
+
+log = structlog.get_logger()
+
+Parsed = Ask | Answer | StreamedAnswer
+NO_ROUTE: Final[Route[Any, Any]] = Route("", TEXT_COMPLETION, "", "")
+"""In place of an ask's route, while it travels."""
+
+
+class Service(NamedTuple):
+    """Which route is meant: each process has its own object of it."""
+
+    flow: str
+    name: str
+
+    @classmethod
+    def of(cls, route: Route[Any, Any] | None) -> "Service | None":
+        """That of a route."""
+        return None if route is None else cls(route.flow, route.spec.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedAsk:
+    """An ask that travels: its request is encoded, and its route is told by name."""
+
+    ask: Ask
+    service: Service
+
+    @classmethod
+    def of(cls, ask: Ask) -> "PackedAsk":
+        """Pack it."""
+        request, spec = ask.request, ask.route.spec
+        if isinstance(request, Batch):
+            request = replace(request, requests=tuple(_encode(spec, each) for each in request.requests))
+        packed = replace(ask, request=_encode(spec, request), route=NO_ROUTE)
+        return cls(packed, Service(ask.route.flow, spec.name))
+
+    def unpack(self, catalogue: Catalogue) -> Ask:
+        """The ask, in the process that makes it."""
+        return replace(self.ask, route=catalogue.find_service(*self.service))
+
+
+@dataclass(frozen=True, slots=True)
+class PackedRefusal:
+    """Why a call is refused, and the service that is known by then."""
+
+    error: TgError
+    service: Service | None
+
+
+class Question(NamedTuple):
+    """What the dialect wants of `Call.kept`: the name of the method, and its argument."""
+
+    method: str
+    name: str
+
+
+class _CallersAnswers(KeptAnswers):
+    """What is kept for the request's key, asked of the process that has it."""
+
+    @override
+    async def read(self, name: str) -> KeptAnswer:
+        return self._ask("read", name)
+
+    @override
+    async def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        yield self._ask("read", name)
+
+    @override
+    async def cancel(self, name: str) -> KeptAnswer:
+        return self._ask("cancel", name)
+
+    @override
+    async def erase(self, name: str) -> None:
+        ask_caller(Question("erase", name))
+
+    def _ask(self, method: str, name: str) -> KeptAnswer:
+        kept: KeptAnswer = ask_caller(Question(method, name))
+        return kept
+
+
+def _encode(spec: ServiceSpec[Any, Any], request: Any) -> Any:
+    """Requests for completions as they travel on the bus. Others are small, and checked against the key's rights."""
+    return EncodedRequest.of(spec, request) if isinstance(request, TextCompletionRequest) else request
+
+
+def pack_call(call: Call) -> Call:
+    """A copy that can be pickled. Its mappings find names as the server's do: in any case, the first of several."""
+    headers: Any = call.headers
+    query: Any = call.query
+    return replace(
+        call,
+        catalogue=call.catalogue.copy(),
+        headers=headers.copy(),
+        path=dict(call.path),
+        query=query.copy(),
+        kept=_CallersAnswers(),
+    )
+
+
+def parse_packed(dialect: Dialect, call: Call, defect: str) -> PackedAsk | PackedRefusal | Answer | StreamedAnswer:
+    """Parse a call; runs in a worker process. A defect of the dialect is logged, and refused with this message."""
+    try:
+        with translate_defects(Internal(defect), "gateway.defect", log):
+            parsed = dialect.parse(call)
+            asked = asyncio.run(_await(parsed)) if isinstance(parsed, Awaitable) else parsed
+            return PackedAsk.of(asked) if isinstance(asked, Ask) else asked
+    except TgError as error:
+        return PackedRefusal(error, Service.of(call.route))
+
+
+async def _await(parsed: Awaitable[Parsed]) -> Parsed:
+    return await parsed

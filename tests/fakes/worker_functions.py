@@ -1,0 +1,48 @@
+"""Functions for a worker process to call: each does one thing that a call may do."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from tg_base.runtime import ask_caller
+from tg_gateway.dialects.openai import InvalidParameter
+
+
+def identify(*_: object) -> int:
+    """The process in which this runs."""
+    return os.getpid()
+
+
+def print_and_log(text: str) -> int:
+    """Where it could disturb what is said on the output."""
+    print(text, flush=True)
+    structlog.get_logger().info("worker.said", text=text)
+    return len(text)
+
+
+def refuse(param: str) -> None:
+    """An error of ours, with attributes that its arguments do not have."""
+    raise InvalidParameter("it is wrong", param, "invalid_value")
+
+
+def fail() -> None:
+    """A defect."""
+    Path("/no/such/file").read_bytes()
+
+
+def die() -> None:
+    """As if the system had no memory left."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ask_twice(first: str, second: str) -> tuple[str, str, int]:
+    """What the caller answers, and where this runs."""
+    return ask_caller(first), ask_caller(second), os.getpid()
+
+
+def make_function() -> Callable[[], None]:
+    """What cannot be pickled."""
+    return lambda: None
