@@ -8,6 +8,7 @@ from tg_gateway.dialects.embeddings import EMBEDDINGS_MOUNTS
 from tg_gateway.dialects.lmi import LMI_MOUNTS
 from tg_gateway.dialects.lmtp import LMTP_MOUNTS
 from tg_gateway.dialects.native import NATIVE_MOUNTS
+from tg_gateway.dialects.ollama import OLLAMA_MOUNTS
 from tg_gateway.dialects.openai import OPENAI_MOUNTS
 from tg_gateway.dialects.responses import RESPONSES_MOUNTS
 from tg_gateway.dialects.tgi import TGI, TGI_MOUNTS
@@ -28,5 +29,6 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("POST", "/tokenize", _TOKENIZE, "tokenize", large=True),
     *LMI_MOUNTS,
     *LMTP_MOUNTS,
+    *OLLAMA_MOUNTS,
 )
 """The first row's dialect refuses what is near to nobody's path."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Way = Literal["events", "body", "socket"]
-"""How an answer comes: server-sent events, one JSON body, or messages of a WebSocket."""
+"""How an answer comes: server-sent events or JSON lines, one JSON body, or messages of a WebSocket."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Door:
         ask: what is sent for (flow, model, question).
         text: the place of text in an event, body or message.
         kinds: places at which an error's kind may stand.
+        sentence: what the table says of errors that are a sentence alone, and have no kind.
         last: what the data of the event or message that completes an answer contains.
         failed: what the message contains that ends a failed answer.
         cancel: the message that cancels an answer.
@@ -37,6 +38,7 @@ class Door:
     ask: Callable[[str, str, str], Mapping[str, Any]]
     text: str
     kinds: tuple[str, ...]
+    sentence: str = ""
     last: str = ""
     failed: tuple[str, ...] = ()
     cancel: Mapping[str, Any] = field(default_factory=dict)

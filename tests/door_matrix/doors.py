@@ -102,6 +102,18 @@ _LMI = Door(
     kinds=("type", "details.finish_reason"),
     advises=False,
 )
+_OLLAMA = Door(
+    "Ollama chat, whole",
+    "body",
+    "/api/chat",
+    _turns(stream=False),
+    text="message.content",
+    kinds=("error",),
+    sentence="error",
+    breaks=False,
+    advises=False,
+)
+_OLLAMA_LINES = replace(_OLLAMA, name="Ollama chat, lines", way="events", ask=_turns(), last='"done":true')
 
 DOORS: Final[tuple[Door, ...]] = (
     replace(
@@ -212,4 +224,7 @@ DOORS: Final[tuple[Door, ...]] = (
         breaks=False,
         advises=False,
     ),
+    _OLLAMA_LINES,
+    replace(_OLLAMA_LINES, name="Ollama generate, lines", path="/api/generate", ask=_prompt(), text="response"),
+    _OLLAMA,
 )

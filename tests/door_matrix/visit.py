@@ -103,7 +103,7 @@ class _Reader:
             visit.began.set()
         kinds = [kind for place in door.kinds if isinstance(kind := find(place, content), str)]
         if kinds:
-            visit.kind, visit.error = kinds[0], content
+            visit.kind, visit.error = door.sentence or kinds[0], content
 
 
 async def _read(reader: _Reader, http: ClientSession, path: str, asked: str, headers: Mapping[str, str]) -> None:
@@ -136,7 +136,7 @@ async def _read_answer(reader: _Reader, response: ClientResponse) -> None:
         return
     assert reader.door.way == "events", response
     async for line in response.content:
-        if line.startswith(b"data: "):
+        if line.startswith(b"data: ") or response.content_type == "application/x-ndjson":
             reader.take(line.removeprefix(b"data: ").decode().strip())
 
 

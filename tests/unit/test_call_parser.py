@@ -94,6 +94,10 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/responses/compact": {"input": "one"},
     "/v1/messages": {"messages": turns(2), "max_tokens": 9},
     "/v1/messages/count_tokens": {"messages": turns(2)},
+    "/api/chat": {"messages": turns(2), "logprobs": True},
+    "/api/generate": {"prompt": "one"},
+    "/api/embed": {"input": ["one", "two"]},
+    "/api/embeddings": {"prompt": "one"},
 }
 """A body for each mount that takes large ones."""
 

@@ -11,6 +11,7 @@ READERS = {
     "base/tg_base/llm/core/errors.py",  # Retry-After as a date
     "flow/tg_flow/llama/chat_template.py",  # templates that tell the model today's date
     "gateway/tg_gateway/dialects/embeddings/score_writers.py",  # the field `created`
+    "gateway/tg_gateway/dialects/ollama/answer_shape.py",  # the field `created_at`
     "gateway/tg_gateway/dialects/openai/chat_writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/openai/completion_writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/responses/compaction.py",  # the field `created_at`

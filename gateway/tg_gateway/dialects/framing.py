@@ -4,9 +4,13 @@ The JSON that comes in has its control characters escaped, so that no text can e
 """
 
 import struct
+from typing import Final
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment: ignored by every reader, seen by every proxy that would cut a silent connection."""
+
+_LINE_BREAKS: Final = ((b"\xc2\x85", rb"\u0085"), (b"\xe2\x80\xa8", rb"\u2028"), (b"\xe2\x80\xa9", rb"\u2029"))
+"""Line breaks that JSON allows in a text: U+0085, U+2028 and U+2029 in UTF-8, and as JSON's escapes."""
 
 
 def server_sent_event(data: bytes, name: bytes = b"", number: bytes = b"") -> bytes:
@@ -17,7 +21,10 @@ def server_sent_event(data: bytes, name: bytes = b"", number: bytes = b"") -> by
 
 
 def json_line(data: bytes) -> bytes:
-    """One line of JSON lines (NDJSON)."""
+    """One line of JSON lines (NDJSON), also for readers that end lines at any line break of Unicode, as httpx does."""
+    if not data.isascii():
+        for character, escaped in _LINE_BREAKS:
+            data = data.replace(character, escaped)
     return data + b"\n"
 
 

@@ -3,21 +3,17 @@
 import base64
 import sys
 from array import array
-from typing import Final
 
 from typing_extensions import override
 
+from tg_gateway.dialects.embeddings.encoded_vectors import EncodedVectors
 from tg_gateway.dialects.embeddings.vector_requests import VectorRequests
 from tg_gateway.dialects.embeddings.vector_writer import Vector, VectorWriter
 from tg_schema import encode
-from tg_schema.errors import TooLarge
-
-MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-"""Of all embeddings of one answer."""
 
 
 class EmbeddingsWriter(VectorWriter):
-    """Encodes each embedding when it comes, so that the end of a long list does not take long.
+    """Encodes each embedding when it comes.
 
     Args:
         asked: the requests that the records answer.
@@ -29,23 +25,17 @@ class EmbeddingsWriter(VectorWriter):
         super().__init__(asked)
         self._model = model
         self._encode = _encode_base64 if in_base64 else _encode_numbers
-        self._embeddings = [b""] * asked.count
-        self._size = 0
+        self._embeddings = EncodedVectors(asked.count)
 
     @override
     def take(self, number: int, vector: Vector) -> None:
         embedding = b'{"object":"embedding","index":%d,"embedding":%b}' % (number, self._encode(vector))
-        self._size += len(embedding)
-        if self._size > MAX_ANSWER_BYTES:
-            self._embeddings.clear()
-            raise TooLarge(f"the embeddings have more than {MAX_ANSWER_BYTES} bytes; ask for fewer at a time")
-        self._embeddings[number] = embedding
+        self._embeddings.add(number, embedding)
 
     @override
     def body(self) -> bytes:
         usage = b"" if self.usage is None else b',"usage":' + encode(self.usage)
-        listed = b",".join(self._embeddings)
-        return b'{"object":"list","data":[%b],"model":%b%b}' % (listed, encode(self._model), usage)
+        return b'{"object":"list","data":[%b],"model":%b%b}' % (self._embeddings.join(), encode(self._model), usage)
 
 
 def _encode_numbers(vector: Vector) -> bytes:

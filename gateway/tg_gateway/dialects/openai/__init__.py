@@ -6,6 +6,7 @@ from tg_gateway.dialects.openai.chat_messages import read_image
 from tg_gateway.dialects.openai.chat_request import DIALECT, read_request, simplify
 from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
 from tg_gateway.dialects.openai.failures import ErrorObject, InvalidParameter, decode_body, describe_error, refuse
+from tg_gateway.dialects.openai.logprobs import TokenLogprob, make_logprobs
 from tg_gateway.dialects.openai.mounts import OPENAI_MOUNTS
 from tg_gateway.dialects.openai.text_inputs import TextInput, TextInputs, read_inputs
 from tg_gateway.dialects.openai.usage import CompletionUsage, UsageTotals
@@ -21,11 +22,13 @@ __all__ = [
     "InvalidParameter",
     "TextInput",
     "TextInputs",
+    "TokenLogprob",
     "UsageTotals",
     "check_peer",
     "decode_body",
     "describe_error",
     "find_asked_model",
+    "make_logprobs",
     "read_image",
     "read_inputs",
     "read_request",

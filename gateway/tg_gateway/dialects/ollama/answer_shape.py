@@ -1,0 +1,119 @@
+"""A piece of an answer -> JSON in the shape of `/api/chat`, or of `/api/generate`."""
+
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects.ollama.stopwatch import Durations
+from tg_gateway.dialects.ollama.tool_calls import AnsweredCall
+from tg_gateway.dialects.openai import TokenLogprob
+from tg_schema import encode
+
+
+class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    role: str
+    content: str
+    thinking: str | None = None
+    tool_calls: tuple[AnsweredCall, ...] = ()
+
+
+class _Generated(msgspec.Struct, frozen=True, omit_defaults=True):
+    response: str
+    thinking: str | None = None
+
+
+class _Head(msgspec.Struct, frozen=True):
+    model: str
+    created_at: str
+
+
+class Tail(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What follows the text of a piece; the last piece has all of it. A count that nobody has told is left out."""
+
+    done: bool
+    done_reason: str | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    total_duration: int | None = None
+    load_duration: int | None = None
+    prompt_eval_count: int | None = None
+    prompt_eval_duration: int | None = None
+    eval_count: int | None = None
+    eval_duration: int | None = None
+
+    @classmethod
+    def close(
+        cls, reason: str, took: Durations, asked: int | None, said: int | None, logprobs: tuple[TokenLogprob, ...] = ()
+    ) -> "Tail":
+        """That of the last piece: why it ends, the nanoseconds, and the tokens of prompt and answer."""
+        return cls(
+            True,
+            reason,
+            logprobs,
+            took.total_duration,
+            took.load_duration,
+            asked,
+            took.prompt_eval_duration,
+            said,
+            took.eval_duration,
+        )
+
+
+class AnswerShape(ABC):
+    """Makes the pieces of one answer.
+
+    Args:
+        model: its name, as the client said it.
+        now: when it was asked.
+    """
+
+    _text: bytes
+    """What a piece with nothing but text has before it."""
+    _text_end: bytes
+
+    def __init__(self, model: str, now: datetime | None = None) -> None:
+        asked = (now or datetime.now(UTC)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        self._head = encode(_Head(model, asked))[:-1]
+        self._text_head = self._head + self._text
+
+    def write_text(self, text: str) -> bytes:
+        """A piece with nothing but text."""
+        return b"%b%b%b" % (self._text_head, encode(text), self._text_end)
+
+    def write(
+        self, tail: Tail, text: str = "", thinking: str | None = None, calls: tuple[AnsweredCall, ...] = ()
+    ) -> bytes:
+        """Any piece."""
+        return b"%b,%b,%b" % (self._head, self._say(text, thinking, calls), encode(tail)[1:])
+
+    @abstractmethod
+    def _say(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
+        """The member, or members, that have the text."""
+
+
+class ChatShape(AnswerShape):
+    """A message of the assistant."""
+
+    _text = b',"message":{"role":"assistant","content":'
+    _text_end = b'},"done":false}'
+
+    @override
+    def _say(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
+        return b'"message":' + encode(_Message("assistant", text, thinking, calls))
+
+
+class GenerateShape(AnswerShape):
+    """A text, which has no calls."""
+
+    _text = b',"response":'
+    _text_end = b',"done":false}'
+
+    @override
+    def _say(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
+        return encode(_Generated(text, thinking))[1:-1]
+
+
+LOADED: Final = Tail(done=True, done_reason="load")
+"""That of the answer to a request that asks nothing: the model is there."""

@@ -1,0 +1,124 @@
+"""Records of an answer -> JSON lines, one for each piece, or one JSON body."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, json_line
+from tg_gateway.dialects.ollama.answer_shape import AnswerShape, Tail
+from tg_gateway.dialects.ollama.failures import encode_failure
+from tg_gateway.dialects.ollama.stopwatch import Stopwatch
+from tg_gateway.dialects.ollama.tool_calls import AnsweredCall, ToolCalls
+from tg_gateway.dialects.openai import TokenLogprob, make_logprobs
+from tg_schema import TextCompletionResponse, TgError, Token
+from tg_schema.deltas import join_text
+from tg_schema.errors import ProtocolError
+
+_REASONS: Final[Mapping[str, str]] = {"tool_calls": "stop"}
+"""Where `done_reason` is another word than the record's; Ollama knows "stop" and "length"."""
+_PIECE: Final = Tail(done=False)
+
+
+class _Ending:
+    """What the records say for the last piece."""
+
+    def __init__(self, watch: Stopwatch) -> None:
+        self._watch = watch
+        self._reason = "stop"
+        self._asked: int | None = None
+        self._said: int | None = None
+
+    def add(self, record: TextCompletionResponse) -> None:
+        if record.index:
+            raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
+        self._reason = record.finish_reason or self._reason
+        if record.in_token is not None:
+            self._asked = (self._asked or 0) + record.in_token
+        if record.out_token is not None:
+            self._said = (self._said or 0) + record.out_token
+
+    def tail(self, logprobs: tuple[TokenLogprob, ...] = ()) -> Tail:
+        reason = _REASONS.get(self._reason, self._reason)
+        return Tail.close(reason, self._watch.read(), self._asked, self._said, logprobs)
+
+
+class AnswerLineWriter(Writer[TextCompletionResponse]):
+    """JSON lines. The last one has `"done":true`; a failed answer's last one is an error, which clients raise.
+
+    Args:
+        shape: of the pieces.
+        watch: runs since the request came.
+        ignored: headers that list what was ignored.
+    """
+
+    content_type = "application/x-ndjson"
+    keep_alive = b""
+
+    def __init__(self, shape: AnswerShape, watch: Stopwatch, ignored: Mapping[str, str]) -> None:
+        self.headers = {**self.headers, **ignored}
+        self._shape = shape
+        self._watch = watch
+        self._begun = False
+        self._calls = ToolCalls()
+        self._ending = _Ending(watch)
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        if self._begun and is_text_alone(record) and not record.index:
+            return json_line(self._shape.write_text(record.response or ""))
+        self._ending.add(record)
+        calls = self._calls.add(record.tool_calls)
+        logprobs = _read_logprobs(record.tokens)
+        if not self._begun and (record.response or record.reasoning or record.tool_calls or logprobs):
+            self._begun = True
+            self._watch.begin()
+        if not (record.response or record.reasoning or calls or logprobs):
+            return b""
+        tail = Tail(done=False, logprobs=logprobs) if logprobs else _PIECE
+        return json_line(self._shape.write(tail, record.response or "", record.reasoning or None, calls))
+
+    @override
+    def end(self) -> bytes:
+        calls = self._calls.end()
+        rest = json_line(self._shape.write(_PIECE, calls=calls)) if calls else b""
+        return rest + json_line(self._shape.write(self._ending.tail()))
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        return json_line(encode_failure(error))
+
+
+class AnswerBodyWriter(WholeWriter[TextCompletionResponse]):
+    """The whole answer in one body.
+
+    Args:
+        shape: of the body.
+        watch: runs since the request came.
+        ignored: headers that list what was ignored.
+    """
+
+    def __init__(self, shape: AnswerShape, watch: Stopwatch, ignored: Mapping[str, str]) -> None:
+        super().__init__(TextCompletionResponse)
+        self.headers = ignored
+        self._shape = shape
+        self._ending = _Ending(watch)
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        calls = ToolCalls()
+        told: list[AnsweredCall] = []
+        for record in records:
+            self._ending.add(record)
+            told += calls.add(record.tool_calls)
+        return self._shape.write(
+            self._ending.tail(_read_logprobs([token for record in records for token in record.tokens])),
+            join_text(record.response for record in records) or "",
+            join_text(record.reasoning for record in records) or None,
+            (*told, *calls.end()),
+        )
+
+
+def _read_logprobs(tokens: Sequence[Token]) -> tuple[TokenLogprob, ...]:
+    made = make_logprobs(tokens)
+    return made.content if made else ()

@@ -1,0 +1,122 @@
+"""Ollama's protocol over HTTP: what a path means, and how it is asked, answered and refused."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, show_ignored
+from tg_gateway.dialects.ollama.answer_shape import LOADED, AnswerShape, ChatShape, GenerateShape
+from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter
+from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
+from tg_gateway.dialects.ollama.failures import encode_failure, refuse_absent
+from tg_gateway.dialects.ollama.ignored import list_ignored
+from tg_gateway.dialects.ollama.model_choice import find_model
+from tg_gateway.dialects.ollama.model_list import (
+    ShownModelWriter,
+    encode_running,
+    encode_shown,
+    encode_tags,
+    encode_version,
+)
+from tg_gateway.dialects.ollama.request import read_chat, read_generate
+from tg_gateway.dialects.ollama.stopwatch import Stopwatch
+from tg_gateway.dialects.ollama.vectors import NOTHING, EmbedOneWriter, EmbedWriter, read_embed
+from tg_schema import TextCompletionRequest, TgError, decode
+
+DIALECT: Final = "ollama"
+"""The name of this wire format in the log."""
+
+
+class Ollama(Dialect):
+    """Chats, texts, vectors and lists of models, as the `ollama` packages ask for them."""
+
+    @override
+    def parse(self, call: Call) -> Ask | Answer:
+        parse = _PARSERS.get(call.operation)
+        return refuse_absent(call.operation) if parse is None else parse(call)
+
+    @override
+    def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        return Answer(encode_failure(error), status)
+
+
+def _parse_chat(call: Call) -> Ask | Answer:
+    watch = Stopwatch()
+    body = decode(ChatBody, call.body)
+    found = find_model(call, body.model)
+    shape = ChatShape(body.model or "")
+    ignored = _show_ignored(call, ChatBody)
+    if not body.messages:
+        return Answer(shape.write(LOADED), headers=ignored)
+    return _ask(found, read_chat(body, found), shape, watch, ignored)
+
+
+def _parse_generate(call: Call) -> Ask | Answer:
+    watch = Stopwatch()
+    body = decode(GenerateBody, call.body)
+    found = find_model(call, body.model)
+    shape = GenerateShape(body.model or "")
+    ignored = _show_ignored(call, GenerateBody)
+    if not (body.prompt or body.images or body.suffix):
+        return Answer(shape.write(LOADED), headers=ignored)
+    return _ask(found, read_generate(body, found), shape, watch, ignored)
+
+
+def _ask(
+    found: FoundModel, request: TextCompletionRequest, shape: AnswerShape, watch: Stopwatch, ignored: dict[str, str]
+) -> Ask:
+    streaming = bool(request.streaming)
+    make = AnswerLineWriter if streaming else AnswerBodyWriter
+    return Ask(found.route, request, make(shape, watch, ignored), streaming)
+
+
+def _parse_embed(call: Call) -> Ask | Answer:
+    watch = Stopwatch()
+    body = decode(EmbedBody, call.body)
+    found = find_model(call, body.model)
+    ignored = _show_ignored(call, EmbedBody)
+    if body.input in {"", ()}:
+        return Answer(EmbedWriter(NOTHING, body.model or "", watch, ignored).body(), headers=ignored)
+    asked = read_embed("input", body.input, found, truncate=body.truncate, dimensions=body.dimensions)
+    return Ask(
+        found.route, Batch(asked.requests), EmbedWriter(asked, body.model or "", watch, ignored), streaming=False
+    )
+
+
+def _parse_embed_one(call: Call) -> Ask | Answer:
+    body = decode(EmbedOneBody, call.body)
+    found = find_model(call, body.model)
+    ignored = _show_ignored(call, EmbedOneBody)
+    if body.prompt == "":
+        return Answer(b'{"embedding":[]}', headers=ignored)
+    asked = read_embed("prompt", body.prompt, found)
+    return Ask(found.route, Batch(asked.requests), EmbedOneWriter(asked, ignored), streaming=False)
+
+
+def _parse_show(call: Call) -> Ask | Answer:
+    body = decode(ShowBody, call.body)
+    found = find_model(call, body.model or body.name)
+    if found.route.plain:
+        return Answer(encode_shown(found.features, None))
+    request = TextCompletionRequest(operation="list-models", model=found.model)
+    return Ask(found.route, request, ShownModelWriter(found.features), streaming=False)
+
+
+def _show_ignored(call: Call, kind: type[msgspec.Struct]) -> dict[str, str]:
+    return show_ignored(DIALECT, list_ignored(call.body, kind))
+
+
+_PARSERS: Final[Mapping[str, Callable[[Call], Ask | Answer]]] = {
+    "chat": _parse_chat,
+    "generate": _parse_generate,
+    "embed": _parse_embed,
+    "embed-one": _parse_embed_one,
+    "show": _parse_show,
+    "tags": lambda call: Answer(encode_tags(call.catalogue)),
+    "ps": lambda call: Answer(encode_running(call.catalogue)),
+    "version": lambda call: Answer(encode_version()),
+}
+"""By operation; the others would change which models there are."""
+OLLAMA: Final = Ollama()

@@ -1,0 +1,26 @@
+"""Error -> Ollama's JSON, `{"error":text}`: a refusal, or the line that ends a stream that failed."""
+
+import msgspec
+
+from tg_gateway.dialects import Answer
+from tg_schema import TgError, encode
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An error; its sentence is all that Ollama's clients know of it beside the status."""
+
+    error: str
+
+
+def encode_failure(error: TgError) -> bytes:
+    """The JSON of a refusal, and of a line in mid-stream."""
+    return encode(Failure(error.message))
+
+
+def refuse_absent(operation: str) -> Answer:
+    """The answer to a request that would change which models there are."""
+    sentence = (
+        f"{operation} is not supported: the models of this server are those of its configuration; "
+        "GET /api/tags lists them"
+    )
+    return Answer(encode(Failure(sentence)), 501)

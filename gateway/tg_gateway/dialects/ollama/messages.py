@@ -1,0 +1,69 @@
+"""The messages of a chat -> turns of a request record; a tool's result finds its call by the tool's name."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tg_gateway.dialects.ollama.bodies import AssistantCall, ChatMessage
+from tg_gateway.dialects.ollama.images import read_image
+from tg_schema import Message, TextPart, ToolCall, encode
+from tg_schema.conversation import Part, ReasoningPart, Role
+from tg_schema.errors import BadRequest
+
+_ROLES: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+
+
+def read_messages(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
+    """The turns of a conversation.
+
+    Raises:
+        BadRequest: one is not in order, or a tool's result belongs to no call.
+    """
+    if all(message.role == "system" for message in messages):
+        raise BadRequest("messages: send at least one message that is not an instruction (system)")
+    waiting: list[ToolCall] = []
+    return tuple(_read_message(f"messages[{number}]", message, waiting) for number, message in enumerate(messages))
+
+
+def _read_message(place: str, message: ChatMessage, waiting: list[ToolCall]) -> Message:
+    role = _ROLES.get(message.role)
+    if role is None:
+        raise BadRequest(f"{place}.role must be one of {', '.join(_ROLES)}")
+    if message.tool_calls and role != "assistant":
+        raise BadRequest(f"{place}.tool_calls: only the assistant makes calls")
+    if role == "tool":
+        call = _find_call(place, message, waiting)
+        return Message(role, _read_content(place, message), (), call.id, call.name)
+    calls = tuple(_read_call(f"{place}.{number}", call) for number, call in enumerate(message.tool_calls or ()))
+    waiting += calls
+    return Message(role, _read_content(place, message), calls)
+
+
+def _find_call(place: str, message: ChatMessage, waiting: list[ToolCall]) -> ToolCall:
+    """The first call that has no result yet, by its id or its tool's name where either is said."""
+    for call in waiting:
+        if message.tool_call_id in {None, "", call.id} and message.tool_name in {None, "", call.name}:
+            waiting.remove(call)
+            return call
+    raise BadRequest(f"{place}: no call before it waits for this tool's result; send the assistant's tool_calls too")
+
+
+def _read_call(name: str, call: AssistantCall) -> ToolCall:
+    return ToolCall(call.id or f"call-{name}", call.function.name, encode(call.function.arguments or {}).decode())
+
+
+def _read_content(place: str, message: ChatMessage) -> str | tuple[Part, ...]:
+    text = message.content or ""
+    images = read_images(place, message.images)
+    thought = (ReasoningPart(message.thinking),) if message.thinking and message.role == "assistant" else ()
+    if not (images or thought):
+        return text
+    return (*thought, *((TextPart(text),) if text else ()), *images)
+
+
+def read_images(place: str, images: Sequence[str] | None) -> tuple[Part, ...]:
+    """The images of a message.
+
+    Raises:
+        BadRequest: one is no image.
+    """
+    return tuple(read_image(f"{place}.images[{number}]", data) for number, data in enumerate(images or ()))

@@ -1,0 +1,121 @@
+"""What can be asked -> Ollama's lists of models, and what a model says of itself."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import Catalogue, WholeWriter
+from tg_gateway.dialects.ollama.model_choice import add_tag
+from tg_schema import ModelInfo, TextCompletionResponse, encode
+
+API_VERSION: Final = "0.12.11"
+"""The release of Ollama whose API this is; clients refuse older ones by it. Logprobs came with it."""
+NEVER: Final = "9999-12-31T23:59:59Z"
+"""When models here are unloaded."""
+UNKNOWN_TIME: Final = "1970-01-01T00:00:00Z"
+"""When a model was made is not known, and clients read a time."""
+_CAPABILITIES: Final = (
+    ("tools", "tools"),
+    ("images", "vision"),
+    ("suffix", "insert"),
+    ("reasoning", "thinking"),
+    ("embed", "embedding"),
+)
+"""A feature, and Ollama's word for it."""
+ARCHITECTURE: Final = "tokengrid"
+"""The prefix of a model's numbers: clients look for them under the name in `general.architecture`."""
+
+
+class _Details(msgspec.Struct, frozen=True):
+    """Of a model's file, which is not known here."""
+
+    parent_model: str = ""
+    format: str = ""
+    family: str = ""
+    families: tuple[str, ...] = ()
+    parameter_size: str = ""
+    quantization_level: str = ""
+
+
+class _Model(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`digest` is that of the name: the tools show its first characters. A size of 0 is an unknown one."""
+
+    name: str
+    model: str
+    digest: str
+    details: _Details
+    modified_at: str | None = None
+    size: int = msgspec.field(default_factory=int)
+    expires_at: str | None = None
+    size_vram: int | None = None
+
+
+class _Models(msgspec.Struct, frozen=True):
+    models: tuple[_Model, ...]
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    modelfile: str
+    parameters: str
+    template: str
+    details: _Details
+    model_info: dict[str, Any]
+    capabilities: tuple[str, ...]
+    modified_at: str
+
+
+class _Version(msgspec.Struct, frozen=True):
+    version: str
+
+
+def encode_tags(catalogue: Catalogue) -> bytes:
+    """`GET /api/tags`: exactly the names that can be asked now, each with its tag."""
+    return encode(_Models(tuple(_describe(name, modified_at=UNKNOWN_TIME) for name in catalogue.models())))
+
+
+def encode_running(catalogue: Catalogue) -> bytes:
+    """`GET /api/ps`: the same, since all of them are loaded, and none is ever unloaded."""
+    return encode(_Models(tuple(_describe(name, expires_at=NEVER, size_vram=0) for name in catalogue.models())))
+
+
+def encode_version() -> bytes:
+    """`GET /api/version`."""
+    return encode(_Version(API_VERSION))
+
+
+def encode_shown(features: frozenset[str], told: ModelInfo | None) -> bytes:
+    """`POST /api/show`.
+
+    Args:
+        features: what the model's processors announce.
+        told: what its provider says of it.
+    """
+    numbers = {"context_length": told.context_length, "embedding_length": told.dimensions} if told else {}
+    info: dict[str, Any] = {"general.architecture": ARCHITECTURE}
+    info |= {f"{ARCHITECTURE}.{name}": number for name, number in numbers.items() if number}
+    can = ("completion", *(word for feature, word in _CAPABILITIES if feature in features))
+    return encode(_Shown("", "", "", _Details(), info, can, UNKNOWN_TIME))
+
+
+class ShownModelWriter(WholeWriter[TextCompletionResponse]):
+    """A model, as its provider describes it.
+
+    Args:
+        features: what its processors announce.
+    """
+
+    def __init__(self, features: frozenset[str]) -> None:
+        super().__init__(TextCompletionResponse)
+        self._features = features
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        return encode_shown(self._features, next((model for record in records for model in record.models), None))
+
+
+def _describe(name: str, **fields: Any) -> _Model:
+    tagged = add_tag(name)
+    return _Model(tagged, tagged, hashlib.sha256(tagged.encode()).hexdigest(), _Details(), **fields)
