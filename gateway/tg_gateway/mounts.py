@@ -7,6 +7,7 @@ from tg_gateway.dialects.anthropic import ANTHROPIC_MOUNTS
 from tg_gateway.dialects.embeddings import EMBEDDINGS_MOUNTS
 from tg_gateway.dialects.lmi import LMI_MOUNTS
 from tg_gateway.dialects.lmtp import LMTP_MOUNTS
+from tg_gateway.dialects.mlc import MLC_MOUNTS
 from tg_gateway.dialects.native import NATIVE_MOUNTS
 from tg_gateway.dialects.ollama import OLLAMA_MOUNTS
 from tg_gateway.dialects.openai import OPENAI_MOUNTS
@@ -30,5 +31,6 @@ MOUNTS: Final[tuple[Mount, ...]] = (
     *LMI_MOUNTS,
     *LMTP_MOUNTS,
     *OLLAMA_MOUNTS,
+    *MLC_MOUNTS,
 )
 """The first row's dialect refuses what is near to nobody's path."""

@@ -58,8 +58,14 @@ class Door:
         return self.verbs[1] + json.dumps(self.cancel)
 
     def read_contents(self, message: str) -> list[Any]:
-        """The JSON of a body, an event or a message; a message with a verb has a list of them."""
-        return list(json.loads(message.partition(" ")[2])) if self.verbs[0] else [json.loads(message)]
+        """The JSON of a body, an event or a message; a message with a verb has a list of them.
+
+        What is text is JSON that was encoded twice.
+        """
+        if self.verbs[0]:
+            return list(json.loads(message.partition(" ")[2]))
+        content = json.loads(message)
+        return [json.loads(content) if isinstance(content, str) else content]
 
 
 def find(place: str, data: Any) -> Any:

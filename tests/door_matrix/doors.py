@@ -102,6 +102,14 @@ _LMI = Door(
     kinds=("type", "details.finish_reason"),
     advises=False,
 )
+_MLC = replace(
+    _CHAT,
+    name="MLC-LLM chat, whole",
+    path="/mlc/v1/chat/completions",
+    kinds=("message",),
+    sentence="error",
+    advises=False,
+)
 _OLLAMA = Door(
     "Ollama chat, whole",
     "body",
@@ -224,6 +232,15 @@ DOORS: Final[tuple[Door, ...]] = (
         breaks=False,
         advises=False,
     ),
+    replace(
+        _MLC,
+        name="MLC-LLM chat, events",
+        way="events",
+        ask=_turns(stream=True),
+        text="choices.0.delta.content",
+        last="[DONE]",
+    ),
+    _MLC,
     _OLLAMA_LINES,
     replace(_OLLAMA_LINES, name="Ollama generate, lines", path="/api/generate", ask=_prompt(), text="response"),
     _OLLAMA,

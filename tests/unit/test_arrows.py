@@ -101,6 +101,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.dialects.embeddings",
         "tg_gateway.dialects.lmi",
         "tg_gateway.dialects.lmtp",
+        "tg_gateway.dialects.mlc",
         "tg_gateway.dialects.native",
         "tg_gateway.dialects.ollama",
         "tg_gateway.dialects.openai",
@@ -120,6 +121,11 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_gateway.dialects.embeddings": {"tg_gateway.dialects", "tg_gateway.dialects.openai"},
     "tg_gateway.dialects.lmi": {"tg_gateway.dialects", "tg_gateway.dialects.openai", "tg_gateway.dialects.tgi"},
     "tg_gateway.dialects.lmtp": {"tg_gateway.dialects"},
+    "tg_gateway.dialects.mlc": {
+        "tg_gateway.dialects",
+        "tg_gateway.dialects.embeddings",
+        "tg_gateway.dialects.openai",
+    },
     "tg_gateway.dialects.native": {"tg_gateway.dialects"},
     "tg_gateway.dialects.ollama": {
         "tg_gateway.dialects",

@@ -98,6 +98,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/generate": {"prompt": "one"},
     "/api/embed": {"input": ["one", "two"]},
     "/api/embeddings": {"prompt": "one"},
+    "/mlc/v1/chat/completions": {"messages": turns(2), "user": "u"},
+    "/mlc/v1/completions": {"prompt": ["one", "two"], "user": "u"},
+    "/mlc/v1/embeddings": {"input": ["one", "two"]},
 }
 """A body for each mount that takes large ones."""
 

@@ -9,7 +9,6 @@ from typing_extensions import override
 
 from tg_gateway.dialects.ollama.stopwatch import Durations
 from tg_gateway.dialects.ollama.tool_calls import AnsweredCall
-from tg_gateway.dialects.openai import TokenLogprob
 from tg_schema import encode
 
 
@@ -35,7 +34,7 @@ class Tail(msgspec.Struct, frozen=True, omit_defaults=True):
 
     done: bool
     done_reason: str | None = None
-    logprobs: tuple[TokenLogprob, ...] = ()
+    logprobs: tuple[msgspec.Struct, ...] = ()
     total_duration: int | None = None
     load_duration: int | None = None
     prompt_eval_count: int | None = None
@@ -45,7 +44,12 @@ class Tail(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def close(
-        cls, reason: str, took: Durations, asked: int | None, said: int | None, logprobs: tuple[TokenLogprob, ...] = ()
+        cls,
+        reason: str,
+        took: Durations,
+        asked: int | None,
+        said: int | None,
+        logprobs: tuple[msgspec.Struct, ...] = (),
     ) -> "Tail":
         """That of the last piece: why it ends, the nanoseconds, and the tokens of prompt and answer."""
         return cls(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, json_line
@@ -10,7 +11,7 @@ from tg_gateway.dialects.ollama.answer_shape import AnswerShape, Tail
 from tg_gateway.dialects.ollama.failures import encode_failure
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
 from tg_gateway.dialects.ollama.tool_calls import AnsweredCall, ToolCalls
-from tg_gateway.dialects.openai import TokenLogprob, make_logprobs
+from tg_gateway.dialects.openai import make_logprobs
 from tg_schema import TextCompletionResponse, TgError, Token
 from tg_schema.deltas import join_text
 from tg_schema.errors import ProtocolError
@@ -38,7 +39,7 @@ class _Ending:
         if record.out_token is not None:
             self._said = (self._said or 0) + record.out_token
 
-    def tail(self, logprobs: tuple[TokenLogprob, ...] = ()) -> Tail:
+    def tail(self, logprobs: tuple[msgspec.Struct, ...] = ()) -> Tail:
         reason = _REASONS.get(self._reason, self._reason)
         return Tail.close(reason, self._watch.read(), self._asked, self._said, logprobs)
 
@@ -119,6 +120,6 @@ class AnswerBodyWriter(WholeWriter[TextCompletionResponse]):
         )
 
 
-def _read_logprobs(tokens: Sequence[Token]) -> tuple[TokenLogprob, ...]:
+def _read_logprobs(tokens: Sequence[Token]) -> tuple[msgspec.Struct, ...]:
     made = make_logprobs(tokens)
     return made.content if made else ()

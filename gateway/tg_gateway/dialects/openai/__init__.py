@@ -1,12 +1,14 @@
 """OpenAI's protocol: models, chats and completions; the inputs, usage and errors that other doors share with it."""
 
+from tg_gateway.dialects.openai.answer_style import AnswerStyle
 from tg_gateway.dialects.openai.asked_model import check_peer, find_asked_model
 from tg_gateway.dialects.openai.chat_body import ChatBody
 from tg_gateway.dialects.openai.chat_messages import read_image
 from tg_gateway.dialects.openai.chat_request import DIALECT, read_request, simplify
 from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
+from tg_gateway.dialects.openai.dialect import OpenAi
 from tg_gateway.dialects.openai.failures import ErrorObject, InvalidParameter, decode_body, describe_error, refuse
-from tg_gateway.dialects.openai.logprobs import TokenLogprob, make_logprobs
+from tg_gateway.dialects.openai.logprobs import make_logprobs
 from tg_gateway.dialects.openai.mounts import OPENAI_MOUNTS
 from tg_gateway.dialects.openai.text_inputs import TextInput, TextInputs, read_inputs
 from tg_gateway.dialects.openai.usage import CompletionUsage, UsageTotals
@@ -14,15 +16,16 @@ from tg_gateway.dialects.openai.usage import CompletionUsage, UsageTotals
 __all__ = [
     "DIALECT",
     "OPENAI_MOUNTS",
+    "AnswerStyle",
     "ChatBody",
     "ChatBodyWriter",
     "ChatStreamWriter",
     "CompletionUsage",
     "ErrorObject",
     "InvalidParameter",
+    "OpenAi",
     "TextInput",
     "TextInputs",
-    "TokenLogprob",
     "UsageTotals",
     "check_peer",
     "decode_body",

@@ -5,19 +5,20 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, server_sent_event
+from tg_gateway.dialects.openai.answer_style import OPENAI_STYLE, AnswerStyle
 from tg_gateway.dialects.openai.chat_shapes import ChatCompletion, ChunkChoice
 from tg_gateway.dialects.openai.choice import StreamedChoice, make_choices
-from tg_gateway.dialects.openai.failures import encode_failure
 from tg_gateway.dialects.openai.usage import UsageTotals
 from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import ProtocolError
 
 DONE: Final = server_sent_event(b"[DONE]")
 """The event after the last one."""
-_TEXT_HEAD: Final = b'%b{"index":%d,"delta":{"content":'
+_TEXT_HEAD: Final = b'%b{"index":%d,"delta":{%b"content":'
 _TEXT_TAIL: Final = b'},"finish_reason":null}%b'
 """What stands around the text of a `ChunkChoice` with nothing else, as `encode` would write it."""
 
@@ -31,21 +32,34 @@ class ChatStreamWriter(Writer[TextCompletionResponse]):
         model: the name that every chunk says.
         n: answers that were asked for.
         include_usage: whether the last chunk has no choice but the usage, and every other one `"usage":null`.
+        style: whose clients they are for.
+        name: the id that every chunk says; None = a new one.
     """
 
     cut_after_failure = True
 
-    def __init__(self, model: str, n: int = 1, *, include_usage: bool = False) -> None:
-        self._head = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[' % (
-            encode(_new_id()),
+    def __init__(
+        self,
+        model: str,
+        n: int = 1,
+        *,
+        include_usage: bool = False,
+        style: AnswerStyle = OPENAI_STYLE,
+        name: str | None = None,
+    ) -> None:
+        self._head = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,%b"choices":[' % (
+            encode(name or _new_id()),
             time.time(),
             encode(model),
+            b'"system_fingerprint":"",' if style.complete else b"",
         )
-        self._tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        self._tail = b'],"usage":null}\n\n' if include_usage or style.complete else b"]}\n\n"
+        role = b'"role":"assistant",' if style.complete else b""
+        self._style = style
         self._include_usage = include_usage
         self._usage = UsageTotals()
         self._choices = {index: StreamedChoice(index) for index in range(n)}
-        self._text_heads = {index: _TEXT_HEAD % (self._head, index) for index in range(n)}
+        self._text_heads = {index: _TEXT_HEAD % (self._head, index, role) for index in range(n)}
         self._text_tail = _TEXT_TAIL % self._tail
 
     @override
@@ -74,10 +88,11 @@ class ChatStreamWriter(Writer[TextCompletionResponse]):
 
     @override
     def fail(self, error: TgError) -> bytes:
-        return server_sent_event(encode_failure(error))
+        return server_sent_event(self._style.encode_failure(error))
 
     def _frame(self, chunks: Iterable[ChunkChoice]) -> bytes:
-        return b"".join(b"%b%b%b" % (self._head, encode(chunk), self._tail) for chunk in chunks)
+        told = map(_complete, chunks) if self._style.complete else chunks
+        return b"".join(b"%b%b%b" % (self._head, encode(chunk), self._tail) for chunk in told)
 
 
 class ChatBodyWriter(WholeWriter[TextCompletionResponse]):
@@ -86,10 +101,12 @@ class ChatBodyWriter(WholeWriter[TextCompletionResponse]):
     Args:
         model: the name that it says.
         n: answers that were asked for.
+        name: the id that it says; None = a new one.
     """
 
-    def __init__(self, model: str, n: int = 1) -> None:
+    def __init__(self, model: str, n: int = 1, *, name: str | None = None) -> None:
         super().__init__(TextCompletionResponse)
+        self._name = name or _new_id()
         self._model = model
         self._n = n
 
@@ -102,8 +119,13 @@ class ChatBodyWriter(WholeWriter[TextCompletionResponse]):
                 raise _too_many()
         choices = make_choices(records, self._n)
         return encode(
-            ChatCompletion(_new_id(), "chat.completion", int(time.time()), self._model, "", choices, usage.usage())
+            ChatCompletion(self._name, "chat.completion", int(time.time()), self._model, "", choices, usage.usage())
         )
+
+
+def _complete(chunk: ChunkChoice) -> ChunkChoice:
+    delta = msgspec.structs.replace(chunk.delta, role="assistant", content=chunk.delta.content or "")
+    return msgspec.structs.replace(chunk, delta=delta)
 
 
 def _new_id() -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing_extensions import override
 
 from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, server_sent_event
+from tg_gateway.dialects.openai.answer_style import OPENAI_STYLE, AnswerStyle
 from tg_gateway.dialects.openai.chat_writers import DONE
 from tg_gateway.dialects.openai.completion_logprobs import TokenTable
 from tg_gateway.dialects.openai.completion_shapes import TEXT_COMPLETION, CompletionChoice, TextCompletion
-from tg_gateway.dialects.openai.failures import encode_failure
 from tg_gateway.dialects.openai.scored_prompts import ScoredPrompts
 from tg_gateway.dialects.openai.text_inputs import TextInput
 from tg_gateway.dialects.openai.usage import UsageTotals
@@ -32,20 +32,30 @@ class CompletionStreamWriter(Writer[TextCompletionResponse]):
         answers: the number of choices: prompts times `n`.
         include_usage: whether the last chunk has no choice but the usage, and every other one `"usage":null`.
         scored: the prompts, if they are scored and nothing is generated.
+        style: whose clients they are for.
+        name: the id that every chunk says; None = a new one.
     """
 
     cut_after_failure = True
 
     def __init__(
-        self, model: str, answers: int = 1, *, include_usage: bool = False, scored: Sequence[TextInput] = ()
+        self,
+        model: str,
+        answers: int = 1,
+        *,
+        include_usage: bool = False,
+        scored: Sequence[TextInput] = (),
+        style: AnswerStyle = OPENAI_STYLE,
+        name: str | None = None,
     ) -> None:
+        self._style = style
         self._head = b'data: {"id":%b,"object":%b,"created":%d,"model":%b,"choices":[' % (
-            encode(_new_id()),
+            encode(name or _new_id()),
             encode(TEXT_COMPLETION),
             time.time(),
             encode(model),
         )
-        self._tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        self._tail = b'],"usage":null}\n\n' if include_usage or style.complete else b"]}\n\n"
         self._include_usage = include_usage
         self._scored = ScoredPrompts(scored) if scored else None
         self._last_reason = _guess(scored)
@@ -73,7 +83,7 @@ class CompletionStreamWriter(Writer[TextCompletionResponse]):
 
     @override
     def fail(self, error: TgError) -> bytes:
-        return server_sent_event(encode_failure(error))
+        return server_sent_event(self._style.encode_failure(error))
 
     def _frame(self, chunk: CompletionChoice) -> bytes:
         return b"%b%b%b" % (self._head, encode(chunk), self._tail)
@@ -86,10 +96,14 @@ class CompletionBodyWriter(WholeWriter[TextCompletionResponse]):
         model: the name that it says.
         answers: the number of choices: prompts times `n`.
         scored: the prompts, if they are scored and nothing is generated.
+        name: the id that it says; None = a new one.
     """
 
-    def __init__(self, model: str, answers: int = 1, *, scored: Sequence[TextInput] = ()) -> None:
+    def __init__(
+        self, model: str, answers: int = 1, *, scored: Sequence[TextInput] = (), name: str | None = None
+    ) -> None:
         super().__init__(TextCompletionResponse)
+        self._name = name or _new_id()
         self._model = model
         self._answers = answers
         self._scored = ScoredPrompts(scored) if scored else None
@@ -105,7 +119,9 @@ class CompletionBodyWriter(WholeWriter[TextCompletionResponse]):
                 raise _too_many()
             pieces[record.index].append(record if self._scored is None else self._scored.tell(record))
         choices = tuple(_make_choice(index, piece, self._last_reason) for index, piece in enumerate(pieces))
-        return encode(TextCompletion(_new_id(), TEXT_COMPLETION, int(time.time()), self._model, choices, usage.usage()))
+        return encode(
+            TextCompletion(self._name, TEXT_COMPLETION, int(time.time()), self._model, choices, usage.usage())
+        )
 
 
 class _StreamedChoice:

@@ -6,6 +6,7 @@ from typing import Final
 from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, Writer, show_ignored
+from tg_gateway.dialects.openai.answer_style import OPENAI_STYLE, AnswerStyle
 from tg_gateway.dialects.openai.asked_model import find_asked_model
 from tg_gateway.dialects.openai.chat_body import ChatBody
 from tg_gateway.dialects.openai.chat_ignored import list_ignored
@@ -21,15 +22,22 @@ from tg_schema import TextCompletionResponse, TgError
 
 
 class OpenAi(Dialect):
-    """Models, chat completions and completions, as OpenAI's SDKs ask for them."""
+    """Models, chat completions and completions, as OpenAI's SDKs ask for them.
+
+    Args:
+        style: how answers differ, for the clients of another server with this API.
+    """
+
+    def __init__(self, style: AnswerStyle = OPENAI_STYLE) -> None:
+        self._style = style
 
     @override
     def parse(self, call: Call) -> Ask | Answer:
         match call.operation:
             case "list-models":
-                return Answer(encode_models(call.catalogue))
+                return Answer(encode_models(call.catalogue, self._style.owner))
             case "show-model":
-                return Answer(encode_model(call.catalogue, call.path["model"]))
+                return Answer(encode_model(call.catalogue, call.path["model"], self._style.owner))
             case "completion":
                 return self._parse_completion(call)
             case _:
@@ -41,39 +49,43 @@ class OpenAi(Dialect):
 
     def _parse_chat(self, call: Call) -> Ask:
         body = decode_body(ChatBody, call.body)
-        found = find_asked_model(call, body.model)
+        found = find_asked_model(call, body.model, required=self._style.model_required)
         request = read_request(body, found)
-        writer = _make_chat_writer(body, found.model or body.model or "")
+        writer = _make_chat_writer(body, found.model or body.model or "", self._style)
         writer.headers = {**writer.headers, **show_ignored(DIALECT, list_ignored(call.body, body, found))}
         return Ask(found.route, request, writer, bool(body.stream))
 
     def _parse_completion(self, call: Call) -> Ask:
         body = decode_body(CompletionBody, call.body)
-        found = find_asked_model(call, body.model)
+        found = find_asked_model(call, body.model, required=self._style.model_required)
         prompts = read_prompts(body)
         requests = read_requests(body, prompts, found)
-        writer = _make_completion_writer(body, prompts, found.model or body.model or "")
+        writer = _make_completion_writer(body, prompts, found.model or body.model or "", self._style)
         writer.headers = {**writer.headers, **show_ignored(DIALECT, list_unknown(call.body))}
         return Ask(found.route, Batch(requests, body.n or 1), writer, bool(body.stream))
 
 
 def _make_completion_writer(
-    body: CompletionBody, prompts: Sequence[TextInput], model: str
+    body: CompletionBody, prompts: Sequence[TextInput], model: str, style: AnswerStyle
 ) -> Writer[TextCompletionResponse]:
     answers = len(prompts) * (body.n or 1)
     scored = prompts if is_scoring(body) else ()
+    name = style.name_answer(body.user)
     if not body.stream:
-        return CompletionBodyWriter(model, answers, scored=scored)
+        return CompletionBodyWriter(model, answers, scored=scored, name=name)
     options = body.stream_options
-    return CompletionStreamWriter(model, answers, include_usage=bool(options and options.include_usage), scored=scored)
+    told = bool(options and options.include_usage)
+    return CompletionStreamWriter(model, answers, include_usage=told, scored=scored, style=style, name=name)
 
 
-def _make_chat_writer(body: ChatBody, model: str) -> Writer[TextCompletionResponse]:
+def _make_chat_writer(body: ChatBody, model: str, style: AnswerStyle) -> Writer[TextCompletionResponse]:
     n = body.n or 1
+    name = style.name_answer(body.user)
     if not body.stream:
-        return ChatBodyWriter(model, n)
+        return ChatBodyWriter(model, n, name=name)
     options = body.stream_options
-    return ChatStreamWriter(model, n, include_usage=bool(options and options.include_usage))
+    told = bool(options and options.include_usage)
+    return ChatStreamWriter(model, n, include_usage=told, style=style, name=name)
 
 
 OPENAI: Final = OpenAi()

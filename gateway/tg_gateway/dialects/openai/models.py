@@ -1,14 +1,11 @@
 """What can be asked -> OpenAI's list of models."""
 
-from typing import Final
-
 import msgspec
 
 from tg_gateway.dialects import Catalogue
+from tg_gateway.dialects.openai.answer_style import OWNER
 from tg_schema import encode
 from tg_schema.errors import NotFound
-
-OWNER: Final = "tokengrid"
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -25,12 +22,12 @@ class _List(msgspec.Struct, frozen=True):
     object: str = "list"
 
 
-def encode_models(catalogue: Catalogue) -> bytes:
+def encode_models(catalogue: Catalogue, owner: str) -> bytes:
     """Exactly the names that can be asked now."""
-    return encode(_List(tuple(Model(name) for name in catalogue.models())))
+    return encode(_List(tuple(Model(name, owned_by=owner) for name in catalogue.models())))
 
 
-def encode_model(catalogue: Catalogue, name: str) -> bytes:
+def encode_model(catalogue: Catalogue, name: str, owner: str) -> bytes:
     """One of them, or an adapter of one (`base:adapter`).
 
     Raises:
@@ -39,4 +36,4 @@ def encode_model(catalogue: Catalogue, name: str) -> bytes:
     listed = catalogue.models()
     if name not in listed and catalogue.find_model(name).model not in listed:
         raise NotFound("no live processor has this model; ask again later, or ask another model")
-    return encode(Model(name))
+    return encode(Model(name, owned_by=owner))

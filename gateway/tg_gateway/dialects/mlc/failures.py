@@ -1,0 +1,61 @@
+"""Error -> MLC-LLM's JSON: FastAPI's `detail` for a wrong field, otherwise an object that is encoded twice."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from tg_gateway.dialects import Answer
+from tg_gateway.dialects.openai import InvalidParameter
+from tg_schema import TgError, encode
+from tg_schema.errors import NotFound
+
+VALIDATION_STATUS: Final = 422
+"""FastAPI's for a body that is wrong."""
+UNKNOWN_MODEL_STATUS: Final = 400
+_STEP: Final = re.compile(r"\[(?P<number>\d+)\]|(?P<name>[^.\[\]]+)")
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    object: str
+    message: str
+    code: int
+
+
+class _WrongField(msgspec.Struct, frozen=True):
+    type: str
+    loc: tuple[str | int, ...]
+    msg: str
+
+
+class _Validation(msgspec.Struct, frozen=True):
+    detail: tuple[_WrongField, ...]
+
+
+def encode_failure(error: TgError) -> bytes:
+    """The JSON of the event that ends a stream that failed: there the object is encoded once."""
+    return encode(_Failure("error", error.message, error.status))
+
+
+def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
+    """The answer to a request that failed before its first byte.
+
+    Args:
+        error: why.
+        status: what HTTP has for it. An unknown model is 400 here, and a wrong field 422.
+        known_path: whether the request's path and method are anybody's.
+    """
+    if isinstance(error, InvalidParameter):
+        missing = error.code == "missing_required_parameter"
+        wrong = _WrongField("missing" if missing else "value_error", _locate(error.param), error.message)
+        return Answer(encode(_Validation((wrong,))), VALIDATION_STATUS)
+    if known_path and isinstance(error, NotFound):
+        status = UNKNOWN_MODEL_STATUS
+    text = encode(_Failure("error", error.message, status)).decode()
+    return Answer(encode(text), status)
+
+
+def _locate(param: str) -> tuple[str | int, ...]:
+    """A field's path, such as `messages[0].role`, as FastAPI tells it."""
+    steps = (int(step["number"]) if step["number"] else step["name"] for step in _STEP.finditer(param))
+    return ("body", *steps)
