@@ -7,10 +7,12 @@ from typing import Any, get_args
 import click
 
 from tg_cli import EXIT_FAILED, Failure, run, say, version_option
+from tg_serve.mlc_flags import MlcFlags, take_mlc_flags
 from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
 
 
 @click.command("tg-serve", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("named_model", metavar="[MODEL]", required=False)
 @click.option("--config", type=click.Path(path_type=Path, dir_okay=False), help="TOML file. [default: built in]")
 @click.option(
     "--only",
@@ -24,7 +26,10 @@ from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
 )
 @click.option("--port", type=click.IntRange(0, 65535), help="Port the gateway listens on; 0 = any free one.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Port for /metrics, for a process without gateway.")
-@click.option("--model", help="PATH.gguf, hf:OWNER/NAME/FILE, a configured model, or the provider's name of one.")
+@click.option(
+    "--model",
+    help="The same as MODEL: PATH.gguf, hf:OWNER/NAME/FILE, a configured model, or the provider's name of one.",
+)
 @click.option("--provider", help="Who provides the model, for instance openai.")
 @click.option("--base-url", help="Where the provider's API is.")
 @click.option("-o", "--option", multiple=True, metavar="NAME=VALUE", help="Another option of the provider.")
@@ -32,8 +37,10 @@ from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
 @click.option("--log-format", type=click.Choice(get_args(LogForm)), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(get_args(LogLevel)), default="info", show_default=True)
 @version_option("tokengrid-serve")
+@take_mlc_flags
 def serve(
     *,
+    named_model: str | None,
     config: Path | None,
     only: tuple[str, ...],
     bus: str | None,
@@ -47,16 +54,25 @@ def serve(
     check_only: bool,
     log_format: LogForm,
     log_level: LogLevel,
+    mlc: MlcFlags,
 ) -> None:
     """Serve text completion, prompts and agents through a gateway, all in this process unless --only says otherwise.
 
     Without a configuration it serves the small built-in demo model. SIGTERM and Ctrl-C let running streams finish
     within the configured time; a second one ends at once.
 
+    The flags of `mlc_llm serve` are understood too: docs/mlc-llm.md.
+
     Exit codes: 0 stopped, 1 error, 2 wrong usage.
     """
-    if model is None and (provider or base_url or option) and not (provider and check_only):
-        raise click.UsageError("--provider, --base-url and --option describe a model: give its name with --model")
+    if None not in (model, named_model):
+        raise click.UsageError("MODEL and --model are the same; give one of them")
+    mlc.check()
+    model = model or named_model
+    options = {**mlc.options, **_provider_options(base_url, option)}
+    if model is None and (provider or options) and not (provider and check_only):
+        describing = "--provider, --base-url, --option, --mode and --overrides"
+        raise click.UsageError(f"{describing} describe a model: give its name with --model")
     order = ServeOptions(
         file=config,
         parts=tuple(part for part in PARTS if not only or part in only),
@@ -66,7 +82,9 @@ def serve(
         metrics_port=metrics_port,
         model=model,
         provider=provider,
-        options=_provider_options(base_url, option),
+        options=options,
+        origins=mlc.origins,
+        key=mlc.key,
         log_form=log_format,
         log_level=log_level,
     )

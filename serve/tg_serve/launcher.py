@@ -222,7 +222,17 @@ async def _ask_model(order: ServeOptions, config: Config) -> tuple[str]:
 
 
 def _configure(order: ServeOptions, config: Config) -> Config:
-    overrides = CliOverrides(order.bus, order.host, order.port, order.drain, order.model, order.provider, order.options)
+    overrides = CliOverrides(
+        order.bus,
+        order.host,
+        order.port,
+        order.drain,
+        order.model,
+        order.provider,
+        order.options,
+        order.origins,
+        order.key,
+    )
     config = overrides.apply(config)
     if config.bus.url == "memory://" and set(order.parts) != {*order.services, GATEWAY}:
         raise BadRequest("memory:// reaches no other process: with --only, give --bus pulsar://HOST:6650 as well")

@@ -28,6 +28,8 @@ class ServeOptions:
         options: the provider's options for `model`.
         host: the address on which gateway and metrics listen.
         drain: seconds that running streams get to finish on shutdown.
+        origins: whose pages may use the gateway.
+        key: the SHA-256 of a further key of the gateway, in hex.
         metrics_port: the port of the metrics, for a process without a gateway.
     """
 
@@ -42,5 +44,7 @@ class ServeOptions:
     model: str | None = None
     provider: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    origins: tuple[str, ...] | None = None
+    key: str | None = None
     log_form: LogForm = "auto"
     log_level: LogLevel = "info"

@@ -1,6 +1,7 @@
 """`tg-serve` as a process: everything in one, on the memory bus, with a provider that the test holds by the hand."""
 
 import asyncio
+import hashlib
 import json
 import re
 import signal
@@ -148,6 +149,17 @@ async def test_a_host_that_cannot_be_a_name(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(Unavailable, match=r"the gateway cannot listen on port \d+ of a\.\.b: "):
         async with launch(ServeOptions(file=file, port=0)):
             pass
+
+
+async def test_the_command_lines_key_and_origins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    key, page = hashlib.sha256(b"right").hexdigest(), "https://page.example"
+    order = ServeOptions(port=0, model="gated", provider="openai", origins=(page,), key=key)
+    async with launch(order) as (_, url), ClientSession(url) as http:
+        for token, status in (("wrong", 401), ("right", 200)):
+            headers = {"Authorization": f"Bearer {token}", "Origin": page}
+            async with http.get("v1/models", headers=headers) as response:
+                assert (response.status, response.headers["Access-Control-Allow-Origin"]) == (status, page)
 
 
 def configured(folder: Path, text: str) -> Path:

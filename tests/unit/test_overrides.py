@@ -43,12 +43,21 @@ def test_bus_and_gateway() -> None:
     assert config.bus.url == "pulsar://p:6650"
     assert (config.gateway.host, config.gateway.port, config.gateway.drain) == ("::1", 0, 0.0)
     assert CliOverrides(port=1).apply(CONFIG).gateway.drain == 3
+    assert CliOverrides(origins=("https://a",)).apply(CONFIG).gateway.origins == ("https://a",)
+
+
+def test_a_key_stands_beside_those_of_the_file() -> None:
+    once = CliOverrides(key="0" * 64).apply(CONFIG)
+    assert [key.sha256 for key in CliOverrides(key="1" * 64).apply(once).gateway.keys] == ["0" * 64, "1" * 64]
+    assert CliOverrides().apply(once).gateway.keys == once.gateway.keys
 
 
 def test_a_configured_model() -> None:
     config = CliOverrides(model="b").apply(CONFIG)
     assert bound(config) == ("b", "openai", {"base_url": "http://b/"})
     assert bound(config, "other")[0] == "a"
+    more = CliOverrides(model="b", options={"slots": 2}).apply(CONFIG)
+    assert bound(more) == ("b", "openai", {"base_url": "http://b/", "slots": 2})
     assert "prompt" in config.flows["default"]
 
 

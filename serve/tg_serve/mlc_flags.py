@@ -1,0 +1,133 @@
+"""The flags of `mlc_llm serve` -> options of ours: what they mean here, or a sentence why they mean nothing."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any, Final
+
+import click
+
+from tg_schema import TgError, decode
+
+_SLOTS_OF_MODE: Final[Mapping[str, int | None]] = {"local": 4, "interactive": 1, "server": None}
+"""Concurrent streams; None = the provider's default."""
+_OVERRIDES: Final = {"max_num_sequence": "slots", "context_window_size": "context", "prefill_chunk_size": "batch"}
+"""Fields of MLC's engine that llama-cpp has, and its names for them."""
+_ENGINE_ALONE: Final = {
+    "model_lib": "models are files of GGUF, which need no library",
+    "additional_models": "one model is served by the command line; name others in a configuration",
+    "embedding_model": "every model of llama-cpp has vectors; name others in a configuration",
+    "prefix_cache_mode": "there is nothing to choose",
+    "prefill_mode": "there is nothing to choose",
+    "enable_debug": "debug_config.ignore_eos needs no flag, and the rest is of MLC's engine",
+    "allow_credentials": "keys come in headers, which pages may send without it",
+}
+"""Flags that are refused, and why they are not needed."""
+_ANY: Final = ("*",)
+
+
+@dataclass(frozen=True, slots=True)
+class MlcFlags:
+    """The flags as they were given; None = not."""
+
+    mode: str | None = None
+    overrides: str | None = None
+    device: str | None = None
+    speculative_mode: str | None = None
+    enable_tracing: bool | None = None
+    api_key: str | None = None
+    allow_origins: str | None = None
+    allow_methods: str | None = None
+    allow_headers: str | None = None
+    model_lib: str | None = None
+    additional_models: str | None = None
+    embedding_model: str | None = None
+    prefix_cache_mode: str | None = None
+    prefill_mode: str | None = None
+    enable_debug: bool | None = None
+    allow_credentials: bool | None = None
+
+    def check(self) -> None:
+        """Refuse what means nothing here.
+
+        Raises:
+            UsageError: a flag is of MLC's engine alone; the message says what to do.
+        """
+        for name, why in _ENGINE_ALONE.items():
+            if getattr(self, name) is not None:
+                raise click.UsageError(f"{_spell(name)} is for MLC's own server: {why}; leave it out")
+        if self.device is not None and self.device.partition(":")[0] not in {"auto", "cpu"}:
+            raise click.UsageError("--device must be auto or cpu: llama-cpp runs here on the CPU")
+        if self.speculative_mode not in {None, "disable"}:
+            raise click.UsageError("--speculative-mode must be disable: no model here drafts for another")
+        for name in ("allow_methods", "allow_headers"):
+            given = getattr(self, name)
+            if given is not None and _read_list(name, given) != _ANY:
+                allowed = "a page that may ask at all may use every method and header of a path"
+                raise click.UsageError(f'{_spell(name)} must be ["*"]: {allowed}')
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The provider's options.
+
+        Raises:
+            UsageError: an override is none, or of MLC's engine alone.
+        """
+        slots = _SLOTS_OF_MODE.get(self.mode or "")
+        options: dict[str, Any] = {} if slots is None else {"slots": slots}
+        for pair in filter(None, (self.overrides or "").split(";")):
+            name, _, value = (part.strip() for part in pair.partition("="))
+            if name not in _OVERRIDES:
+                known = ", ".join(_OVERRIDES)
+                raise click.UsageError(f"--overrides {name} is for MLC's own engine; here there are: {known}")
+            if not value.isdecimal():
+                raise click.UsageError(f"--overrides {name} must be a number, as in {name}=4")
+            options[_OVERRIDES[name]] = int(value)
+        return options
+
+    @property
+    def origins(self) -> tuple[str, ...] | None:
+        """Whose pages may use the gateway; None = as configured.
+
+        Raises:
+            UsageError: it is no list.
+        """
+        return None if self.allow_origins is None else _read_list("allow_origins", self.allow_origins)
+
+    @property
+    def key(self) -> str | None:
+        """The SHA-256 of a key that is needed, in hex; None = as configured."""
+        return hashlib.sha256(self.api_key.encode()).hexdigest() if self.api_key else None
+
+
+def take_mlc_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """The same command with these flags, which come as its argument `mlc`. Both spellings of MLC's are known.
+
+    The help does not list them: docs/mlc-llm.md does.
+    """
+
+    @wraps(command)
+    def take(**given: Any) -> None:
+        flags = MlcFlags(**{field.name: given.pop(field.name) for field in fields(MlcFlags)})
+        command(mlc=flags, **given)
+
+    wrapped: Callable[..., None] = take
+    for field in fields(MlcFlags):
+        spellings = {_spell(field.name), _spell(field.name).replace("--allow-", "--allowed-")}
+        is_flag = field.type == bool | None
+        kind = click.Choice(tuple(_SLOTS_OF_MODE)) if field.name == "mode" else None
+        option = click.option(*sorted(spellings), field.name, is_flag=is_flag, default=None, hidden=True, type=kind)
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def _spell(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _read_list(name: str, given: str) -> tuple[str, ...]:
+    try:
+        return decode(tuple[str, ...], given)
+    except TgError:
+        raise click.UsageError(f'{_spell(name)} must be a list of texts in JSON, such as ["*"]') from None
