@@ -20,6 +20,7 @@ from tg_gateway.dialects import Catalogue, Mount
 from tg_gateway.http import Health, HttpHandlers, Middleware, Router, defer_expectation
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.mounts import MOUNTS
+from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
 from tg_gateway.relay import DEFECT_MESSAGE, AnswerStore, BackgroundRuns, Relay
 from tg_gateway.telemetry import MALFORMED, show_metrics
@@ -169,6 +170,8 @@ class Gateway:
         )
         application.add_routes(router.routes(handlers.answer, self._sockets.answer))
         application.add_routes(Health(self._requestor, catalogue, relay, limits).routes())
+        if config.docs:
+            application.add_routes(Documentation(self._mounts).routes())
         application.add_routes([web.get("/metrics", show_metrics, expect_handler=defer_expectation)])
         return application
 

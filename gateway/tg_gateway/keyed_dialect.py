@@ -6,6 +6,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
+from tg_gateway.description import Description
 from tg_gateway.dialects import Answer, Ask, Call, Dialect
 from tg_gateway.dialects.answers import StreamedAnswer
 from tg_schema import TgError, decode
@@ -40,6 +41,11 @@ class KeyedDialect(Dialect):
         dialect, operation = self._choose(call.body)
         call.operation = call.operation and operation
         return dialect.refuse(error, status, call)
+
+    @override
+    def describe(self, operation: str) -> tuple[Description, ...]:
+        choices = (*self._keyed.values(), self._otherwise)
+        return tuple(each for dialect, name in choices for each in dialect.describe(name))
 
     def _choose(self, body: bytes) -> tuple[Dialect, str]:
         try:

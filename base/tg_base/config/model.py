@@ -99,6 +99,8 @@ class GatewayConfig(Section, frozen=True):
     """Seconds of silence after which an SSE comment or a WebSocket ping is sent."""
     drain: Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 10.0
     """Seconds that running streams get to finish on shutdown."""
+    docs: bool = True
+    """Whether `/docs` and `/openapi.json` are served, to everybody and without a key."""
     lmi: LmiConfig = LmiConfig()
 
 

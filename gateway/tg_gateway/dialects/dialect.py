@@ -1,10 +1,13 @@
 """Protocol -> gateway: what a dialect can do, and where it is mounted."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
 
 from tg_base.config import GatewayConfig
+from tg_gateway.description import Description
 from tg_gateway.dialects.answers import Answer, StreamedAnswer
 from tg_gateway.dialects.call import Ask, Call
 from tg_gateway.dialects.conversation import Conversation, Socket
@@ -12,7 +15,13 @@ from tg_schema import TgError
 
 
 class Dialect(ABC):
-    """One protocol: how it asks, answers and refuses. It has no state; that of a request is in its writer."""
+    """One protocol: how it asks, answers and refuses. It has no state; that of a request is in its writer.
+
+    Attributes:
+        descriptions: of its operations, for the gateway's OpenAPI document.
+    """
+
+    descriptions: ClassVar[Mapping[str, Description]] = MappingProxyType({})
 
     def configure(self, config: GatewayConfig) -> "Dialect":
         """This protocol as an operator has configured it. Most have nothing to configure.
@@ -54,6 +63,11 @@ class Dialect(ABC):
             NotImplementedError: the protocol has no WebSocket.
         """
         raise NotImplementedError
+
+    def describe(self, operation: str) -> tuple[Description, ...]:
+        """What an operation takes and answers; several where several kinds of requests share it, none if unknown."""
+        found = self.descriptions.get(operation)
+        return () if found is None else (found,)
 
 
 @dataclass(frozen=True, slots=True)

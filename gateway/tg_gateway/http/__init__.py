@@ -2,16 +2,19 @@
 
 from tg_gateway.http.body_reader import defer_expectation
 from tg_gateway.http.handlers import HttpHandlers
-from tg_gateway.http.health import Health
+from tg_gateway.http.health import Alive, Health, Ready
 from tg_gateway.http.middleware import ENTRY, Middleware
-from tg_gateway.http.router import DOOR, Router
+from tg_gateway.http.router import DOOR, Handler, Router
 
 __all__ = [
     "DOOR",
     "ENTRY",
+    "Alive",
+    "Handler",
     "Health",
     "HttpHandlers",
     "Middleware",
+    "Ready",
     "Router",
     "defer_expectation",
 ]

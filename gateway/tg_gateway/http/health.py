@@ -1,6 +1,7 @@
 """Orchestrator -> gateway: whether it lives, and whether it is of use."""
 
 import asyncio
+from typing import Literal
 
 import msgspec
 from aiohttp import web
@@ -16,7 +17,15 @@ FRESH_SECONDS = 0.5
 """Seconds for which the bus's answer is good, so that nobody can make us flood it."""
 
 
-class _Ready(msgspec.Struct, frozen=True):
+class Alive(msgspec.Struct, frozen=True):
+    """The answer to `/health`."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The answer to `/ready`."""
+
     ready: bool
     missing: tuple[str, ...]
 
@@ -39,12 +48,12 @@ class Health:
         return [web.get(path, answer, expect_handler=defer_expectation) for path, answer in paths.items()]
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
-        return web.Response(body=b'{"status":"ok"}', content_type="application/json")
+        return web.Response(body=encode(Alive()), content_type="application/json")
 
     async def _ready(self, request: web.Request) -> web.StreamResponse:
         missing = await self._missing()
         status = 503 if missing else 200
-        return web.Response(status=status, body=encode(_Ready(not missing, missing)), content_type="application/json")
+        return web.Response(status=status, body=encode(Ready(not missing, missing)), content_type="application/json")
 
     async def _missing(self) -> tuple[str, ...]:
         missing = ["the gateway is shutting down"] if self._relay.draining else []

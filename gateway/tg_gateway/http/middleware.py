@@ -34,8 +34,9 @@ ENTRY: Final = web.RequestKey("line", AccessLogEntry)
 """Where a handler finds the request's line in the log."""
 CORS_HEADERS: Final = web.RequestKey("cors", dict[str, str])
 """Where a handler finds the headers by which a browser lets a foreign page read the answer."""
-OPEN_PATHS: Final = frozenset({"/health", "/ready"})
-"""Paths without a token beside the mounts that are `keyless`: what an orchestrator asks."""
+OPEN_PATHS: Final = frozenset({"/health", "/ready", "/openapi.json", "/docs", "/docs/page.js", "/docs/page.css"})
+"""Paths without a token beside the mounts that are `keyless`: what an orchestrator asks, and the documentation, which
+tells nothing of this gateway's models or users, and which a browser asks for before anybody can type a key."""
 
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _KINDS: Final[dict[int, type[TgError]]] = {403: Unauthorized, 404: NotFound, 413: TooLarge, 500: Internal}

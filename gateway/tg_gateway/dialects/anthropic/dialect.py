@@ -8,6 +8,7 @@ from typing_extensions import override
 from tg_gateway.dialects import Answer, Ask, Call, Dialect, show_ignored
 from tg_gateway.dialects.anthropic.blocks import DIALECT
 from tg_gateway.dialects.anthropic.body import MessageBody
+from tg_gateway.dialects.anthropic.descriptions import ANTHROPIC_DESCRIPTIONS
 from tg_gateway.dialects.anthropic.failures import make_headers, refuse
 from tg_gateway.dialects.anthropic.request import read_request
 from tg_gateway.dialects.anthropic.stream_writer import StreamWriter
@@ -19,6 +20,8 @@ from tg_schema.errors import BadRequest, NotFound
 
 class AnthropicMessages(Dialect):
     """Messages, streamed and whole, their counts of tokens, and the models that can be asked."""
+
+    descriptions = ANTHROPIC_DESCRIPTIONS
 
     @override
     def parse(self, call: Call) -> Ask | Answer:

@@ -28,13 +28,17 @@ _TYPES: Final = MappingProxyType(
 )
 
 
-class _Detail(msgspec.Struct, frozen=True):
+class FailureDetail(msgspec.Struct, frozen=True):
+    """The object under `error`."""
+
     type: str
     message: str
 
 
-class _Failure(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
-    error: _Detail
+class MessageFailure(msgspec.Struct, frozen=True, tag_field="type", tag="error"):
+    """An error."""
+
+    error: FailureDetail
     request_id: str
 
 
@@ -59,6 +63,6 @@ def encode_failure_event(error: TgError, request_id: str) -> bytes:
     return server_sent_event(encode(_describe(error, status, request_id)), b"error")
 
 
-def _describe(error: TgError, status: int, request_id: str) -> _Failure:
+def _describe(error: TgError, status: int, request_id: str) -> MessageFailure:
     kind = _TYPES.get(status) or (_INVALID_REQUEST if status < 500 else _API_ERROR)
-    return _Failure(_Detail(kind, error.message), request_id)
+    return MessageFailure(FailureDetail(kind, error.message), request_id)

@@ -30,7 +30,7 @@ class ToolUseBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"
 
     id: str
     name: str
-    input: msgspec.Raw | dict[str, Any] = msgspec.Raw(b"{}")
+    input: msgspec.Raw | dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 AnswerBlock = TextBlock | ThinkingBlock | ToolUseBlock
@@ -66,6 +66,41 @@ class BlockStart(msgspec.Struct, frozen=True, tag_field="type", tag="content_blo
 
     index: int
     content_block: AnswerBlock
+
+
+class TextDelta(msgspec.Struct, frozen=True, tag_field="type", tag="text_delta"):
+    """A piece of text."""
+
+    text: str
+
+
+class ThinkingDelta(msgspec.Struct, frozen=True, tag_field="type", tag="thinking_delta"):
+    """A piece of thinking."""
+
+    thinking: str
+
+
+class SignatureDelta(msgspec.Struct, frozen=True, tag_field="type", tag="signature_delta"):
+    """The proof of thinking."""
+
+    signature: str
+
+
+class InputJsonDelta(msgspec.Struct, frozen=True, tag_field="type", tag="input_json_delta"):
+    """A piece of a call's input, as JSON text."""
+
+    partial_json: str
+
+
+class BlockDelta(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_delta"):
+    """A piece of a block; `open_delta` and `end_delta` write it."""
+
+    index: int
+    delta: TextDelta | ThinkingDelta | SignatureDelta | InputJsonDelta
+
+
+class Ping(msgspec.Struct, frozen=True, tag_field="type", tag="ping"):
+    """Keeps a silent stream alive."""
 
 
 class BlockStop(msgspec.Struct, frozen=True, tag_field="type", tag="content_block_stop"):

@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, show_ignored
 from tg_gateway.dialects.embeddings.bodies import EmbeddingsBody, RerankBody, ScoreBody, VectorsBody
+from tg_gateway.dialects.embeddings.descriptions import EMBEDDINGS_DESCRIPTIONS
 from tg_gateway.dialects.embeddings.embeddings_writer import EmbeddingsWriter
 from tg_gateway.dialects.embeddings.score_writers import RerankWriter, ScoreWriter
 from tg_gateway.dialects.embeddings.vector_requests import MAX_INPUTS, VectorRequests, make_vector_requests
@@ -28,6 +29,8 @@ _BODIES: Final[Mapping[str, type[VectorsBody]]] = {"embed": EmbeddingsBody, "sco
 
 class EmbeddingsApi(Dialect):
     """`/v1/embeddings` as OpenAI's SDKs ask for it, `/score` and `/rerank` as vLLM's and Jina's clients do."""
+
+    descriptions = EMBEDDINGS_DESCRIPTIONS
 
     @override
     def parse(self, call: Call) -> Ask:

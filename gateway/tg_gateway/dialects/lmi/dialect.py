@@ -12,6 +12,7 @@ from tg_base.config import GatewayConfig
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, FoundModel, Mount, Writer, show_ignored
 from tg_gateway.dialects.lmi.batch_writers import GeneratedTextsWriter, OutputsWriter
 from tg_gateway.dialects.lmi.custom_formatters import translate_body
+from tg_gateway.dialects.lmi.descriptions import LMI_DESCRIPTIONS, PARTS, Health
 from tg_gateway.dialects.lmi.failures import refuse
 from tg_gateway.dialects.lmi.generation import list_ignored, read_generation
 from tg_gateway.dialects.lmi.invocation import Invocation, read_invocation
@@ -28,8 +29,6 @@ DIALECT: Final = "lmi"
 BATCH_FORMATS: Final = ("json", "jsonlines")
 """The output formatters of dynamic batches."""
 ADAPTER_HEADER: Final = "X-Amzn-SageMaker-Adapter-Identifier"
-PARTS: Final = "generate-parts"
-"""The operation whose answer comes in AWS's framing."""
 _DOORS: Final = {mount.path: mount for mount in OPENAI_MOUNTS}
 _OTHERS: Final[Mapping[str, Mount]] = MappingProxyType(
     {"messages": _DOORS["/v1/chat/completions"], "prompt": _DOORS["/v1/completions"]}
@@ -43,6 +42,8 @@ class Lmi(Dialect):
     Args:
         settings: as an operator has configured it.
     """
+
+    descriptions = LMI_DESCRIPTIONS
 
     def __init__(self, settings: LmiSettings = LmiSettings()) -> None:  # noqa: B008 - frozen
         self._settings = settings
@@ -165,7 +166,7 @@ def _hand_over(call: Call, other: Mount) -> Ask | Answer | Awaitable[Any]:
 def _show_health(catalogue: Catalogue) -> Answer:
     """`GET /ping`: whether any model can be asked now."""
     status = 200 if catalogue.models() else Unavailable.status
-    return Answer(encode({"status": "Healthy" if status == 200 else "Unhealthy"}), status)
+    return Answer(encode(Health("Healthy" if status == 200 else "Unhealthy")), status)
 
 
 LMI: Final = Lmi()

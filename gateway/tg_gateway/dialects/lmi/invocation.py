@@ -18,7 +18,9 @@ class PayloadError(BadRequest):
     """The body is no request of LMI's. What is wrong with a parameter is another `BadRequest`."""
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True):
+class InvocationBody(msgspec.Struct, frozen=True, kw_only=True):
+    """The body as it comes; `parameters` are read by themselves, since a wrong one is another error."""
+
     inputs: str | tuple[str, ...]
     parameters: msgspec.Raw = msgspec.Raw(b"null")
     stream: bool | None = None
@@ -59,7 +61,7 @@ def read_invocation(data: bytes) -> Invocation:
         PayloadError: it is no JSON, or `inputs` or another field is not what it must be.
         BadRequest: a parameter is wrong.
     """
-    body = _read(_Body, data)
+    body = _read(InvocationBody, data)
     listed = not isinstance(body.inputs, str)
     texts = (body.inputs,) if isinstance(body.inputs, str) else body.inputs
     if not texts or not all(texts):
@@ -97,5 +99,5 @@ def _spread(adapters: str | tuple[str | None, ...] | None, count: int) -> tuple[
 
 
 def _list_unknown(data: bytes, given: Mapping[str, Any]) -> Iterator[str]:
-    yield from decode(dict[str, msgspec.Raw], data).keys() - set(_Body.__struct_fields__)
+    yield from decode(dict[str, msgspec.Raw], data).keys() - set(InvocationBody.__struct_fields__)
     yield from (f"parameters.{name}" for name in given.keys() - set(LmiParameters.__struct_fields__))

@@ -3,7 +3,8 @@
 from typing import Final
 
 from tg_gateway.dialects import Mount
-from tg_gateway.dialects.lmi.dialect import LMI, PARTS
+from tg_gateway.dialects.lmi.descriptions import PARTS
+from tg_gateway.dialects.lmi.dialect import LMI
 
 LMI_MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("POST", "/invocations", LMI, "generate", large=True),

@@ -6,6 +6,7 @@ from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Call
 from tg_gateway.dialects.embeddings import EMBEDDINGS
+from tg_gateway.dialects.mlc.descriptions import MLC_DESCRIPTIONS
 from tg_gateway.dialects.mlc.failures import encode_failure, refuse
 from tg_gateway.dialects.mlc.translated_body import translate_body
 from tg_gateway.dialects.openai import AnswerStyle, OpenAi
@@ -22,6 +23,8 @@ STYLE: Final = AnswerStyle(
 
 class MlcLlm(OpenAi):
     """Models, chats, completions and embeddings, as the clients of `mlc_llm serve` ask for them."""
+
+    descriptions = MLC_DESCRIPTIONS
 
     @override
     def parse(self, call: Call) -> Ask | Answer:

@@ -22,14 +22,18 @@ class _Failure(msgspec.Struct, frozen=True):
     code: int
 
 
-class _WrongField(msgspec.Struct, frozen=True):
+class WrongField(msgspec.Struct, frozen=True):
+    """A field that is wrong, as FastAPI tells it."""
+
     type: str
     loc: tuple[str | int, ...]
     msg: str
 
 
-class _Validation(msgspec.Struct, frozen=True):
-    detail: tuple[_WrongField, ...]
+class Validation(msgspec.Struct, frozen=True):
+    """The refusal of a body with a wrong field."""
+
+    detail: tuple[WrongField, ...]
 
 
 def encode_failure(error: TgError) -> bytes:
@@ -47,8 +51,8 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
     """
     if isinstance(error, InvalidParameter):
         missing = error.code == "missing_required_parameter"
-        wrong = _WrongField("missing" if missing else "value_error", _locate(error.param), error.message)
-        return Answer(encode(_Validation((wrong,))), VALIDATION_STATUS)
+        wrong = WrongField("missing" if missing else "value_error", _locate(error.param), error.message)
+        return Answer(encode(Validation((wrong,))), VALIDATION_STATUS)
     if known_path and isinstance(error, NotFound):
         status = UNKNOWN_MODEL_STATUS
     text = encode(_Failure("error", error.message, status)).decode()

@@ -16,6 +16,7 @@ from tg_gateway.dialects import (
     server_sent_event,
 )
 from tg_gateway.dialects.native.conversation import NativeConversation
+from tg_gateway.dialects.native.descriptions import NATIVE_DESCRIPTIONS
 from tg_gateway.dialects.native.failures import encode_refusal
 from tg_gateway.dialects.native.flow_service import MODELS, list_models
 from tg_gateway.dialects.native.model_choice import choose_model
@@ -49,6 +50,8 @@ class EventWriter(Writer[Any]):
 
 class Native(Dialect):
     """The short paths name a service of the model's flow or of `default`; TrustGraph's paths name the flow as well."""
+
+    descriptions = NATIVE_DESCRIPTIONS
 
     @override
     def check_head(self, call: Call) -> None:

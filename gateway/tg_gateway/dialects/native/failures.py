@@ -6,24 +6,30 @@ from tg_schema import TgError, encode
 from tg_schema.agent import ChunkType
 
 
-class _Failed(msgspec.Struct, frozen=True, omit_defaults=True):
+class FailedDetail(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The object under `error`; `retry_after` is in seconds."""
+
     type: str
     message: str
     retry_after: float | None = None
 
 
-class _Refusal(msgspec.Struct, frozen=True):
-    error: _Failed
+class NativeRefusal(msgspec.Struct, frozen=True):
+    """A refusal."""
+
+    error: FailedDetail
 
 
-class _Failure(msgspec.Struct, frozen=True):
-    error: _Failed
+class NativeFailure(msgspec.Struct, frozen=True):
+    """The last event of a stream that failed."""
+
+    error: FailedDetail
     end_of_stream: bool = True
 
 
 class _AgentFailure(msgspec.Struct, frozen=True):
     content: str
-    error: _Failed
+    error: FailedDetail
     chunk_type: ChunkType = "error"
     message_type: ChunkType = "error"
     end_of_message: bool = True
@@ -32,12 +38,12 @@ class _AgentFailure(msgspec.Struct, frozen=True):
 
 def encode_refusal(error: TgError) -> bytes:
     """`{"error":{"type","message"}}`, with `retry_after` in seconds where it is known."""
-    return encode(_Refusal(_make_failed(error)))
+    return encode(NativeRefusal(_make_failed(error)))
 
 
 def encode_failure(error: TgError) -> bytes:
     """The last event of a stream that failed."""
-    return encode(_Failure(_make_failed(error)))
+    return encode(NativeFailure(_make_failed(error)))
 
 
 def encode_agent_failure(error: TgError) -> bytes:
@@ -45,5 +51,5 @@ def encode_agent_failure(error: TgError) -> bytes:
     return encode(_AgentFailure(error.message, _make_failed(error)))
 
 
-def _make_failed(error: TgError) -> _Failed:
-    return _Failed(error.type, error.message, error.retry_after)
+def _make_failed(error: TgError) -> FailedDetail:
+    return FailedDetail(error.type, error.message, error.retry_after)

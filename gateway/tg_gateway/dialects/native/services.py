@@ -70,7 +70,9 @@ def _parse_completion(body: bytes) -> TextCompletionRequest:
     return request
 
 
-class _PromptBody(msgspec.Struct, frozen=True):
+class PromptBody(msgspec.Struct, frozen=True):
+    """The body of a request for a prompt; `variables` or `terms`."""
+
     id: str | None = None
     variables: dict[str, msgspec.Raw] | None = None
     terms: dict[str, str] | None = None
@@ -79,8 +81,8 @@ class _PromptBody(msgspec.Struct, frozen=True):
 
 def _parse_prompt(body: bytes) -> PromptRequest:
     """`{"id","variables","streaming"}`."""
-    asked = decode(_PromptBody, body)
-    check_names(PROMPT.name, _PromptBody, body)
+    asked = decode(PromptBody, body)
+    check_names(PROMPT.name, PromptBody, body)
     if not asked.id:
         raise BadRequest("id is missing: send a JSON object with `id` (a template's name) and `variables`")
     if asked.variables and asked.terms:

@@ -10,6 +10,7 @@ from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, s
 from tg_gateway.dialects.ollama.answer_shape import LOADED, AnswerShape, ChatShape, GenerateShape
 from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
+from tg_gateway.dialects.ollama.descriptions import OLLAMA_DESCRIPTIONS
 from tg_gateway.dialects.ollama.failures import encode_failure, refuse_absent
 from tg_gateway.dialects.ollama.ignored import list_ignored
 from tg_gateway.dialects.ollama.model_choice import find_model
@@ -31,6 +32,8 @@ DIALECT: Final = "ollama"
 
 class Ollama(Dialect):
     """Chats, texts, vectors and lists of models, as the `ollama` packages ask for them."""
+
+    descriptions = OLLAMA_DESCRIPTIONS
 
     @override
     def parse(self, call: Call) -> Ask | Answer:

@@ -15,7 +15,8 @@ from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWr
 from tg_gateway.dialects.openai.completion_body import CompletionBody
 from tg_gateway.dialects.openai.completion_request import is_scoring, list_unknown, read_prompts, read_requests
 from tg_gateway.dialects.openai.completion_writers import CompletionBodyWriter, CompletionStreamWriter
-from tg_gateway.dialects.openai.failures import decode_body, refuse
+from tg_gateway.dialects.openai.descriptions import OPENAI_DESCRIPTIONS
+from tg_gateway.dialects.openai.failures import Failure, decode_body, refuse
 from tg_gateway.dialects.openai.models import encode_model, encode_models
 from tg_gateway.dialects.openai.text_inputs import TextInput
 from tg_schema import TextCompletionResponse, TgError
@@ -30,6 +31,10 @@ class OpenAi(Dialect):
 
     def __init__(self, style: AnswerStyle = OPENAI_STYLE) -> None:
         self._style = style
+
+    descriptions = OPENAI_DESCRIPTIONS
+    failure = Failure
+    """The JSON of a refusal."""
 
     @override
     def parse(self, call: Call) -> Ask | Answer:

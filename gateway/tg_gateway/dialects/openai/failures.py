@@ -56,7 +56,9 @@ class ErrorObject(msgspec.Struct, frozen=True):
     code: str | None = None
 
 
-class _Failure(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True):
+    """An error."""
+
     error: ErrorObject
 
 
@@ -70,7 +72,7 @@ def describe_error(error: TgError) -> ErrorObject:
 
 def encode_failure(error: TgError) -> bytes:
     """The JSON of a refusal, and of the event in mid-stream that makes the SDKs raise `APIError`."""
-    return encode(_Failure(describe_error(error)))
+    return encode(Failure(describe_error(error)))
 
 
 def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
@@ -87,7 +89,7 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
     if not known_path or status != error.status:
         told = ErrorObject(error.message, told.type)
     headers = {"x-should-retry": "true" if error.retryable else "false"}
-    return Answer(encode(_Failure(told)), status, headers=headers)
+    return Answer(encode(Failure(told)), status, headers=headers)
 
 
 def decode_body(kind: type[Body], body: bytes) -> Body:

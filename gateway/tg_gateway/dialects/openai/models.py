@@ -17,14 +17,16 @@ class Model(msgspec.Struct, frozen=True):
     owned_by: str = OWNER
 
 
-class _List(msgspec.Struct, frozen=True):
+class ModelList(msgspec.Struct, frozen=True):
+    """All models."""
+
     data: tuple[Model, ...]
     object: str = "list"
 
 
 def encode_models(catalogue: Catalogue, owner: str) -> bytes:
     """Exactly the names that can be asked now."""
-    return encode(_List(tuple(Model(name, owned_by=owner) for name in catalogue.models())))
+    return encode(ModelList(tuple(Model(name, owned_by=owner) for name in catalogue.models())))
 
 
 def encode_model(catalogue: Catalogue, name: str, owner: str) -> bytes:

@@ -89,15 +89,19 @@ def _write_part(part: TextPart | ImagePart) -> str:
     return part.text if isinstance(part, TextPart) else "[an image]"
 
 
-class _Item(msgspec.Struct, frozen=True, tag_field="type", tag="compaction"):
+class CompactionItem(msgspec.Struct, frozen=True, tag_field="type", tag="compaction"):
+    """The item; it comes back as it is."""
+
     id: str
     encrypted_content: str
 
 
-class _Compaction(msgspec.Struct, frozen=True):
+class Compaction(msgspec.Struct, frozen=True):
+    """A conversation that one item stands for."""
+
     id: str
     created_at: int
-    output: tuple[_Item, ...]
+    output: tuple[CompactionItem, ...]
     usage: ResponseUsage | None
     object: Literal["response.compaction"] = "response.compaction"
 
@@ -116,9 +120,9 @@ class CompactionWriter(WholeWriter[TextCompletionResponse]):
         for record in records:
             usage.add(record)
         number = uuid.uuid4().hex
-        item = _Item(f"cmp_{number}", seal(SealedSummary(_read_summary(records))))
+        item = CompactionItem(f"cmp_{number}", seal(SealedSummary(_read_summary(records))))
         counted = make_usage(usage.usage() or _NOTHING_COUNTED)
-        return encode(_Compaction(f"resp_{number}", int(time.time()), (item,), counted))
+        return encode(Compaction(f"resp_{number}", int(time.time()), (item,), counted))
 
 
 def _read_summary(records: Sequence[TextCompletionResponse]) -> str:

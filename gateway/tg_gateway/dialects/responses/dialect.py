@@ -12,9 +12,11 @@ from tg_gateway.dialects.openai import InvalidParameter, refuse
 from tg_gateway.dialects.responses.background_response import make_background, stream_events
 from tg_gateway.dialects.responses.compaction import CompactionWriter, make_compaction, read_compaction
 from tg_gateway.dialects.responses.conversation import ResponsesConversation
+from tg_gateway.dialects.responses.descriptions import RESPONSES_DESCRIPTIONS
 from tg_gateway.dialects.responses.input_list import encode_page
 from tg_gateway.dialects.responses.item_references import refers, resolve_references
 from tg_gateway.dialects.responses.kept_response import (
+    DeletedResponse,
     check_items,
     make_keep,
     read_answer,
@@ -22,6 +24,7 @@ from tg_gateway.dialects.responses.kept_response import (
     recall_items,
     repeat_events,
 )
+from tg_gateway.dialects.responses.operations import CANCEL, COMPACT, COUNT, CREATE, DELETE, LIST_ITEMS, RETRIEVE
 from tg_gateway.dialects.responses.request import DIALECT, list_items, make_count, make_request, read_body
 from tg_gateway.dialects.responses.request_body import InputItem, RequestBody
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
@@ -35,13 +38,11 @@ from tg_gateway.dialects.responses.writers import (
 from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import BadRequest
 
-CREATE, COUNT, COMPACT, CONVERSE = "create", "input-tokens", "compact", "converse"
-RETRIEVE, DELETE, LIST_ITEMS, CANCEL = "retrieve", "delete", "input-items", "cancel"
-"""The operations of the mounts."""
-
 
 class Responses(Dialect):
     """`POST /v1/responses`, whole and streamed, what is counted and compacted, and responses that are kept."""
+
+    descriptions = RESPONSES_DESCRIPTIONS
 
     @override
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer | StreamedAnswer]:
@@ -144,13 +145,7 @@ async def _delete(call: Call) -> Answer:
     name = call.path["response"]
     await recall(call.kept, name)
     await call.kept.erase(name)
-    return Answer(encode(_Deleted(name)))
-
-
-class _Deleted(msgspec.Struct, frozen=True):
-    id: str
-    object: str = "response"
-    deleted: bool = True
+    return Answer(encode(DeletedResponse(name)))
 
 
 _ABOUT_KEPT: Final[Mapping[str, Callable[[Call], Awaitable[Answer | StreamedAnswer]]]] = {

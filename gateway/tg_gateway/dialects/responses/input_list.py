@@ -1,7 +1,7 @@
 """Items of a kept conversation -> the pages of `GET /v1/responses/{id}/input_items`."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -14,7 +14,17 @@ MAX_LIMIT: Final = 100
 """Items of a page (OpenAI's numbers)."""
 
 
-class _Page(msgspec.Struct, frozen=True):
+class PageQuery(msgspec.Struct, frozen=True):
+    """The parameters of a page; `after` is the id of an item."""
+
+    order: Literal["asc", "desc"] = "desc"
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT)] = DEFAULT_LIMIT
+    after: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ItemPage(msgspec.Struct, frozen=True):
+    """One page of items."""
+
     data: tuple[dict[str, Any], ...]
     first_id: str | None
     last_id: str | None
@@ -43,7 +53,7 @@ def encode_page(items: tuple[InputItem, ...], response_id: str, query: Mapping[s
         listed = listed[places[0] + 1 :]
     page = tuple(listed[: int(limit)])
     first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
-    return encode(_Page(page, first, last, len(listed) > len(page)))
+    return encode(ItemPage(page, first, last, len(listed) > len(page)))
 
 
 def make_item_id(item: InputItem, response_id: str, index: int) -> str:

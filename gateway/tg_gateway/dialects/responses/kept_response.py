@@ -68,6 +68,21 @@ class FoundResponse(NamedTuple):
         return read_status(self.response)
 
 
+class RetrieveQuery(msgspec.Struct, frozen=True):
+    """The parameters of a retrieval; the events are those with numbers over `starting_after`."""
+
+    stream: bool = False
+    starting_after: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class DeletedResponse(msgspec.Struct, frozen=True):
+    """The answer to a deletion."""
+
+    id: str
+    object: str = "response"
+    deleted: bool = True
+
+
 class _Output(msgspec.Struct, frozen=True):
     output: tuple[InputItem, ...]
 

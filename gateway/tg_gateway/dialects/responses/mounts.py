@@ -3,7 +3,8 @@
 from typing import Final
 
 from tg_gateway.dialects import Mount
-from tg_gateway.dialects.responses.dialect import (
+from tg_gateway.dialects.responses.dialect import RESPONSES
+from tg_gateway.dialects.responses.operations import (
     CANCEL,
     COMPACT,
     CONVERSE,
@@ -11,7 +12,6 @@ from tg_gateway.dialects.responses.dialect import (
     CREATE,
     DELETE,
     LIST_ITEMS,
-    RESPONSES,
     RETRIEVE,
 )
 

@@ -21,17 +21,18 @@ from tg_gateway.dialects.responses.request import ReadRequest
 from tg_gateway.dialects.responses.request_body import (
     ENCRYPTED_REASONING,
     TEXT_LOGPROBS,
-    FormatBody,
     ReasoningBody,
     RequestBody,
     TextBody,
 )
 from tg_gateway.dialects.responses.response_object import (
     IncompleteDetails,
+    JsonObjectFormat,
     JsonSchemaFormat,
     ResponseError,
     ResponseObject,
     TextConfig,
+    TextFormat,
 )
 from tg_gateway.dialects.responses.usage import make_usage
 from tg_schema import TextCompletionResponse, TgError, encode
@@ -140,9 +141,11 @@ def _make_response(response_id: str, request: ReadRequest, model: str) -> Respon
 
 def _make_text(body: RequestBody) -> TextConfig:
     text = body.text or TextBody()
-    form = text.format or FormatBody("text")
-    if form.type != "json_schema":
-        return TextConfig(FormatBody(form.type), text.verbosity)
+    form = text.format
+    if form is None or form.type == "text":
+        return TextConfig(TextFormat(), text.verbosity)
+    if form.type == "json_object":
+        return TextConfig(JsonObjectFormat(), text.verbosity)
     schema = JsonSchemaFormat(form.name or "", form.description, form.schema, bool(form.strict))
     return TextConfig(schema, text.verbosity)
 

@@ -1,11 +1,11 @@
 """The JSON of a response and of its output items, as OpenAI's Responses API names the fields."""
 
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Any, Literal
 
 import msgspec
 
 from tg_gateway.dialects.responses.request_body import (
-    FormatBody,
     ReasoningBody,
 )
 
@@ -13,7 +13,8 @@ ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
-_NULL: Final = msgspec.Raw(b"null")
+def _tell_null() -> msgspec.Raw:
+    return msgspec.Raw(b"null")
 
 
 class TopLogprob(msgspec.Struct, frozen=True):
@@ -126,6 +127,14 @@ class IncompleteDetails(msgspec.Struct, frozen=True):
     reason: Literal["max_output_tokens", "content_filter"]
 
 
+class TextFormat(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    """Any text."""
+
+
+class JsonObjectFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_object"):
+    """Any JSON object."""
+
+
 class JsonSchemaFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_schema"):
     """JSON after a schema, with every field that the published description requires."""
 
@@ -138,7 +147,7 @@ class JsonSchemaFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_
 class TextConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was asked of the text."""
 
-    format: FormatBody | JsonSchemaFormat
+    format: TextFormat | JsonObjectFormat | JsonSchemaFormat
     verbosity: str | None = None
 
 
@@ -161,10 +170,10 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     background: bool = False
     error: ResponseError | None = None
     incomplete_details: IncompleteDetails | None = None
-    instructions: msgspec.Raw = _NULL
+    instructions: msgspec.Raw = msgspec.field(default_factory=_tell_null)
     max_output_tokens: int | None = None
     max_tool_calls: None = None
-    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+    metadata: msgspec.Raw = msgspec.field(default_factory=partial(msgspec.Raw, b"{}"))
     model: str
     output: tuple[OutputItem, ...] = ()
     parallel_tool_calls: bool = True
@@ -176,8 +185,8 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     service_tier: str = "default"
     temperature: float
     text: TextConfig
-    tool_choice: msgspec.Raw = msgspec.Raw(b'"auto"')
-    tools: msgspec.Raw = msgspec.Raw(b"[]")
+    tool_choice: msgspec.Raw = msgspec.field(default_factory=partial(msgspec.Raw, b'"auto"'))
+    tools: msgspec.Raw = msgspec.field(default_factory=partial(msgspec.Raw, b"[]"))
     top_logprobs: int
     top_p: float
     presence_penalty: float

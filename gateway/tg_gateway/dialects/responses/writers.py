@@ -203,6 +203,13 @@ class BodyWriter(WholeWriter[TextCompletionResponse]):
         return encode(self._draft.response)
 
 
+class InputTokens(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens a request has."""
+
+    object: str = "response.input_tokens"
+    input_tokens: int
+
+
 class CountWriter(WholeWriter[TextCompletionResponse]):
     """The tokens of a request."""
 
@@ -214,4 +221,4 @@ class CountWriter(WholeWriter[TextCompletionResponse]):
         count = records[-1].in_token
         if count is None:
             raise ProtocolError("the model did not say how many tokens the request has")
-        return encode({"object": "response.input_tokens", "input_tokens": count})
+        return encode(InputTokens(input_tokens=count))

@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Call, Dialect, Writer, show_ignored
 from tg_gateway.dialects.openai import find_asked_model
+from tg_gateway.dialects.tgi.descriptions import TGI_DESCRIPTIONS
 from tg_gateway.dialects.tgi.failures import refuse
 from tg_gateway.dialects.tgi.generation import read_generation
 from tg_gateway.dialects.tgi.generation_parameters import GenerateBody, GenerationParameters
@@ -29,6 +30,8 @@ class _Streamed(msgspec.Struct, frozen=True):
 
 class TextGenerationInference(Dialect):
     """Raw text to text, as `text-generation` and `huggingface_hub` ask for it."""
+
+    descriptions = TGI_DESCRIPTIONS
 
     @override
     def parse(self, call: Call) -> Ask | Answer:

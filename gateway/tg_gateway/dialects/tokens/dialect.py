@@ -8,6 +8,7 @@ from typing_extensions import override
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, show_ignored
 from tg_gateway.dialects.openai import DIALECT, ChatBody, decode_body, find_asked_model, refuse
 from tg_gateway.dialects.tokens.bodies import DetokenizeBody, TokenizeBody
+from tg_gateway.dialects.tokens.descriptions import TOKENS_DESCRIPTIONS
 from tg_gateway.dialects.tokens.requests import read_detokenize, read_tokenize
 from tg_gateway.dialects.tokens.writers import DetokenizeWriter, TokenizeWriter
 from tg_schema import TgError, decode
@@ -15,6 +16,8 @@ from tg_schema import TgError, decode
 
 class TokensApi(Dialect):
     """`/tokenize` and `/detokenize`, as vLLM's clients ask for them; a body without `model` is the default flow's."""
+
+    descriptions = TOKENS_DESCRIPTIONS
 
     @override
     def parse(self, call: Call) -> Ask:

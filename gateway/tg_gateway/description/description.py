@@ -1,0 +1,72 @@
+"""Dialect -> the gateway's OpenAPI document: what one operation takes and answers, told by the types that parse it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tg_schema import TgError
+from tg_schema.errors import (
+    BadRequest,
+    BusError,
+    ContentFilter,
+    IncompleteStream,
+    Internal,
+    NotFound,
+    PeerError,
+    ProtocolError,
+    ProviderAuth,
+    RateLimited,
+    SchemaViolation,
+    SlowConsumer,
+    Timeout,
+    TooLarge,
+    Unavailable,
+)
+
+ASKING: Final[tuple[type[TgError], ...]] = (
+    *(BadRequest, NotFound, TooLarge, ContentFilter, RateLimited, Internal, Timeout, ProviderAuth, ProtocolError),
+    *(SchemaViolation, IncompleteStream, Unavailable, SlowConsumer, BusError, PeerError),
+)
+"""What can become of a request for which a service is asked."""
+EVENTS: Final = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """One operation of a dialect. Types are those that read the request and make the answer; a tuple is any of several.
+
+    Attributes:
+        group: the heading under which the operation stands.
+        summary: what it does, in a few words.
+        failure: the JSON of a refusal.
+        body: the JSON of the request; None = it has none.
+        required: fields of the body without which the request is refused, although its type has a default.
+        answer: the JSON of a whole answer; None = it has no body, or there are events alone.
+        media: the answer's content type.
+        events: the content type of a streamed answer; "" = it cannot be streamed.
+        event: the JSON of each event, or of each line.
+        done: the data of a last event that is no JSON; "" = there is none.
+        further: other content types that an answer may have, whose bodies no schema describes.
+        query: a struct with the parameters behind `?`.
+        path: an example of each variable of the path.
+        examples: bodies that are answered by 200, by name. The model of `model`, where they have one, is the demo's.
+        statuses: of answers that are no refusals; (501,) for what the protocol has and the gateway has not.
+        raises: the errors of the operation itself; those of the gateway (key, size, time) come on top.
+    """
+
+    group: str
+    summary: str
+    failure: Any
+    body: Any = None
+    required: tuple[str, ...] = ()
+    answer: Any = None
+    media: str = "application/json"
+    events: str = ""
+    event: Any = None
+    done: str = ""
+    further: tuple[str, ...] = ()
+    query: Any = None
+    path: Mapping[str, str] = field(default_factory=dict)
+    examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    statuses: tuple[int, ...] = (200,)
+    raises: tuple[type[TgError], ...] = ()

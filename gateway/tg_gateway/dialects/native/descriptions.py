@@ -1,0 +1,65 @@
+"""Our own operations -> the gateway's OpenAPI document."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from tg_gateway.description import ASKING, EVENTS, Description
+from tg_gateway.dialects.native.failures import NativeFailure, NativeRefusal
+from tg_gateway.dialects.native.flow_service import MODELS
+from tg_gateway.dialects.native.services import PromptBody
+from tg_schema import (
+    AGENT,
+    PROMPT,
+    TEXT_COMPLETION,
+    AgentRequest,
+    AgentResponse,
+    PromptResponse,
+    TextCompletionRequest,
+    TextCompletionResponse,
+)
+from tg_schema.served_model import ServedModels
+
+_describe = partial(Description, group="Tokengrid", failure=NativeRefusal)
+_ask = partial(_describe, events=EVENTS, raises=ASKING)
+_COMPLETIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "whole": {"system": "be brief", "prompt": "What is a topic?"},
+    "streamed": {"prompt": "What is a topic?", "streaming": True},
+    "conversation": {"messages": [{"role": "user", "content": "Hello"}], "sampling": {"max_tokens": 16}},
+}
+
+NATIVE_DESCRIPTIONS: Final[Mapping[str, Description]] = {
+    TEXT_COMPLETION.name: _ask(
+        summary="Ask a model",
+        body=TextCompletionRequest,
+        answer=TextCompletionResponse,
+        event=(TextCompletionResponse, NativeFailure),
+        examples=_COMPLETIONS,
+    ),
+    PROMPT.name: _ask(
+        summary="Ask a prompt template",
+        body=PromptBody,
+        required=("id",),
+        answer=PromptResponse,
+        event=(PromptResponse, NativeFailure),
+        examples={"question": {"id": "question", "variables": {"question": "What is a queue?"}, "streaming": True}},
+    ),
+    AGENT.name: _ask(
+        summary="Ask an agent",
+        body=AgentRequest,
+        required=("question",),
+        answer=AgentResponse,
+        event=AgentResponse,
+        examples={"question": {"question": "What is 2 * 21?", "streaming": True}},
+    ),
+    "service": _ask(
+        summary="Ask a service of a flow",
+        body=(TextCompletionRequest, PromptBody, AgentRequest),
+        answer=(TextCompletionResponse, PromptResponse, AgentResponse),
+        event=(TextCompletionResponse, PromptResponse, AgentResponse, NativeFailure),
+        path={"flow": "default", "service": TEXT_COMPLETION.name},
+        examples=_COMPLETIONS,
+    ),
+    MODELS: _describe(summary="List the models, with their flows and features", answer=ServedModels),
+    "socket": _describe(summary="Open a WebSocket for many requests at once"),
+}

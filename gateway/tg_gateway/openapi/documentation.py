@@ -1,0 +1,71 @@
+"""Browser -> gateway: `/docs`, a page without anything from elsewhere, and `/openapi.json`, which it reads."""
+
+import asyncio
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Final
+
+from aiohttp import web
+
+from tg_gateway.dialects import Mount
+from tg_gateway.http import Handler, defer_expectation
+from tg_gateway.openapi.document import make_document
+from tg_gateway.openapi.own_paths import list_own_rows
+from tg_gateway.openapi.row import list_rows
+from tg_schema import encode
+
+DOCUMENT_PATH: Final = "/openapi.json"
+PAGE_PATH: Final = "/docs"
+_FILES: Final = {
+    PAGE_PATH: ("page.html", "text/html"),
+    f"{PAGE_PATH}/page.js": ("page.js", "text/javascript"),
+    f"{PAGE_PATH}/page.css": ("page.css", "text/css"),
+}
+_HEADERS: Final = {
+    # What the page loads and asks is the gateway's alone, whatever stands in an answer that it shows.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+class Documentation:
+    """The document, made once at its first request, and the files of the page.
+
+    Args:
+        mounts: the gateway's table; the first row's dialect refuses for the gateway's own paths.
+    """
+
+    def __init__(self, mounts: Sequence[Mount]) -> None:
+        self._mounts = mounts
+        self._document = b""
+        self._making = asyncio.Lock()
+
+    def routes(self) -> list[web.RouteDef]:
+        """All paths."""
+        shown = [self._route(path, self._make_show(name, kind)) for path, (name, kind) in _FILES.items()]
+        return [self._route(DOCUMENT_PATH, self._show_document), *shown]
+
+    def _route(self, path: str, answer: Handler) -> web.RouteDef:
+        return web.get(path, answer, expect_handler=defer_expectation)
+
+    async def _show_document(self, request: web.Request) -> web.StreamResponse:
+        async with self._making:
+            # It takes a tenth of a second, which no stream of others has to wait.
+            self._document = self._document or await asyncio.to_thread(self._make_document)
+        return web.Response(body=self._document, content_type="application/json", headers=_HEADERS)
+
+    def _make_document(self) -> bytes:
+        rows = list_rows(self._mounts)
+        own = list_own_rows(self._mounts[0].dialect, rows[0].descriptions[0].failure) if rows else ()
+        return encode(make_document((*rows, *own)))
+
+    def _make_show(self, name: str, kind: str) -> Handler:
+        body = files(__package__).joinpath("page", name).read_bytes()
+
+        async def show(request: web.Request) -> web.StreamResponse:
+            return web.Response(body=body, content_type=kind, charset="utf-8", headers=_HEADERS)
+
+        return show

@@ -1,0 +1,125 @@
+"""The mounts of one method and path -> one operation of the OpenAPI document."""
+
+import re
+from collections.abc import Iterator, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from tg_gateway.description import EVENTS, Description
+from tg_gateway.openapi.row import Row
+from tg_gateway.openapi.schemas import Schemas
+from tg_gateway.openapi.statuses import list_refusals
+
+_JSON: Final = "application/json"
+_VARIABLE: Final = re.compile(r"{(\w+)}")
+_OWN_PHRASES: Final = {529: "Overloaded"}
+"""What is no status of HTTP's own."""
+_HEADERS: Final = {"X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}}
+
+
+def make_operation(rows: Sequence[Row], schemas: Schemas) -> dict[str, Any]:
+    """The operation object of rows that have their method and path in common."""
+    mount = rows[0].mount
+    told = [each for row in rows for each in row.descriptions]
+    operation: dict[str, Any] = {
+        "operationId": re.sub(r"\W+", "_", f"{mount.method.lower()}{mount.path}").rstrip("_"),
+        "tags": list(dict.fromkeys(each.group for each in told)),
+        "summary": "; ".join(dict.fromkeys(each.summary for each in told)),
+        "parameters": [*_list_path(rows, mount.path), *_list_headers(rows), *_list_query(told, schemas)],
+        "responses": _make_responses(rows, told, schemas),
+    }
+    if any(each.body is not None for each in told):
+        operation["requestBody"] = _make_body(told, schemas)
+    if all(row.mount.keyless for row in rows):
+        operation["security"] = []
+    return operation
+
+
+def _list_path(rows: Sequence[Row], path: str) -> Iterator[dict[str, Any]]:
+    for name in _VARIABLE.findall(path):
+        parameter = {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        told = [each.path[name] for row in rows for each in row.descriptions if name in each.path]
+        examples = {f"example{number}": {"value": value} for number, value in enumerate(dict.fromkeys(told), 1)}
+        yield parameter | ({"examples": examples} if examples else {})
+
+
+def _list_headers(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """The headers that tell the rows apart."""
+    for name in dict.fromkeys(row.mount.header for row in rows if row.mount.header):
+        yield {
+            "name": name,
+            "in": "header",
+            "required": all(row.mount.header == name for row in rows),
+            "schema": {"type": "string"},
+            "description": "with it the answer has the shape of the protocol whose clients send it",
+        }
+
+
+def _list_query(told: Sequence[Description], schemas: Schemas) -> Iterator[dict[str, Any]]:
+    for description in told:
+        if description.query is None:
+            continue
+        fields, required = schemas.of_fields(description.query)
+        for name, schema in fields.items():
+            yield {"name": name, "in": "query", "required": name in required, "schema": schema}
+
+
+def _make_body(told: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
+    asked: list[dict[str, Any]] = []
+    for description in told:
+        schema = schemas.of([description.body])
+        if description.required:
+            schema = {"allOf": [schema, {"required": list(description.required)}]}
+        asked.append(schema)
+    content: dict[str, Any] = {"schema": asked[0] if len(asked) == 1 else {"anyOf": asked}}
+    examples = [(name, value) for each in told for name, value in each.examples.items()]
+    numbered = {f"{name}-{number}" if number else name: value for number, name, value in _number(examples)}
+    content["examples"] = {name: {"value": value} for name, value in numbered.items()}
+    return {"required": True, "content": {_JSON: content}}
+
+
+def _number(examples: Sequence[tuple[str, Any]]) -> Iterator[tuple[int, str, Any]]:
+    """Each example with how many of its name come before."""
+    for place, (name, value) in enumerate(examples):
+        yield sum(other == name for other, _ in examples[:place]), name, value
+
+
+def _make_responses(rows: Sequence[Row], told: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    if any(row.mount.socket for row in rows):
+        responses["101"] = {"description": "a WebSocket"}
+    answered = [each for row in rows if not row.mount.socket for each in row.descriptions if 200 in each.statuses]
+    if answered:
+        responses["200"] = _make_answer(answered, schemas)
+    failure = {_JSON: {"schema": schemas.of([each.failure for each in told])}}
+    further = (each.statuses for each in told)
+    for status in sorted(frozenset().union(*map(list_refusals, rows), *further) - {200}):
+        phrase = _OWN_PHRASES.get(status) or HTTPStatus(status).phrase
+        responses[str(status)] = {"description": phrase, "headers": _HEADERS, "content": failure}
+    return responses
+
+
+def _make_answer(told: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for media in dict.fromkeys(each.media for each in told if each.answer is not None):
+        kinds = [each.answer for each in told if each.media == media and each.answer is not None]
+        content[media] = {"schema": schemas.of(kinds)}
+    for media in dict.fromkeys(each.events for each in told if each.events):
+        content[media] = _make_events(media, [each for each in told if each.events == media], schemas)
+    content.update({media: {} for each in told for media in each.further})
+    answer: dict[str, Any] = {"description": "the answer", "headers": _HEADERS}
+    return answer | ({"content": content} if content else {})
+
+
+def _make_events(media: str, told: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
+    kinds = [each.event for each in told if each.event is not None]
+    if not kinds:
+        return {}
+    if media != EVENTS:
+        return {"x-itemSchema": schemas.of(kinds)}
+    # Before OpenAPI 3.2, which has a keyword for it, the schema of a stream is taken for that of one event.
+    json = {"type": "string", "contentMediaType": _JSON, "contentSchema": schemas.of(kinds)}
+    done = [{"const": each.done} for each in told if each.done]
+    data = {"anyOf": [*done, json]} if done else json
+    properties = {"data": data, "event": {"type": "string"}}
+    return {"schema": {"type": "object", "properties": properties, "required": ["data"]}}
