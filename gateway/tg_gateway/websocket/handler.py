@@ -19,6 +19,8 @@ CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds that a client may take to answer our close."""
 LARGE_MESSAGE_FACTOR = 4
 """Times `body_limit` that a request may have on mounts that are `large`."""
+TAKING_SECONDS = 0.01
+"""Seconds of work on one socket's messages after which everybody else gets a turn."""
 CUT_MESSAGE_FACTOR = 4
 """Times its limit that a request may have before it ends its socket, instead of being refused."""
 
@@ -103,6 +105,7 @@ class WebSocketHandler:
         entry, transport = request[ENTRY], request.transport
         time = asyncio.get_running_loop().time
         until: float | None = None
+        taking = 0.0
         while True:
             patience = None
             if session.key:
@@ -119,7 +122,13 @@ class WebSocketHandler:
                 return
             if message.type not in {WSMsgType.TEXT, WSMsgType.BINARY}:
                 return
+            began = time()
             conversation.take(message.data)
+            taking += time() - began
+            # The next message may have come with this one; then `receive` does not wait, and nobody else would run.
+            if taking > TAKING_SECONDS:
+                taking = 0.0
+                await asyncio.sleep(0)
             # Who does not read the answers is not read either.
             if writer.full:
                 try:
