@@ -224,6 +224,18 @@ def test_the_best_of_several_answers() -> None:
     assert "top_tokens" in others[0]
 
 
+@pytest.mark.parametrize("counted", [1, None])
+def test_the_end_token_is_not_counted(counted: int | None) -> None:
+    told = Record(response="a", tokens=(A, END), finish_reason="stop")
+    last = Record(end_of_stream=True, out_token=counted)
+    (final,) = [json.loads(each)["details"] for each in stream([told, last], details=True)][-1:]
+    assert final["generated_tokens"] == 1
+    assert whole([told, last], details=True)["details"]["generated_tokens"] == 1
+    other = msgspec.structs.replace(told, index=1)
+    details = whole([told, other, last], details=True, best_of=2, do_sample=True)["details"]
+    assert [each["generated_tokens"] for each in (details, *details["best_of_sequences"])] == [1, 1]
+
+
 @pytest.mark.parametrize("parameters", [{}, {"best_of": 2, "do_sample": True}])
 def test_more_answers_than_asked_for(parameters: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError):

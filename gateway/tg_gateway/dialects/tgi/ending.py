@@ -26,5 +26,5 @@ def name_ending(reason: str | None, stopped_by: str | int | None, text: str, sto
         return "length"
     if reason == "content_filter":
         raise ContentFilter("the provider's filter ended the answer; ask for something else")
-    stopped = stopped_by is not None or any(text.endswith(stop) for stop in stops)
+    stopped = stopped_by is not None or text.endswith(tuple(stops))
     return "stop_sequence" if stopped else "eos_token"

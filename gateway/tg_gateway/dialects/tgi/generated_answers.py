@@ -34,8 +34,11 @@ class GeneratedAnswer:
 
     @property
     def generated_tokens(self) -> int:
-        """How many tokens were generated; 0 where nobody has told."""
-        return len(self.tokens) if self.out_token is None else self.out_token
+        """How many tokens were generated, without the end token; 0 where nobody has told."""
+        if self.out_token is not None:
+            return self.out_token
+        ended = bool(self.tokens) and self.tokens[-1].special
+        return len(self.tokens) - ended
 
     @property
     def mean_logprob(self) -> float:

@@ -67,8 +67,10 @@ class TokenReader:
 
     @property
     def generated_tokens(self) -> int:
-        """How many tokens were generated; as many as were told where nobody has counted."""
-        return self._told if self._out is None else self._out
+        """How many tokens were generated, without the end token; as many as were told where nobody has counted."""
+        if self._out is not None:
+            return self._out
+        return self._told - (self.end is not _NOTHING)
 
     def name_ending(self, stops: Sequence[str]) -> str:
         """TGI's `finish_reason`; see `ending.name_ending`."""
