@@ -284,6 +284,10 @@ async def test_a_request_over_the_limit_is_refused_alone() -> None:
     async with open_lmtp() as (_, client):
         await client.generate(1, [72], padding="x" * 4 * 1024 * 1024)
         assert "may have at most" in (await client.stream(1))[0]["error"]
+        # It is not read first, whatever it is.
+        for kind in ("GENERATE", "BUFFER"):
+            await client.socket.send_str(f"{kind} [{'[' * 4 * 1024 * 1024}")
+            assert "may have at most" in (await client.item())["error"]
         await client.generate(1, [72])
         assert len(await client.stream(1)) == 2
 

@@ -1,6 +1,7 @@
 """LMTP's writers: however an answer is split into records, the items are the same, and one of them ends the stream."""
 
 import json
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tg_gateway.dialects.lmtp.buffers import MAX_BUFFERED_UNITS, Buffers
 from tg_gateway.dialects.lmtp.messages import find_stream_id, split_message
+from tg_gateway.dialects.lmtp.prompt import BufferedPrompt, read_prompt
 from tg_gateway.dialects.lmtp.score_writer import ScoreWriter
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects.lmtp.text_writer import TextWriter
@@ -194,3 +197,33 @@ def test_a_message_has_a_bounded_number_of_items() -> None:
     for _ in range(2 * MAX_ITEMS + 1):
         writer.write(record)
     assert len(said) == 2
+
+
+def test_a_long_buffered_prompt_is_read_without_a_step_for_each_id() -> None:
+    buffers = Buffers()
+    buffers.append("b", tuple(range(MAX_BUFFERED_UNITS)))
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        prompt = read_prompt(BufferedPrompt("b"), "ids", buffers)
+    finally:
+        sys.setprofile(before)
+    assert len(prompt.ids) == MAX_BUFFERED_UNITS
+    assert steps < 1000
+
+
+def test_a_message_has_a_bounded_number_of_alternatives() -> None:
+    said = list[bytes]()
+    tops = tuple((number, -1.0) for number in range(1000))
+    writer = TokenWriter(1, TokenBatch(said.append, lambda _: None), 10**6, typed=False, tops=1000)
+    record = TextCompletionResponse(response="a", tokens=(Token(3, "a", -1.0, top=tops),))
+    for _ in range(MAX_ITEMS):
+        writer.write(record)
+    assert 1 < len(said) < MAX_ITEMS
+    assert max(map(len, said)) < 1024 * 1024

@@ -18,10 +18,12 @@ class Socket(Protocol):
     Attributes:
         catalogue: all that can be asked for.
         max_name: characters that a request's name may have.
+        max_request: bytes that a request may have; `ask` refuses more, and so does a protocol that reads it before.
     """
 
     catalogue: Catalogue
     max_name: int
+    max_request: int
 
     @property
     def key(self) -> str | None:

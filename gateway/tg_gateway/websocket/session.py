@@ -63,7 +63,7 @@ class Session(Socket):
         self._writer = writer
         self._entry = entry
         self._address = address
-        self._max_request = max_request
+        self.max_request = max_request
         self._asked = 0
         self._running: dict[Name, tuple[asyncio.Task[None], SocketStream]] = {}
         self._group = asyncio.TaskGroup()
@@ -118,8 +118,8 @@ class Session(Socket):
             REFUSALS.labels(route.spec.name, "socket").inc()
             most = self._backend.limits.socket_streams
             raise RateLimited(f"a socket has at most {most} requests running; wait for one to end", retry_after=1.0)
-        if size > self._max_request:
-            raise TooLarge(f"the request may have at most {self._max_request} bytes")
+        if size > self.max_request:
+            raise TooLarge(f"the request may have at most {self.max_request} bytes")
         stream = SocketStream(self._writer, fail)
         self._asked += 1
         entry = AccessLogEntry("socket", f"{self._entry.request}.{self._asked}", self._entry.traceparent, self.key)

@@ -4,6 +4,7 @@ import hashlib
 from typing import Final
 
 from tg_gateway.dialects.lmtp.messages import StreamId
+from tg_schema import encode
 from tg_schema.errors import BadRequest, NotFound, TooLarge
 from tg_schema.sampling import TokenId
 
@@ -76,8 +77,7 @@ def join_contents(first: Content, more: Content) -> Content:
 
 def hash_content(content: Content) -> str:
     """The same for the same content, on every socket and gateway."""
-    data = content if isinstance(content, str) else " ".join(map(str, content))
-    return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(encode(content)).hexdigest()[:32]
 
 
 def _unknown(name: BufferId) -> NotFound:

@@ -25,14 +25,21 @@ from tg_gateway.dialects.lmtp.information import (
 )
 from tg_gateway.dialects.lmtp.messages import StreamId, encode_message, find_stream_id, split_message
 from tg_gateway.dialects.lmtp.prompt import read_prompt
-from tg_gateway.dialects.lmtp.request import GenerateBody, ScoreBody, StreamBody, make_generate, make_score
+from tg_gateway.dialects.lmtp.request import (
+    DEFAULT_TOP_LOGPROBS,
+    GenerateBody,
+    ScoreBody,
+    StreamBody,
+    make_generate,
+    make_score,
+)
 from tg_gateway.dialects.lmtp.score_writer import ScoreWriter
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects.lmtp.text_writer import TextWriter
 from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_gateway.dialects.lmtp.token_writer import TokenWriter
 from tg_schema import TextCompletionRequest, TgError, decode
-from tg_schema.errors import BadRequest, NotFound, Unauthorized
+from tg_schema.errors import BadRequest, NotFound, TooLarge, Unauthorized
 
 
 class _CancelBody(msgspec.Struct, frozen=True):
@@ -88,6 +95,9 @@ class LmtpConversation(Conversation):
             # Who has lost the key may still stop what runs.
             if self._socket.key is None and kind != "CANCEL":
                 raise Unauthorized("the key is not valid any more; open another socket")
+            # Before it is read, which would hold up all other clients.
+            if len(payload) > self._socket.max_request:
+                raise TooLarge(f"the request may have at most {self._socket.max_request} bytes")
             handle(payload)
         except TgError as error:
             self._refuse(kind, find_stream_id(payload), error)
@@ -104,12 +114,13 @@ class LmtpConversation(Conversation):
         body = decode(GenerateBody, payload)
         found = self._socket.catalogue.find_model(body.model)
         request = make_generate(body, read_prompt(body.prompt, body.mode, self._buffers), found)
-        typed = "ERRORS" in self._accepted
+        typed, tops = "ERRORS" in self._accepted, body.top_logprobs
         writer: StreamWriter
         if body.mode == "ids":
-            writer = TokenWriter(body.stream_id, self._batch, body.max_tokens, typed=typed)
+            most = DEFAULT_TOP_LOGPROBS if tops is None else tops
+            writer = TokenWriter(body.stream_id, self._batch, body.max_tokens, typed=typed, tops=most)
         else:
-            writer = TextWriter(body.stream_id, self._batch, tokens=body.top_logprobs is not None, typed=typed)
+            writer = TextWriter(body.stream_id, self._batch, tokens=tops is not None, typed=typed, tops=tops or 0)
         self._ask(body, found, request, writer, len(payload))
 
     def _score(self, payload: bytes) -> None:

@@ -12,7 +12,7 @@ from tg_schema.errors import BadRequest
 
 StreamId = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Of the client. JSON has larger numbers, which could not be written back."""
-_STREAM_ID: Final = re.compile(rb'"stream_id"\s*:\s*(\d{1,18})\s*[,}]')
+_STREAM_ID: Final = re.compile(rb'"stream_id"\s{0,9}:\s{0,9}(\d{1,18})\s{0,9}[,}]')
 """What can be told of a message that is no JSON, so that nobody waits for its answer."""
 
 

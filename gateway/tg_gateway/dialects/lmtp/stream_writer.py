@@ -20,16 +20,18 @@ class StreamWriter(Writer[TextCompletionResponse]):
         stream: its id.
         batch: takes its items, and those of the other streams.
         typed: whether errors say what kind they are.
+        tops: alternatives of an item, at most.
     """
 
-    def __init__(self, stream: int, batch: TokenBatch, *, typed: bool) -> None:
+    def __init__(self, stream: int, batch: TokenBatch, *, typed: bool, tops: int = 0) -> None:
         self.stream = stream
         self._batch = batch
         self._typed = typed
+        self._width = 1 + tops
 
     def tell(self, items: Sequence[msgspec.Struct], *, last: bool) -> bytes:
         """Send these. With the last ones, the bytes of all that waits: nothing follows which could wait with them."""
-        self._batch.add(items)
+        self._batch.add(items, self._width)
         return self._batch.take() if last else b""
 
     @override

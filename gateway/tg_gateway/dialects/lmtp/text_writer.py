@@ -35,10 +35,11 @@ class TextWriter(StreamWriter):
         batch: takes its items.
         tokens: whether each item has the tokens of its text.
         typed: whether errors say what kind they are.
+        tops: alternatives of a token, at most.
     """
 
-    def __init__(self, stream: int, batch: TokenBatch, *, tokens: bool, typed: bool) -> None:
-        super().__init__(stream, batch, typed=typed)
+    def __init__(self, stream: int, batch: TokenBatch, *, tokens: bool, typed: bool, tops: int = 0) -> None:
+        super().__init__(stream, batch, typed=typed, tops=tops)
         self._tokens = tokens
         self._reason: str | None = None
 

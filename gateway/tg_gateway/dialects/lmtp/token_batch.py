@@ -8,6 +8,8 @@ from tg_gateway.dialects.lmtp.messages import encode_message
 
 MAX_ITEMS = 256
 """Of one message, about; it leaves then without waiting for the others."""
+MAX_ENTRIES = 16 * 1024
+"""The same, of items and alternatives together: LMQL's clients close a socket with a message of more than 4 MiB."""
 
 
 class TokenBatch:
@@ -22,20 +24,22 @@ class TokenBatch:
         self._say = say
         self._later = later
         self._items: list[msgspec.Struct] = []
+        self._entries = 0
 
-    def add(self, items: Sequence[msgspec.Struct]) -> None:
-        """Send these, with what else comes in this turn."""
+    def add(self, items: Sequence[msgspec.Struct], width: int) -> None:
+        """Send these, with what else comes in this turn. Each counts as `width` entries."""
         if not items:
             return
         if not self._items:
             self._later(self.flush)
         self._items += items
-        if len(self._items) >= MAX_ITEMS:
+        self._entries += len(items) * width
+        if len(self._items) >= MAX_ITEMS or self._entries >= MAX_ENTRIES:
             self.flush()
 
     def take(self) -> bytes:
         """All that waits, to be sent by the caller."""
-        items, self._items = self._items, []
+        items, self._items, self._entries = self._items, [], 0
         return encode_message(b"TOKEN", items) if items else b""
 
     def flush(self) -> None:

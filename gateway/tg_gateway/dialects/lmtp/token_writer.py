@@ -30,10 +30,11 @@ class TokenWriter(StreamWriter):
         batch: takes its items.
         max_tokens: of the answer.
         typed: whether errors say what kind they are.
+        tops: alternatives of a token, at most.
     """
 
-    def __init__(self, stream: int, batch: TokenBatch, max_tokens: int, *, typed: bool) -> None:
-        super().__init__(stream, batch, typed=typed)
+    def __init__(self, stream: int, batch: TokenBatch, max_tokens: int, *, typed: bool, tops: int = 1) -> None:
+        super().__init__(stream, batch, typed=typed, tops=tops)
         self._left = max_tokens
         self._held: tuple[Token, ...] = ()
         self._reason: str | None = None
