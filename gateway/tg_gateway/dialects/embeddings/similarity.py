@@ -1,10 +1,15 @@
 """Vectors of two lists of texts -> how similar their pairs are."""
 
 import math
+from array import array
 from operator import mul
+from typing import Final
 
 from tg_gateway.dialects.embeddings.vector_writer import Vector
-from tg_schema.errors import ProtocolError
+from tg_schema.errors import ProtocolError, TooLarge
+
+MAX_WAITING_NUMBERS: Final = 8 * 1024 * 1024
+"""Of all vectors that wait for their pairs: 64 MiB."""
 
 
 class PairScores:
@@ -23,12 +28,14 @@ class PairScores:
         self._lefts = lefts
         self._only: Vector | None = None
         self._waiting: dict[int, Vector] = {}
+        self._numbers = 0
 
     def take(self, number: int, vector: Vector) -> None:
         """The vector of a text, numbered through both lists.
 
         Raises:
             ProtocolError: it has not as many numbers as that of its pair.
+            TooLarge: too many vectors wait.
         """
         if self._lefts > 1:
             self._pair(number % self._lefts, vector)
@@ -43,16 +50,26 @@ class PairScores:
     def _compare(self, place: int, vector: Vector) -> None:
         """With the only one of the first list."""
         if self._only is None:
-            self._waiting[place] = vector
+            self._keep(place, vector)
         else:
             self._score(place, self._only, vector)
 
     def _pair(self, place: int, vector: Vector) -> None:
         """With the other one of the same place."""
         if place in self._waiting:
-            self._score(place, self._waiting.pop(place), vector)
+            other = self._waiting.pop(place)
+            self._numbers -= len(other)
+            self._score(place, other, vector)
         else:
-            self._waiting[place] = vector
+            self._keep(place, vector)
+
+    def _keep(self, place: int, vector: Vector) -> None:
+        """Until its pair comes; a tuple of objects would take four times as much."""
+        self._numbers += len(vector)
+        if self._numbers > MAX_WAITING_NUMBERS:
+            self._waiting.clear()
+            raise TooLarge("the vectors of these texts are too large to be compared; ask for fewer at a time")
+        self._waiting[place] = array("d", vector)
 
     def _score(self, place: int, one: Vector, other: Vector) -> None:
         if len(one) != len(other):
