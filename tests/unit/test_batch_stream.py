@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tg_base.client import ResponseStream
 from tg_gateway.dialects import Batch
-from tg_gateway.relay.batch_stream import MAX_BUFFERED_BYTES, BatchStream
+from tg_gateway.relay.batch_stream import MAX_ASKED_BYTES, MAX_BUFFERED_BYTES, BatchStream, check_size
 from tg_schema import TextCompletionRequest, TextCompletionResponse, encode
-from tg_schema.errors import SlowConsumer, Unavailable
+from tg_schema.errors import ProtocolError, SlowConsumer, TooLarge, Unavailable
 
 Record = TextCompletionResponse
 Stream = ResponseStream[Any]
@@ -94,3 +94,20 @@ async def test_a_slow_reader_holds_as_much_of_all_streams_as_of_one(*, streaming
             batch.poll()
     else:
         assert sum(len(record.response or "") for record in drain(batch)) == MAX_BUFFERED_BYTES
+
+
+async def test_an_answer_that_nobody_asked_for_is_not_anothers() -> None:
+    batch, streams = open_streams(2)
+    put(streams[0], Record(response="a", index=1))
+    with pytest.raises(ProtocolError, match="more answers"):
+        batch.poll()
+
+
+def test_what_all_requests_repeat_is_bounded_together() -> None:
+    shared = "x" * (MAX_ASKED_BYTES // 1000)
+    requests = [TextCompletionRequest(prompt="p", suffix=shared)] * 1001
+    with pytest.raises(TooLarge, match="repeats the parameters"):
+        check_size(requests)
+    check_size(requests[:990])
+    # A long first and last one are no reason.
+    check_size([requests[0], *[TextCompletionRequest(prompt="p")] * 1001, requests[0]])

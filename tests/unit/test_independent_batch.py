@@ -80,3 +80,17 @@ async def test_what_ends_all_still_ends_all() -> None:
     batch.fail(GONE)
     with pytest.raises(Unavailable):
         batch.poll()
+
+
+async def test_an_answer_that_nobody_asked_for_fails_its_request_alone() -> None:
+    batch, streams = open_streams(2)
+    for index in (1, 0):
+        streams[0].put(encode(Record(response="a", index=index)), last=False)
+    (failed,) = drain(batch)
+    assert isinstance(failed, FailedRequest)
+    assert (failed.index, failed.error.type) == (0, "protocol")
+    # What it sends afterwards is nobody's.
+    streams[0].put(encode(Record(response="b")), last=False)
+    streams[1].put(encode(Record(response="c", end_of_stream=True)), last=True)
+    (last,) = drain(batch)
+    assert (last.index, last.last, batch.complete) == (1, True, True)

@@ -175,6 +175,8 @@ def test_several_texts_are_a_batch() -> None:
         TextCompletionRequest(prompt=text, model="raw", raw=True, sampling=greedy(seed=1)) for text in "ab"
     )
     assert (asked.request, asked.streaming) == (Batch(requests, independent=True), False)
+    # Parameters may be long, and are not read again for each text.
+    assert asked.request.requests[0].sampling is asked.request.requests[1].sampling
     assert ask({"inputs": ["a"], "stream": True}).streaming is True
     assert ask({"inputs": ["a"], "parameters": {"output_formatter": "jsonlines"}}).streaming is True
     dynamic = LMI.configure(GatewayConfig(lmi=LmiConfig(rolling_batch=False)))

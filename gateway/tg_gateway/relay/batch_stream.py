@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Final, Self
 
@@ -15,12 +15,15 @@ from tg_base.protocol import Route
 from tg_base.runtime import running, translate_defects
 from tg_gateway.dialects import Batch, FailedRequest
 from tg_schema import TgError
-from tg_schema.errors import Internal, RateLimited, SlowConsumer
+from tg_schema.codec import encode_request
+from tg_schema.errors import Internal, ProtocolError, RateLimited, SlowConsumer, TooLarge
 
 log = structlog.get_logger()
 
 MAX_BUFFERED_BYTES: Final = 1024 * 1024
 """Bytes of streamed records of a whole batch that wait for a slow reader: as much as for a single answer."""
+MAX_ASKED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of all requests of a batch. Each repeats what they share, so a small body could ask for gigabytes."""
 _SMALL_BYTES: Final = 16 * 1024
 """Bytes of one stream below which nobody adds up what all of them have."""
 _Asked = AbstractAsyncContextManager[ResponseStream[Any]]
@@ -106,10 +109,14 @@ class BatchStream(AsyncIterator[Any]):
             stream, ended = self._streams[number]
             try:
                 record = stream.poll()
+                if record is not None and record.index >= self._answers:
+                    # In its place the answer to another request would be.
+                    raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
             except TgError as error:
                 if not self.independent:
                     raise
                 del self._streams[number]
+                stream.listen(None)
                 ended.set()
                 return self._end(number, error)
             if record is not None:
@@ -175,8 +182,10 @@ async def ask_batch(
     `places`; each of the rest takes the place of one that has ended.
 
     Raises:
+        TooLarge: the requests of the batch are, together.
         TgError: as `Requestor.stream`, for the first requests.
     """
+    check_size(batch.requests)
     answer = BatchStream(batch)
     rest = deque(enumerate(batch.requests))
 
@@ -205,6 +214,25 @@ async def ask_batch(
             rest.popleft()
             await stack.enter_async_context(running(_refill(answer, place, ended, rest, ask)))
         yield answer
+
+
+def check_size(requests: Sequence[Any]) -> None:
+    """Check what a batch asks for; only two requests are encoded, unless those two say that it may be too much.
+
+    Raises:
+        TooLarge: all requests have more than `MAX_ASKED_BYTES`.
+    """
+    smallest = min(len(encode_request(requests[place])) for place in (0, -1))
+    if smallest * len(requests) <= MAX_ASKED_BYTES:
+        return
+    size = 0
+    for request in requests:
+        size += len(encode_request(request))
+        if size > MAX_ASKED_BYTES:
+            raise TooLarge(
+                f"the requests for all entries of the list have more than {MAX_ASKED_BYTES} bytes together, since each "
+                "repeats the parameters; ask for fewer at a time"
+            )
 
 
 async def _refill(

@@ -14,7 +14,7 @@ from tg_gateway.dialects.lmi.batch_writers import GeneratedTextsWriter, OutputsW
 from tg_gateway.dialects.lmi.custom_formatters import translate_body
 from tg_gateway.dialects.lmi.descriptions import LMI_DESCRIPTIONS, PARTS, Health
 from tg_gateway.dialects.lmi.failures import refuse
-from tg_gateway.dialects.lmi.generation import list_ignored, read_generation
+from tg_gateway.dialects.lmi.generation import list_ignored, read_generation, read_generations
 from tg_gateway.dialects.lmi.invocation import Invocation, read_invocation
 from tg_gateway.dialects.lmi.order import Order
 from tg_gateway.dialects.lmi.output_formats import choose_format
@@ -101,17 +101,8 @@ class Lmi(Dialect):
         name = asked.parameters.output_formatter or ("jsonlines" if asked.stream else "json")
         _check_batch(asked, name)
         streaming = name == "jsonlines"
-        requests = tuple(
-            read_generation(
-                text,
-                asked.parameters,
-                found,
-                _find_adapter(call, asked, number),
-                streaming=streaming,
-                tokens=False,
-            )
-            for number, text in enumerate(asked.texts)
-        )
+        adapters = [_find_adapter(call, asked, number) for number in range(len(asked.texts))]
+        requests = read_generations(asked.texts, asked.parameters, found, adapters, streaming=streaming)
         orders = [self._order(text, asked, found, headers) for text in asked.texts]
         writer: Writer[TextCompletionResponse] = OutputsWriter(orders) if streaming else GeneratedTextsWriter(orders)
         return Ask(found.route, Batch(requests, independent=True), writer, streaming)

@@ -1,6 +1,8 @@
 """A text and its parameters -> a request record: each parameter has its field there, or is listed as ignored."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from tg_gateway.dialects import FoundModel
 from tg_gateway.dialects.lmi.parameters import LmiParameters, keep
@@ -39,9 +41,35 @@ def read_generation(
         adapter=_choose_adapter(adapter, found),
         max_prompt_tokens=parameters.truncate,
     )
+    _check_peer(request, found)
+    return request
+
+
+def read_generations(
+    texts: Sequence[str],
+    parameters: LmiParameters,
+    found: FoundModel,
+    adapters: Sequence[str | None],
+    *,
+    streaming: bool,
+) -> tuple[TextCompletionRequest, ...]:
+    """The request records of a list of texts, each with its adapter; the parameters, which may be long, are read once.
+
+    Raises:
+        BadRequest: as `read_generation`.
+    """
+    first = read_generation(texts[0], parameters, found, adapters[0], streaming=streaming, tokens=False)
+    requests = [first]
+    for text, adapter in zip(texts[1:], adapters[1:], strict=True):
+        request = msgspec.structs.replace(first, prompt=text, adapter=_choose_adapter(adapter, found))
+        _check_peer(request, found)
+        requests.append(request)
+    return tuple(requests)
+
+
+def _check_peer(request: TextCompletionRequest, found: FoundModel) -> None:
     if found.route.plain and request.features:
         raise BadRequest(describe_missing(request.features))
-    return request
 
 
 def list_ignored(parameters: LmiParameters, found: FoundModel) -> Iterator[str]:

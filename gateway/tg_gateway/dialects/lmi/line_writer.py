@@ -40,7 +40,7 @@ class LineWriter(Writer[TextCompletionResponse]):
         self._reader = TokenReader()
         self._left = order.parameters.max_tokens
         self._held: Step | None = None
-        self._prompt_tokens: tuple[Token, ...] = ()
+        self._prompt_tokens: list[Token] = []
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:
