@@ -1,7 +1,7 @@
 """HTTP door: one request in, one body or a stream of bytes out, in the protocol of its mount."""
 
-from collections.abc import Awaitable
-from contextlib import aclosing
+from collections.abc import Awaitable, Iterator
+from contextlib import aclosing, contextmanager
 
 from aiohttp import web
 
@@ -90,19 +90,13 @@ class HttpHandlers:
         entry.door = "sse"
         cors: dict[str, str] = request[CORS_HEADERS]
         headers = {"X-Request-Id": entry.request, **cors}
-        with BodyStream(request, answer, headers, self._config.keep_alive, self._limits.write) as body:
-            try:
-                with judge_defects(request):
-                    async with aclosing(answer.parts) as parts:
-                        async for part in parts:
-                            body.send(part, last=False)
-                            await body.drain()
-                    body.send(b"", last=True)
-            except TgError as error:
-                if not body.started:
-                    raise
-                entry.end(200, error.type)
-                body.abort()
+        opening = BodyStream(request, answer, headers, self._config.keep_alive, self._limits.write)
+        with opening as body, _cut_on_error(body, request):
+            async with aclosing(answer.parts) as parts:
+                async for part in parts:
+                    body.send(part, last=False)
+                    await body.drain()
+            body.send(b"", last=True)
         return body
 
     async def _ask_dialect(self, door: Door, entry: AccessLogEntry) -> Ask | Answer | StreamedAnswer:
@@ -120,23 +114,13 @@ class HttpHandlers:
         return parsed
 
     async def _stream(self, request: web.Request, asked: Ask, exchange: Exchange) -> web.StreamResponse:
-        """Relay; an error before the first byte is the caller's to answer with a real status.
-
-        A defect after it cuts the connection: the body has no proper end then.
-        """
+        """Relay; an error before the first byte is the caller's to answer with a real status."""
         entry = request[ENTRY]
         entry.door = "sse"
         headers = {"X-Request-Id": entry.request, "X-Stream-Id": exchange.responses.id, **request[CORS_HEADERS]}
-        with BodyStream(request, asked.writer, headers, self._config.keep_alive, self._limits.write) as body:
-            try:
-                with judge_defects(request):
-                    await self._relay_to(body, asked, exchange, entry)
-            except TgError as error:
-                if not body.started:
-                    raise
-                # A status line of the middleware's would be read as a part of this body.
-                entry.end(200, error.type)
-                body.abort()
+        opening = BodyStream(request, asked.writer, headers, self._config.keep_alive, self._limits.write)
+        with opening as body, _cut_on_error(body, request):
+            await self._relay_to(body, asked, exchange, entry)
         return body
 
     async def _relay_to(self, body: BodyStream, asked: Ask, exchange: Exchange, entry: AccessLogEntry) -> None:
@@ -153,3 +137,21 @@ class HttpHandlers:
                 raise
             entry.end(200, error.type)
             body.fail(asked.writer, error)
+
+
+@contextmanager
+def _cut_on_error(body: BodyStream, request: web.Request) -> Iterator[None]:
+    """Cut the body after an error that the protocol could not tell, or a defect: it has no proper end then.
+
+    Raises:
+        TgError: nothing has been written yet; the caller answers with a real status.
+    """
+    try:
+        with judge_defects(request):
+            yield
+    except TgError as error:
+        if not body.started:
+            raise
+        # A status line of the middleware's would be read as a part of this body.
+        request[ENTRY].end(200, error.type)
+        body.abort()
