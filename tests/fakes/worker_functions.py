@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -41,6 +42,14 @@ def die() -> None:
 def ask_twice(first: str, second: str) -> tuple[str, str, int]:
     """What the caller answers, and where this runs."""
     return ask_caller(first), ask_caller(second), os.getpid()
+
+
+def nest(depth: int) -> list[Any]:
+    """What is read of a client's JSON, nested as deep."""
+    nested: list[Any] = []
+    for _ in range(depth):
+        nested = [nested]
+    return nested
 
 
 def make_function() -> Callable[[], None]:

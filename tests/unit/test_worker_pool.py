@@ -2,18 +2,19 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from tests.fakes.worker_functions import ask_twice, die, fail, identify, make_function, print_and_log, refuse
+from tests.fakes.worker_functions import ask_twice, die, fail, identify, make_function, nest, print_and_log, refuse
 from tg_base.runtime import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, Unpicklable, WorkerPool, is_costly
 from tg_base.runtime.reading_cost import MAX_READ_HERE_BYTES
 from tg_base.runtime.worker_process import WorkerProcess
 from tg_gateway.dialects.openai import InvalidParameter
-from tg_schema.errors import Internal, NotFound, Unavailable
+from tg_schema.errors import BadRequest, Internal, NotFound, Unavailable
 
 
 @pytest.fixture
@@ -61,6 +62,40 @@ async def test_a_process_that_dies_is_replaced(pool: WorkerPool) -> None:
     with pytest.raises(Unavailable):
         await pool.call(die)
     assert await pool.call(identify) not in {first, os.getpid()}
+
+
+async def test_a_process_that_ends_between_two_calls_fails_none(pool: WorkerPool) -> None:
+    process = await pool.call(identify)
+    os.kill(process, signal.SIGKILL)
+    async with asyncio.timeout(20):
+        await pool._free[0]._process.wait()
+    assert await pool.call(identify) not in {process, os.getpid()}
+
+
+async def test_what_is_nested_too_deep_is_refused(pool: WorkerPool) -> None:
+    for function, argument in ((nest, 100_000), (identify, nest(100_000))):
+        with pytest.raises(BadRequest, match="nested too deep"):
+            await pool.call(function, argument)
+
+
+async def test_no_process_is_started_after_the_end(pool: WorkerPool) -> None:
+    asked = asyncio.Event()
+
+    async def answer(question: Any) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(pool.call(ask_twice, "a", "b", answer=answer))
+    await asked.wait()
+    waiting = asyncio.create_task(pool.call(identify))
+    await asyncio.sleep(0)
+    await pool.aclose()
+    with pytest.raises(Unavailable):
+        await waiting
+    with pytest.raises(Unavailable):
+        await pool.call(identify)
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 async def test_a_caller_that_is_cancelled_leaves_at_once_and_its_call_ends(pool: WorkerPool) -> None:

@@ -16,7 +16,7 @@ import structlog
 
 from tg_base.runtime.defects import translate_defects
 from tg_schema import TgError
-from tg_schema.errors import Internal
+from tg_schema.errors import BadRequest, Internal
 
 log = structlog.get_logger()
 
@@ -152,9 +152,12 @@ def write_pickle(value: Any) -> bytes:
 
     Raises:
         Unpicklable: see there.
+        BadRequest: nested too deep: a client's JSON is what can be so deep.
     """
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except RecursionError:
+        raise BadRequest("the request is nested too deep") from None
     except UNPICKLABLE as error:
         raise Unpicklable(str(error)) from None
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from tg_base.runtime.worker_process import Answer, WorkerProcess
+from tg_base.runtime.worker_process import ENDED, Answer, WorkerProcess
 from tg_schema.errors import Internal, Timeout, Unavailable
 
 Result = TypeVar("Result")
@@ -33,6 +33,7 @@ class WorkerPool:
         self._free: list[WorkerProcess] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._retiring: asyncio.TimerHandle | None = None
+        self._closed = False
 
     async def call(self, function: Callable[..., Result], *arguments: Any, answer: Answer = _answer_nothing) -> Result:
         """What a function of an importable module returns in another process.
@@ -47,7 +48,7 @@ class WorkerPool:
         Raises:
             TgError: of the function.
             Unpicklable: see there.
-            Unavailable: its process ended or cannot be started, or none was free within `TURN_SECONDS`.
+            Unavailable: its process ended or cannot be started, none was free within `TURN_SECONDS`, or this is closed.
             Timeout: it took more than `CALL_SECONDS`.
         """
         try:
@@ -55,6 +56,9 @@ class WorkerPool:
                 await self._turns.acquire()
         except TimeoutError:
             raise Unavailable("too many large requests wait to be read; ask again", retry_after=1.0) from None
+        if self._closed:
+            self._turns.release()
+            raise Unavailable(ENDED)
         task = asyncio.create_task(self._call(function, arguments, answer))
         self._tasks.add(task)
         task.add_done_callback(self._end_call)
@@ -62,7 +66,8 @@ class WorkerPool:
         return result
 
     async def aclose(self) -> None:
-        """End all processes; calls that run are cancelled."""
+        """End all processes; calls that run are cancelled, and those that wait are refused."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -76,7 +81,7 @@ class WorkerPool:
             self._retiring.cancel()
         try:
             async with asyncio.timeout(CALL_SECONDS):
-                worker = self._free.pop() if self._free else await WorkerProcess.start()
+                worker = await self._take()
                 try:
                     return await worker.call(function, arguments, answer)
                 finally:
@@ -88,6 +93,15 @@ class WorkerPool:
             raise Timeout("a large request took too long to be read; send a smaller one") from None
         finally:
             self._retiring = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire_idle)
+
+    async def _take(self) -> WorkerProcess:
+        while self._free:
+            worker = self._free.pop()
+            if worker.alive:
+                return worker
+            # It ended between two calls: the system had no memory left.
+            await worker.aclose()
+        return await WorkerProcess.start()
 
     def _end_call(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

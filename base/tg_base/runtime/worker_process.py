@@ -57,6 +57,11 @@ class WorkerProcess:
         await worker._send(write_pickle(sys.path))
         return worker
 
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended, as far as is known."""
+        return self._process.returncode is None and not self._output.at_eof()
+
     async def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], answer: Answer) -> Any:
         """What the function returns there. It is imported there by its name.
 
