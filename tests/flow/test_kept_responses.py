@@ -157,6 +157,10 @@ async def test_references_to_many_responses_are_refused() -> None:
         assert raised.value.param == "input[16].id"
         assert (await it.client.responses.create(model=MODEL, input=named[1:])).status == "completed"
         assert [turn.text for turn in it.llm.requests[-1].messages] == ["Hello"] * 16
+        # A small body could otherwise name a large item thousands of times.
+        with pytest.raises(openai.BadRequestError, match="once") as raised:
+            await it.client.responses.create(model=MODEL, input=[named[1], named[2], named[1]])
+        assert raised.value.param == "input[2].id"
 
 
 async def test_input_items_come_in_pages() -> None:

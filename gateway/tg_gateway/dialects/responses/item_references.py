@@ -44,13 +44,19 @@ async def resolve_references(
     """The items of a request, each reference replaced by what it names.
 
     Raises:
-        InvalidParameter: a reference names no item that is kept for the key that asks.
+        InvalidParameter: a reference names no item that is kept for the key that asks, or one a second time.
     """
     found: dict[str, dict[str, InputItem]] = {}
     resolved = []
+    named: set[str] = set()
     for number, item in enumerate(drop_repeated(items, earlier)):
         if item.type == REFERENCE:
-            resolved.append(await _resolve(kept, item.id or "", f"input[{number}].id", found))
+            name, place = item.id or "", f"input[{number}].id"
+            if name in named:
+                # A body of a few bytes for each reference would become one of megabytes for each.
+                raise InvalidParameter("an item is referred to once: leave out the repeated references", place)
+            named.add(name)
+            resolved.append(await _resolve(kept, name, place, found))
         else:
             resolved.append(item)
     return tuple(resolved)
