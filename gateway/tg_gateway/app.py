@@ -160,7 +160,11 @@ class Gateway:
         backend = Backend(self._authenticator, catalogue, relay, limits)
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
         store = AnswerStore(
-            self._requestor.bus, self._requestor.topics, silence=limits.silence, max_followers=limits.followers
+            self._requestor.bus,
+            self._requestor.topics,
+            silence=limits.silence,
+            max_followers=limits.followers,
+            max_all_followers=limits.all_followers,
         )
         self._background = BackgroundRuns(relay, store, max_running=limits.background, max_all=limits.all_background)
         handlers = HttpHandlers(relay, store, self._background, config, limits, parser=self._parser)

@@ -21,6 +21,8 @@ class KeyedDialect(Dialect):
         otherwise: the dialect and operation of all other bodies, also of those that are no JSON.
     """
 
+    refuses_by_body = True
+
     def __init__(self, keyed: Mapping[str, tuple[Dialect, str]], otherwise: tuple[Dialect, str]) -> None:
         self._keyed = keyed
         self._otherwise = otherwise

@@ -19,7 +19,7 @@ from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, Opened,
 from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
 from tests.flow.test_kept_responses import LOCKED, TOKENS
-from tg_base.bus import Bus
+from tg_base.bus import Bus, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
@@ -236,9 +236,14 @@ async def test_few_follow_at_once() -> None:
     async with open_pair(Limits(followers=1)) as it:
         stream = await it.one.responses.create(model=MODEL, input="1", background=True, stream=True)
         name = await begin(stream)
+        following = await it.one.responses.retrieve(name, stream=True)
         with pytest.raises(openai.RateLimitError, match="follow"):
             await it.one.responses.retrieve(name, stream=True)
+        # Who begins one is not refused its stream: it would not know the name of what runs.
+        other = await it.one.responses.create(model=MODEL, input="1", background=True, stream=True)
+        await it.one.responses.delete(await begin(other))
         it.step(1)
+        await gather(following)
         assert (await gather(stream))[-1]["type"] == "response.completed"
         again = await gather(await it.one.responses.retrieve(name, stream=True))
         assert check_stream(again)["status"] == "completed"
@@ -391,13 +396,98 @@ class _Slow(PassingBus):
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
-        self.asked, self.free = asyncio.Event(), asyncio.Event()
+        self.asked, self.free, self.erased = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
         self.asked.set()
         await self.free.wait()
         return await super().append(topic, body, properties)
+
+    @override
+    async def erase(self, topic: str) -> None:
+        await super().erase(topic)
+        self.erased.set()
+
+
+class _Late(PassingBus):
+    """An entry of this kind arrives when its log has just been erased."""
+
+    def __init__(self, bus: Bus, kind: str) -> None:
+        super().__init__(bus)
+        self._kind = kind
+        self.swept = asyncio.Event()
+
+    @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        if properties["kind"] == self._kind:
+            self._kind = ""
+            await super().erase(topic)
+        return await super().append(topic, body, properties)
+
+    @override
+    async def erase(self, topic: str) -> None:
+        await super().erase(topic)
+        if not self._kind:
+            self.swept.set()
+        else:
+            self._kind = ""
+            await super().append(topic, body=b"late", properties={"kind": "part", "number": "9"})
+
+
+@pytest.mark.parametrize("kind", ["part", "cancel"])
+async def test_what_arrives_after_an_erasure_does_not_stay(kind: str) -> None:
+    llm, bus = CountingLlm(), _Late(MemoryBus(), kind)
+    llm.step = asyncio.Semaphore(0)
+    async with open_gateway(llm=llm, bus=bus) as opened, client_of(opened.gateway) as client:
+        made = await client.responses.create(model=MODEL, input=MANY, background=True)
+        await asyncio.wait_for(llm.started.wait(), DEADLINE)
+        if kind == "part":
+            await client.responses.delete(made.id)
+        else:
+            with pytest.raises(openai.NotFoundError):
+                await client.responses.cancel(made.id)
+        await asyncio.wait_for(llm.stopped.wait(), DEADLINE)
+        await asyncio.wait_for(bus.swept.wait(), DEADLINE)
+        assert await bus.read(Topics().kept(made.id)) == ()
+
+
+class _Ending(PassingBus):
+    """Ends arrive when their log has just been erased."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.swept = asyncio.Event()
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        yield _EndWriter(self._bus, topic)
+
+    @override
+    async def erase(self, topic: str) -> None:
+        await super().erase(topic)
+        self.swept.set()
+
+
+@dataclass
+class _EndWriter(LogWriter):
+    bus: Bus
+    topic: str
+
+    @override
+    async def append(self, body: bytes, properties: Mapping[str, str]) -> None:
+        if properties["kind"] == "end":
+            await self.bus.erase(self.topic)
+        await self.bus.append(self.topic, body, properties)
+
+
+async def test_an_end_that_arrives_after_an_erasure_does_not_stay() -> None:
+    bus = _Ending(MemoryBus())
+    async with open_gateway(bus=bus) as opened, client_of(opened.gateway) as client:
+        made = await client.responses.create(model=MODEL, input="1", background=True)
+        await asyncio.wait_for(bus.swept.wait(), DEADLINE)
+        assert await bus.read(Topics().kept(made.id)) == ()
 
 
 async def test_who_leaves_before_the_id_is_known_stops_it() -> None:
@@ -410,6 +500,8 @@ async def test_who_leaves_before_the_id_is_known_stops_it() -> None:
         asking.cancel()
         await asyncio.wait_for(llm.stopped.wait(), DEADLINE)
         assert llm.generated == 0
+        # Its head may have arrived.
+        await asyncio.wait_for(bus.erased.wait(), DEADLINE)
 
 
 async def test_a_response_in_the_background_is_its_keys_alone() -> None:

@@ -7,6 +7,7 @@ from io import BytesIO
 
 import pytest
 
+from tests.fakes.failing_llm import FailingLlm
 from tests.fakes.openai_server import OpenAiServer
 from tests.flow.narrow_gateway import digest_of, token_of
 from tests.flow.open_gateway import open_gateway
@@ -14,6 +15,7 @@ from tests.flow.openai_asking import Open
 from tg_base.bus import MAX_MESSAGE_BYTES
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.runtime import MAX_READ_HERE_OBJECTS
+from tg_base.runtime.reading_cost import MAX_READ_HERE_BYTES
 
 NATIVE = "/api/v1/text-completion"
 CHAT, RESPONSES, MESSAGES, COUNT = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"
@@ -133,6 +135,19 @@ async def test_a_large_body_is_refused_in_the_shape_of_its_door() -> None:
             assert (response.status, (await response.json())["error"]["type"]) == (400, "invalid_request_error")
         async with it.http.post(RESPONSES, json={"model": "counting", "input": turns}) as response:
             assert (response.status, (await response.json())["error"]["param"]) == (400, f"input[{MANY}].role")
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/invocations", "/generate"])
+async def test_what_fails_after_it_was_read_is_told_in_the_form_of_its_body(path: str) -> None:
+    told = []
+    async with open_gateway(llm=FailingLlm()) as it:
+        for text in ("1", "1".rjust(MAX_READ_HERE_BYTES)):
+            async with it.http.post(
+                path, data=BytesIO(json.dumps({"model": "counting", "inputs": text}).encode())
+            ) as said:
+                told.append((said.status, await said.json()))
+    assert told[0] == told[1]
+    assert told[0][0] >= 400
 
 
 async def test_a_large_body_goes_on_from_a_response_that_is_kept() -> None:

@@ -103,13 +103,15 @@ BODIES: dict[str, dict[str, Any]] = {
     "/mlc/v1/embeddings": {"input": ["one", "two"]},
 }
 """A body for each mount that takes large ones."""
+BACKGROUND = {"/v1/responses": ({"background": True}, {"background": True, "stream": True})}
+"""Further fields."""
 
 
 async def test_every_large_body_can_be_parsed_apart(parser: CallParser) -> None:
     assert {mount.path for mount in MOUNTS if mount.large and not mount.socket} == {*BODIES}
     for path, fields in BODIES.items():
-        for stream in (False, True):
-            dialect, call = make_call(path, {"model": "counting", **fields, **({"stream": True} if stream else {})})
+        for more in ({}, {"stream": True}, *BACKGROUND.get(path, ())):
+            dialect, call = make_call(path, {"model": "counting", **fields, **more})
             with capture_logs() as lines:
                 asked = await parser.parse(dialect, call)
             assert isinstance(asked, Ask), path

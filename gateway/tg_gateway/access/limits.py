@@ -21,7 +21,8 @@ class Limits:
         forget: after how long wrong tokens are forgotten.
         background: answers of one key that are made in the background side by side.
         all_background: the same, of all keys.
-        followers: clients that follow answers in the background side by side.
+        followers: clients of one key that follow answers in the background side by side.
+        all_followers: the same, of all keys.
         silence: how long such an answer's log may have no new entry before its gateway counts as dead.
         ready: how long the bus may take to answer before the gateway is not ready.
     """
@@ -38,6 +39,7 @@ class Limits:
     forget: float = 60.0
     background: int = 64
     all_background: int = 256
-    followers: int = 256
+    followers: int = 64
+    all_followers: int = 256
     silence: float = 15.0
     ready: float = 2.0

@@ -19,9 +19,11 @@ class Dialect(ABC):
 
     Attributes:
         descriptions: of its operations, for the gateway's OpenAPI document.
+        refuses_by_body: whether `refuse` reads the body. A large one is then kept for as long as the answer takes.
     """
 
     descriptions: ClassVar[Mapping[str, Description]] = MappingProxyType({})
+    refuses_by_body: bool = False
 
     def configure(self, config: GatewayConfig) -> "Dialect":
         """This protocol as an operator has configured it. Most have nothing to configure.
@@ -53,7 +55,8 @@ class Dialect(ABC):
         Args:
             error: why. Its `retry_after` is already on its way as a header.
             status: what HTTP has for it: 401 without a right key, 404 for an unknown path, 405 and 413 among others.
-            call: what is known of the request. Its body is empty where it was refused unread.
+            call: what is known of the request. Its body is empty where it was refused unread, and may be where it has
+                been parsed and the dialect does not refuse by the body.
         """
 
     def converse(self, socket: Socket) -> Conversation:

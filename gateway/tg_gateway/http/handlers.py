@@ -58,7 +58,8 @@ class HttpHandlers:
             return await self._reply(request, asked)
         if asked.background is not None:
             await self._background.start(asked, asked.background, entry)
-            return await self._reply(request, await asked.background.answer())
+            kept = self._store.of(entry.key, bounded=False)
+            return await self._reply(request, asked.background.answer(kept))
         async with self._relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
             if asked.streaming:
                 return await self._stream(request, asked, exchange)
@@ -104,8 +105,9 @@ class HttpHandlers:
         if len(call.body) > MAX_QUICK_BYTES and is_costly(call.body):
             call.kept = self._store.of(entry.key)
             asked = await self._parser.parse(door.dialect, call)
-            # The request has its own copy, as it travels; this one would stay for as long as the answer takes.
-            call.body = b""
+            if not door.dialect.refuses_by_body:
+                # The request has its own copy, as it travels; this one would stay for as long as the answer takes.
+                call.body = b""
             return asked
         parsed = door.dialect.parse(call)
         if isinstance(parsed, Awaitable):

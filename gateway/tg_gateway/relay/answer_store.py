@@ -7,8 +7,9 @@ it, also while another one writes it. The bounds of a key are counted by each ga
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,7 @@ from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Background, Keep, KeptAn
 from tg_gateway.relay.answer_log import CANCEL, HEAD, WHOLE, AnswerLog, label, label_end, label_first
 from tg_gateway.relay.answer_writer import AnswerWriter
 from tg_gateway.relay.log_watch import SeenLogs, watch
-from tg_schema.errors import NotFound, RateLimited, TooLarge
+from tg_schema.errors import BusError, NotFound, RateLimited, TooLarge
 from tg_schema.topics import Topics
 
 KEPT_SECONDS: Final = 24 * 3600.0
@@ -52,7 +53,8 @@ class AnswerStore:
         topics: their names.
         clock: wall clock, in seconds.
         silence: seconds without an entry after which the writer of an answer in the background counts as dead.
-        max_followers: clients that follow answers side by side.
+        max_followers: clients of one key that follow answers side by side.
+        max_all_followers: the same, of all keys.
     """
 
     def __init__(
@@ -62,21 +64,29 @@ class AnswerStore:
         clock: Callable[[], float] = time.time,
         *,
         silence: float = 15.0,
-        max_followers: int = 256,
+        max_followers: int = 64,
+        max_all_followers: int = 256,
     ) -> None:
         self._bus = bus
         self._topics = topics
         self._clock = clock
         self._silence = silence
         self._max_followers = max_followers
-        self._following = 0
+        self._max_all_followers = max_all_followers
+        self._following: Counter[str] = Counter()
         self._seen = SeenLogs(silence, time.monotonic)
         self._written: dict[str, _Written] = {}
         self._sizes: dict[str, dict[str, int]] = {}
 
-    def of(self, key: str | None) -> KeptAnswers:
-        """What this key keeps; without one, what all without a key share."""
-        return _KeyAnswers(self, key or "")
+    def of(self, key: str | None, *, bounded: bool = True) -> KeptAnswers:
+        """What this key keeps; without one, what all without a key share.
+
+        Args:
+            key: the key's name.
+            bounded: whether who follows counts. Who has just begun an answer need not: its answers are bounded, and a
+                refusal would not tell it the name of what runs.
+        """
+        return _KeyAnswers(self, key or "", bounded)
 
     async def keep(self, key: str | None, keep: Keep) -> None:
         """Return once it can be read, through any gateway.
@@ -182,23 +192,28 @@ class AnswerStore:
         """Append an end in place of the writer, which does not answer."""
         await self._bus.append(self._topics.kept(name), b"", label_end(outcome))
 
-    async def follow(self, key: str, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
-        """As `KeptAnswers.follow`."""
+    async def follow(self, key: str, name: str, *, bounded: bool) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        """As `KeptAnswers.follow`; bounded: whether it counts."""
         log = await self._load(key, name)
-        if log.outcome == "running" and self._following >= self._max_followers:
-            raise RateLimited("too many clients follow responses of this gateway", retry_after=1.0)
-        for part in log.take_parts():
-            yield part
-        if log.outcome == "running":
-            self._following += 1
-            try:
+        with self._count_follower(key) if bounded and log.outcome == "running" else nullcontext():
+            for part in log.take_parts():
+                yield part
+            if log.outcome == "running":
                 yield b""
                 async with aclosing(self._follow(name, log)) as parts:
                     async for part in parts:
                         yield part
-            finally:
-                self._following -= 1
-        yield log.answer
+            yield log.answer
+
+    @contextmanager
+    def _count_follower(self, key: str) -> Iterator[None]:
+        if self._following[key] >= self._max_followers or self._following.total() >= self._max_all_followers:
+            raise RateLimited("too many clients follow responses of this gateway", retry_after=1.0)
+        self._following[key] += 1
+        try:
+            yield
+        finally:
+            self._following -= Counter([key])
 
     async def _follow(self, name: str, log: AnswerLog) -> AsyncGenerator[bytes, None]:
         async with aclosing(self.watch(name, log.position)) as entries:
@@ -229,12 +244,21 @@ class AnswerStore:
             except TimeoutError:
                 await self._declare(name, "cancelled")
                 log = await self._load(key, name)
+            except NotFound:
+                await self.sweep(name)
+                raise
         return log.answer
 
     async def erase(self, key: str, name: str) -> None:
         """As `KeptAnswers.erase`."""
         await self._load(key, name)
         await self._forget(name)
+
+    async def sweep(self, name: str) -> None:
+        """Erase what was appended after an erasure: it has begun a log that nobody would find, and nobody erase."""
+        self._count_out(name)
+        with suppress(BusError):
+            await self._bus.erase(self._topics.kept(name))
 
     async def _forget(self, name: str) -> None:
         self._count_out(name)
@@ -247,6 +271,7 @@ class _KeyAnswers(KeptAnswers):
 
     store: AnswerStore
     key: str
+    bounded: bool
 
     @override
     async def read(self, name: str) -> KeptAnswer:
@@ -254,7 +279,7 @@ class _KeyAnswers(KeptAnswers):
 
     @override
     def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
-        return self.store.follow(self.key, name)
+        return self.store.follow(self.key, name, bounded=self.bounded)
 
     @override
     async def cancel(self, name: str) -> KeptAnswer:

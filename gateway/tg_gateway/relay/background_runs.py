@@ -26,6 +26,8 @@ MAX_RUN_SECONDS: Final = 3600.0
 """Of one answer."""
 WATCH_AGAIN_SECONDS: Final = 1.0
 """Before a log is watched again that could not be read."""
+END_SEEN_SECONDS: Final = 5.0
+"""That an end may take from the log to its own writer."""
 
 
 @dataclass(slots=True)
@@ -35,10 +37,16 @@ class _Verdict:
     Attributes:
         cancelled: a client cancelled it.
         over: somebody else has ended or erased it; what this process would say of its end is of no use.
+        erased: somebody has erased it.
+        abandoned: who asked for it has left before its name was known.
+        counted: whether it counts among those that run.
     """
 
     cancelled: bool = False
     over: bool = False
+    erased: bool = False
+    abandoned: bool = False
+    counted: bool = True
 
 
 class BackgroundRuns:
@@ -69,19 +77,21 @@ class BackgroundRuns:
             TgError: as `Relay.ask` and `AnswerStore.keep`.
         """
         self._store.check_size(background.head)
-        if self._keys[entry.key] >= self._max_running or len(self._tasks) >= self._max_all:
+        if self._keys[entry.key] >= self._max_running or self._keys.total() >= self._max_all:
             REFUSALS.labels(asked.route.spec.name, "background").inc()
             raise RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
         own = AccessLogEntry("background", entry.request, entry.traceparent, entry.key)
         own.flow, own.service = asked.route.flow, asked.route.spec.name
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._run(asked, background, own, begun))
+        verdict = _Verdict()
+        task = asyncio.create_task(self._run(asked, background, own, begun, verdict))
         self._keys[own.key] += 1
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._on_done(done, own))
+        task.add_done_callback(lambda done: self._on_done(done, own.key, verdict))
         try:
             await asyncio.wait([begun, task], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
+            verdict.abandoned = True
             task.cancel()
             raise
         if begun.done():
@@ -89,10 +99,15 @@ class BackgroundRuns:
         else:
             raise Internal(DEFECT_MESSAGE)
 
-    def _on_done(self, task: asyncio.Task[None], entry: AccessLogEntry) -> None:
+    def _on_done(self, task: asyncio.Task[None], key: str | None, verdict: _Verdict) -> None:
         self._tasks.discard(task)
-        self._keys -= Counter([entry.key])
+        self._count_out(key, verdict)
         report(task)
+
+    def _count_out(self, key: str | None, verdict: _Verdict) -> None:
+        if verdict.counted:
+            verdict.counted = False
+            self._keys -= Counter([key])
 
     async def close(self, seconds: float) -> None:
         """Give those that are ending this long, and stop the others without an end."""
@@ -104,21 +119,33 @@ class BackgroundRuns:
             await asyncio.wait(self._tasks)
 
     async def _run(
-        self, asked: Ask, background: Background, entry: AccessLogEntry, begun: "asyncio.Future[None]"
+        self,
+        asked: Ask,
+        background: Background,
+        entry: AccessLogEntry,
+        begun: "asyncio.Future[None]",
+        verdict: _Verdict,
     ) -> None:
         try:
-            await self._make(asked, background, entry, begun)
+            await self._make(asked, background, entry, begun, verdict)
         except TgError as error:
             # The one who asked is told; it is no answer in the background yet.
             begun.set_exception(error)
         finally:
             if begun.done() and begun.exception() is None:
                 entry.write()
+            if verdict.erased or verdict.abandoned:
+                await self._store.sweep(background.name)
 
     async def _make(
-        self, asked: Ask, background: Background, entry: AccessLogEntry, begun: "asyncio.Future[None]"
+        self,
+        asked: Ask,
+        background: Background,
+        entry: AccessLogEntry,
+        begun: "asyncio.Future[None]",
+        verdict: _Verdict,
     ) -> None:
-        verdict, failure = _Verdict(), None
+        failure = None
         async with AsyncExitStack() as stack:
             try:
                 with translate_defects(Internal(DEFECT_MESSAGE), "gateway.defect", log):
@@ -126,8 +153,9 @@ class BackgroundRuns:
                         writer, position = await stack.enter_async_context(self._store.open(entry.key, background))
                         begun.set_result(None)
                         writer.send(background.begin, last=False)
-                        async with running(self._heed(background.name, position, exchange, verdict)):
-                            await self._relay_in_time(exchange, asked, writer)
+                        heed = self._heed(background.name, position, exchange, verdict)
+                        heeding = await stack.enter_async_context(running(heed))
+                        await self._relay_in_time(exchange, asked, writer)
             except TgError as error:
                 if not begun.done():
                     raise
@@ -136,6 +164,9 @@ class BackgroundRuns:
             entry.end(200 if failure is None else failure.status, "ok" if failure is None else failure.type)
             if not verdict.over:
                 await writer.end(background.finish(failure, cancelled=verdict.cancelled), "ended")
+                self._count_out(entry.key, verdict)
+                # It sees the end, unless somebody has erased the log before that.
+                await asyncio.wait([heeding], timeout=END_SEEN_SECONDS)
 
     async def _relay_in_time(self, exchange: Exchange, asked: Ask, writer: AnswerWriter) -> None:
         late = Timeout(f"the response took longer than {MAX_RUN_SECONDS:.0f} s")
@@ -155,10 +186,12 @@ class BackgroundRuns:
                             continue
                         position, kind = entry.position, kind_of(entry)
                         if kind in {CANCEL, END}:
-                            verdict.cancelled, verdict.over = kind == CANCEL, kind == END
+                            verdict.cancelled = verdict.cancelled or kind == CANCEL
+                            verdict.over = kind == END
                             exchange.responses.fail(Cancelled("the response was cancelled"))
+                        if kind == END:
                             return
-                verdict.over = True
+                verdict.over = verdict.erased = True
                 exchange.responses.fail(Cancelled("the response was deleted"))
             except BusError:
                 await asyncio.sleep(WATCH_AGAIN_SECONDS)

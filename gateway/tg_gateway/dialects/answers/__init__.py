@@ -1,7 +1,7 @@
 """Dialect -> gateway: what is answered without asking a service, and what of an answer is kept."""
 
 from tg_gateway.dialects.answers.answer import Answer, StreamedAnswer
-from tg_gateway.dialects.answers.background import Background
+from tg_gateway.dialects.answers.background import Background, Finish
 from tg_gateway.dialects.answers.kept_answers import (
     MAX_KEPT_BYTES,
     NOTHING_KEPT,
@@ -16,6 +16,7 @@ __all__ = [
     "NOTHING_KEPT",
     "Answer",
     "Background",
+    "Finish",
     "Keep",
     "KeptAnswer",
     "KeptAnswers",

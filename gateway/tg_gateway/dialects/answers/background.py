@@ -1,10 +1,11 @@
 """Dialect -> gateway: the answer to an `Ask` is made apart from the connection that asked, and kept while it is."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from tg_gateway.dialects.answers.answer import Answer, StreamedAnswer
+from tg_gateway.dialects.answers.kept_answers import KeptAnswers
 from tg_schema import TgError
 
 
@@ -30,7 +31,7 @@ class Background:
         begin: kept before what the writer writes.
         keeps_parts: whether `begin` and what the writer writes are kept, for `KeptAnswers.follow`.
         finish: makes the end, at most `MAX_KEPT_BYTES`. The writer's `fail` is not called.
-        answer: what the client gets, as soon as the head is kept.
+        answer: what the client gets, as soon as the head is kept; its argument is what its key keeps.
     """
 
     name: str
@@ -38,4 +39,4 @@ class Background:
     begin: bytes
     keeps_parts: bool
     finish: Finish
-    answer: Callable[[], Awaitable[Answer | StreamedAnswer]]
+    answer: Callable[[KeptAnswers], Answer | StreamedAnswer]

@@ -44,6 +44,7 @@ class Lmi(Dialect):
     """
 
     descriptions = LMI_DESCRIPTIONS
+    refuses_by_body = True
 
     def __init__(self, settings: LmiSettings = LmiSettings()) -> None:  # noqa: B008 - frozen
         self._settings = settings

@@ -4,14 +4,16 @@ The log has the events but the last. That one is made of what the log's end says
 same end, also where the writer did not live to tell one.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
 from tg_gateway.dialects import KeptAnswers, Writer, server_sent_event
-from tg_gateway.dialects.answers import Answer, Background, KeptAnswer, StreamedAnswer
+from tg_gateway.dialects.answers import Answer, Background, Finish, KeptAnswer, StreamedAnswer
 from tg_gateway.dialects.responses.event_cutter import EventCutter
 from tg_gateway.dialects.responses.request_body import InputItem
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
@@ -49,7 +51,7 @@ def make_background(
     draft: ResponseDraft,
     items: tuple[InputItem, ...],
     begin: bytes,
-    answer: Callable[[], Awaitable[Answer | StreamedAnswer]],
+    headers: Mapping[str, str],
 ) -> Background:
     """How the gateway keeps a response while it is made.
 
@@ -57,16 +59,43 @@ def make_background(
         draft: of the response.
         items: the whole conversation before its output.
         begin: its first events.
-        answer: as `Background.answer`.
+        headers: further ones of its answer.
     """
+    created = encode(draft.response)
+    head = BackgroundHead(msgspec.Raw(created), items, draft.streamed)
+    answer = _FirstAnswer(draft.response.id, created, draft.streamed, headers)
+    return Background(draft.response.id, encode(head), begin, draft.streamed, _Finish(draft), answer)
 
-    def finish(failure: TgError | None, *, cancelled: bool) -> bytes:
+
+# What the gateway is given is no function inside another: those cannot be pickled.
+
+
+@dataclass(frozen=True, slots=True)
+class _Finish(Finish):
+    """The end that is kept."""
+
+    draft: ResponseDraft
+
+    @override
+    def __call__(self, failure: TgError | None, *, cancelled: bool) -> bytes:
         if failure is not None:
-            draft.close(failure, cancelled=cancelled)
-        return encode(draft.response)
+            self.draft.close(failure, cancelled=cancelled)
+        return encode(self.draft.response)
 
-    head = BackgroundHead(msgspec.Raw(encode(draft.response)), items, draft.streamed)
-    return Background(draft.response.id, encode(head), begin, draft.streamed, finish, answer)
+
+@dataclass(frozen=True, slots=True)
+class _FirstAnswer:
+    """What the client gets that has asked."""
+
+    response_id: str
+    created: bytes
+    streamed: bool
+    headers: Mapping[str, str]
+
+    def __call__(self, kept: KeptAnswers) -> Answer | StreamedAnswer:
+        if self.streamed:
+            return stream_events(kept, self.response_id, -1, self.headers)
+        return Answer(self.created, headers=self.headers)
 
 
 def show_response(answer: KeptAnswer, head: BackgroundHead) -> bytes:
@@ -97,6 +126,9 @@ async def _follow_events(kept: KeptAnswers, response_id: str, after: int) -> Asy
         async for step in steps:
             if isinstance(step, KeptAnswer) and step.cut:
                 raise TooLarge(EVENTS_CUT)
+            if isinstance(step, KeptAnswer):
+                # Its gateway may have died within an event.
+                cutter.drop_rest()
             piece = step if isinstance(step, bytes) else _make_last_event(step, cutter.number)
             # The head of the answer leaves with its first bytes; a client may wait long for the next event.
             if data := cutter.add(piece) if piece else Writer.keep_alive:

@@ -7,9 +7,9 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Call, Conversation, Dialect, Socket, Writer, show_ignored
-from tg_gateway.dialects.answers import Background, StreamedAnswer
+from tg_gateway.dialects.answers import StreamedAnswer
 from tg_gateway.dialects.openai import InvalidParameter, refuse
-from tg_gateway.dialects.responses.background_response import make_background, stream_events
+from tg_gateway.dialects.responses.background_response import make_background
 from tg_gateway.dialects.responses.compaction import CompactionWriter, make_compaction, read_compaction
 from tg_gateway.dialects.responses.conversation import ResponsesConversation
 from tg_gateway.dialects.responses.descriptions import RESPONSES_DESCRIPTIONS
@@ -88,7 +88,8 @@ def _make_ask(call: Call, body: RequestBody, items: tuple[InputItem, ...], earli
     headers = show_ignored(DIALECT, request.ignored)
     if body.background:
         background_writer = BackgroundWriter(draft, headers)
-        background = _make_background(call, draft, items, background_writer, headers)
+        check_items(items)
+        background = make_background(draft, items, background_writer.begin(), headers)
         return Ask(found.route, request.record, background_writer, streaming=True, background=background)
     events: list[bytes] = []
     writer: Writer[TextCompletionResponse]
@@ -99,24 +100,6 @@ def _make_ask(call: Call, body: RequestBody, items: tuple[InputItem, ...], earli
         writer = EventWriter(draft, headers) if body.stream else BodyWriter(draft, headers)
     keep = make_keep(draft, items, events) if body.store else None
     return Ask(found.route, request.record, writer, streaming=bool(body.stream), keep=keep)
-
-
-def _make_background(
-    call: Call,
-    draft: ResponseDraft,
-    items: tuple[InputItem, ...],
-    writer: BackgroundWriter,
-    headers: Mapping[str, str],
-) -> Background:
-    check_items(items)
-    streamed, created = draft.streamed, encode(draft.response)
-
-    async def answer() -> Answer | StreamedAnswer:
-        if streamed:
-            return stream_events(call.kept, draft.response.id, -1, headers)
-        return Answer(created, headers=headers)
-
-    return make_background(draft, items, writer.begin(), answer)
 
 
 async def _retrieve(call: Call) -> Answer | StreamedAnswer:

@@ -20,6 +20,10 @@ class EventCutter:
         self._after = after
         self._rest = b""
 
+    def drop_rest(self) -> None:
+        """Forget the event that is not whole: nothing more comes of it."""
+        self._rest = b""
+
     def add(self, piece: bytes) -> bytes:
         """The events that are whole now, and not left out."""
         whole, end, self._rest = (self._rest + piece).rpartition(_END)

@@ -32,6 +32,7 @@ class TextGenerationInference(Dialect):
     """Raw text to text, as `text-generation` and `huggingface_hub` ask for it."""
 
     descriptions = TGI_DESCRIPTIONS
+    refuses_by_body = True
 
     @override
     def parse(self, call: Call) -> Ask | Answer:

@@ -1,0 +1,45 @@
+"""Clients that follow answers in the background: counted before the first part, each key for itself."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from tg_base.bus.memory import MemoryBus
+from tg_gateway.relay import AnswerStore
+from tg_gateway.relay.answer_log import HEAD, label_first, label_part
+from tg_schema.errors import RateLimited
+from tg_schema.topics import Topics
+
+KEYS = ("one", "two", "three")
+
+
+async def test_who_follows_is_counted_from_its_first_part_to_its_last() -> None:
+    bus, topics = MemoryBus(), Topics()
+    store = AnswerStore(bus, topics, lambda: 0.0, max_followers=1, max_all_followers=2)
+    for key in KEYS:
+        await bus.append(topics.kept(key), b"{}", label_first(HEAD, key, 1.0))
+        await bus.append(topics.kept(key), b"part", label_part(0))
+    open_streams: list[AsyncGenerator[object, None]] = []
+
+    async def follow(key: str, *, bounded: bool = True) -> object:
+        stream = store.of(key, bounded=bounded).follow(key)
+        first = await anext(stream)
+        open_streams.append(stream)
+        return first
+
+    # None of them has read its first part to the end, as a client that is slow.
+    assert [await follow("one"), await follow("two")] == [b"part", b"part"]
+    for refused in ("one", "three"):
+        with pytest.raises(RateLimited, match="follow"):
+            await follow(refused)
+    assert await follow("one", bounded=False) == b"part"
+    await open_streams[0].aclose()
+    assert await follow("three") == b"part"
+    with pytest.raises(RateLimited):
+        await follow("one")
+    for stream in open_streams:
+        await stream.aclose()
+    assert [await follow(key) for key in KEYS[:2]] == [b"part", b"part"]
+    for stream in open_streams:
+        await stream.aclose()
+    await bus.aclose()
