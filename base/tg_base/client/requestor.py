@@ -363,7 +363,7 @@ class Requestor:
         if self.presence.is_unserved(queue):
             self._abandon(stream, _nobody(stream.route))
         elif _was_served(queue, dead) or self.presence.is_stalled(queue, stream.asked_at):
-            # Whoever takes the first copy after all finds its attempt cancelled.
+            # A processor that takes the first copy later finds its attempt cancelled.
             self._controls.cancel_queued(queue, stream.key, max(stream.remaining, 0.0))
             self._ask_elsewhere(stream)
 

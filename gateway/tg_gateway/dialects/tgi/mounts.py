@@ -11,6 +11,6 @@ TGI_MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("POST", "/generate_stream", TGI, "stream", large=True),
     Mount("POST", "/chat_tokenize", TGI, "tokenize-chat", large=True),
     Mount("GET", "/info", TGI, "info"),
-    # Whoever asks whether anybody is there has no key yet.
+    # A client that checks whether the server is there has shown no key yet.
     Mount("GET", "/", TGI, "health", keyless=True),
 )
