@@ -1,14 +1,13 @@
 """The flags of `mlc_llm serve` -> options of ours: what they mean here, or a sentence why they mean nothing."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, Final
 
 import click
-
-from tg_schema import TgError, decode
 
 _SLOTS_OF_MODE: Final[Mapping[str, int | None]] = {"local": 4, "interactive": 1, "server": None}
 """Concurrent streams; None = the provider's default."""
@@ -128,6 +127,9 @@ def _spell(name: str) -> str:
 
 def _read_list(name: str, given: str) -> tuple[str, ...]:
     try:
-        return decode(tuple[str, ...], given)
-    except TgError:
-        raise click.UsageError(f'{_spell(name)} must be a list of texts in JSON, such as ["*"]') from None
+        listed = json.loads(given)
+    except (ValueError, RecursionError):
+        listed = None
+    if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
+        raise click.UsageError(f'{_spell(name)} must be a list of texts in JSON, such as ["*"]')
+    return tuple(listed)
