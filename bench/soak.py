@@ -37,9 +37,12 @@ LINGER = 120.0
 60 to 90, the broker then deletes it."""
 BOUNDS = {"memory_mib": 24.0, "descriptors": 10.0, "tasks": 8.0, "topics": 2.0, "subscriptions": 2.0}
 """How much more may be held at the end of the fitted line than at its beginning; memory, descriptors and tasks of one
-process. The same for runs of any length."""
+process."""
 LONG = 6
 """Looks from which on the first third of them belongs to the warm-up: allocators and pools grow to what they need."""
+SHORT_FACTOR = 2.0
+"""How many times as much a process may grow in a run with fewer looks, which has no other warm-up than its first one:
+each kind of fault comes for the first time, and a client of the bus stays open as long as a reader has it."""
 
 
 @dataclass
@@ -169,7 +172,8 @@ class Growth:
 
 def growths(looks: list[Look]) -> list[Growth]:
     """Everything that may leak, after the warm-up."""
-    looks = looks[len(looks) // 3 :] if len(looks) >= LONG else looks
+    short = len(looks) < LONG
+    looks = looks if short else looks[len(looks) // 3 :]
     times = [look.at for look in looks]
     span = times[-1] - times[0]
     series: dict[tuple[str, str], Callable[[Look], float]] = {}
@@ -184,7 +188,8 @@ def growths(looks: list[Look]) -> list[Growth]:
         values = [float(value(look)) for look in looks]
         each = slope(times, values)
         grown = round(each * span, 1)
-        found.append(Growth(what, values[0], values[-1], round(each * 3600, 1), grown, BOUNDS[kind]))
+        bound = BOUNDS[kind] * (SHORT_FACTOR if short and " of " in what else 1)
+        found.append(Growth(what, values[0], values[-1], round(each * 3600, 1), grown, bound))
     return found
 
 
@@ -263,7 +268,8 @@ def main() -> None:
     """Read the command line, run, print; exit code 1 where something is bad."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--seed", type=int, default=1)
+    # Of the eight faults in two minutes this one has each kind, and those of the broker first.
+    parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--faults", type=float, default=0.08, help="share of the provider's calls that fail")
     parser.add_argument("--json", type=Path)

@@ -36,6 +36,8 @@ class SoakFaults:
         self.restarts: list[float] = []
         self._pipeline = pipeline
         self._random = random.Random(seed)
+        # Of its own: how many topics there are must not decide what comes next.
+        self._poison = random.Random(seed)
         self._deck: list[str] = []
         self._kinds: dict[str, Callable[[], Awaitable[None]]] = {
             "processor killed": lambda: self._restart("processor-2", signal.SIGKILL),
@@ -92,7 +94,7 @@ class SoakFaults:
                 if f"/{NAMESPACE}/tg-" not in name or "dead-letter" in name:
                     continue
                 for body in POISON:
-                    properties = self._random.choice(({}, {"id": "poison"}, {"id": "x", "seq": "-1", "attempt": "nan"}))
+                    properties = self._poison.choice(({}, {"id": "poison"}, {"id": "x", "seq": "-1", "attempt": "nan"}))
                     try:
                         await bus.publish(name, body, properties)
                     except BusError:

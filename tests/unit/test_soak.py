@@ -82,3 +82,11 @@ def test_growth(step: float, flat: bool, count: int) -> None:
     assert found["subscriptions"]
     if flat or count == 12:
         assert found["memory of p, MiB"] == found["tasks of p"] == found["descriptors of p"] == flat
+
+
+def test_a_short_run_has_no_warm_up_and_twice_the_bound() -> None:
+    short, long = (
+        next(growth for growth in growths(looks(1.0, count)) if growth.what == "memory of p, MiB") for count in (3, 12)
+    )
+    assert short.bound == 2 * long.bound
+    assert not next(growth for growth in growths(looks(30.0, 3)) if growth.what == "memory of p, MiB").flat
