@@ -59,12 +59,12 @@ Turn = dict[str, Any]
 
 
 def text(size: int) -> str:
-    """So many characters."""
+    """A text of that many characters."""
     return (SENTENCE * (size // len(SENTENCE) + 1))[:size]
 
 
 def turns(count: int) -> list[Turn]:
-    """A conversation of so many messages, with 10 MB together."""
+    """A conversation of that many messages, with 10 MB together."""
     said = text(SIZE_BYTES // count - 40)
     return [{"role": ("user", "assistant")[number % 2], "content": said} for number in range(count - 1)] + [
         {"role": "user", "content": "go on"}
@@ -158,7 +158,7 @@ class Pipeline:
         await bus.aclose()
 
     async def ask(self, path: str, body: bytes, count: int = 1) -> None:
-        """Send a request, so many times one after the other, and read the answers to their ends."""
+        """Send a request that many times, one after the other, and read the answers to their ends."""
         with tempfile.NamedTemporaryFile(prefix="tokengrid-bench-") as file:
             file.write(body)
             file.flush()

@@ -3,7 +3,7 @@
     python -m bench.peers --litellm PATH/bin/litellm             one stream and 64, medians of three (ten minutes)
     python -m bench.peers --litellm PATH/bin/litellm --pulsar --most --runs 1
 
-LiteLLM's proxy comes from its own package (`litellm[proxy]`), installed by whoever runs this in an environment of its
+LiteLLM's proxy comes from its own package (`litellm[proxy]`), which the user installs in an environment of its
 own. The bare parsing proxy stands beside it, which has the door of chats alone, and embedded Tokengrid; with `--pulsar`
 also Tokengrid over a real broker, with `--most` also 256 streams.
 """
