@@ -9,7 +9,7 @@ import pytest
 
 from tests.flow.command import SCRIPTS
 
-OLD_COMMIT = "bacf13b9651c6fae6fa0247ec8fe9f4c46ff0635"
+OLD_COMMIT = "a1bd3e7df8dee57f9ef03edeef378f6c8522a17d"
 """The version that installations have now. Move it when another one has landed, so that two neighbours are tested."""
 DISTRIBUTIONS = ("schema", "base", "flow", "bedrock", "vertexai", "gateway", "cli", "serve")
 _ROOT = Path(__file__).parents[2]

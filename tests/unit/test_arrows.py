@@ -45,6 +45,8 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_base.bus.pulsar": {"tg_base.bus.core"},
     "tg_base.client": {"tg_base.bus", "tg_base.protocol", "tg_base.runtime", "tg_base.telemetry"},
     "tg_base.config": {"tg_base.bus", "tg_base.protocol", "tg_base.runtime"},
+    "tg_base.instances": set(),
+    "tg_base.pools": set(),
     "tg_base.llm": {
         "tg_base.llm.core",
         "tg_base.llm.http",
