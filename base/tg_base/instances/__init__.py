@@ -1,6 +1,37 @@
 """Which model server runs a request: the scheduler of an instance gateway. No network, no clock, no randomness."""
 
 from tg_base.instances.endpoint import Endpoint
+from tg_base.instances.fingerprint import NO_FINGERPRINT, Fingerprint, fingerprint_text, fingerprint_tokens
+from tg_base.instances.instance_request import InstanceRequest, InstanceUsage, Objective
 from tg_base.instances.load_report import AdapterReport, LoadReport, Residency
+from tg_base.instances.pick import Pick, Rejection
+from tg_base.instances.placement import Placement
+from tg_base.instances.policies import DEFAULT_POLICY, POLICIES
+from tg_base.instances.policy import Choice, Policy, Refusal, Situation
+from tg_base.instances.scheduler import Scheduler
+from tg_base.instances.server_state import ServerState
 
-__all__ = ["AdapterReport", "Endpoint", "LoadReport", "Residency"]
+__all__ = [
+    "DEFAULT_POLICY",
+    "NO_FINGERPRINT",
+    "POLICIES",
+    "AdapterReport",
+    "Choice",
+    "Endpoint",
+    "Fingerprint",
+    "InstanceRequest",
+    "InstanceUsage",
+    "LoadReport",
+    "Objective",
+    "Pick",
+    "Placement",
+    "Policy",
+    "Refusal",
+    "Rejection",
+    "Residency",
+    "Scheduler",
+    "ServerState",
+    "Situation",
+    "fingerprint_text",
+    "fingerprint_tokens",
+]

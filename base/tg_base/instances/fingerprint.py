@@ -1,0 +1,64 @@
+"""Prompt -> scheduler: chained hashes of a prompt's blocks, by which servers that computed its beginning are found."""
+
+from array import array
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from msgspec import Struct
+
+BLOCK_TOKENS = 64
+"""Tokens in a block. Two prompts share as many blocks as they begin with in common."""
+CHARACTERS_PER_TOKEN = 4
+"""What a token counts where only text is known."""
+HASH_BITS = 60
+"""Of a block. Python keeps integers of 60 bits in 32 bytes, and those of 64 bits in 36, rounded up to 48."""
+_HASH_BYTES = 8
+_SPARE_BITS = 8 * _HASH_BYTES - HASH_BITS
+
+
+class Fingerprint(Struct, frozen=True):
+    """The beginning of a prompt, in whole blocks.
+
+    Attributes:
+        blocks: a hash of each block and of all before it: equal hashes mean equal beginnings.
+    """
+
+    blocks: tuple[int, ...] = ()
+
+
+NO_FINGERPRINT = Fingerprint()
+"""Of a prompt shorter than a block, or of which nothing is known."""
+
+
+def fingerprint_tokens(tokens: Sequence[int], salt: str = "") -> Fingerprint:
+    """The fingerprint of token ids, each from 0 to 2**32 - 1.
+
+    Args:
+        tokens: the prompt.
+        salt: what else the cached values depend on: the model and the adapter.
+    """
+    data = array("I", tokens)
+    raw, size = data.tobytes(), BLOCK_TOKENS * data.itemsize
+    return _chain([raw[start : start + size] for start in range(0, len(raw) - size + 1, size)], salt)
+
+
+def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
+    """The fingerprint of a text, with four characters a token.
+
+    Args:
+        text: the prompt.
+        salt: what else the cached values depend on: the model and the adapter.
+    """
+    size = BLOCK_TOKENS * CHARACTERS_PER_TOKEN
+    # A client may send half of a surrogate pair; "surrogatepass" gives it bytes like any other character.
+    starts = range(0, len(text) - size + 1, size)
+    return _chain([text[start : start + size].encode("utf-8", "surrogatepass") for start in starts], salt)
+
+
+def _chain(blocks: list[bytes], salt: str) -> Fingerprint:
+    previous = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).digest()
+    hashes = []
+    for block in blocks:
+        previous = blake2b(previous + block, digest_size=_HASH_BYTES).digest()
+        hashes.append(int.from_bytes(previous, "little") >> _SPARE_BITS)
+    return Fingerprint(tuple(hashes))

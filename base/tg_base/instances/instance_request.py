@@ -1,0 +1,57 @@
+"""Door or pool provider -> scheduler: what the scheduler is told of a request."""
+
+from msgspec import Struct
+
+from tg_base.instances.fingerprint import NO_FINGERPRINT, Fingerprint
+
+
+class Objective(Struct, frozen=True):
+    """What a route promises to its requests. None = not promised.
+
+    Attributes:
+        first_token: seconds from the request to its first token.
+        output_token: seconds from a token to the next.
+        quantile: the share of requests that keep it, above 0 and below 1.
+    """
+
+    first_token: float | None = None
+    output_token: float | None = None
+    quantile: float = 0.99
+
+
+class InstanceRequest(Struct, frozen=True):
+    """A request as the scheduler sees it.
+
+    Attributes:
+        model: the base model.
+        adapter: the LoRA adapter; None = the base model itself.
+        prompt_tokens: tokens of the prompt, counted or estimated.
+        prefix: of the prompt, salted with model and adapter.
+        priority: higher is served first; below 0 may be refused to protect the others.
+        objective: what its route promises; None = nothing.
+        expected_tokens: tokens of the answer, if something is known of them.
+        flow: whom it counts for, where flows are treated fairly.
+    """
+
+    model: str = ""
+    adapter: str | None = None
+    prompt_tokens: int = 0
+    prefix: Fingerprint = NO_FINGERPRINT
+    priority: int = 0
+    objective: Objective | None = None
+    expected_tokens: int | None = None
+    flow: str = "default-flow"
+
+
+class InstanceUsage(Struct, frozen=True):
+    """What a server counted of a finished request. None = not told.
+
+    Attributes:
+        prompt_tokens: of the prompt.
+        cached_tokens: of the prompt, taken from the server's prefix cache.
+        output_tokens: of the answer.
+    """
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None

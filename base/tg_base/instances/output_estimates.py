@@ -1,0 +1,34 @@
+"""Ends of requests -> scheduler: how long the next answer of an adapter will probably be."""
+
+from tg_base.instances.instance_request import InstanceRequest
+
+ASSUMED_OUTPUT_TOKENS = 128
+"""Until something is learnt."""
+LEARNING_RATE = 0.05
+"""Weight of one answer in the mean."""
+MAX_ADAPTERS = 10_000
+"""Adapters with a mean of their own; names come from clients."""
+
+
+class OutputEstimates:
+    """A running mean of the length of answers, by adapter. An adapter not seen before begins with the mean of all."""
+
+    __slots__ = ("_all", "_means")
+
+    def __init__(self) -> None:
+        self._all = float(ASSUMED_OUTPUT_TOKENS)
+        self._means: dict[str | None, float] = {}
+
+    def expect(self, request: InstanceRequest) -> int:
+        """Tokens of the answer: as the request says, else as learnt. At least 1."""
+        known = request.expected_tokens
+        return max(int(self._means.get(request.adapter, self._all)) if known is None else known, 1)
+
+    def learn(self, adapter: str | None, tokens: int) -> None:
+        """Note the length of an answer."""
+        self._all += LEARNING_RATE * (tokens - self._all)
+        mean = self._means.get(adapter)
+        if mean is not None:
+            self._means[adapter] = mean + LEARNING_RATE * (tokens - mean)
+        elif len(self._means) < MAX_ADAPTERS:
+            self._means[adapter] = self._all

@@ -1,0 +1,41 @@
+"""Scheduler -> door or pool provider: where a request goes, or why it goes nowhere."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from tg_base.instances.endpoint import Endpoint
+from tg_base.instances.placement import Placement
+
+RejectionReason = Literal["no-endpoints", "model-not-found", "saturated", "objective-out-of-reach"]
+"""Why no endpoint was picked: nothing to pick from, no endpoint has the model, all are full, none can be in time."""
+
+
+class Pick(Struct, frozen=True):
+    """Where a request goes.
+
+    Attributes:
+        endpoint: the server.
+        fallbacks: where to go if it cannot be reached, best first; at most MAX_FALLBACKS.
+        reasons: why this server, for logs and pages.
+        placement: tell it of the first token and of the end.
+    """
+
+    endpoint: Endpoint
+    fallbacks: tuple[Endpoint, ...]
+    reasons: tuple[str, ...]
+    placement: Placement
+
+
+class Rejection(Struct, frozen=True):
+    """Why a request goes nowhere.
+
+    Attributes:
+        reason: for metrics and for the client.
+        status: 404 (no such model), 429 (all full) or 503 (nobody there).
+        retry_after: seconds after which to try again; None for 404.
+    """
+
+    reason: RejectionReason
+    status: Literal[404, 429, 503]
+    retry_after: float | None = None

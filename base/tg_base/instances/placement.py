@@ -1,0 +1,79 @@
+"""Pick -> server state: one request on one server, counted until it ends."""
+
+from tg_base.instances.instance_request import InstanceRequest, InstanceUsage
+from tg_base.instances.output_estimates import OutputEstimates
+from tg_base.instances.server_state import ServerState
+
+
+class Placement:
+    """One request on one server. Its two calls may come in any order and any number of times: each counts once.
+
+    Whoever picked must see to it that `finish` is called, however the request ends.
+
+    Attributes:
+        address: of the server.
+        adapter: the request's adapter.
+        uncached_tokens: tokens of the prompt that the server has to compute.
+        expected_tokens: of the answer.
+        picked_at: on the scheduler's clock.
+        first_at: when the answer began; None = not yet.
+    """
+
+    __slots__ = (
+        "_estimates",
+        "_server",
+        "_tokens_ahead",
+        "adapter",
+        "address",
+        "expected_tokens",
+        "first_at",
+        "picked_at",
+        "prompt_tokens",
+        "uncached_tokens",
+    )
+
+    def __init__(
+        self, server: ServerState, request: InstanceRequest, estimates: OutputEstimates, cached: int, now: float
+    ) -> None:
+        self._server: ServerState | None = server
+        self._estimates = estimates
+        self._tokens_ahead = server.uncached_tokens
+        self.address = server.endpoint.address
+        self.adapter = request.adapter
+        self.prompt_tokens = request.prompt_tokens
+        self.uncached_tokens = max(request.prompt_tokens - cached, 0)
+        self.expected_tokens = estimates.expect(request)
+        self.picked_at = now
+        self.first_at: float | None = None
+        server.place(request, self.uncached_tokens, self.expected_tokens, now)
+
+    @property
+    def ended(self) -> bool:
+        """Whether `finish` was called."""
+        return self._server is None
+
+    def first_token(self, now: float) -> None:
+        """Tell that the answer began: the prompt is computed. After `finish` it counts for nothing."""
+        server = self._server
+        if server is None or self.first_at is not None:
+            return
+        self.first_at = now
+        server.start(self.uncached_tokens)
+        server.speed.learn_first_token(self._tokens_ahead + self.uncached_tokens, now - self.picked_at)
+
+    def finish(self, usage: InstanceUsage | None, now: float) -> None:
+        """Tell that the request ended: answered, failed or left.
+
+        Args:
+            usage: what the server counted; None = nothing was told.
+            now: seconds on the scheduler's clock.
+        """
+        server, self._server = self._server, None
+        if server is None:
+            return
+        if self.first_at is None:
+            server.start(self.uncached_tokens)
+        server.release(self.adapter, self.prompt_tokens, self.expected_tokens)
+        if self.first_at is not None and usage is not None and usage.output_tokens:
+            server.speed.learn_output(usage.output_tokens, now - self.first_at)
+            self._estimates.learn(self.adapter, usage.output_tokens)

@@ -1,0 +1,51 @@
+"""Scheduler -> policy: the rule by which one of many servers is chosen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple, Protocol
+
+from tg_base.instances.instance_request import InstanceRequest
+from tg_base.instances.pick import RejectionReason
+from tg_base.instances.server_state import ServerState
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a policy decides on. The same situation and the same state of `random` give the same decision.
+
+    Attributes:
+        request: what is to be placed.
+        servers: the eligible ones, at least one.
+        expected_tokens: of the answer.
+        now: seconds on the scheduler's clock.
+        random: for ties.
+    """
+
+    request: InstanceRequest
+    servers: Sequence[ServerState]
+    expected_tokens: int
+    now: float
+    random: Random
+
+
+class Choice(NamedTuple):
+    """The server that a policy chose, and why."""
+
+    server: ServerState
+    reasons: tuple[str, ...]
+
+
+class Refusal(NamedTuple):
+    """A policy chose none: the request is to be refused."""
+
+    reason: RejectionReason
+    retry_after: float = 1.0
+
+
+class Policy(Protocol):
+    """A rule. Its own state, if any, is small and depends on what it was shown alone."""
+
+    def choose(self, situation: Situation) -> Choice | Refusal:
+        """Choose a server, or refuse."""
+        ...

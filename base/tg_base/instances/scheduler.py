@@ -1,0 +1,107 @@
+"""Door or pool provider -> servers: picks the server of each request and counts what it was given."""
+
+from collections.abc import Sequence
+from heapq import nsmallest
+from random import Random
+
+from tg_base.instances.endpoint import Endpoint
+from tg_base.instances.fingerprint import BLOCK_TOKENS
+from tg_base.instances.instance_request import InstanceRequest
+from tg_base.instances.least_request import requests_of
+from tg_base.instances.load_report import LoadReport
+from tg_base.instances.output_estimates import OutputEstimates
+from tg_base.instances.pick import Pick, Rejection
+from tg_base.instances.placement import Placement
+from tg_base.instances.policies import DEFAULT_POLICY, POLICIES
+from tg_base.instances.policy import Policy, Refusal, Situation
+from tg_base.instances.server_state import ServerState
+
+MAX_FALLBACKS = 2
+"""Servers named beside the picked one."""
+STALE_SECONDS = 2.0
+"""A report older than this is as good as none."""
+_SWEEP_SECONDS = 0.2
+"""How often reports are looked through for stale ones."""
+NO_ENDPOINTS_RETRY_SECONDS = 1.0
+
+
+class Scheduler:
+    """Picks servers. Not thread-safe: it belongs to one event loop. It never waits.
+
+    Args:
+        policy: a policy, or the name of one.
+        random: decides ties; the same seed and the same calls give the same picks.
+    """
+
+    def __init__(self, policy: str | Policy = DEFAULT_POLICY, *, random: Random | None = None) -> None:
+        self._policy = POLICIES[policy]() if isinstance(policy, str) else policy
+        self._random = Random() if random is None else random  # noqa: S311 - it decides ties
+        self._servers: dict[str, ServerState] = {}
+        self._estimates = OutputEstimates()
+        self._swept_at = float("-inf")
+
+    def pick(self, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float) -> Pick | Rejection:
+        """Pick one of the endpoints, and count the request there until its placement ends.
+
+        Args:
+            request: what is to be placed.
+            endpoints: the eligible ones: ready, in the subset, not tried before.
+            now: seconds on a clock that never goes back; the one of `LoadReport.read_at`.
+        """
+        if not endpoints:
+            return Rejection("no-endpoints", 503, NO_ENDPOINTS_RETRY_SECONDS)
+        if now - self._swept_at > _SWEEP_SECONDS:
+            self._sweep(now)
+        servers = self._eligible(request.model, endpoints)
+        if not servers:
+            return Rejection("model-not-found", 404)
+        situation = Situation(request, servers, self._estimates.expect(request), now, self._random)
+        choice = self._policy.choose(situation)
+        if isinstance(choice, Refusal):
+            return Rejection(choice.reason, 429, choice.retry_after)
+        server = choice.server
+        others = nsmallest(MAX_FALLBACKS + 1, servers, key=requests_of)
+        fallbacks = [other.endpoint for other in others if other is not server][:MAX_FALLBACKS]
+        cached = server.prefixes.match(request.prefix) * BLOCK_TOKENS
+        placement = Placement(server, request, self._estimates, cached, now)
+        return Pick(server.endpoint, tuple(fallbacks), choice.reasons, placement)
+
+    def observe(self, endpoint: Endpoint, report: LoadReport) -> None:
+        """Take what a server tells. An older report than the last one is ignored."""
+        server = self.server(endpoint)
+        if server.report is None or report.read_at >= server.report.read_at:
+            server.observe(report)
+
+    def server(self, endpoint: Endpoint) -> ServerState:
+        """What is known of a server, for pages and metrics. Read it only."""
+        known = self._servers.get(endpoint.address)
+        if known is None:
+            known = self._servers[endpoint.address] = ServerState(endpoint)
+        return known
+
+    def forget_adapter(self, endpoint: Endpoint, adapter: str) -> None:
+        """Note that a server does not have an adapter, since it answered 404."""
+        self.server(endpoint).adapters.discard(adapter)
+
+    def restarted(self, endpoint: Endpoint) -> None:
+        """Note that a server lost its adapters and its cache."""
+        self.server(endpoint).restart()
+
+    def remove(self, endpoint: Endpoint) -> None:
+        """Forget a server that left its pool. Its placements may still be told of."""
+        self._servers.pop(endpoint.address, None)
+
+    def _eligible(self, model: str, endpoints: Sequence[Endpoint]) -> list[ServerState]:
+        known = self._servers
+        servers = []
+        for endpoint in endpoints:
+            if endpoint.models and model not in endpoint.models:
+                continue
+            servers.append(known.get(endpoint.address) or self.server(endpoint))
+        return servers
+
+    def _sweep(self, now: float) -> None:
+        self._swept_at = now
+        for server in self._servers.values():
+            if server.report is not None and now - server.report.read_at > STALE_SECONDS:
+                server.report = None

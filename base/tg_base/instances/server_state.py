@@ -1,0 +1,115 @@
+"""Placements and reports -> policies: what is known of one server, by our own count and by what it tells."""
+
+from tg_base.instances.endpoint import Endpoint
+from tg_base.instances.fingerprint import BLOCK_TOKENS
+from tg_base.instances.instance_request import InstanceRequest
+from tg_base.instances.load_report import LoadReport
+from tg_base.instances.prefix_owners import PrefixOwners
+from tg_base.instances.resident_adapters import ResidentAdapters
+from tg_base.instances.server_speed import ServerSpeed
+
+
+class ServerState:
+    """One server. Policies read it; placements and reports change it.
+
+    Attributes:
+        endpoint: the server.
+        requests: placed here and not ended.
+        unstarted: those of them without a first token.
+        uncached_tokens: tokens of the unstarted ones' prompts that the server has to compute.
+        prompt_tokens: of all requests placed here.
+        output_tokens: that they are expected to make.
+        adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
+        adapters: those that the server probably has loaded.
+        prefixes: blocks that it probably has cached.
+        speed: learnt from its answers.
+        report: what it told last; None = nothing, or too long ago.
+    """
+
+    __slots__ = (
+        "adapter_requests",
+        "adapters",
+        "endpoint",
+        "output_tokens",
+        "prefixes",
+        "prompt_tokens",
+        "report",
+        "requests",
+        "speed",
+        "uncached_tokens",
+        "unstarted",
+    )
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.requests = self.unstarted = self.uncached_tokens = self.prompt_tokens = self.output_tokens = 0
+        self.adapter_requests: dict[str, int] = {}
+        self.adapters = ResidentAdapters()
+        self.prefixes = PrefixOwners()
+        self.speed = ServerSpeed()
+        self.report: LoadReport | None = None
+
+    @property
+    def queued(self) -> int:
+        """Requests that wait, as told; else our own without a first token."""
+        report = self.report
+        return self.unstarted if report is None or report.queued is None else report.queued
+
+    @property
+    def kv_usage(self) -> float:
+        """Share of the KV cache in use, as told; else 0."""
+        report = self.report
+        return 0.0 if report is None or report.kv_usage is None else report.kv_usage
+
+    @property
+    def cache_tokens(self) -> int | None:
+        """Tokens that the KV cache holds; None = not told."""
+        report = self.report
+        if report is None or not report.blocks or not report.block_tokens:
+            return None
+        return report.blocks * report.block_tokens
+
+    def observe(self, report: LoadReport) -> None:
+        """Take what the server tells."""
+        self.report = report
+        if report.adapters is not None:
+            self.adapters.observe(report.adapters, report.read_at, self.adapter_requests)
+        tokens = self.cache_tokens
+        if tokens is not None and self.prefixes.capacity != (blocks := max(tokens // BLOCK_TOKENS, 1)):
+            self.prefixes.resize(blocks)
+
+    def place(self, request: InstanceRequest, uncached: int, expected: int, now: float) -> None:
+        """Count a request that was placed here."""
+        self.requests += 1
+        self.unstarted += 1
+        self.uncached_tokens += uncached
+        self.prompt_tokens += request.prompt_tokens
+        self.output_tokens += expected
+        if request.adapter is not None:
+            counts = self.adapter_requests
+            counts[request.adapter] = counts.get(request.adapter, 0) + 1
+            self.adapters.use(request.adapter, now, counts)
+        self.prefixes.add(request.prefix)
+
+    def start(self, uncached: int) -> None:
+        """Count a request's first token."""
+        self.unstarted -= 1
+        self.uncached_tokens -= uncached
+
+    def release(self, adapter: str | None, prompt_tokens: int, expected: int) -> None:
+        """Count the end of a request that has started."""
+        self.requests -= 1
+        self.prompt_tokens -= prompt_tokens
+        self.output_tokens -= expected
+        if adapter is not None:
+            left = self.adapter_requests[adapter] - 1
+            if left:
+                self.adapter_requests[adapter] = left
+            else:
+                del self.adapter_requests[adapter]
+
+    def restart(self) -> None:
+        """Forget what a server loses when it starts anew. What is placed here stays counted until it ends."""
+        self.report = None
+        self.adapters.clear()
+        self.prefixes.clear()

@@ -1,0 +1,135 @@
+"""Whatever happens to requests, in whatever order: what was counted is released once."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.instances.cases import endpoint, request
+from tg_base.instances import (
+    POLICIES,
+    AdapterReport,
+    InstanceUsage,
+    LoadReport,
+    Pick,
+    Placement,
+    Rejection,
+    Scheduler,
+    ServerState,
+)
+
+ENDPOINTS = tuple(map(endpoint, "abc"))
+EVENTS = st.tuples(
+    st.sampled_from(["pick", "first", "finish", "leave", "observe", "restart", "404"]),
+    st.integers(0, 30),
+    st.sampled_from([None, "x", "y", "z"]),
+)
+
+
+def counters(server: ServerState) -> list[object]:
+    """All that has to be at zero when nothing is in flight."""
+    return [
+        server.requests,
+        server.unstarted,
+        server.uncached_tokens,
+        server.prompt_tokens,
+        server.output_tokens,
+        server.adapter_requests,
+    ]
+
+
+@dataclass
+class World:
+    """A scheduler and all that it ever placed."""
+
+    scheduler: Scheduler
+    placements: list[Placement] = field(default_factory=list)
+    now: float = 0.0
+
+    def act(self, event: str, number: int, adapter: str | None) -> None:
+        self.now += number / 100
+        if event == "pick":
+            asked = request(adapter, tokens=64 * number + 1, blocks=tuple(range(number)), priority=number - 15)
+            made = self.scheduler.pick(asked, ENDPOINTS[number % 3 :], self.now)
+            if isinstance(made, Pick):
+                self.placements.append(made.placement)
+        elif event == "observe":
+            adapters = AdapterReport(2, frozenset(filter(None, [adapter]))) if number % 2 else None
+            report = LoadReport(self.now, queued=number, kv_usage=number / 30, adapters=adapters, blocks=number)
+            self.scheduler.observe(ENDPOINTS[number % 3], report)
+        elif event == "restart":
+            self.scheduler.restarted(ENDPOINTS[number % 3])
+        elif event == "404":
+            self.scheduler.forget_adapter(ENDPOINTS[number % 3], adapter or "x")
+        elif self.placements:
+            self.end(self.placements[number % len(self.placements)], event)
+
+    def end(self, placement: Placement, event: str) -> None:
+        if event == "first":
+            placement.first_token(self.now)
+        else:
+            placement.finish(InstanceUsage(output_tokens=7) if event == "finish" else None, self.now)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(events=st.lists(EVENTS, max_size=60), seed=st.integers(0, 5))
+def test_accounting_closes(policy: str, events: list[tuple[str, int, str | None]], seed: int) -> None:
+    world = World(Scheduler(policy, random=Random(seed)))
+    for event in events:
+        world.act(*event)
+    states = [world.scheduler.server(each) for each in ENDPOINTS]
+    open_requests = sum(not placement.ended for placement in world.placements)
+    assert sum(state.requests for state in states) == open_requests
+    for placement in world.placements:
+        placement.finish(None, world.now)
+    assert [counters(state) for state in states] == [[0, 0, 0, 0, 0, {}]] * 3
+
+
+def test_what_a_request_counts_until_it_ends() -> None:
+    scheduler = Scheduler("round-robin", random=Random(0))
+    pick = scheduler.pick(request("x", tokens=200, blocks=(1, 2)), ENDPOINTS[:1], 0.0)
+    assert isinstance(pick, Pick)
+    state = scheduler.server(ENDPOINTS[0])
+    assert counters(state) == [1, 1, 200, 200, 128, {"x": 1}]
+    again = scheduler.pick(request("x", tokens=200, blocks=(1, 2, 3)), ENDPOINTS[:1], 0.1)
+    assert isinstance(again, Pick)
+    assert counters(state) == [2, 2, 200 + 200 - 2 * 64, 400, 256, {"x": 2}]
+    pick.placement.first_token(0.2)
+    pick.placement.first_token(0.3)
+    assert counters(state) == [2, 1, 72, 400, 256, {"x": 2}]
+    pick.placement.finish(InstanceUsage(output_tokens=11), 1.2)
+    pick.placement.finish(None, 1.3)
+    pick.placement.first_token(1.4)
+    assert counters(state) == [1, 1, 72, 200, 128, {"x": 1}]
+    again.placement.finish(None, 2.0)
+    assert counters(state) == [0, 0, 0, 0, 0, {}]
+
+
+def test_the_same_calls_give_the_same_decisions() -> None:
+    def run(policy: str) -> list[object]:
+        scheduler = Scheduler(policy, random=Random(3))
+        made: list[object] = []
+        for number in range(60):
+            asked = request("xyz"[number % 3], tokens=10 * number, blocks=tuple(range(number % 5)))
+            pick = scheduler.pick(asked, ENDPOINTS, number / 10)
+            made.append((pick.endpoint, pick.fallbacks, pick.reasons) if isinstance(pick, Pick) else pick)
+        return made
+
+    for policy in POLICIES:
+        assert run(policy) == run(policy), policy
+
+
+def test_nobody_to_pick_from() -> None:
+    scheduler = Scheduler()
+    assert scheduler.pick(request(), (), 0.0) == Rejection("no-endpoints", 503, 1.0)
+
+
+def test_a_removed_server_s_placements_may_still_end() -> None:
+    scheduler = Scheduler("round-robin")
+    pick = scheduler.pick(request("x"), ENDPOINTS[:1], 0.0)
+    assert isinstance(pick, Pick)
+    scheduler.remove(ENDPOINTS[0])
+    pick.placement.finish(None, 1.0)
+    assert counters(scheduler.server(ENDPOINTS[0])) == [0, 0, 0, 0, 0, {}]
