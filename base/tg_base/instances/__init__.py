@@ -1,5 +1,6 @@
 """Which model server runs a request: the scheduler of an instance gateway. No network, no clock, no randomness."""
 
+from tg_base.instances.admission import ADMISSIONS, Admission
 from tg_base.instances.endpoint import Endpoint
 from tg_base.instances.fingerprint import NO_FINGERPRINT, Fingerprint, fingerprint_text, fingerprint_tokens
 from tg_base.instances.instance_request import InstanceRequest, InstanceUsage, Objective
@@ -12,10 +13,12 @@ from tg_base.instances.scheduler import Scheduler
 from tg_base.instances.server_state import ServerState
 
 __all__ = [
+    "ADMISSIONS",
     "DEFAULT_POLICY",
     "NO_FINGERPRINT",
     "POLICIES",
     "AdapterReport",
+    "Admission",
     "Choice",
     "Endpoint",
     "Fingerprint",

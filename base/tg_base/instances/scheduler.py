@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from heapq import nsmallest
 from random import Random
 
+from tg_base.instances.admission import ADMISSIONS, Admission
 from tg_base.instances.endpoint import Endpoint
 from tg_base.instances.fingerprint import BLOCK_TOKENS
 from tg_base.instances.instance_request import InstanceRequest
@@ -23,6 +24,7 @@ STALE_SECONDS = 2.0
 _SWEEP_SECONDS = 0.2
 """How often reports are looked through for stale ones."""
 NO_ENDPOINTS_RETRY_SECONDS = 1.0
+SATURATED_RETRY_SECONDS = 1.0
 
 
 class Scheduler:
@@ -30,11 +32,19 @@ class Scheduler:
 
     Args:
         policy: a policy, or the name of one.
+        admission: what refuses sheddable requests before the policy sees them, or its name.
         random: decides ties; the same seed and the same calls give the same picks.
     """
 
-    def __init__(self, policy: str | Policy = DEFAULT_POLICY, *, random: Random | None = None) -> None:
+    def __init__(
+        self,
+        policy: str | Policy = DEFAULT_POLICY,
+        admission: str | Admission = "always",
+        *,
+        random: Random | None = None,
+    ) -> None:
         self._policy = POLICIES[policy]() if isinstance(policy, str) else policy
+        self._admission = ADMISSIONS[admission]() if isinstance(admission, str) else admission
         self._random = Random() if random is None else random  # noqa: S311 - it decides ties
         self._servers: dict[str, ServerState] = {}
         self._estimates = OutputEstimates()
@@ -55,6 +65,8 @@ class Scheduler:
         servers = self._eligible(request.model, endpoints)
         if not servers:
             return Rejection("model-not-found", 404)
+        if not self._admission.admits(request, servers, now, self._random):
+            return Rejection("saturated", 429, SATURATED_RETRY_SECONDS)
         situation = Situation(request, servers, self._estimates.expect(request), now, self._random)
         choice = self._policy.choose(situation)
         if isinstance(choice, Refusal):
@@ -104,4 +116,4 @@ class Scheduler:
         self._swept_at = now
         for server in self._servers.values():
             if server.report is not None and now - server.report.read_at > STALE_SECONDS:
-                server.report = None
+                server.expire()

@@ -1,5 +1,7 @@
 """Placements and reports -> policies: what is known of one server, by our own count and by what it tells."""
 
+from collections.abc import Set as AbstractSet
+
 from tg_base.instances.endpoint import Endpoint
 from tg_base.instances.fingerprint import BLOCK_TOKENS
 from tg_base.instances.instance_request import InstanceRequest
@@ -24,12 +26,14 @@ class ServerState:
         prefixes: blocks that it probably has cached.
         speed: learnt from its answers.
         report: what it told last; None = nothing, or too long ago.
+        is_stale: it told something, but too long ago.
     """
 
     __slots__ = (
         "adapter_requests",
         "adapters",
         "endpoint",
+        "is_stale",
         "output_tokens",
         "prefixes",
         "prompt_tokens",
@@ -48,6 +52,7 @@ class ServerState:
         self.prefixes = PrefixOwners()
         self.speed = ServerSpeed()
         self.report: LoadReport | None = None
+        self.is_stale = False
 
     @property
     def queued(self) -> int:
@@ -62,6 +67,23 @@ class ServerState:
         return 0.0 if report is None or report.kv_usage is None else report.kv_usage
 
     @property
+    def active_adapters(self) -> AbstractSet[str]:
+        """Adapters with a request, running or queued, as told; else with one of ours."""
+        report = self.report
+        if report is None or report.adapters is None:
+            return self.adapter_requests.keys()
+        told = report.adapters
+        return told.active | told.waiting if told.waiting else told.active
+
+    @property
+    def has_free_slot(self) -> bool:
+        """Whether one more adapter may run beside the active ones, as far as is told."""
+        report = self.report
+        if report is None or report.adapters is None or report.adapters.slots is None:
+            return True
+        return len(self.active_adapters) < report.adapters.slots
+
+    @property
     def cache_tokens(self) -> int | None:
         """Tokens that the KV cache holds; None = not told."""
         report = self.report
@@ -72,11 +94,17 @@ class ServerState:
     def observe(self, report: LoadReport) -> None:
         """Take what the server tells."""
         self.report = report
+        self.is_stale = False
         if report.adapters is not None:
             self.adapters.observe(report.adapters, report.read_at, self.adapter_requests)
         tokens = self.cache_tokens
         if tokens is not None and self.prefixes.capacity != (blocks := max(tokens // BLOCK_TOKENS, 1)):
             self.prefixes.resize(blocks)
+
+    def expire(self) -> None:
+        """Forget a report that is too old."""
+        self.report = None
+        self.is_stale = True
 
     def place(self, request: InstanceRequest, uncached: int, expected: int, now: float) -> None:
         """Count a request that was placed here."""

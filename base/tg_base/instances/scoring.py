@@ -1,0 +1,44 @@
+"""Server states -> scores from 0 to 1: what several published policies have in common."""
+
+from collections.abc import Sequence
+from random import Random
+
+from tg_base.instances.fingerprint import BLOCK_TOKENS, Fingerprint
+from tg_base.instances.server_state import ServerState
+
+MAX_SCORED_PREFIX_BLOCKS = 64
+"""256 blocks of 16 tokens, as the reference caps what it matches (5.3); ours are of 64."""
+
+
+def queue_scores(servers: Sequence[ServerState]) -> list[float]:
+    """1 for the shortest queue, 0 for the longest, 1 for all if they are equal."""
+    queues = [server.queued for server in servers]
+    longest, shortest = max(queues), min(queues)
+    if longest == shortest:
+        return [1.0] * len(queues)
+    return [(longest - queue) / (longest - shortest) for queue in queues]
+
+
+def prefix_scores(prefix: Fingerprint, servers: Sequence[ServerState]) -> list[float]:
+    """The share of the prompt's whole blocks that are probably cached."""
+    capped = prefix if len(prefix.blocks) <= MAX_SCORED_PREFIX_BLOCKS else head_of(prefix, MAX_SCORED_PREFIX_BLOCKS)
+    total = len(capped.blocks)
+    if not total:
+        return [0.0] * len(servers)
+    return [server.prefixes.match(capped) / total for server in servers]
+
+
+def head_of(prefix: Fingerprint, blocks: int) -> Fingerprint:
+    """The first blocks."""
+    return Fingerprint(prefix.blocks[:blocks])
+
+
+def cached_tokens(prefix: Fingerprint, server: ServerState) -> int:
+    """Tokens of the prompt that are probably cached."""
+    return server.prefixes.match(prefix) * BLOCK_TOKENS
+
+
+def best_of(servers: Sequence[ServerState], scores: Sequence[float], random: Random) -> ServerState:
+    """The server with the highest score, ties by chance."""
+    highest = max(scores)
+    return random.choice([server for server, score in zip(servers, scores, strict=True) if score == highest])
