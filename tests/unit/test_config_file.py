@@ -10,7 +10,8 @@ from tg_base.config import (
     ConfigWatcher,
     read_config,
 )
-from tg_base.config.reader import DEFAULT_FILE, MAX_FILE_BYTES, parse_config
+from tg_base.config.reader import DEFAULT_FILE, parse_config
+from tg_base.config.text_file import MAX_FILE_BYTES
 from tg_base.config.toml_positions import Position, places_of
 from tg_schema.errors import BadRequest
 

@@ -21,6 +21,7 @@ EXTRAS = {
     "tg_base.bus.pulsar": "pulsar",
     "tg_base.llm.http": "http",
     "tg_base.llm.gemini": "http",
+    "tg_base.pools.yaml_document": "pools",
     "tg_base.server.process": "uvloop",
     "tg_flow.agent.tools.http_tool": "http",
     "tg_flow.agent.tools.mcp_session": "mcp",
@@ -42,6 +43,7 @@ NAMES = {
     "llama_cpp": "llama-cpp-python",
     "pulsar": "pulsar-client",
     "tg_client": "tokengrid-cli",
+    "yaml": "pyyaml",
 }
 """Imports that are not called as their distribution."""
 TYPES_ONLY = {"types-boto3-bedrock", "types-boto3-bedrock-runtime"}

@@ -1,5 +1,8 @@
 """Configuration file -> frozen values: reading, validation, edits while a process runs, and command-line overrides."""
 
+# A face is read at a glance: several names stand on one line.
+# fmt: off
+# isort: off
 from tg_base.config.agent_config import AgentConfig, AgentLimits
 from tg_base.config.findings import Findings, FirstFinding
 from tg_base.config.model import ApiKey, Config, GatewayConfig, LmiConfig, ServiceConfig, ToolConfig, ToolKindName
@@ -9,30 +12,16 @@ from tg_base.config.prompt_config import PromptConfig
 from tg_base.config.reader import inspect_config, read_config
 from tg_base.config.rules import sound_part
 from tg_base.config.services import SERVICES
+from tg_base.config.table_reader import TableReader
 from tg_base.config.text_completion_config import TextCompletionConfig
+from tg_base.config.text_file import read_text
+from tg_base.config.toml_positions import Keys
 from tg_base.config.watcher import ConfigWatcher, Prepare
+from tg_base.config.wrong_value import WrongValue, advise
 
 __all__ = [
-    "OVERRIDDEN_FLOW",
-    "SERVICES",
-    "AgentConfig",
-    "AgentLimits",
-    "ApiKey",
-    "CliOverrides",
-    "Config",
-    "ConfigWatcher",
-    "Findings",
-    "FirstFinding",
-    "GatewayConfig",
-    "LmiConfig",
-    "Prepare",
-    "PromptConfig",
-    "ServiceConfig",
-    "TextCompletionConfig",
-    "ToolConfig",
-    "ToolKindName",
-    "inspect_config",
-    "read_config",
-    "read_options",
-    "sound_part",
+    "OVERRIDDEN_FLOW", "SERVICES", "AgentConfig", "AgentLimits", "ApiKey", "CliOverrides", "Config", "ConfigWatcher",
+    "Findings", "FirstFinding", "GatewayConfig", "Keys", "LmiConfig", "Prepare", "PromptConfig", "ServiceConfig",
+    "TableReader", "TextCompletionConfig", "ToolConfig", "ToolKindName", "WrongValue", "advise", "inspect_config",
+    "read_config", "read_options", "read_text", "sound_part",
 ]

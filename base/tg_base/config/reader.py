@@ -2,9 +2,8 @@
 
 import re
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, NoReturn, get_args, get_origin
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -12,29 +11,19 @@ from tg_base.config.findings import Findings, FirstFinding
 from tg_base.config.model import Config, ServiceConfig, Source
 from tg_base.config.rules import faults, foreign_faults, foreign_fields
 from tg_base.config.services import SERVICES
-from tg_base.config.table_reader import TableReader, WrongValue
+from tg_base.config.table_reader import TableReader
+from tg_base.config.text_file import read_text
 from tg_base.config.toml_positions import Keys, places_of
+from tg_base.config.wrong_value import WrongValue
 from tg_schema.errors import BadRequest, Internal
 
 DEFAULT_FILE = Path(__file__).with_name("default.toml")
 """The configuration without a file: the embedded demo model. Meant to be copied."""
 
-MAX_FILE_BYTES = 4 * 1024 * 1024
-"""Maximum size of a configuration file in bytes."""
-
 Services = tuple[type[ServiceConfig], ...]
 _Flows = dict[str, dict[str, dict[str, Any]]]
 
 _SPOT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
-_WORDS = {
-    "object": "a table",
-    "array": "a list",
-    "str": "text",
-    "Path": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-}
 
 
 def read_config(file: Path, services: Services = SERVICES) -> Config:
@@ -61,23 +50,7 @@ def inspect_config(file: Path, findings: Findings, services: Services = SERVICES
     Raises:
         BadRequest: it cannot be read, or is not TOML.
     """
-    try:
-        with file.open("rb") as opened:
-            # Not read_bytes: the path may name an endless device.
-            data = opened.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise BadRequest(f"{file} is not there; name an existing configuration file") from None
-    except IsADirectoryError:
-        raise BadRequest(f"{file} is a directory; name a configuration file in it") from None
-    except OSError:
-        raise BadRequest(f"{file} cannot be read; check who may read it") from None
-    if len(data) > MAX_FILE_BYTES:
-        raise BadRequest(f"{file} is larger than {MAX_FILE_BYTES} bytes; a configuration is small")
-    try:
-        return _inspect(data.decode("utf-8-sig"), file, findings, services)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise BadRequest(f"{file}, line {line}: a byte that is not UTF-8; save the file as UTF-8") from None
+    return _inspect(read_text(file), file, findings, services)
 
 
 def _sound(config: Config | None) -> Config:
@@ -98,7 +71,7 @@ def _inspect(text: str, file: Path, findings: Findings, services: Services) -> C
         raise BadRequest(f"{file}: a number has too many digits; shorten it") from None
     source = Source(file, places_of(text.replace("\r\n", "\n")), services)
     if "source" in data:
-        findings.add(_unknown_field(source, (), "source", Config))
+        findings.add(_tell(source, WrongValue((), Config, unknown="source")))
         return None
     config = _convert(source, data, findings)
     if config is None:
@@ -148,31 +121,6 @@ def _refuse_syntax(text: str, file: Path, reason: str) -> NoReturn:
 
 
 def _tell(source: Source, wrong: WrongValue) -> BadRequest:
-    if wrong.unknown:
-        return _unknown_field(source, wrong.keys, wrong.unknown, wrong.kind)
-    sentence = f"needs the field {wrong.missing}; add it" if wrong.missing else f"must be {_say_what(wrong)}"
-    return BadRequest(f"{source.where(*wrong.keys)}: {_join_keys(wrong.keys)} {sentence}").at(*wrong.keys)
-
-
-def _say_what(wrong: WrongValue) -> str:
-    """What a value must be, made from msgspec's "Expected `int | null`, got `str`" or "Expected `int` <= 65535"."""
-    wanted, got, found = wrong.reason.removeprefix("Expected ").replace("`", "").partition(", got ")
-    if got:
-        wanted = wanted.removesuffix(" | null")
-        return f"{_WORDS.get(wanted, wanted)}, not {_WORDS.get(found, found)}"
-    if get_origin(wrong.kind) is Literal:
-        return "one of " + ", ".join(f'"{choice}"' for choice in get_args(wrong.kind))
-    word, _, limit = wanted.partition(" ")
-    return f"{_WORDS.get(word, word)} {limit}"
-
-
-def _unknown_field(source: Source, keys: Keys, name: str, kind: Any) -> BadRequest:
-    known = [field for field in kind.__struct_fields__ if (kind, field) != (Config, "source")]
-    close = get_close_matches(name, known, 1)
-    advice = f'did you mean "{close[0]}"?' if close else f"known are {', '.join(known)}"
-    sentence = f'{source.where(*keys, name)}: unknown field "{name}" in {_join_keys(keys)}; {advice}'
-    return BadRequest(sentence).at(*keys, name)
-
-
-def _join_keys(keys: Keys) -> str:
-    return ".".join(keys) or "the file"
+    # `source` is set by this module, and no field of the file.
+    sentence = wrong.tell(hidden=("source",) if wrong.kind is Config else ())
+    return BadRequest(f"{source.where(*wrong.blamed)}: {sentence}").at(*wrong.blamed)

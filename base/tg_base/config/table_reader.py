@@ -1,6 +1,5 @@
 """Data of a table -> a value of its type, and all errors in it, each with its keys."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -8,32 +7,9 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from tg_base.config.toml_positions import Keys
+from tg_base.config.wrong_value import WrongValue
 
 _WRONG: Any = object()
-
-
-@dataclass(frozen=True, slots=True)
-class WrongValue:
-    """One error.
-
-    Attributes:
-        keys: the keys of the value.
-        kind: its expected type.
-        reason: msgspec's message; "" for an unknown or missing field.
-        unknown: the field that the type of this table lacks.
-        missing: the required field that is absent.
-    """
-
-    keys: Keys
-    kind: Any
-    reason: str = ""
-    unknown: str = ""
-    missing: str = ""
-
-    @property
-    def blamed(self) -> Keys:
-        """The keys of the value to correct."""
-        return (*self.keys, self.unknown) if self.unknown else self.keys
 
 
 class TableReader:
@@ -69,17 +45,18 @@ class TableReader:
 
     def _read_struct(self, data: dict[str, Any], kind: type[msgspec.Struct], keys: Keys) -> Any:
         types = get_type_hints(kind, include_extras=True)
+        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
         values = {}
         for name, value in data.items():
-            if name not in kind.__struct_fields__:
+            if name not in fields:
                 self.wrong.append(WrongValue(keys, kind, unknown=name))
-            elif (right := self._read(value, types[name], (*keys, name))) is not _WRONG:
-                values[name] = right
-        needed = [field.name for field in msgspec.structs.fields(kind) if field.required]
+            elif (right := self._read(value, types[fields[name].name], (*keys, name))) is not _WRONG:
+                values[fields[name].name] = right
+        needed = {name: field.name for name, field in fields.items() if field.required}
         # A table with an unknown field reports no missing one: it is probably the same field, misspelt.
         if not any(wrong.blamed[:-1] == keys for wrong in self.wrong):
             self.wrong += [WrongValue(keys, kind, missing=name) for name in needed if name not in data]
-        return kind(**values) if values.keys() >= set(needed) else _WRONG
+        return kind(**values) if values.keys() >= set(needed.values()) else _WRONG
 
 
 def _bare(kind: Any) -> Any:

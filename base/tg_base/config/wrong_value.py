@@ -1,0 +1,77 @@
+"""What is wrong with a value -> the sentence that says what would be right."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from tg_base.config.toml_positions import Keys
+
+TOML_WORDS = {
+    "object": "a table",
+    "array": "a list",
+    "str": "text",
+    "Path": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+}
+"""msgspec's names of types -> how they are called in a TOML file."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongValue:
+    """One error.
+
+    Attributes:
+        keys: the keys of the value.
+        kind: its expected type.
+        reason: msgspec's message; "" for an unknown or missing field.
+        unknown: the field that the type of this table lacks.
+        missing: the required field that is absent.
+    """
+
+    keys: Keys
+    kind: Any
+    reason: str = ""
+    unknown: str = ""
+    missing: str = ""
+
+    @property
+    def blamed(self) -> Keys:
+        """The keys of the value to correct."""
+        return (*self.keys, self.unknown) if self.unknown else self.keys
+
+    def tell(self, words: Mapping[str, str] = TOML_WORDS, hidden: Collection[str] = ()) -> str:
+        """The sentence without the place.
+
+        Args:
+            words: what types are called in the file.
+            hidden: fields of the type that are no fields of the file.
+        """
+        path = ".".join(self.keys) or "the file"
+        if self.unknown:
+            known = [field.encode_name for field in msgspec.structs.fields(self.kind) if field.name not in hidden]
+            return f'unknown field "{self.unknown}" in {path}; {advise(self.unknown, known)}'
+        if self.missing:
+            return f"{path} needs the field {self.missing}; add it"
+        return f"{path} must be {self._say_what(words)}"
+
+    def _say_what(self, words: Mapping[str, str]) -> str:
+        """What a value must be, made from msgspec's "Expected `int | null`, got `str`" or "Expected `int` <= 65535"."""
+        wanted, got, found = self.reason.removeprefix("Expected ").replace("`", "").partition(", got ")
+        if got:
+            wanted = wanted.removesuffix(" | null")
+            return f"{words.get(wanted, wanted)}, not {words.get(found, found)}"
+        if get_origin(self.kind) is Literal:
+            return "one of " + ", ".join(f'"{choice}"' for choice in get_args(self.kind))
+        word, _, limit = wanted.partition(" ")
+        return f"{words.get(word, word)} {limit}"
+
+
+def advise(name: str, known: Collection[str]) -> str:
+    """What was probably meant, or what there is."""
+    close = get_close_matches(name, known, 1)
+    return f'did you mean "{close[0]}"?' if close else f"known are {', '.join(known)}"

@@ -1,0 +1,186 @@
+"""Resources, checked together -> which model name leads to which pool, adapter, priority and promise."""
+
+from collections.abc import Collection, Iterable, Mapping
+from random import Random
+from typing import Literal
+
+from msgspec import Struct
+
+from tg_base.instances import Endpoint
+from tg_base.pools.weighted import Weighted, choose
+
+PromiseKind = Literal["OutputTokenLatency", "TimeToFirstToken"]
+
+
+class Promise(Struct, frozen=True):
+    """A latency objective of a route: `share` of its requests take at most `seconds`.
+
+    Attributes:
+        kind: which latency; `OutputTokenLatency` is the time between two tokens.
+        seconds: more than 0.
+        share: between 0 and 1, both excluded; 0.99 = the 99th percentile.
+    """
+
+    kind: PromiseKind
+    seconds: float
+    share: float
+
+
+class Pool(Struct, frozen=True):
+    """Model servers that share a base model.
+
+    Attributes:
+        name: "NAME", or "NAMESPACE/NAME" outside the namespace "default".
+        labels: an endpoint belongs to the pool if it has all of them.
+        ports: of each endpoint whose source tells none.
+        http2: whether the servers speak HTTP/2 without TLS.
+    """
+
+    name: str
+    labels: dict[str, str]
+    ports: tuple[int, ...]
+    http2: bool = False
+
+    def selects(self, endpoint: Endpoint) -> bool:
+        """Whether an endpoint belongs to the pool."""
+        return self.labels.items() <= endpoint.labels.items()
+
+
+class UseCase(Struct, frozen=True):
+    """What a route says of the model that it is for.
+
+    Attributes:
+        route: the name of the route, for logs and metrics.
+        pools: where its requests go.
+        is_adapter: whether the route says that the model is an adapter.
+        priority: higher goes first; below 0 may be shed.
+        promises: its latency objectives.
+    """
+
+    route: str
+    pools: Weighted
+    is_adapter: bool = False
+    priority: int = 0
+    promises: tuple[Promise, ...] = ()
+
+
+class Objective(Struct, frozen=True):
+    """A priority that requests name, in one pool."""
+
+    pool: str
+    priority: int
+
+
+class Destination(Struct, frozen=True):
+    """Where a request goes.
+
+    Attributes:
+        pool: the name of the pool.
+        model: the model to ask a server for.
+        adapter: the same, if it is an adapter; None = the base model, or not known.
+        priority: higher goes first; below 0 may be shed.
+        promises: the latency objectives of the route.
+        route: the name of the route; "" = none is for this model.
+    """
+
+    pool: str
+    model: str
+    adapter: str | None = None
+    priority: int = 0
+    promises: tuple[Promise, ...] = ()
+    route: str = ""
+
+
+_NO_MODELS: Mapping[str, Collection[str]] = {}
+_NO_CASE = UseCase("", ())
+
+
+class Catalogue(Struct, frozen=True):
+    """All pools and what leads to them. Immutable and checked: `build_catalogue` makes it.
+
+    Attributes:
+        pools: by name.
+        cases: what routes say, by the model that clients name.
+        homes: the pools of each model that only a rewrite names.
+        rewrites: other names of a pool's models, by pool and model. They may lead on, but in no circle.
+        defaults: those of the models that nothing else of a pool names.
+        objectives: by name.
+    """
+
+    pools: dict[str, Pool] = {}
+    cases: dict[str, UseCase] = {}
+    homes: dict[str, Weighted] = {}
+    rewrites: dict[tuple[str, str], Weighted] = {}
+    defaults: dict[str, Weighted] = {}
+    objectives: dict[str, Objective] = {}
+
+    def resolve(
+        self,
+        model: str,
+        draw: Random,
+        *,
+        pool: str | None = None,
+        objective: str = "",
+        served: Mapping[str, Collection[str]] = _NO_MODELS,
+    ) -> Destination | None:
+        """Where a request for a model goes; None: nothing is known of the model.
+
+        Args:
+            model: as the client names it.
+            draw: decides between weights.
+            pool: the pool, if it is chosen already; None = the catalogue chooses.
+            objective: an `InferenceObjective` that the request names. One that is unknown, or of another pool, changes
+                nothing.
+            served: the base models of each pool, as far as the servers tell them.
+        """
+        case = self.cases.get(model)
+        if pool is None:
+            pools = self._find_pools(model, case, served)
+            if not pools:
+                return None
+            pool = choose(pools, draw)
+        target = self._rewrite(pool, model, served.get(pool, ()), draw)
+        told = case or self.cases.get(target) or _NO_CASE
+        named = self.objectives.get(objective)
+        return Destination(
+            pool,
+            target,
+            self._find_adapter(target, told, served.get(pool)),
+            named.priority if named is not None and named.pool == pool else told.priority,
+            told.promises,
+            told.route,
+        )
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names that clients may use, beside those of the pools' base models."""
+        return tuple(dict.fromkeys((*self.cases, *self.homes)))
+
+    def _find_pools(self, model: str, case: UseCase | None, served: Mapping[str, Collection[str]]) -> Weighted:
+        if case is not None:
+            return case.pools
+        if model in self.homes:
+            return self.homes[model]
+        return _equal(pool for pool in self.pools if model in served.get(pool, ())) or _equal(self.defaults)
+
+    def _rewrite(self, pool: str, model: str, served: Collection[str], draw: Random) -> str:
+        named = model in self.cases or (pool, model) in self.rewrites or model in served
+        if not named and pool in self.defaults:
+            return choose(self.defaults[pool], draw)
+        while (targets := self.rewrites.get((pool, model))) is not None:
+            target = choose(targets, draw)
+            if target == model:
+                return model
+            model = target
+        return model
+
+    def _find_adapter(self, target: str, told: UseCase, served: Collection[str] | None) -> str | None:
+        """A server's base models are certain; without them a route's word counts."""
+        if served:
+            return None if target in served else target
+        case = self.cases.get(target, told)
+        return target if case.is_adapter else None
+
+
+def _equal(names: Iterable[str]) -> Weighted:
+    return tuple((name, 1) for name in names)

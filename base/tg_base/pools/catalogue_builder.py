@@ -1,0 +1,238 @@
+"""Resources -> the catalogue, or an error about what does not fit together, with file, line and column."""
+
+from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import TypeVar, cast
+
+from tg_base.config import Keys, advise
+from tg_base.instances import Endpoint
+from tg_base.pools.catalogue import Catalogue, Objective, Pool, Promise, UseCase
+from tg_base.pools.duration import parse_duration
+from tg_base.pools.kinds import (
+    InferenceModel,
+    InferenceModelRewrite,
+    InferenceObjective,
+    InferencePool,
+    LLMRoute,
+    PoolRef,
+    RewriteTarget,
+    RouteObjective,
+    Spec,
+    TargetModel,
+)
+from tg_base.pools.resource import Resource, read_resources
+from tg_base.pools.weighted import Weighted
+
+S = TypeVar("S", bound=Spec)
+
+CRITICALITY = {"Critical": 1, "Standard": 0, "Sheddable": -1}
+"""The priority of an `InferenceModel`; below 0 may be shed."""
+
+
+def read_catalogue(files: Iterable[Path]) -> Catalogue:
+    """The resources of several files together; each name is used once.
+
+    Raises:
+        BadRequest: a file cannot be read, or a resource is wrong or does not fit the others.
+    """
+    return build_catalogue(resource for file in files for resource in read_resources(file))
+
+
+def build_catalogue(resources: Iterable[Resource[Spec]]) -> Catalogue:
+    """The catalogue of resources.
+
+    Raises:
+        BadRequest: a name is used twice, a pool is not there, all weights are 0, rewrites lead in a circle, or an
+            objective cannot be kept.
+    """
+    builder = CatalogueBuilder(tuple(resources))
+    builder.add_all()
+    return builder.catalogue
+
+
+def check_endpoints(resources: Iterable[Resource[Spec]], known: Iterable[Endpoint]) -> None:
+    """Refuse a pool without endpoints.
+
+    Args:
+        resources: what a catalogue is made of.
+        known: all endpoints that the sources may bring; of a name in DNS, one that has its labels.
+
+    Raises:
+        BadRequest: a pool selects none of them.
+    """
+    endpoints = tuple(known)
+    labels = dict.fromkeys(f"{key}: {value}" for endpoint in endpoints for key, value in endpoint.labels.items())
+    for resource in _of(tuple(resources), InferencePool):
+        pool = _make_pool(resource)
+        if not any(pool.selects(endpoint) for endpoint in endpoints):
+            wanted = ", ".join(f"{key}: {value}" for key, value in pool.labels.items())
+            there = f"there are {', '.join(list(labels)[:10])}" if labels else "no endpoint has labels"
+            sentence = f"no endpoint has the labels {wanted}; label one or select others: {there}"
+            raise resource.fault(sentence, "spec", "selector", "matchLabels")
+
+
+class CatalogueBuilder:
+    """Collects what each resource says, and refuses what contradicts another one."""
+
+    def __init__(self, resources: tuple[Resource[Spec], ...]) -> None:
+        self._resources = resources
+        self.catalogue = Catalogue()
+        self._named: dict[str, Resource[Spec]] = {}
+        self._rules: dict[tuple[str, str], tuple[Resource[Spec], Keys]] = {}
+
+    def add_all(self) -> None:
+        """Read all resources, in an order in which each finds what it refers to.
+
+        Raises:
+            BadRequest: see `build_catalogue`.
+        """
+        self._refuse_duplicates()
+        for pool in _of(self._resources, InferencePool):
+            made = _make_pool(pool)
+            self.catalogue.pools[made.name] = made
+        for route in _of(self._resources, LLMRoute):
+            self._add_route(route)
+        for model in _of(self._resources, InferenceModel):
+            self._add_model(model)
+        for rewrite in _of(self._resources, InferenceModelRewrite):
+            self._add_rewrite(rewrite)
+        for objective in _of(self._resources, InferenceObjective):
+            pool_name = self._find_pool(objective, objective.spec.pool_ref, ("spec", "poolRef"))
+            self.catalogue.objectives[objective.metadata.name] = Objective(pool_name, objective.spec.priority)
+        self._refuse_circles()
+
+    def _refuse_duplicates(self) -> None:
+        seen: dict[tuple[str, str, str], Resource[Spec]] = {}
+        for resource in self._resources:
+            # Requests name objectives without a namespace.
+            space = "" if isinstance(resource.spec, InferenceObjective) else resource.metadata.namespace
+            first = seen.setdefault((resource.kind, space, resource.metadata.name), resource)
+            if first is not resource:
+                raise resource.fault(
+                    f"{resource.title} is there twice, first in {_place(first)}; rename or remove one",
+                    "metadata",
+                    "name",
+                )
+
+    def _add_route(self, route: Resource[LLMRoute]) -> None:
+        spec, pools = route.spec, []
+        for at, ref in enumerate(spec.backend_refs):
+            pools.append((self._find_pool(route, ref, ("spec", "backendRefs", str(at)), ref.namespace), ref.weight))
+        weighted = _sound(route, tuple(pools), ("spec", "backendRefs"))
+        promises = tuple(_make_promise(route, at, told) for at, told in enumerate(spec.adapter.objectives))
+        case = UseCase(route.metadata.name, weighted, True, spec.adapter.priority, promises)
+        self._add_case(route, spec.adapter.name, case, ("spec", "adapter", "name"))
+
+    def _add_model(self, model: Resource[InferenceModel]) -> None:
+        spec = model.spec
+        pool = self._find_pool(model, spec.pool_ref, ("spec", "poolRef"))
+        case = UseCase(model.metadata.name, ((pool, 1),), False, CRITICALITY[spec.criticality])
+        self._add_case(model, spec.model_name, case, ("spec", "modelName"))
+        if spec.target_models:
+            keys = ("spec", "targetModels")
+            self._add_targets(model, pool, spec.model_name, _targets(model, spec.target_models, keys), keys)
+
+    def _add_case(self, resource: Resource[Spec], model: str, case: UseCase, keys: Keys) -> None:
+        first = self._named.setdefault(model, resource)
+        if first is not resource:
+            sentence = f'the model "{model}" has a route already, {first.title} in {_place(first)}; remove one'
+            raise resource.fault(sentence, *keys)
+        self.catalogue.cases[model] = case
+
+    def _add_rewrite(self, rewrite: Resource[InferenceModelRewrite]) -> None:
+        pool = self._find_pool(rewrite, rewrite.spec.pool_ref, ("spec", "poolRef"))
+        for at, rule in enumerate(rewrite.spec.rules):
+            keys = ("spec", "rules", str(at))
+            targets = _targets(rewrite, rule.targets, (*keys, "targets"))
+            if not rule.matches:
+                self._add_default(rewrite, pool, targets, keys)
+            for number, match in enumerate(rule.matches):
+                where = (*keys, "matches", str(number), "model", "value")
+                self._add_targets(rewrite, pool, match.model.value, targets, where)
+
+    def _add_default(self, rewrite: Resource[InferenceModelRewrite], pool: str, targets: Weighted, keys: Keys) -> None:
+        if pool in self.catalogue.defaults:
+            sentence = f"a second rule without matches for the pool {pool}; name models, or remove one"
+            raise rewrite.fault(sentence, *keys)
+        self.catalogue.defaults[pool] = targets
+
+    def _add_targets(self, resource: Resource[Spec], pool: str, model: str, targets: Weighted, keys: Keys) -> None:
+        first, _ = self._rules.setdefault((pool, model), (resource, keys))
+        if (pool, model) in self.catalogue.rewrites:
+            sentence = f'the model "{model}" is rewritten already, by {first.title} in {_place(first)}; remove one'
+            raise resource.fault(sentence, *keys)
+        self.catalogue.rewrites[pool, model] = targets
+        if model not in self.catalogue.cases:
+            self.catalogue.homes[model] = (*self.catalogue.homes.get(model, ()), (pool, 1))
+
+    def _find_pool(self, resource: Resource[Spec], ref: PoolRef, keys: Keys, namespace: str = "") -> str:
+        name = _pool_name(namespace or resource.metadata.namespace, ref.name)
+        if name not in self.catalogue.pools:
+            known = list(self.catalogue.pools)
+            advice = advise(name, known) if known else "add an InferencePool"
+            raise resource.fault(f"there is no InferencePool {name}; {advice}", *keys, "name")
+        return name
+
+    def _refuse_circles(self) -> None:
+        graph = {
+            (pool, model): {(pool, target) for target, _ in targets if target != model}
+            for (pool, model), targets in self.catalogue.rewrites.items()
+        }
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            circle = cast("list[tuple[str, str]]", error.args[1])
+            resource, keys = self._rules[circle[0]]
+            names = " -> ".join(model for _, model in reversed(circle))
+            raise resource.fault(f"rewrites lead in a circle: {names}; remove one", *keys) from None
+
+
+def _of(resources: tuple[Resource[Spec], ...], kind: type[S]) -> list[Resource[S]]:
+    return [cast("Resource[S]", resource) for resource in resources if isinstance(resource.spec, kind)]
+
+
+def _place(resource: Resource[Spec]) -> str:
+    return resource.fault("").message.removesuffix(": ")
+
+
+def _pool_name(namespace: str, name: str) -> str:
+    return name if namespace == "default" else f"{namespace}/{name}"
+
+
+def _make_pool(resource: Resource[InferencePool]) -> Pool:
+    spec = resource.spec
+    ports = tuple(port.number for port in spec.target_ports)
+    name = _pool_name(resource.metadata.namespace, resource.metadata.name)
+    return Pool(name, spec.selector.match_labels, ports, spec.app_protocol != "http")
+
+
+def _make_promise(route: Resource[LLMRoute], at: int, told: RouteObjective) -> Promise:
+    keys = ("spec", "adapter", "objectives", str(at), "latency")
+    seconds = parse_duration(told.latency.value)
+    if seconds is None:
+        sentence = f'value must be a duration above 0 such as 2s, 500ms or 1m30s, not "{told.latency.value}"'
+        raise route.fault(sentence, *keys, "value")
+    share = told.latency.quantile.numerator / told.latency.quantile.denominator
+    if share >= 1:
+        sentence = f"numerator must be below the denominator, {told.latency.quantile.denominator}"
+        raise route.fault(f"{sentence}; no server can promise it for all requests", *keys, "quantile", "numerator")
+    return Promise(told.type, seconds, share)
+
+
+def _targets(resource: Resource[Spec], told: Iterable[RewriteTarget | TargetModel], keys: Keys) -> Weighted:
+    found: dict[str, int] = {}
+    for at, each in enumerate(told):
+        name = each.model_rewrite if isinstance(each, RewriteTarget) else each.name
+        if name in found:
+            raise resource.fault(f'the target "{name}" is repeated; add the weights', *keys, str(at))
+        found[name] = each.weight
+    return _sound(resource, tuple(found.items()), keys)
+
+
+def _sound(resource: Resource[Spec], weighted: Weighted, keys: Keys) -> Weighted:
+    if not weighted:
+        raise resource.fault(f"{keys[-1]} is empty; add one", *keys)
+    if not any(weight for _, weight in weighted):
+        raise resource.fault("all weights are 0, so nothing can be chosen; make one larger", *keys)
+    return weighted
