@@ -3,7 +3,7 @@
 import tracemalloc
 from random import Random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.instances.cases import endpoint, request
@@ -43,6 +43,7 @@ def test_a_salt_keeps_adapters_apart() -> None:
     assert not set(fingerprint_text("a" * 1024, "x").blocks) & set(fingerprint_text("a" * 1024, "y").blocks)
 
 
+@example([(0, 1), (1, 16)], 16, 0)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 40)), max_size=30), st.integers(1, 60), st.integers(0, 4))
 def test_what_is_known_of_a_prompt_is_its_beginning(added: list[tuple[int, int]], capacity: int, family: int) -> None:
     def prompt(family: int, blocks: int) -> Fingerprint:

@@ -31,7 +31,7 @@ class PrefixOwners:
     def resize(self, blocks: int) -> None:
         """Set how many blocks the server's cache holds, at most MAX_BLOCKS."""
         self.capacity = max(1, min(blocks, MAX_BLOCKS))
-        self._evict()
+        self._evict(0)
 
     def match(self, prefix: Fingerprint) -> int:
         """How many blocks from the beginning on are known. Costs a logarithm of the prompt's length."""
@@ -49,21 +49,22 @@ class PrefixOwners:
 
     def add(self, prefix: Fingerprint) -> None:
         """Note that the server computes this prompt. Of one longer than the cache, its beginning is noted."""
-        known = self._blocks
-        for block in reversed(prefix.blocks[: self.capacity]):
+        known, noted = self._blocks, prefix.blocks[: self.capacity]
+        for block in reversed(noted):
             known.pop(block, None)
             known[block] = None
-        self._evict()
+        self._evict(len(noted))
 
     def clear(self) -> None:
         """Forget all: the server is gone or began anew."""
         self._blocks.clear()
 
-    def _evict(self) -> None:
+    def _evict(self, newest: int) -> None:
+        """Forget the oldest blocks if there are too many, but none of the newest ones."""
         excess = len(self._blocks) - self.capacity
         if excess <= 0:
             return
         # One at a time would look at the holes of all earlier deletions each time.
-        batch = max(excess, self.capacity // EVICTED_SHARE)
+        batch = min(max(excess, self.capacity // EVICTED_SHARE), len(self._blocks) - newest)
         for block in list(islice(self._blocks, batch)):
             del self._blocks[block]
