@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts import crds
-from tg_base.instances import Endpoint
 from tg_base.pools.catalogue import Catalogue, Destination, Promise
 from tg_base.pools.catalogue_builder import build_catalogue, check_endpoints, read_catalogue
 from tg_base.pools.resource import parse_resources
@@ -258,9 +257,9 @@ def test_errors_say_where_and_what_would_be_right(
 
 def test_a_pool_without_endpoints() -> None:
     resources = parse_resources(POOL, FILE)
-    check_endpoints(resources, [Endpoint("a:1", labels={"app": "vllm", "zone": "b"})])
+    check_endpoints(resources, [{"app": "vllm", "zone": "b"}])
     with pytest.raises(BadRequest) as caught:
-        check_endpoints(resources, [Endpoint("a:1", labels={"app": "sglang"})])
+        check_endpoints(resources, [{"app": "sglang"}])
     assert caught.value.message == (
         "pools.yaml, line 8, column 5: no endpoint has the labels app: vllm; label one or select others: "
         "there are app: sglang"

@@ -14,14 +14,11 @@ from tg_base.config.changes import Changes
 from tg_base.config.model import Config, ServiceConfig
 from tg_base.config.reader import DEFAULT_FILE, read_config
 from tg_base.config.services import SERVICES
-from tg_base.runtime import running, translate_defects
+from tg_base.runtime import POLL_SECONDS, FileEdits, running, translate_defects
 from tg_schema import TgError
 from tg_schema.errors import Internal
 
 log = structlog.get_logger()
-
-POLL_SECONDS = 0.2
-"""Polling interval in seconds. An edit is read when two polls see the same file, so never while it is being written."""
 
 Commit = Callable[[], None]
 Prepare = Callable[[Config], Commit | Awaitable[Commit]]
@@ -34,7 +31,6 @@ edit; so does any other exception, as a defect. The second phase runs on the loo
 followers have succeeded, and must not fail.
 """
 
-_Signature = tuple[int, int, int] | None
 _DEFECT = "a defect, whose traceback is above; the active configuration stays, and the next edit is read"
 
 
@@ -66,9 +62,8 @@ class ConfigWatcher:
     ) -> None:
         self._file = file
         self._services = services
-        self._poll = poll
-        # Taken before reading: an edit in between is noticed by the first poll instead of being lost.
-        self._signature = _signature(file) if file else None
+        # Looks before the file is read: an edit in between is noticed by the first poll instead of being lost.
+        self._edits = FileEdits((file,), poll) if file else None
         read = read_config(file or DEFAULT_FILE, services)
         self.config = read if file else msgspec.structs.replace(read, source=None)
         self._followers: list[Prepare] = []
@@ -76,8 +71,8 @@ class ConfigWatcher:
         self._exit = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        if self._file is not None:
-            await self._exit.enter_async_context(running(self._watch(self._file)))
+        if self._file is not None and self._edits is not None:
+            await self._exit.enter_async_context(running(self._watch(self._file, self._edits)))
         return self
 
     async def __aexit__(
@@ -94,14 +89,10 @@ class ConfigWatcher:
         finally:
             self._followers.remove(prepare)
 
-    async def _watch(self, file: Path) -> None:
-        known = last = self._signature
+    async def _watch(self, file: Path, edits: FileEdits) -> None:
         while True:
-            await asyncio.sleep(self._poll)
-            last, before = await asyncio.to_thread(_signature, file), last
-            if last == before and last != known:
-                known = last
-                await self._reload(file)
+            await edits.wait()
+            await self._reload(file)
 
     async def _reload(self, file: Path) -> None:
         try:
@@ -142,11 +133,3 @@ class ConfigWatcher:
         if changes.at_start:
             reason = "this is read when a process starts; it needs a restart"
             log.warning("config.needs_restart", file=str(file), keys=changes.at_start, reason=reason)
-
-
-def _signature(file: Path) -> _Signature:
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,5 +1,21 @@
 """Which model servers there are, what they serve and how busy they are: files, discovery and scrapes."""
 
 from tg_base.pools.catalogue import Catalogue, Destination, Objective, Pool, Promise, UseCase
+from tg_base.pools.dns_name import DnsName
+from tg_base.pools.host import Host, join_address, split_address
+from tg_base.pools.pool_view import PoolView, make_view
 
-__all__ = ["Catalogue", "Destination", "Objective", "Pool", "Promise", "UseCase"]
+__all__ = [
+    "Catalogue",
+    "Destination",
+    "DnsName",
+    "Host",
+    "Objective",
+    "Pool",
+    "PoolView",
+    "Promise",
+    "UseCase",
+    "join_address",
+    "make_view",
+    "split_address",
+]

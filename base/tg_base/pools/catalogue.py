@@ -6,7 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from tg_base.instances import Endpoint
 from tg_base.pools.weighted import Weighted, choose
 
 PromiseKind = Literal["OutputTokenLatency", "TimeToFirstToken"]
@@ -31,8 +30,8 @@ class Pool(Struct, frozen=True):
 
     Attributes:
         name: "NAME", or "NAMESPACE/NAME" outside the namespace "default".
-        labels: an endpoint belongs to the pool if it has all of them.
-        ports: of each endpoint whose source tells none.
+        labels: a host belongs to the pool if it has all of them.
+        ports: of each host whose source tells none.
         http2: whether the servers speak HTTP/2 without TLS.
     """
 
@@ -41,9 +40,9 @@ class Pool(Struct, frozen=True):
     ports: tuple[int, ...]
     http2: bool = False
 
-    def selects(self, endpoint: Endpoint) -> bool:
-        """Whether an endpoint belongs to the pool."""
-        return self.labels.items() <= endpoint.labels.items()
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """Whether a host with these labels belongs to the pool."""
+        return self.labels.items() <= labels.items()
 
 
 class UseCase(Struct, frozen=True):

@@ -1,12 +1,11 @@
 """Resources -> the catalogue, or an error about what does not fit together, with file, line and column."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TypeVar, cast
 
 from tg_base.config import Keys, advise
-from tg_base.instances import Endpoint
 from tg_base.pools.catalogue import Catalogue, Objective, Pool, Promise, UseCase
 from tg_base.pools.duration import parse_duration
 from tg_base.pools.kinds import (
@@ -51,24 +50,23 @@ def build_catalogue(resources: Iterable[Resource[Spec]]) -> Catalogue:
     return builder.catalogue
 
 
-def check_endpoints(resources: Iterable[Resource[Spec]], known: Iterable[Endpoint]) -> None:
+def check_endpoints(resources: Iterable[Resource[Spec]], labelled: Sequence[Mapping[str, str]]) -> None:
     """Refuse a pool without endpoints.
 
     Args:
         resources: what a catalogue is made of.
-        known: all endpoints that the sources may bring; of a name in DNS, one that has its labels.
+        labelled: the labels of each host that a source may bring, also while a name in DNS has no address.
 
     Raises:
         BadRequest: a pool selects none of them.
     """
-    endpoints = tuple(known)
-    labels = dict.fromkeys(f"{key}: {value}" for endpoint in endpoints for key, value in endpoint.labels.items())
+    there = dict.fromkeys(f"{key}: {value}" for labels in labelled for key, value in labels.items())
+    advice = f"there are {', '.join(list(there)[:10])}" if there else "no endpoint has labels"
     for resource in _of(tuple(resources), InferencePool):
         pool = _make_pool(resource)
-        if not any(pool.selects(endpoint) for endpoint in endpoints):
+        if not any(pool.selects(labels) for labels in labelled):
             wanted = ", ".join(f"{key}: {value}" for key, value in pool.labels.items())
-            there = f"there are {', '.join(list(labels)[:10])}" if labels else "no endpoint has labels"
-            sentence = f"no endpoint has the labels {wanted}; label one or select others: {there}"
+            sentence = f"no endpoint has the labels {wanted}; label one or select others: {advice}"
             raise resource.fault(sentence, "spec", "selector", "matchLabels")
 
 

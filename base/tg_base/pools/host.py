@@ -1,0 +1,54 @@
+"""A source -> the pools: an address under which model servers are found."""
+
+from ipaddress import IPv6Address
+
+from msgspec import Struct
+
+
+class Host(Struct, frozen=True):
+    """An address with one model server on each port.
+
+    Attributes:
+        address: an IP address or a name; an IPv6 address without brackets.
+        ports: () = those of the pool that selects it.
+        name: for logs, metrics and pages; "" = its address.
+        labels: what pools select by.
+        models: base models that it serves; () = not known.
+    """
+
+    address: str
+    ports: tuple[int, ...] = ()
+    name: str = ""
+    labels: dict[str, str] = {}
+    models: tuple[str, ...] = ()
+
+
+def join_address(address: str, port: int) -> str:
+    """Host and port as one text, with brackets around an IPv6 address."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def split_address(text: str) -> tuple[str, int] | None:
+    """Address and port of "host:port"; None: it is something else."""
+    address, _, port = text.strip().rpartition(":")
+    if address.startswith("[") and address.endswith("]"):
+        address = address[1:-1]
+        try:
+            IPv6Address(address)
+        except ValueError:
+            return None
+    elif not is_host(address):
+        return None
+    number = parse_port(port)
+    return None if number is None else (address, number)
+
+
+def parse_port(text: str) -> int | None:
+    """The number of a port; None: it is none."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= 5
+    return int(text) if is_number and 1 <= int(text) <= 65535 else None
+
+
+def is_host(text: str) -> bool:
+    """Whether a text can be a name or an IPv4 address: no scheme, path, port or blank in it."""
+    return 0 < len(text) <= 253 and all(sign.isalnum() or sign in "-._" for sign in text) and text.isascii()

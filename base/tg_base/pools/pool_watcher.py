@@ -1,0 +1,173 @@
+"""Resource files, endpoint files and DNS -> the pools as they are now, followed while the process runs."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+from msgspec import Struct
+
+from tg_base.pools.catalogue import Catalogue, Pool
+from tg_base.pools.catalogue_builder import build_catalogue, check_endpoints
+from tg_base.pools.dns_name import RESOLVE_SECONDS, DnsName
+from tg_base.pools.endpoint_file import read_endpoint_file
+from tg_base.pools.host import Host
+from tg_base.pools.pool_view import PoolView, make_view
+from tg_base.pools.resource import read_resources
+from tg_base.runtime import POLL_SECONDS, FileEdits, running, translate_defects
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, Internal
+
+log = structlog.get_logger()
+
+Follower = Callable[[PoolView], None]
+"""Told each new view, on the loop. It must not fail and must not wait."""
+
+_DEFECT = "a defect, whose traceback is above; the pools stay as they are, and the next edit is read"
+
+
+class PoolSources(Struct, frozen=True, kw_only=True):
+    """Where pools and endpoints are described.
+
+    Attributes:
+        resources: YAML files of routes, pools, objectives and rewrites. Without any, all hosts are the pool `default`.
+        endpoint_files: of llm-d's or AIBrix's form.
+        hosts: known from the start.
+        names: in DNS, each once.
+        default: the name of the pool without resources.
+    """
+
+    resources: tuple[Path, ...] = ()
+    endpoint_files: tuple[Path, ...] = ()
+    hosts: tuple[Host, ...] = ()
+    names: tuple[DnsName, ...] = ()
+    default: str = "default"
+
+
+class _Files(Struct, frozen=True):
+    """What the files say, checked as a whole."""
+
+    catalogue: Catalogue
+    hosts: tuple[Host, ...]
+
+
+class PoolWatcher:
+    """The pools. Enter it to follow edits and names; an edit is in force within a second, in all files or in none.
+
+    A wrong edit is refused: the log has the reason with file and line (`pools.refused`), and the pools stay. So do the
+    last addresses of a name that cannot be resolved (`pools.unresolved`).
+
+    Args:
+        sources: what to read.
+        poll: seconds between two looks at the files.
+        resolve: seconds between two resolutions of a name.
+
+    Attributes:
+        view: the pools now.
+
+    Raises:
+        BadRequest: a file cannot be read or is wrong, or a pool selects no endpoint.
+    """
+
+    def __init__(self, sources: PoolSources, *, poll: float = POLL_SECONDS, resolve: float = RESOLVE_SECONDS) -> None:
+        self._sources = sources
+        self._resolve = resolve
+        self._edits = FileEdits((*sources.resources, *sources.endpoint_files), poll)
+        self._files = _read(sources)
+        self._resolved: dict[str, tuple[Host, ...]] = {}
+        self._unresolved: set[str] = set()
+        self._refused = False
+        self._followers: list[Follower] = []
+        self._exit = AsyncExitStack()
+        self.view = self._make_view()
+
+    async def __aenter__(self) -> Self:
+        await asyncio.gather(*(self._look_up(name) for name in self._sources.names))
+        async with AsyncExitStack() as exit_stack:
+            if self._sources.resources or self._sources.endpoint_files:
+                await exit_stack.enter_async_context(running(self._watch()))
+            for name in self._sources.names:
+                await exit_stack.enter_async_context(running(self._follow_name(name)))
+            self._exit = exit_stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._exit.aclose()
+
+    @contextmanager
+    def follow(self, follower: Follower) -> Iterator[None]:
+        """Tell every new view from now on, until the block is left."""
+        self._followers.append(follower)
+        try:
+            yield
+        finally:
+            self._followers.remove(follower)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._edits.wait()
+            try:
+                # As with the configuration: one defect must not end the watch.
+                with translate_defects(Internal(_DEFECT), "pools.defect", log):
+                    self._files = await asyncio.to_thread(_read, self._sources)
+            except TgError as error:
+                self._refused = True
+                log.error("pools.refused", reason=error.message)
+                continue
+            self._publish(recovered=self._refused)
+            self._refused = False
+
+    async def _follow_name(self, name: DnsName) -> None:
+        while True:
+            await asyncio.sleep(self._resolve)
+            await self._look_up(name)
+
+    async def _look_up(self, name: DnsName) -> None:
+        try:
+            hosts = await name.resolve()
+        except OSError as error:
+            if name.name not in self._unresolved:
+                log.error("pools.unresolved", name=name.name, reason=type(error).__name__)
+            self._unresolved.add(name.name)
+            return
+        self._unresolved.discard(name.name)
+        if hosts != self._resolved.get(name.name):
+            self._resolved[name.name] = hosts
+            self._publish(recovered=False)
+
+    def _publish(self, *, recovered: bool) -> None:
+        view = self._make_view()
+        changed, self.view = view != self.view, view
+        if not changed and not recovered:
+            return
+        endpoints = {pool: len(members) for pool, members in view.members.items()}
+        log.info("pools.in_force", endpoints=endpoints, recovered=recovered)
+        for follower in self._followers:
+            follower(view)
+
+    def _make_view(self) -> PoolView:
+        resolved = (host for name in self._sources.names for host in self._resolved.get(name.name, ()))
+        return make_view(self._files.catalogue, (*self._files.hosts, *resolved))
+
+
+def _read(sources: PoolSources) -> _Files:
+    resources = tuple(each for file in sources.resources for each in read_resources(file))
+    hosts = (*sources.hosts, *(host for file in sources.endpoint_files for host in read_endpoint_file(file)))
+    catalogue = build_catalogue(resources)
+    expected = (*hosts, *(name.host for name in sources.names))
+    check_endpoints(resources, [host.labels for host in expected])
+    if not sources.resources:
+        catalogue = Catalogue({sources.default: Pool(sources.default, {}, ())})
+    _check_ports(catalogue, expected)
+    return _Files(catalogue, hosts)
+
+
+def _check_ports(catalogue: Catalogue, hosts: Sequence[Host]) -> None:
+    for host in hosts:
+        if not host.ports and not any(pool.ports and pool.selects(host.labels) for pool in catalogue.pools.values()):
+            raise BadRequest(f"{host.address} has no port; name one, or an InferencePool that selects it")
