@@ -24,12 +24,12 @@ def test_a_defect_is_logged_and_translated(defect: BaseException) -> None:
     assert raised.value.__suppress_context__
 
 
-@pytest.mark.parametrize("expected", [BusError("closed"), asyncio.CancelledError(), KeyboardInterrupt()])
+@pytest.mark.parametrize("expected", [BusError("closed"), asyncio.CancelledError(), KeyboardInterrupt(), KeyError()])
 def test_an_error_of_ours_and_a_cancellation_pass(expected: BaseException) -> None:
     with (
         capture_logs() as logs,
         pytest.raises(type(expected)) as raised,
-        translate_defects(Internal("it failed"), "work.failed", log),
+        translate_defects(Internal("it failed"), "work.failed", log, known=(LookupError,)),
     ):
         raise expected
     assert (raised.value, logs) == (expected, [])

@@ -15,10 +15,10 @@ import structlog
 from typing_extensions import override
 
 from tg_base.bus import Bus, Delivery
-from tg_base.runtime import running
+from tg_base.runtime import running, translate_defects
 from tg_base.telemetry import POISON, READER_ENDS
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, BusError
+from tg_schema.errors import BusError, Internal
 
 log = structlog.get_logger()
 
@@ -91,7 +91,7 @@ class Subscriptions:
     async def each(self, topic: str, handle: Callable[[Delivery], None]) -> AsyncIterator[None]:
         """Call `handle` with every message of a topic, until the block is left. No message ends it.
 
-        A message with unreadable properties, or one that `handle` rejects with BadRequest, is counted and dropped.
+        A message with unreadable properties, or one that `handle` rejects with a TgError, is counted and dropped.
         """
         async with self.open(topic, None) as deliveries, running(_each(deliveries, handle)):
             yield
@@ -239,14 +239,19 @@ class Subscription(AsyncIterator[Delivery]):
 
 
 async def _each(deliveries: Subscription, handle: Callable[[Delivery], None]) -> None:
-    async for delivery in deliveries:
+    topic = deliveries.topic
+    while True:
+        defect = Internal("a message could not be handled")
         try:
-            # Decoded lazily: read here, so that a foreign message with unreadable ones is dropped and ends nothing.
-            _ = delivery.properties
-            handle(delivery)
-        except BadRequest as error:
-            POISON.labels(deliveries.topic).inc()
-            log.warning("message.refused", topic=deliveries.topic, reason=error.message)
-        except Exception:
-            POISON.labels(deliveries.topic).inc()
-            log.exception("message.defect", topic=deliveries.topic)
+            # Around the loop and not within it: what a message costs is paid by every chunk.
+            with translate_defects(defect, "message.defect", log.bind(topic=topic)):
+                async for delivery in deliveries:
+                    # Decoded lazily: read here, so that a foreign message with unreadable ones is dropped and ends
+                    # nothing.
+                    _ = delivery.properties
+                    handle(delivery)
+            return
+        except TgError as error:
+            POISON.labels(topic).inc()
+            if error is not defect:
+                log.warning("message.refused", topic=topic, reason=error.message)

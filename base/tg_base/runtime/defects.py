@@ -9,20 +9,23 @@ from tg_schema import TgError
 
 
 @contextmanager
-def translate_defects(error: TgError, event: str, log: FilteringBoundLogger) -> Iterator[None]:
+def translate_defects(
+    error: TgError, event: str, log: FilteringBoundLogger, *, known: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
     """Raise `error` in place of any exception of the block but a TgError or a cancellation.
 
-    Put it around work that must not take its surroundings with it: a thread, or what somebody else has written. An
-    attempt to end the process (`SystemExit`) is a defect too.
+    Put it around work that must not take its surroundings with it: a task, a thread, or what somebody else has written.
+    An attempt to end the process (`SystemExit`) is a defect too.
 
     Args:
         error: what the work ends with; its message is shown to clients.
         event: the name of the line in the log that has the traceback.
         log: writes that line; bind to it what the line should say.
+        known: other exceptions that are no defects, and pass.
     """
     try:
         yield
-    except TgError:
+    except (TgError, *known):
         raise
     except (Exception, SystemExit):
         log.exception(event)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import structlog
 
 from tg_base.protocol import RequestHeaders, Route
-from tg_base.runtime import new_number
+from tg_base.runtime import new_number, translate_defects
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.responder import Responder, send_failure
 from tg_base.server.service import Service, Unreadable
@@ -20,6 +20,7 @@ log = structlog.get_logger()
 
 DEFAULT_DEADLINE_SECONDS = 1800.0
 """Seconds for a plain peer's request without a deadline: a plain peer cannot cancel it."""
+DEFECT_MESSAGE = "the service failed; its log says why, under the stream's id"
 CONFIRM_INTERVAL_SECONDS = 1.0
 """Seconds between two requests for confirmation."""
 
@@ -90,17 +91,14 @@ class RequestTask:
         started = clock()
         outcome = "ok"
         try:
-            await self._pass_on(request, responder)
+            with translate_defects(Internal(DEFECT_MESSAGE), "request.defect", log):
+                await self._pass_on(request, responder)
         except asyncio.CancelledError:
             outcome = self._ending.type
             await self._fail(responder, self._ending)
         except TgError as error:
             outcome = error.type
             await self._fail(responder, error)
-        except Exception:
-            outcome = Internal.type
-            log.exception("request.defect")
-            await self._fail(responder, Internal("the service failed; its log says why, under the stream's id"))
         finally:
             service, flow = self._route.spec.name, self._route.flow
             find_stream_counter(service, outcome).inc()

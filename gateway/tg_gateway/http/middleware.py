@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
-from tg_base.runtime import new_id
+from tg_base.runtime import new_id, translate_defects
 from tg_base.telemetry import trace
 from tg_gateway.access import (
     ALLOW_ORIGIN,
@@ -174,16 +174,13 @@ def judge_defects(request: web.Request) -> Iterator[None]:
 
     It is Cancelled if the client has gone, as where a handshake is reset: that is no defect.
     """
-    try:
-        yield
-    except (TgError, web.HTTPException):
-        raise
-    except Exception as unexpected:
-        gone = request.transport is None or request.transport.is_closing()
-        if gone and isinstance(unexpected, ConnectionError):
-            raise Cancelled("the client left") from None
-        log.error("gateway.defect", exc_info=unexpected)
-        raise Internal(DEFECT_MESSAGE) from None
+    with translate_defects(Internal(DEFECT_MESSAGE), "gateway.defect", log, known=(web.HTTPException,)):
+        try:
+            yield
+        except ConnectionError:
+            if request.transport is None or request.transport.is_closing():
+                raise Cancelled("the client left") from None
+            raise
 
 
 def _request_id(given: str | None) -> str:

@@ -139,6 +139,7 @@ class _Pump:
         except TgError as error:
             self._error, self._over, needed = error, True, True
         except Exception:
+            # Not `translate_defects`: this runs for every chunk.
             log.exception("gateway.defect")
             self._error, self._over, needed = Internal(DEFECT_MESSAGE), True, True
         if needed:

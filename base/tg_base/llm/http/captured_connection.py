@@ -6,7 +6,7 @@ the answer from the SDK. It works with httpx and httpx2.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from contextvars import ContextVar
 from functools import partial
 from ssl import SSLContext
@@ -63,8 +63,10 @@ class _Slot:
             self.answer.close()
 
 
-class _CapturedError(Exception):
+class _Captured(BaseException):  # noqa: N818 - no error
     """Leaves the SDK's call stack; carries no data that the SDK might log."""
+
+    # No Exception: an SDK wraps those in its own, and asks again after some of them.
 
 
 # The answer bypasses the SDK, so a context variable links each call to its request within a shared client.
@@ -93,13 +95,13 @@ class CapturingTransport:
         made = RecordedRequest(request.method, str(request.url), tuple(request.headers.multi_items()), body)
         if slot.records:
             slot.recorded = made
-            raise _CapturedError
+            raise _Captured
         sent = slot.instead or made
         try:
             slot.answer = await self._pool.ask(sent.method, sent.url, sent.headers, sent.content or None)
         except TgError as error:
             slot.error = error
-        raise _CapturedError
+        raise _Captured
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -194,10 +196,7 @@ async def capture(call: Callable[[], Awaitable[object]], instead: RecordedReques
 async def _call(call: Callable[[], Awaitable[object]], slot: _Slot) -> None:
     token = _slot.set(slot)
     try:
-        await call()
-    except Exception:
-        # An SDK may wrap `_CapturedError` in its own exceptions; whether it sent a request is what matters.
-        if slot.answer is None and slot.error is None and slot.recorded is None:
-            raise
+        with suppress(_Captured):
+            await call()
     finally:
         _slot.reset(token)
