@@ -17,7 +17,7 @@ def test_a_defect_is_logged_and_translated(defect: BaseException) -> None:
     with (
         capture_logs() as logs,
         pytest.raises(Internal, match="it failed") as raised,
-        translate_defects(Internal("it failed"), "work.failed", log.bind(model="m")),
+        translate_defects(Internal, "it failed", "work.failed", log.bind(model="m")),
     ):
         raise defect
     assert logs == [{"event": "work.failed", "log_level": "error", "exc_info": True, "model": "m"}]
@@ -29,7 +29,7 @@ def test_an_error_of_ours_and_a_cancellation_pass(expected: BaseException) -> No
     with (
         capture_logs() as logs,
         pytest.raises(type(expected)) as raised,
-        translate_defects(Internal("it failed"), "work.failed", log, known=(LookupError,)),
+        translate_defects(Internal, "it failed", "work.failed", log, known=(LookupError,)),
     ):
         raise expected
     assert (raised.value, logs) == (expected, [])

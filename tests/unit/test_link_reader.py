@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_base.protocol import ReorderBuffer
-from tg_base.protocol.reorder_buffer import MAX_AHEAD_MESSAGES
+from tg_base.client.inbox import MAX_AHEAD_MESSAGES, ReorderBuffer
 
 
 @given(st.lists(st.integers(0, 30), max_size=120))

@@ -11,7 +11,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.protocol import PublisherClocks, RequestHeaders, StreamKey, whole_number
-from tg_base.protocol.properties import MAX_NUMBER
+from tg_base.protocol.messages import MAX_NUMBER
 from tg_base.protocol.request_headers import MAX_ATTEMPT, MAX_DEADLINE_MILLISECONDS
 from tg_schema.errors import BadRequest
 from tg_schema.topics import Topics

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Generic, TypeVar
 
 from tg_base.bus import Delivery
 from tg_base.client.control_sender import ControlSender
-from tg_base.protocol import Ack, Frame, Heartbeat, LinkState, Nack, ReorderBuffer, whole_number
+from tg_base.protocol import Ack, Frame, Heartbeat, LinkState, Nack, whole_number
 from tg_base.telemetry import RESENDS
 from tg_schema import decode
 from tg_schema.errors import BadRequest
@@ -15,6 +16,42 @@ MESSAGES_PER_ACK = 64
 """Messages of a link between two acknowledgements, in addition to those in every heartbeat."""
 NACK_INTERVAL_SECONDS = 0.1
 """Seconds between two nacks for the same gap."""
+MAX_AHEAD_MESSAGES = 1024
+"""How far ahead of the expected message one is buffered; a sender's window is smaller."""
+
+T = TypeVar("T")
+
+
+class ReorderBuffer(Generic[T]):
+    """The receiving end of a link, for messages of any kind. It has no clock and no bus.
+
+    Attributes:
+        expected: the number of the next message; everything below was delivered.
+    """
+
+    def __init__(self) -> None:
+        self.expected = 0
+        self._early: dict[int, T] = {}
+        self._known = -1
+
+    @property
+    def gap(self) -> bool:
+        """Whether a message is missing that is known to have been sent."""
+        return self._known >= self.expected
+
+    def on_announced(self, sent: int) -> None:
+        """The sender has announced that it sent everything up to this number."""
+        self._known = max(self._known, sent)
+
+    def take(self, seq: int, message: T) -> Iterator[T]:
+        """Add a message; yield those that are due, in order. A repeated message yields nothing."""
+        self._known = max(self._known, seq)
+        if self.expected <= seq <= self.expected + MAX_AHEAD_MESSAGES:
+            self._early[seq] = message
+        while self.expected in self._early:
+            # Before the yield: a message whose handling fails counts as delivered, or it would come for ever.
+            self.expected += 1
+            yield self._early.pop(self.expected - 1)
 
 
 @dataclass(slots=True)

@@ -97,7 +97,7 @@ class ConfigWatcher:
     async def _reload(self, file: Path) -> None:
         try:
             # One defect must not end the watch: a key that is revoked later would go on working.
-            with translate_defects(Internal(_DEFECT), "config.defect", log):
+            with translate_defects(Internal, _DEFECT, "config.defect", log):
                 edited = await asyncio.to_thread(read_config, file, self._services)
                 # The new positions, even if no value has changed: later errors name the lines of the file as it is.
                 changes = Changes(msgspec.structs.replace(self.config, source=edited.source), edited)

@@ -13,7 +13,7 @@ from typing import Annotated, Self
 import msgspec
 
 from tg_base.llm.core import LlmChunk
-from tg_base.llm.numbers import check_numbers
+from tg_base.llm.totals import check_numbers
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, IncompleteStream, ProtocolError, Timeout
 

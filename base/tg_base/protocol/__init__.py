@@ -1,9 +1,7 @@
 """Requestor <-> processor: what they say to each other on the bus, and the clocks they say it by."""
 
-from tg_base.protocol.awake_clock import AwakeClock
-from tg_base.protocol.echo import Echo
 from tg_base.protocol.encoded_request import EncodedRequest
-from tg_base.protocol.heartbeat import HeartbeatTiming
+from tg_base.protocol.heartbeat import AwakeClock, Echo, HeartbeatTiming
 from tg_base.protocol.link_sender import Failed, LinkSender
 from tg_base.protocol.messages import (
     CONTROL,
@@ -18,11 +16,10 @@ from tg_base.protocol.messages import (
     Nack,
     Presence,
     StreamKey,
+    whole_number,
 )
 from tg_base.protocol.part import PART_BYTES, WINDOW_BYTES, Part
-from tg_base.protocol.properties import whole_number
 from tg_base.protocol.publisher_clocks import PublisherClocks
-from tg_base.protocol.reorder_buffer import ReorderBuffer
 from tg_base.protocol.request_headers import MAX_REQUEST_BYTES, RequestHeaders
 from tg_base.protocol.route import Route
 from tg_base.protocol.subscriptions import Subscriptions
@@ -30,6 +27,6 @@ from tg_base.protocol.subscriptions import Subscriptions
 __all__ = [
     "CONTROL", "MAX_REQUEST_BYTES", "PART_BYTES", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel",
     "Confirmed", "Control", "Echo", "EncodedRequest", "Failed", "Frame", "Heartbeat", "HeartbeatTiming", "LinkSender",
-    "LinkState", "Nack", "Part", "Presence", "PublisherClocks", "ReorderBuffer", "RequestHeaders", "Route", "StreamKey",
+    "LinkState", "Nack", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route", "StreamKey",
     "Subscriptions", "whole_number",
 ]  # fmt: skip

@@ -1,6 +1,21 @@
-"""Heartbeat intervals of both ends, and how long a silence counts as death."""
+"""Heartbeats of both ends: their intervals, what silence is measured by, and when it counts as death.
 
+A process checks itself before it declares a peer dead: its clock stands still while it is not awake, and an echo shows
+that its own subscription is up to date.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+
+from tg_base.bus import Bus, Delivery
+from tg_base.runtime import new_id
+from tg_schema import TgError
+
+ECHO_PROPERTY = "echo"
+"""Marks a message as an echo, on any topic. Readers other than its sender ignore it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +44,84 @@ class HeartbeatTiming:
     def tick(self) -> float:
         """Interval of the checks for silence; a death is detected at most this much late."""
         return self.interval / 4
+
+
+class AwakeClock:
+    """Monotonic seconds in which this process was awake. One task sleeps on it.
+
+    A stalled event loop or a suspended machine receives nothing, and would declare every peer dead when it resumes.
+    The time by which a sleep was late does not count.
+    """
+
+    def __init__(self) -> None:
+        self._time = asyncio.get_running_loop().time
+        self._overslept = 0.0
+        self._due = math.inf
+
+    def __call__(self) -> float:
+        """Now, in seconds since some fixed time. It stands still while the sleep is late."""
+        return min(self._time(), self._due) - self._overslept
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep; the time by which it takes longer is not counted."""
+        self._due = self._time() + seconds
+        await asyncio.sleep(seconds)
+        self._overslept += max(self._time() - self._due, 0.0)
+        self._due = math.inf
+
+
+class Echo:
+    """A message from a process to itself on a topic that it reads. It arrives after everything published before it.
+
+    Args:
+        bus: carries the echo.
+        topic: a topic that this process reads.
+        time: the clock that silence is measured by, in seconds.
+        patience: seconds to wait for the echo. After that the bus counts as down, and the silence as real.
+    """
+
+    def __init__(self, bus: Bus, topic: str, time: Callable[[], float], patience: float) -> None:
+        self._bus = bus
+        self._topic = topic
+        self._time = time
+        self._patience = patience
+        self._word = ""
+        self._said_at = 0.0
+        self._heard = False
+        self._saying: asyncio.Task[None] | None = None
+
+    def take(self, delivery: Delivery) -> bool:
+        """Whether this message is an echo, which the topic's reader skips.
+
+        Raises:
+            BadRequest: the message's properties are unreadable.
+        """
+        word = delivery.properties.get(ECHO_PROPERTY)
+        if word is None:
+            return False
+        # The late echo of an earlier doubt proves nothing about this one.
+        self._heard |= word == self._word
+        return True
+
+    def is_settled(self, *, doubtful: bool) -> bool:
+        """Whether a silence is real: the echo has come back, or the bus is down. Sends the echo if none is pending.
+
+        Args:
+            doubtful: whether any peer is silent. Call it again until this is False.
+        """
+        if not doubtful:
+            self._word = ""
+            return False
+        if not self._word:
+            self._word, self._heard, self._said_at = new_id(8), False, self._time()
+            self._saying = asyncio.create_task(self._say(self._word))
+        return self._heard or self._time() - self._said_at >= self._patience
+
+    async def _say(self, word: str) -> None:
+        with suppress(TgError):
+            await self._bus.publish(self._topic, b"", {ECHO_PROPERTY: word})
+
+    def close(self) -> None:
+        """Send no more echoes."""
+        if self._saying is not None:
+            self._saying.cancel()

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from tg_base.protocol.messages import StreamKey
-from tg_base.protocol.properties import whole_number
+from tg_base.protocol.messages import StreamKey, whole_number
 from tg_base.protocol.request_headers import MAX_ATTEMPT, MAX_REQUEST_BYTES
 
 PART_BYTES = 128 * 1024

@@ -241,17 +241,18 @@ class Subscription(AsyncIterator[Delivery]):
 async def _each(deliveries: Subscription, handle: Callable[[Delivery], None]) -> None:
     topic = deliveries.topic
     while True:
-        defect = Internal("a message could not be handled")
         try:
             # Around the loop and not within it: what a message costs is paid by every chunk.
-            with translate_defects(defect, "message.defect", log.bind(topic=topic)):
+            with translate_defects(Internal, "a message could not be handled", "message.defect", log.bind(topic=topic)):
                 async for delivery in deliveries:
                     # Decoded lazily: read here, so that a foreign message with unreadable ones is dropped and ends
                     # nothing.
                     _ = delivery.properties
                     handle(delivery)
-            return
+        except Internal:
+            POISON.labels(topic).inc()
         except TgError as error:
             POISON.labels(topic).inc()
-            if error is not defect:
-                log.warning("message.refused", topic=topic, reason=error.message)
+            log.warning("message.refused", topic=topic, reason=error.message)
+        else:
+            return

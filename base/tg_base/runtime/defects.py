@@ -10,23 +10,30 @@ from tg_schema import TgError
 
 @contextmanager
 def translate_defects(
-    error: TgError, event: str, log: FilteringBoundLogger, *, known: tuple[type[Exception], ...] = ()
+    kind: type[TgError],
+    message: str,
+    event: str,
+    log: FilteringBoundLogger,
+    *,
+    known: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
-    """Raise `error` in place of any exception of the block but a TgError or a cancellation.
+    """Raise an error of ours in place of any exception of the block but a TgError or a cancellation.
 
     Put it around work that must not take its surroundings with it: a task, a thread, or what somebody else has written.
     An attempt to end the process (`SystemExit`) is a defect too.
 
     Args:
-        error: what the work ends with; its message is shown to clients.
+        kind: what the work ends with.
+        message: its sentence, which is shown to clients.
         event: the name of the line in the log that has the traceback.
         log: writes that line; bind to it what the line should say.
         known: other exceptions that are no defects, and pass.
     """
+    passing: tuple[type[Exception], ...] = (TgError, *known)
     try:
         yield
-    except (TgError, *known):
+    except passing:
         raise
     except (Exception, SystemExit):
         log.exception(event)
-        raise error from None
+        raise kind(message) from None

@@ -125,7 +125,7 @@ def main() -> NoReturn:
 
 def _serve(pickled: bytes) -> tuple[Reply, bytes | None]:
     try:
-        with translate_defects(Internal("a worker process failed; the log says why"), "worker.defect", log):
+        with translate_defects(Internal, "a worker process failed; the log says why", "worker.defect", log):
             return _call(pickled)
     except TgError as error:
         return Reply("raised", error), None

@@ -1,4 +1,4 @@
-"""Processor -> links: one link for each requestor, opened, kept alive and closed."""
+"""Processor -> links -> requestors: a link for each requestor, opened, kept alive and closed; its responders."""
 
 import asyncio
 import math
@@ -6,9 +6,13 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from contextvars import Context
 
+from typing_extensions import override
+
 from tg_base.bus import Bus
 from tg_base.protocol import Failed, Heartbeat, HeartbeatTiming, LinkSender, LinkState, Nack, StreamKey
 from tg_base.runtime import running
+from tg_base.server.responder import Responder
+from tg_schema.response import Response
 
 IDLE_LINK_SECONDS = 30.0
 """Seconds after which an unused link is closed."""
@@ -16,6 +20,10 @@ RETURN_HEARTBEATS = 2
 """Heartbeat intervals that a requestor believed dead has to prove that it is back."""
 MAX_GONE_REQUESTORS = 10_000
 """Dead requestors that are remembered; beyond it the oldest is forgotten."""
+ACCEPTED_AFTER_SECONDS = 0.1
+"""Seconds without a record after which the requestor is told that work has begun."""
+ACCEPTED_EVERY_HEARTBEATS = 5
+"""Heartbeats without a record after which it is told again: a non-streaming answer gives no other sign of progress."""
 
 
 class LinkPool:
@@ -121,3 +129,50 @@ class LinkPool:
         while self._links:
             _, (_, stack) = self._links.popitem()
             await stack.aclose()
+
+
+class LinkResponder(Responder):
+    """For our own requestors. The first record shows that work has begun; while there is none, "accepted" frames do."""
+
+    def __init__(self, link: LinkSender, key: StreamKey, timing: HeartbeatTiming) -> None:
+        self._link = link
+        self._key = key
+        self._tell_again = ACCEPTED_EVERY_HEARTBEATS * timing.interval
+        self._telling: asyncio.TimerHandle | None = None
+
+    @override
+    def open(self) -> None:
+        self._link.streams.add(self._key)
+
+    @override
+    def accept(self) -> None:
+        self._telling = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._tell)
+
+    @override
+    def ask(self, question: int) -> None:
+        self._link.ask(self._key, question)
+
+    @override
+    def fetch(self, offset: int) -> None:
+        self._link.fetch(self._key, offset)
+
+    @override
+    def hand_back(self) -> None:
+        self._link.hand_back(self._key)
+
+    @override
+    async def send(self, record: Response) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        await self._link.send(self._key, record)
+
+    @override
+    def close(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+        self._link.streams.discard(self._key)
+
+    def _tell(self) -> None:
+        self._link.accept(self._key)
+        self._telling = asyncio.get_running_loop().call_later(self._tell_again, self._tell)

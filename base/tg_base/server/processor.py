@@ -34,9 +34,9 @@ from tg_base.protocol import (
 )
 from tg_base.runtime import MAX_QUICK_BYTES, is_costly, last_number, new_id, report, running
 from tg_base.server.body_receiver import BodyReceiver
-from tg_base.server.link_pool import LinkPool
+from tg_base.server.link_pool import LinkPool, LinkResponder
 from tg_base.server.request_task import RequestTask
-from tg_base.server.responder import LinkResponder, PlainResponder, Responder, send_failure
+from tg_base.server.responder import PlainResponder, Responder, send_failure
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot, Slots
 from tg_base.server.tombstones import Tombstones
@@ -204,7 +204,7 @@ class Processor:
                     raise call
                 if call.span is not None:
                     trace.enter(call.span)
-                # The size is asked first: most requests are small, and pass one function less.
+                # The size is asked first: most requests are small.
                 large = call.size or (len(delivery.body) > MAX_QUICK_BYTES and is_costly(delivery.body))
                 request = delivery.body if large else decode(route.spec.request, delivery.body)
             except BadRequest as error:

@@ -55,7 +55,7 @@ class RequestTask:
         self._route = route
         self._call = call
         self._slot = slot
-        self._ending: TgError = Cancelled("the request was cancelled")
+        self._ending: TgError | None = None
         self._wanted = asyncio.Event()
         self._patience = patience
         self._bodies = bodies
@@ -91,11 +91,12 @@ class RequestTask:
         started = clock()
         outcome = "ok"
         try:
-            with translate_defects(Internal(DEFECT_MESSAGE), "request.defect", log):
+            with translate_defects(Internal, DEFECT_MESSAGE, "request.defect", log):
                 await self._pass_on(request, responder)
         except asyncio.CancelledError:
-            outcome = self._ending.type
-            await self._fail(responder, self._ending)
+            ending = self._ending or Cancelled("the request was cancelled")
+            outcome = ending.type
+            await self._fail(responder, ending)
         except TgError as error:
             outcome = error.type
             await self._fail(responder, error)

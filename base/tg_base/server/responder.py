@@ -1,22 +1,15 @@
-"""Processor -> requestor: over a link to its inbox, or to a plain peer on the flow's response topic."""
+"""Processor -> requestor: what a request is answered through; that of a plain peer, on the flow's response topic."""
 
-import asyncio
 from typing import Protocol
 
 import structlog
 from typing_extensions import override
 
 from tg_base.bus import Bus
-from tg_base.protocol import HeartbeatTiming, LinkSender, StreamKey
 from tg_schema import TgError, encode
 from tg_schema.response import Response
 
 log = structlog.get_logger()
-
-ACCEPTED_AFTER_SECONDS = 0.1
-"""Seconds without a record after which the requestor is told that work has begun."""
-ACCEPTED_EVERY_HEARTBEATS = 5
-"""Heartbeats without a record after which it is told again: a non-streaming answer gives no other sign of progress."""
 
 
 class Responder(Protocol):
@@ -50,53 +43,6 @@ async def send_failure(responder: Responder, record: Response) -> None:
         await responder.send(record)
     except TgError as error:
         log.warning("failure.untold", error=error.type)
-
-
-class LinkResponder(Responder):
-    """For our own requestors. The first record shows that work has begun; while there is none, "accepted" frames do."""
-
-    def __init__(self, link: LinkSender, key: StreamKey, timing: HeartbeatTiming) -> None:
-        self._link = link
-        self._key = key
-        self._tell_again = ACCEPTED_EVERY_HEARTBEATS * timing.interval
-        self._telling: asyncio.TimerHandle | None = None
-
-    @override
-    def open(self) -> None:
-        self._link.streams.add(self._key)
-
-    @override
-    def accept(self) -> None:
-        self._telling = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._tell)
-
-    @override
-    def ask(self, question: int) -> None:
-        self._link.ask(self._key, question)
-
-    @override
-    def fetch(self, offset: int) -> None:
-        self._link.fetch(self._key, offset)
-
-    @override
-    def hand_back(self) -> None:
-        self._link.hand_back(self._key)
-
-    @override
-    async def send(self, record: Response) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
-        await self._link.send(self._key, record)
-
-    @override
-    def close(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-        self._link.streams.discard(self._key)
-
-    def _tell(self) -> None:
-        self._link.accept(self._key)
-        self._telling = asyncio.get_running_loop().call_later(self._tell_again, self._tell)
 
 
 class PlainResponder(Responder):

@@ -162,7 +162,7 @@ class Engine:
     def _run(self) -> None:
         error: TgError = Unavailable("the model is being shut down")
         try:
-            with translate_defects(Internal(_DEFECT), "llama.defect", log):
+            with translate_defects(Internal, _DEFECT, "llama.defect", log):
                 while self._collect():
                     self._rearrange()
                     if self._slots:

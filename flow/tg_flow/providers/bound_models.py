@@ -54,10 +54,10 @@ async def open_model(
         TgError: it cannot be opened; the message has its position in the file.
     """
     table = config.models[model]
-    defect = Internal(f'provider "{table.provider}" has a defect; the log says which')
+    defect = f'provider "{table.provider}" has a defect; the log says which'
     try:
         # A provider may be third-party code; its defects must not stop the services beside it.
-        with translate_defects(defect, "model.defect", log.bind(model=model)):
+        with translate_defects(Internal, defect, "model.defect", log.bind(model=model)):
             return await opener(table.provider, model, table.options)
     except TgError as error:
         raise config.locate(error, "models", model, otherwise=("provider",)) from None

@@ -70,5 +70,5 @@ class ModelProcessor:
 
     def _translate_defects(self) -> AbstractContextManager[None]:
         """A provider may be third-party code; its defects must not stop the services beside it."""
-        defect = Internal(f'the provider of model "{self._model}" has a defect; the log says which')
-        return translate_defects(defect, "model.defect", log.bind(model=self._model))
+        defect = f'the provider of model "{self._model}" has a defect; the log says which'
+        return translate_defects(Internal, defect, "model.defect", log.bind(model=self._model))

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tg_base.protocol import Presence, Route
-from tg_schema import TEXT_COMPLETION
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest
 from tg_schema.errors import NotFound
 from tg_schema.served_model import ServedModel
 
@@ -106,6 +106,25 @@ class Catalogue:
             listed = ", ".join([*known, *self._aliases][:MAX_LISTED_MODELS])
             raise NotFound(f"there is no model {short!r}; there are: {listed or 'none'}")
         return found
+
+    def choose_model(self, flow: str | None, route: Route[Any, Any], request: Any) -> tuple[Route[Any, Any], Any]:
+        """The route to ask and the request, whose model has its own name in place of an alias.
+
+        A model that nobody announces goes to `route` as it is: the processors of a plain peer announce none.
+
+        Args:
+            flow: the one that the client named; None = that of the model.
+            route: the service of that flow, or of the default one.
+            request: of any service; only a text completion has a model.
+        """
+        if not isinstance(request, TextCompletionRequest) or not request.model:
+            return route, request
+        found = self._resolve(request.model, flow or self.default_flow)
+        if found is None or (flow is not None and found.route.flow != flow):
+            return route, request
+        return found.route, msgspec.structs.replace(
+            request, model=found.model, adapter=found.adapter or request.adapter
+        )
 
     def models(self) -> tuple[str, ...]:
         """The names that can be asked now: of models with a live processor, then aliases of them; each once."""

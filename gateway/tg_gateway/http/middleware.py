@@ -174,7 +174,7 @@ def judge_defects(request: web.Request) -> Iterator[None]:
 
     It is Cancelled if the client has gone, as where a handshake is reset: that is no defect.
     """
-    with translate_defects(Internal(DEFECT_MESSAGE), "gateway.defect", log, known=(web.HTTPException,)):
+    with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log, known=(web.HTTPException,)):
         try:
             yield
         except ConnectionError:

@@ -120,7 +120,7 @@ def pack_call(call: Call) -> Call:
 def parse_packed(dialect: Dialect, call: Call, defect: str) -> PackedAsk | PackedRefusal | Answer | StreamedAnswer:
     """Parse a call; runs in a worker process. A defect of the dialect is logged, and refused with this message."""
     try:
-        with translate_defects(Internal(defect), "gateway.defect", log):
+        with translate_defects(Internal, defect, "gateway.defect", log):
             parsed = dialect.parse(call)
             asked = asyncio.run(_await(parsed)) if isinstance(parsed, Awaitable) else parsed
             return PackedAsk.of(asked) if isinstance(asked, Ask) else asked

@@ -148,7 +148,7 @@ class BackgroundRuns:
         failure = None
         async with AsyncExitStack() as stack:
             try:
-                with translate_defects(Internal(DEFECT_MESSAGE), "gateway.defect", log):
+                with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
                     async with self._relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
                         writer, position = await stack.enter_async_context(self._store.open(entry.key, background))
                         begun.set_result(None)

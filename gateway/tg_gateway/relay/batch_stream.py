@@ -244,7 +244,7 @@ async def _refill(
 ) -> None:
     """Whenever the answer in a place has ended, ask what is left there. It has been admitted with the place."""
     try:
-        with translate_defects(Internal("a request of a batch could not be asked"), "gateway.defect", log):
+        with translate_defects(Internal, "a request of a batch could not be asked", "gateway.defect", log):
             await ended.wait()
             while rest:
                 number, request = rest.popleft()

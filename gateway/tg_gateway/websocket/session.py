@@ -145,7 +145,7 @@ class Session(Socket):
 
     async def _serve(self, parse: Callable[[], Ask], stream: SocketStream, entry: AccessLogEntry) -> None:
         try:
-            with translate_defects(Internal(DEFECT_MESSAGE), "gateway.defect", log):
+            with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
                 await self._relay(parse(), stream, entry)
             entry.end(200, "ok")
         except TgError as error:

@@ -105,7 +105,7 @@ class ThreadedReader(AsyncIterator[Delivery]):
         put, receive = self._handover.put, self._source.receive
         try:
             # Without the translation, the tasks that wait for this thread would wait for ever.
-            with translate_defects(BusError(_DEFECT), "bus_reader.died", log):
+            with translate_defects(BusError, _DEFECT, "bus_reader.died", log):
                 while self._wait_asked():
                     put(receive())
         except TgError as error:

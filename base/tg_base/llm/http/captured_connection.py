@@ -63,7 +63,7 @@ class _Slot:
             self.answer.close()
 
 
-class _Captured(BaseException):  # noqa: N818 - no error
+class _Captured(BaseException):
     """Leaves the SDK's call stack; carries no data that the SDK might log."""
 
     # No Exception: an SDK wraps those in its own, and asks again after some of them.

@@ -77,7 +77,7 @@ async def _run(index: int, work: PreparedCall, seconds: float, queue: _Queue) ->
     name, limit = work.tool.declaration.name, min(work.tool.table.timeout, seconds)
     failure: str | None = None
     try:
-        with translate_defects(Internal("the tool failed"), "tool.failed", log.bind(tool=name)):
+        with translate_defects(Internal, "the tool failed", "tool.failed", log.bind(tool=name)):
             await _forward(index, work, limit, queue)
     except TgError as error:
         failure = error.message

@@ -8,7 +8,6 @@ from tg_base.protocol import Route
 from tg_gateway.dialects import Ask, Conversation, Socket, text_frame
 from tg_gateway.dialects.native import envelope
 from tg_gateway.dialects.native.flow_service import FLOW_SERVICES, answer_flow_service
-from tg_gateway.dialects.native.model_choice import choose_model
 from tg_gateway.dialects.native.services import service_of
 from tg_gateway.dialects.native.writers import MessageWriter, WholeMessageWriter
 from tg_schema import TgError
@@ -73,7 +72,7 @@ class NativeConversation(Conversation):
         message = MessageWriter(service, name)
 
         def parse() -> Ask:
-            chosen, request = choose_model(self._socket.catalogue, flow, route, service.parse(body))
+            chosen, request = self._socket.catalogue.choose_model(flow, route, service.parse(body))
             writer = message if request.streaming else WholeMessageWriter(service, route.spec.response, name)
             return Ask(chosen, request, writer, bool(request.streaming))
 

@@ -19,7 +19,6 @@ from tg_gateway.dialects.native.conversation import NativeConversation
 from tg_gateway.dialects.native.descriptions import NATIVE_DESCRIPTIONS
 from tg_gateway.dialects.native.failures import encode_refusal
 from tg_gateway.dialects.native.flow_service import MODELS, list_models
-from tg_gateway.dialects.native.model_choice import choose_model
 from tg_gateway.dialects.native.services import NativeService, service_of
 from tg_gateway.dialects.native.writers import BodyWriter
 from tg_schema import TgError
@@ -64,7 +63,7 @@ class Native(Dialect):
             return Answer(list_models(call.catalogue))
         route = _find(call)
         service = service_of(route.spec)
-        route, request = choose_model(call.catalogue, call.path.get("flow"), route, service.parse(call.body))
+        route, request = call.catalogue.choose_model(call.path.get("flow"), route, service.parse(call.body))
         writer = EventWriter(service) if request.streaming else BodyWriter(service, route.spec.response)
         return Ask(route, request, writer, bool(request.streaming))
 
