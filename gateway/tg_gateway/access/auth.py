@@ -85,6 +85,8 @@ class Authenticator:
 
     def name_of(self, principal: Principal) -> str | None:
         """The name that a token's key has now; None = it was revoked since it was checked."""
+        # By digest and not by name: a key may get a new token under its old name, and the old one must not keep its
+        # rights.
         return self._names.get(principal.digest) if self.required else principal.name
 
     def check(self, token: str | None, address: str) -> Principal:
@@ -99,6 +101,7 @@ class Authenticator:
         """
         if not self.required:
             return ANYBODY
+        # A request without a token guesses nothing: it does not count against its address.
         if not token:
             AUTH_FAILURES.inc()
             raise Unauthorized("send a bearer token: `Authorization: Bearer ...`")

@@ -41,6 +41,7 @@ class LargeBodies:
         if size <= max(self._small, body.counted):
             return
         held = self._held[body.key]
+        # Only beside others: one body alone passes, or the largest that is allowed could never be sent.
         if held > body.counted and held - body.counted + size > self._most:
             REFUSALS.labels("gateway", "large-bodies").inc()
             raise RateLimited(

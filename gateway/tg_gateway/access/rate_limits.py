@@ -155,6 +155,7 @@ class _Allowance:
             "requests": self._requests.wait(1) if self._requests else 0.0,
             "tokens": self._tokens.wait(most) if self._tokens else 0.0,
         }
+        # The longest wait: after a shorter one the same request would be refused again, for the other reason.
         reason = max(waits, key=lambda reason: waits[reason])
         if waits[reason] > 0:
             REFUSALS.labels(service, reason).inc()
@@ -164,11 +165,13 @@ class _Allowance:
 
     def settle(self, spending: Spending, *, failed: bool) -> None:
         """The request is over."""
+        # It was refused before any model had it, for instance by a full queue: it costs nothing.
         if not spending.asked:
             self._pay(-1, -spending.reserved, -spending.answers)
             return
         self._running -= spending.answers
         took = self._time() - spending.begun
+        # An average that forgets, since `retry_after` is to follow what requests take now.
         self._seconds += (took - self._seconds) / RECENT_REQUESTS if self._seconds else took
         if self._tokens and spending.usage:
             self._tokens.take(spending.usage.tokens(failed=failed) - spending.reserved)

@@ -57,6 +57,7 @@ class Throttle:
 
 def _trim(remembered: dict[Key, Value]) -> None:
     if len(remembered) > MAX_ADDRESSES:
+        # A dict keeps the order in which its keys came: the first is the oldest.
         del remembered[next(iter(remembered))]
 
 

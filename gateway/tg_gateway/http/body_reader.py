@@ -96,6 +96,7 @@ async def inflate(packed: bytes, encoding: str, limit: int, count: Callable[[int
         BadRequest: it ends too early.
         zlib.error: it is not of this encoding.
     """
+    # No body is a valid body, whatever the header says; zlib would take it for one that ends too early.
     if not packed:
         return packed
     window = _WINDOWS[encoding]

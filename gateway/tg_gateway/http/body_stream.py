@@ -86,16 +86,19 @@ class BodyStream(web.StreamResponse, Sink):
 
     @override
     def send(self, data: bytes, *, last: bool) -> None:
+        # An empty chunk would be the end of the body (RFC 9112, section 7.1).
         if data and self._chunked:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         if last:
             self._ended = True
             data += END_OF_BODY if self._chunked else b""
+        # Also where nothing but the end comes: an answer without any event still needs its head.
         if not self.started and (data or last):
             data = self._head() + data
             self.started = True
         if data:
             self._wrote_at = self._loop.time()
+            # asyncio warns of each write to a connection that is lost.
             if not self._transport.is_closing():
                 self._transport.write(data)
 
@@ -126,12 +129,15 @@ class BodyStream(web.StreamResponse, Sink):
             raise SlowConsumer("the client read nothing for too long") from None
 
     def _head(self) -> bytes:
+        # Unchunked, the end of the connection is the only end of the body.
         keep = self._chunked and self._request.keep_alive
         framing = "Transfer-Encoding: chunked\r\n" if self._chunked else ""
         connection = "" if keep else "Connection: close\r\n"
         headers = {"Content-Type": self._says.content_type, **self._says.headers, **self._more_headers}
         headers["Date"] = _date(int(time.time()))
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        # A writer may repeat in a header what its client sent. A line break would let that client write the rest of the
+        # head.
         if not lines.count("\n") == lines.count("\r") == len(headers):
             raise ValueError("a header of the writer has a line break")
         return f"HTTP/1.1 200 OK\r\n{lines}{framing}{connection}\r\n".encode()

@@ -80,6 +80,7 @@ class Middleware:
             response = await self._answer(request, handler, entry)
             await self._send(request, response, entry)
         finally:
+            # Also for a client that left: the server cancels its handler then.
             entry.write()
         return response
 

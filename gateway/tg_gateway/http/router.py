@@ -84,6 +84,8 @@ class Router:
         return self.default.refuse(error, error.status, Call("", self._catalogue, {}, {}, {}, ""))
 
     def _nearest(self, path: str) -> Dialect:
+        # A path that is nobody's is refused in the shape of the protocol whose paths are most like it: its client can
+        # read that.
         segments = path.strip("/").split("/")
         best = max(self._segments, key=lambda row: _count_common(row[1], segments), default=None)
         return best[0].dialect if best and _count_common(best[1], segments)[0] else self.default

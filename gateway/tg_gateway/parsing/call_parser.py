@@ -51,6 +51,7 @@ class CallParser:
         result = await self._workers.call(parse_packed, dialect, pack_call(call), self._defect, answer=answer)
         if not isinstance(result, PackedAsk | PackedRefusal):
             return result
+        # Before a refusal is raised: the log says for which service it was.
         if result.service is not None:
             call.route = call.catalogue.find_service(*result.service)
         if isinstance(result, PackedRefusal):

@@ -82,6 +82,7 @@ class _CallersAnswers(KeptAnswers):
         return self._ask("read", name)
 
     @override
+    # A log cannot be followed from another process; what is in it now is read.
     async def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
         yield self._ask("read", name)
 
@@ -105,6 +106,7 @@ def _encode(spec: ServiceSpec[Any, Any], request: Any) -> Any:
 
 def pack_call(call: Call) -> Call:
     """A copy that can be pickled. Its mappings find names as the server's do: in any case, the first of several."""
+    # The server's mappings are read-only proxies, which cannot be pickled; their copies can.
     headers: Any = call.headers
     query: Any = call.query
     return replace(

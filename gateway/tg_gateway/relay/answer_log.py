@@ -80,6 +80,7 @@ class AnswerLog:
         self.size += len(entry.body)
         if first:
             self._begin(kind, entry)
+        # Behind an end nothing counts: of two writers that each appended one, all readers take the first.
         elif self.key is not None and self.outcome == "running":
             if kind == PART:
                 self._add_part(entry)
@@ -112,6 +113,7 @@ class AnswerLog:
         if number == self._next_part and not self._cut:
             self._parts.append(entry.body)
             self._next_part += 1
+        # `not <` and not `>=`: "nan" reads as a number too.
         elif not number < self._next_part:
             self._cut = True
 

@@ -112,6 +112,7 @@ class AnswerStore:
             )
             async with running(writer.run()):
                 yield writer, position
+        # It may have been erased while it was made.
         if (written := self._written.get(name)) is not None:
             self._count_in(name, _Written(owner, written.size + writer.size, written.expires))
 
@@ -135,6 +136,7 @@ class AnswerStore:
         expires = self._clock() + KEPT_SECONDS
         # Counted first: an append that seems to fail may still arrive.
         self._count_in(name, _Written(owner, len(body), expires))
+        # With each new answer a few: no task of its own is needed for what has expired.
         for erased in self._choose_erased(owner):
             await self._forget(erased)
         return await self._bus.append(self._topics.kept(name), body, label_first(kind, owner, expires))
@@ -171,6 +173,7 @@ class AnswerStore:
     async def read(self, key: str, name: str) -> KeptAnswer:
         """As `KeptAnswers.read`."""
         log = await self._load(key, name)
+        # Its gateway may have died. Then this reader writes the end, so that all others find it too.
         if log.outcome == "running" and self._seen.is_silent(name, log.position):
             await self._declare(name, "died")
             log = await self._load(key, name)
@@ -180,6 +183,7 @@ class AnswerStore:
         if not _NAME.fullmatch(name):
             raise NotFound(_NOT_FOUND)
         log = AnswerLog(await self._bus.read(self._topics.kept(name)))
+        # The same words for somebody else's answer as for none: its name must not show that it exists.
         if log.key != key:
             raise NotFound(_NOT_FOUND)
         # Not `<=`: "nan" reads as a number too.

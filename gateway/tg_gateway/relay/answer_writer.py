@@ -121,6 +121,7 @@ class AnswerWriter(Sink):
     async def end(self, body: bytes, outcome: Outcome) -> None:
         """Append what waits, and the end. A bus that does not take it is asked again for a minute."""
         await self._until_taken(0)
+        # The end is told all the same: without it readers would wait until the writer counts as dead.
         if len(body) > self._limit:
             body, outcome = b"", "too-large"
         for pause in END_PAUSES_SECONDS:

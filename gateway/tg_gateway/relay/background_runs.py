@@ -90,6 +90,7 @@ class BackgroundRuns:
         task.add_done_callback(lambda done: self._on_done(done, own.key, verdict))
         try:
             await asyncio.wait([begun, task], return_when=asyncio.FIRST_COMPLETED)
+        # The client has left before it was told the name: nobody could ever ask for this answer.
         except asyncio.CancelledError:
             verdict.abandoned = True
             task.cancel()
@@ -164,6 +165,7 @@ class BackgroundRuns:
             entry.end(200 if failure is None else failure.status, "ok" if failure is None else failure.type)
             if not verdict.over:
                 await writer.end(background.finish(failure, cancelled=verdict.cancelled), "ended")
+                # Before the end is seen: whoever has read it may ask for the next one at once.
                 self._count_out(entry.key, verdict)
                 # It sees the end, unless somebody has erased the log before that.
                 await asyncio.wait([heeding], timeout=END_SEEN_SECONDS)

@@ -104,6 +104,7 @@ class BatchStream(AsyncIterator[Any]):
         if self._refused:
             return self._end(*self._refused.popleft())
         while self._ready:
+            # Taken from the front and put back at the end: the streams take turns.
             number = next(iter(self._ready))
             del self._ready[number]
             stream, ended = self._streams[number]
@@ -166,6 +167,7 @@ class BatchStream(AsyncIterator[Any]):
 
     def _arrive(self, number: int, stream: ResponseStream[Any]) -> None:
         self._ready[number] = None
+        # The size of this stream is asked first, since the sum of all is asked of every one of them.
         if self._streaming and stream.waiting > _SMALL_BYTES and self.waiting > MAX_BUFFERED_BYTES:
             self.fail(SlowConsumer("the reader did not keep up with the stream"))
         else:
@@ -222,6 +224,7 @@ def check_size(requests: Sequence[Any]) -> None:
     Raises:
         TooLarge: all requests have more than `MAX_ASKED_BYTES`.
     """
+    # The first and the last are enough: what makes a batch large is what all of its requests repeat.
     smallest = min(len(encode_request(requests[place])) for place in (0, -1))
     if smallest * len(requests) <= MAX_ASKED_BYTES:
         return

@@ -18,6 +18,7 @@ class HeldEnd(Sink):
 
     @override
     def send(self, data: bytes, *, last: bool) -> None:
+        # The bytes are kept and not the record: the writer has counted them, and would not write them twice.
         if last:
             self._end = data
         else:

@@ -237,6 +237,7 @@ class Relay:
         """Refuse what is new, give what runs this long, then end it with an error."""
         self.draining = True
         await self._until_idle(seconds)
+        # A copy: each stream that ends removes itself.
         for responses in list(self._running):
             responses.fail(Unavailable("the gateway is shutting down; ask again", retry_after=1.0))
         await self._until_idle(DRAIN_ERROR_SECONDS)

@@ -32,5 +32,6 @@ class BufferBudget:
             self._held[holder] = size
         while self.total > self._limit:
             largest = max(self._held, key=lambda holder: self._held[holder])
+            # Before it is told: its end lets go of what it holds, which must not be taken off twice.
             self.total -= self._held.pop(largest)
             largest.shed()

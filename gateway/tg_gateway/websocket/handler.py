@@ -76,6 +76,7 @@ class WebSocketHandler:
             compress=False,
             # A request over the limit is refused in its own envelope; only far beyond it the whole socket ends.
             max_msg_size=CUT_MESSAGE_FACTOR * max_request,
+            # Parsers read bytes: a text would be decoded here and encoded there.
             decode_text=False,
         )
         socket.headers["X-Request-Id"] = entry.request
@@ -84,6 +85,7 @@ class WebSocketHandler:
         except ValueError:
             raise BadRequest("the handshake's Sec-WebSocket-Key is no Base64 text") from None
         writer = SocketWriter(request, limits.write, limits.socket_bytes)
+        # Only now: a socket whose handshake failed cannot be closed.
         self._sockets.add(socket)
         SOCKETS.inc()
         try:

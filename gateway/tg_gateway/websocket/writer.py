@@ -98,6 +98,7 @@ class SocketStream(Sink, Holder):
 
     @override
     def hold(self, size: int) -> None:
+        # A stream that has ended still lets go of what it holds, and never takes more.
         if not self._ended or not size:
             self._writer.budget.hold(self, size)
 

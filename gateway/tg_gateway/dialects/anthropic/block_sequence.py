@@ -72,6 +72,7 @@ class BlockSequence:
             data += self._begin(call)
         elif delta.signature:
             data = self.sign(wrap_call_signature(call.call, delta.signature))
+        # Blanks may follow the arguments; the client has been told their end, and misses nothing.
         if call.over and delta.arguments.strip():
             raise ProtocolError("the model went on with a call whose arguments were complete; ask again")
         return data if call.over or not delta.arguments else data + self._feed(call, delta.arguments)

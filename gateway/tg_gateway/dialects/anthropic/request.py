@@ -57,6 +57,7 @@ def read_request(body: MessageBody, raw: bytes, betas: str, found: FoundModel) -
         sampling=_read_sampling(body),
         schema=_read_schema(body),
         tools=tools.tools,
+        # A choice that goes along as it came must not be told a second time, in our words.
         tool_choice=None if foreign and "tool_choice" in foreign.fields else read_choice(body.tool_choice),
         parallel_tool_calls=False if body.tool_choice and body.tool_choice.disable_parallel_tool_use else None,
         reasoning=reasoning.asked,

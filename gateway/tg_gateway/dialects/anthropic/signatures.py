@@ -30,6 +30,7 @@ def import_redacted(data: str) -> str:
 
 def wrap_call_signature(call: str, signature: str) -> str:
     """The signature of an empty block of thinking, by which a call's signature travels to the client and back."""
+    # Quoted: an id may have the colon that separates it from the signature.
     return f"{_CALL}{quote(call, safe='')}:{signature}"
 
 

@@ -45,6 +45,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:
+        # Nearly every record; it changes neither the counts nor the reason of the end.
         if self._started and is_text_alone(record):
             return self._blocks.add_text(record.response or "")
         self._tally.add(record)
@@ -63,6 +64,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
     @override
     def end(self) -> bytes:
         tally = self._tally
+        # The blocks are closed first: in Anthropic's order `message_delta` follows the last block's end.
         ending = MessageDelta(Ending(tally.stop_reason, tally.stop_sequence), tally.usage)
         return self._blocks.end() + encode_event(ending) + encode_event(MessageStop())
 

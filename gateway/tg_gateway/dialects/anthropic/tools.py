@@ -57,6 +57,7 @@ def read_tools(given: Iterable[msgspec.Raw], *, passes_foreign: bool | None) -> 
     for number, raw in enumerate(given):
         place = f"tools.{number}"
         try:
+            # The kind alone at first: a tool of Anthropic's servers has other fields, and would be refused for them.
             kind = decode(_Kind, bytes(raw)).type
             if kind not in _CUSTOM and passes_foreign is False:
                 raise BadRequest(f"the model has no tools of type {str(kind)[:MAX_KIND_CHARACTERS]!r}; leave it out")

@@ -62,6 +62,7 @@ def _read_user(blocks: Iterable[Block], place: str) -> Iterator[Message]:
 
 
 def _read_assistant(blocks: list[Block], place: str) -> Iterator[Message]:
+    # Before the calls are read: a signature may stand behind its call.
     signatures = unwrap_call_signatures(blocks)
     parts: list[Part] = []
     calls: list[ToolCall] = []
@@ -71,6 +72,7 @@ def _read_assistant(blocks: list[Block], place: str) -> Iterator[Message]:
                 raise BadRequest(f"{place}: tool_result belongs to a message of the user")
             case ToolCall():
                 calls.append(_sign(block, signatures.get(block.id)))
+            # It only brought back a call's signature, or says nothing: a provider would refuse empty thinking.
             case ReasoningPart() if is_of_call(block) or not (block.text or block.signature):
                 pass
             case _:

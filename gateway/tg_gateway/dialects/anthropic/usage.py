@@ -57,6 +57,7 @@ class Tally:
     @property
     def usage(self) -> Usage:
         """All tokens so far."""
+        # Counts of providers need not agree with each other, and no count is negative.
         fresh = max(0, self._in - (self._cached or 0) - (self._written or 0))
         details = None if self._thinking is None else OutputDetails(self._thinking)
         return Usage(fresh, self._out, self._written, self._cached, details)

@@ -99,4 +99,5 @@ def _read_input(arguments: str) -> msgspec.Raw | dict[str, Any]:
         decode(dict[str, Any], arguments)
     except BadRequest:
         return {INVALID_ARGUMENTS: arguments}
+    # As the model wrote them: parsed and written again, large numbers could change.
     return msgspec.Raw(arguments.encode())

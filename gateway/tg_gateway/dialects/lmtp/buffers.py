@@ -32,6 +32,7 @@ class Buffers:
             BadRequest: text for a buffer of ids, or the other way round.
             TooLarge: too much is buffered, or too many buffers are.
         """
+        # Added up anew: at most `MAX_BUFFERS` numbers, and no count that could drift.
         held = sum(map(len, self._contents.values()))
         if held + len(more) > MAX_BUFFERED_UNITS:
             raise TooLarge(f"the buffers of a socket hold {MAX_BUFFERED_UNITS} ids and characters; drop one")
@@ -77,6 +78,7 @@ def join_contents(first: Content, more: Content) -> Content:
 
 def hash_content(content: Content) -> str:
     """The same for the same content, on every socket and gateway."""
+    # Not `hash`, which differs from process to process: providers find a cached beginning by this key.
     return hashlib.sha256(encode(content)).hexdigest()[:32]
 
 

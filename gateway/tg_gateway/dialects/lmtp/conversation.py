@@ -134,6 +134,7 @@ class LmtpConversation(Conversation):
         self, body: StreamBody, found: FoundModel, request: TextCompletionRequest, writer: StreamWriter, size: int
     ) -> None:
         socket, stream = self._socket, body.stream_id
+        # Two streams of one id could not be told apart in the messages.
         if socket.is_running(stream):
             raise BadRequest("stream_id: a stream with this id is running on this socket; take another id")
         seconds = None if body.deadline_ms is None else body.deadline_ms / 1000
@@ -148,6 +149,7 @@ class LmtpConversation(Conversation):
         )
         socket.ask(stream, found.route, size, lambda: asked, writer.fail)
         if system:
+            # Behind `ask`: a request that is refused was never queued.
             self._tell(stream, "queued")
 
     def _tell(self, stream: int, kind: str) -> None:

@@ -55,6 +55,7 @@ class _Hello(msgspec.Struct, frozen=True):
 
 def encode_model_info(stream: int, found: FoundModel, catalogue: Catalogue) -> bytes:
     """The answer to a MODEL_INFO."""
+    # A plain peer announces nothing: it is taken to be there.
     known = found.route.plain or found.model in catalogue.models()
     text = f"{found.model} (flow {found.route.flow})" if known else UNAVAILABLE
     return encode_message(b"MSG", [_ModelInfo(stream, text, _list_capabilities(found.features))])

@@ -43,6 +43,7 @@ class ScoreWriter(StreamWriter):
         for token in record.tokens:
             self._left -= 1
             items.append(ScoreItem(token.id, self.stream, known_logprob(token), None if self._left else "stop"))
+        # A client that sums up scores would take the shorter list for the better continuation.
         if record.last and self._left:
             raise ProtocolError("the model's provider did not score every token")
         return self.tell(items, last=record.last)

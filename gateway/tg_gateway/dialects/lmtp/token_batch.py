@@ -30,6 +30,7 @@ class TokenBatch:
         """Send these, with what else comes in this turn. Each counts as `width` entries."""
         if not items:
             return
+        # The first item of a turn calls for the next one; the others only join.
         if not self._items:
             self._later(self.flush)
         self._items += items

@@ -68,6 +68,7 @@ def _read_content(place: str, message: ChatMessage) -> str | tuple[Part, ...]:
     if isinstance(said, str):
         return (*thought, *((TextPart(said),) if said else ())) if thought else said
     parts = tuple(_read_part(f"{place}.content[{number}]", part) for number, part in enumerate(said))
+    # One text in a list is a text: plain peers and some models take nothing else.
     if not thought and len(parts) == 1 and isinstance(parts[0], TextPart):
         return parts[0].text
     return (*thought, *parts)
@@ -104,6 +105,7 @@ def read_image(place: str, url: str) -> ImagePart:
     """
     if url.startswith(("https://", "http://")):
         return ImagePart(url=url)
+    # An image in a URL may have megabytes: the expression looks at its head alone.
     data_url = _DATA_URL.match(url, 0, MAX_DATA_URL_HEAD)
     if data_url is None:
         sentence = f"{place} must be an http or https URL, or a data URL such as data:image/png;base64,..."

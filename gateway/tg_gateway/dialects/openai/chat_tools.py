@@ -22,6 +22,7 @@ def read_tools(tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
 
 def _read_tool(function: Function) -> Tool:
     tool = Tool(function.name, function.description or "", strict=bool(function.strict))
+    # A function without parameters has those of the record's default, an object without properties.
     if function.parameters is None:
         return tool
     return Tool(tool.name, tool.description, function.parameters, tool.strict)

@@ -67,6 +67,7 @@ class ChatStreamWriter(Writer[TextCompletionResponse]):
         choice = self._choices.get(record.index)
         if choice is None:
             raise _too_many()
+        # Nearly every record: its bytes are put together without an object for them.
         if choice.started and is_text_alone(record):
             choice.say()
             return b"%b%b%b" % (self._text_heads[record.index], encode(record.response), self._text_tail)

@@ -79,6 +79,7 @@ class StreamedChoice:
         """The last chunk, once; `reason` is guessed where nobody has told it."""
         if not self.finished:
             self.finished = True
+            # An answer without a word still has a text: the SDKs would make it null.
             content = None if self._said else ""
             yield ChunkChoice(self._index, Delta(self._role(), content=content), reason or _guess(self._called))
 

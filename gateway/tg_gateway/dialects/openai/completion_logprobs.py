@@ -58,6 +58,7 @@ def _logprob_of(token: Token, *, of_prompt: bool) -> float | None:
 def _text_of(token: Token) -> str:
     if _HALF not in token.text or token.raw_bytes is None:
         return token.text
+    # OpenAI's way to show a part of a character; JSON has no bytes.
     return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token.raw_bytes)
 
 
@@ -70,6 +71,7 @@ def _tops_of(token: Token, *, of_prompt: bool) -> dict[str, float] | None:
     tops: dict[str, float] = {}
     own = _text_of(token) if named else f"token_id:{token.id}"
     for text, (number, logprob) in zip(texts, token.top, strict=False):
+        # Two tokens may have one text. The more probable one comes first, and stays.
         tops.setdefault(own if number == token.id != NO_TOKEN_ID else text, logprob)
     tops.setdefault(own, token.logprob)
     return tops

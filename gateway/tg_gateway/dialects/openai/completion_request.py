@@ -92,6 +92,7 @@ def _read_parameters(body: CompletionBody, found: FoundModel) -> TextCompletionR
     scoring = is_scoring(body)
     sampling = read_sampling(
         body,
+        # A record that asks for no token at all would be invalid; the operation says that nothing is generated.
         max_tokens=None if scoring else body.max_tokens or DEFAULT_MAX_TOKENS,
         logprobs=None if scoring else body.logprobs,
         prompt_logprobs=body.logprobs if body.echo else None,

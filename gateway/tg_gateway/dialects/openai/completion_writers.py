@@ -66,6 +66,7 @@ class CompletionStreamWriter(Writer[TextCompletionResponse]):
     def write(self, record: TextCompletionResponse) -> bytes:
         if record.index >= len(self._choices):
             raise _too_many()
+        # Nearly every record: its bytes are put together without an object for them.
         if is_text_alone(record) and not record.prompt_tokens:
             return _TEXT_CHUNK % (self._head, record.index, encode(record.response), self._tail)
         self._usage.add(record)

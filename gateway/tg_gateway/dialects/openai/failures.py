@@ -86,6 +86,7 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
         known_path: whether the request's path and method are anybody's; otherwise the error is about no field.
     """
     told = describe_error(error)
+    # HTTP refused the request itself; a code or field of ours would send its reader to the wrong place.
     if not known_path or status != error.status:
         told = ErrorObject(error.message, told.type)
     headers = {"x-should-retry": "true" if error.retryable else "false"}

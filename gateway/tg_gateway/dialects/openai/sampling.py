@@ -54,6 +54,7 @@ def read_sampling(
         keep_stop=bool(body.include_stop_str_in_output),
         prompt_logprobs=prompt_logprobs,
     )
+    # Nothing said is no sampling at all, so that a plain peer can be asked.
     return None if sampling == Sampling() else sampling
 
 

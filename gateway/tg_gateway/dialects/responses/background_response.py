@@ -121,6 +121,7 @@ def stream_events(kept: KeptAnswers, response_id: str, after: int, headers: Mapp
 
 
 async def _follow_events(kept: KeptAnswers, response_id: str, after: int) -> AsyncGenerator[bytes, None]:
+    # The log's parts are cut at any byte; a reader that goes on in the middle needs whole events.
     cutter = EventCutter(after)
     async with aclosing(kept.follow(response_id)) as steps:
         async for step in steps:

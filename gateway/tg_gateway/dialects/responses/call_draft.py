@@ -56,6 +56,7 @@ class CallDraft(ItemDraft):
     @override
     def finish(self, status: ItemStatus) -> Iterator[Event]:
         if not self._pieces and status == "completed":
+            # A client parses the arguments; "" is no JSON.
             self._pieces.append(NO_ARGUMENTS)
         yield from super().finish(status)
 

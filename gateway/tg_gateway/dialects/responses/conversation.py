@@ -73,6 +73,7 @@ class ResponsesConversation(Conversation):
         try:
             self._ask(envelope, message, body)
         except TgError:
+            # As OpenAI's: nothing goes on from a response once a request that did has failed.
             self._last.forget(body.previous_response_id)
             raise
 
@@ -98,6 +99,7 @@ class ResponsesConversation(Conversation):
 
         draft = ResponseDraft(request, found.model or body.model or "")
         writer = FrameWriter(draft, lane, keep, lambda: self._last.forget(previous))
+        # A response of nothing but its input: something to go on from, which costs no model.
         if envelope.generate is False:
             socket.say(writer.end())
             return

@@ -128,6 +128,7 @@ class _ItemReader:
     def _read_reasoning(self, item: InputItem, place: str) -> None:
         sealed = unseal(item.encrypted_content, SealedReasoning) if item.encrypted_content else None
         if sealed is not None and sealed.call is not None:
+            # Kept by call: the reasoning item that brings it may come before or after the call's own.
             self._signatures[sealed.call] = sealed.signature
             return
         if sealed is not None:

@@ -82,7 +82,9 @@ class GeneratedAnswers:
         indexes = sorted({record.index for record in records})
         if len(indexes) == 1:
             return cls(_join(records, stops, usage["out_token"]), (), usage["in_token"])
+        # No count of tokens: the provider's is of all answers together.
         answers = [_join([each for each in records if each.index == index], stops, None) for index in indexes]
+        # Python's sort is stable: answers of one mean keep their order, in every run.
         best, *others = sorted(answers, key=lambda answer: -answer.mean_logprob)
         return cls(best, tuple(others), None)
 

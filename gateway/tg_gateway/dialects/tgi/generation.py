@@ -101,6 +101,7 @@ def _read_sampling(parameters: GenerationParameters, found: FoundModel, *, strea
     logprobs = _count_alternatives(parameters, found, streaming=streaming)
     temperature = TGI_TEMPERATURE if parameters.temperature is None else parameters.temperature
     return Sampling(
+        # TGI takes the most probable token unless it is told to draw; most providers draw.
         temperature=temperature if parameters.samples else 0.0,
         top_p=parameters.top_p,
         top_k=parameters.top_k,

@@ -41,6 +41,7 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:
+        # A provider that tells no tokens: each of its records is one for the client.
         if not record.index and is_text_alone(record):
             text = record.response or ""
             self._reader.add_text(text)

@@ -18,6 +18,7 @@ class Timings:
     __slots__ = ("_asked", "_characters", "_started")
 
     def __init__(self) -> None:
+        # Not the wall clock, which may be set while an answer is made.
         self._started = self._asked = time.perf_counter()
         self._characters = 0
 

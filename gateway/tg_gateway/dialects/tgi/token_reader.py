@@ -83,6 +83,7 @@ class TokenReader:
             TooLarge: the answer is larger than what is kept of it for its last event.
         """
         self._shown += len(text)
+        # A list: the whole text is needed once, in the last event.
         self._text.append(text)
         if self._shown > MAX_ANSWER_BYTES:
             raise TooLarge(f"the answer is larger than {MAX_ANSWER_BYTES} characters; set max_new_tokens")

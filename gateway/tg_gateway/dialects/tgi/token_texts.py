@@ -24,6 +24,7 @@ class TokenTexts:
 
     def decode(self, token: RecordToken) -> str:
         """What the next token adds to the text. A control token adds nothing: its text is its name."""
+        # Only a token whose bytes are no whole text, or that follows such a one, needs the decoder.
         if token.special or (token.raw_bytes is None and not self._open):
             return token.text
         text = self._utf8.decode(token.text.encode() if token.raw_bytes is None else token.raw_bytes)
