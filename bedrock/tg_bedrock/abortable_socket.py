@@ -51,6 +51,7 @@ def line_of_this_thread() -> AbortableSocket | None:
 
 _line: ContextVar[AbortableSocket | None] = ContextVar("line", default=None)
 _guard = threading.Lock()
+# Weak, so that a socket which the pool drops is not kept open by its entry here.
 _holders: WeakKeyDictionary[socket.socket, AbortableSocket] = WeakKeyDictionary()
 
 

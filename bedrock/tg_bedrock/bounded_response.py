@@ -30,6 +30,7 @@ class BoundedResponse(HTTPResponse):
     @override
     def _read_status(self) -> tuple[str, int, str]:  # type: ignore[misc]  # of the standard library, without stubs
         self._statuses += 1
+        # One more, since the last status is the answer's own.
         if self._statuses > MAX_INTERIM_RESPONSES + 1:
             raise EndlessError
         status: tuple[str, int, str] = super()._read_status()  # type: ignore[misc]

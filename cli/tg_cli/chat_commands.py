@@ -65,6 +65,7 @@ class ChatCommands:
         if not name:
             for known in names:
                 say(f"{'*' if known == self._asked.model else ' '} {known}")
+        # The list has no adapters: a model with one is named `base:adapter`.
         elif name in names or name.rpartition(":")[0] in names:
             self._asked.model, self._asked.flow = name, None
             say(f"asking {name}")

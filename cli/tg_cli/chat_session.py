@@ -71,6 +71,7 @@ class ChatSession:
             say(f"{named[0] if named else self._asked.model or 'no model'}; /help lists the commands, Ctrl-D ends")
 
     async def _handle(self, message: str) -> None:
+        # "//" begins a message that begins with a slash.
         work = self._commands.run(message) if is_command(message) else self._answer(message.removeprefix("/"))
         if not self._reader.interactive:
             await work

@@ -59,6 +59,7 @@ def _outcome(command: click.Command) -> int:
     try:
         code = command.main(prog_name=command.name, standalone_mode=False)
         if sys.stdout is not None:
+            # Here, and not by the interpreter at exit, whose error would be a traceback.
             sys.stdout.flush()
     except click.UsageError as error:
         say(_usage(error))

@@ -51,12 +51,14 @@ async def open_gateway(url: str | None, default: str = DEFAULT_URL) -> AsyncIter
 
 
 def _find_embedded() -> _Embedded | None:
+    # Imported only where no gateway listens: it is slow to import.
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=_EMBEDDED):
         try:
             found: _Embedded = entry.load()
         except ModuleNotFoundError:
+            # The distribution is there, but not all that its pipeline needs.
             continue
         return found
     return None

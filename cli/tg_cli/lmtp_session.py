@@ -36,6 +36,7 @@ async def run_lmtp(url: str | None, timeout: float, model: str) -> None:
                 continue
             try:
                 await run_interruptible(work)
+            # The socket is lost, so the next line could not be asked either.
             except IncompleteStream:
                 raise
             except TgError as error:

@@ -86,6 +86,8 @@ class _Page:
 
 
 def _live(console: Console, shown: RenderableType, *, auto_refresh: bool) -> Live:
+    # Transient: a growing block disappears when it is printed for good. Unredirected: rich would replace `sys.stdout`
+    # for the whole process.
     return Live(
         shown, console=console, transient=True, auto_refresh=auto_refresh, redirect_stdout=False, redirect_stderr=False
     )

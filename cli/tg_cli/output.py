@@ -51,6 +51,7 @@ class Output:
 
     async def text(self, text: str, style: str = "") -> None:
         """Write a piece of text; its style is applied if the output has colours (a terminal, without NO_COLOR)."""
+        # A model's escape sequences could change the terminal's title, or what its user pastes next.
         shown = remove_controls(text) if self.terminal else text
         if shown:
             self.open_line = not shown.endswith("\n")

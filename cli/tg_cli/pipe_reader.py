@@ -40,6 +40,7 @@ class PipeReader:
     async def _line(self) -> str | None:
         while b"\n" not in self._unread and not self._ended:
             await self._readable()
+            # Not by `sys.stdin`: what its buffer has read ahead, `select` does not see.
             received = os.read(self._descriptor, _READ_BYTES)
             self._ended = not received
             self._unread += received

@@ -21,6 +21,7 @@ class TerminalReader:
             multiline=True,
             prompt_continuation=MORE,
             key_bindings=_bindings(),
+            # Answers may be redirected to a file while the editor needs the terminal.
             output=create_output(always_prefer_tty=True),
         )
 

@@ -29,8 +29,10 @@ class LoopThread:
         try:
             return future.result()
         finally:
+            # Nothing happens to one that is done; after Ctrl-C it stops the work.
             future.cancel()
 
     def _run(self) -> None:
+        # A Runner, since it cancels the tasks that are left when the loop is stopped.
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.get_loop().run_forever()

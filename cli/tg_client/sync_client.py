@@ -239,6 +239,7 @@ def _enter(loop: LoopThread, context: AbstractAsyncContextManager[T]) -> Iterato
         return await context.__aenter__()
 
     async def leave() -> None:
+        # The block's own exception goes on in the caller's thread; here the stream is closed either way.
         await context.__aexit__(None, None, None)
 
     value = loop.run(enter())

@@ -119,6 +119,7 @@ class Requestor:
             self._abandon(stream, Unavailable("this process is shutting down; ask again"))
         for task in self._asking:
             task.cancel()
+        # The cancels of what ran have to leave before the subscriptions close.
         await self._controls.flush(1.0)
         await self._exit.__aexit__(kind, error, tb)
 
@@ -169,6 +170,7 @@ class Requestor:
             self._backlog.check(route)
         stream = AskedStream(route, request, timeout, total)
         self._streams[stream.id] = stream
+        # Before the publish, which waits: requests that come meanwhile are counted against this one.
         self._backlog.asked[route.request] += 1
         try:
             await self._ask(stream)
@@ -307,6 +309,7 @@ class Requestor:
         while True:
             await self._clock.sleep(self._timing.tick)
             self._controls.sweep()
+            # Within one process a peer's silence is that of the loop which both share.
             dead, lost = ({}, set()) if self._bus.in_process else self._find_dead()
             over = {presence.processor: presence.over_below(self._inbox.topic) for presence in self.presence}
             for stream in [stream for stream in self._streams.values() if not stream.failed]:
@@ -326,6 +329,7 @@ class Requestor:
 
     async def _send_heartbeats(self) -> None:
         while True:
+            # Not on the awake clock: only one task may sleep on that.
             await asyncio.sleep(self._timing.interval)
             bound = [stream.processor for stream in self._streams.values()]
             for processor in dict.fromkeys((*self._inbox.processors, *self.presence.new, *bound)):
@@ -377,6 +381,7 @@ class Requestor:
         stream.attempt += 1
         stream.processor = None
         task = asyncio.create_task(self._ask_again(stream))
+        # asyncio itself keeps no reference to a running task.
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 

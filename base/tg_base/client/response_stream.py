@@ -217,6 +217,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
 
     async def _come(self) -> None:
         woken = self._loop.create_future()
+        # Several records may come before the task has its turn.
         self.listen(lambda: None if woken.done() else woken.set_result(None))
         try:
             await woken

@@ -63,6 +63,7 @@ class Changes(Generic[Table]):
             name: self._merge(
                 (*keys, name), getattr(held, name), getattr(edited, name), followed=is_followed(kind, below=followed)
             )
+            # The marks are extras: without that argument the types come without them.
             for name, kind in get_type_hints(type(held), include_extras=True).items()
             if name in held.__struct_fields__
         }

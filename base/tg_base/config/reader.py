@@ -69,7 +69,9 @@ def _inspect(text: str, file: Path, findings: Findings, services: Services) -> C
     except ValueError:
         # What Python itself refuses to make of well-formed TOML: an integer of thousands of digits.
         raise BadRequest(f"{file}: a number has too many digits; shorten it") from None
+    # tomllib reads CRLF as LF, and positions are counted in what it reads.
     source = Source(file, places_of(text.replace("\r\n", "\n")), services)
+    # The reader sets this field; in a file it is as unknown as any other.
     if "source" in data:
         findings.add(_tell(source, WrongValue((), Config, unknown="source")))
         return None

@@ -20,6 +20,7 @@ async def merge_streams(sources: Sequence[AsyncGenerator[LlmChunk, None]], most:
     Raises:
         Exception: the error of the first source that fails; the others are closed.
     """
+    # Unbounded, since the ends of the tasks come through it too, and a callback cannot wait; `room` bounds the chunks.
     queue: asyncio.Queue[LlmChunk | asyncio.Task[None]] = asyncio.Queue()
     room, slots = asyncio.Semaphore(MAX_QUEUED_CHUNKS), asyncio.Semaphore(most)
 

@@ -63,6 +63,7 @@ def prepare_request(kind: Any, model: str, options: Any, data: bytes) -> Prepare
 @cache
 def _runner() -> asyncio.Runner:
     """The event loop of this worker process."""
+    # One loop for all calls: an SDK's client stays bound to the loop of its first use.
     return asyncio.Runner()
 
 

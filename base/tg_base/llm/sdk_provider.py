@@ -102,6 +102,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     @classmethod
     @override
     async def open(cls, model: str, options: SdkOptions) -> Self:
+        # Before the import, which takes seconds: a wrong option is told at once.
         endpoint, key = options.endpoint(options.upstream_name(model)), options.key()
         module = await start_daemon_thread(lambda: import_module(cls.wire.client), f"import {cls.wire.client}")
         connection = await KeyedConnection[SdkConnection].open_in_thread(

@@ -69,6 +69,7 @@ class LightHistogram(Collector):
         buckets = []
         so_far = 0
         for bound, count in zip((*map(repr, map(float, self._buckets)), "+Inf"), cells.counts, strict=True):
+            # Prometheus wants each bucket to count all that are below it, too.
             so_far += count
             buckets.append((bound, float(so_far)))
         return buckets

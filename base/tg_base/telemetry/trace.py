@@ -15,6 +15,7 @@ from tg_base.runtime import new_id
 
 MAX_ID_CHARACTERS = 200
 _ID = re.compile(rf"[\w.:-]{{1,{MAX_ID_CHARACTERS}}}", re.ASCII)
+# The version ff and ids of zeros alone are invalid (Trace Context, section 3.2.2).
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 

@@ -32,6 +32,7 @@ class Address:
         url = (url or find_url() or DEFAULT_URL).strip()
         try:
             parts = urlsplit(url)
+            # Reading it raises a ValueError where it is no number.
             _ = parts.port
         except ValueError:
             raise BadRequest(_WRONG_URL) from None

@@ -49,6 +49,7 @@ def connecting(base: str) -> Iterator[None]:
     """Translate failures before the gateway's response begins."""
     try:
         yield
+    # From the special to the general: aiohttp's classes derive from each other.
     except aiohttp.InvalidURL:
         raise BadRequest("the gateway's URL must look like http://host:port/ or https://host/") from None
     except aiohttp.ClientSSLError:

@@ -79,6 +79,7 @@ class HttpTransport:
         """Send the request. The response is also in `opened`: a task cancelled at its last step loses its result."""
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream, application/json"}
         with connecting(self._base):
+            # No redirect is followed: it would turn the POST into a GET.
             opened.append(await self._session.post(url, data=body, headers=headers, allow_redirects=False))
         return opened[0]
 

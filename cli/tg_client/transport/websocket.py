@@ -160,6 +160,7 @@ async def open_socket(
         door = WebSocketTransport(address, socket)
         with connecting(address.base):
             await clock.within(door.greet(token))
+        # Only now: the greeting reads the socket itself, and two readers at a time are an error.
         reader = asyncio.create_task(door.read(), name="socket")
         try:
             yield door

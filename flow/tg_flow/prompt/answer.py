@@ -34,6 +34,7 @@ def json_lines(text: str, schema: ObjectSchema | None, finish_reason: str | None
         names = (f"element {number} of the model's answer" for number in range(1, len(values) + 1))
         found = list(zip(names, values, strict=True))
     else:
+        # Not `splitlines`: JSON may have U+2028 and other line breaks within a string.
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         named = [(f"line {number} of the model's answer", line) for number, line in lines]
         found = [(what, _parse(line, what, finish_reason)) for what, line in named]

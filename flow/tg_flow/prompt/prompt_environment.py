@@ -67,8 +67,10 @@ class PromptEnvironment(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         super().__init__(
             undefined=Missing,
+            # Prompts are text, and no HTML.
             autoescape=False,
             finalize=_finalize,
+            # Jinja would compute constant expressions when it compiles, without any meter.
             optimized=False,
             trim_blocks=True,
             lstrip_blocks=True,

@@ -59,6 +59,7 @@ class PromptService(Service[PromptRequest, PromptResponse]):
             completion = TextCompletionRequest(system=rendered.system, prompt=rendered.prompt, streaming=True)
             async with self._llm.stream(completion, timeout=DEFAULT_DEADLINE_SECONDS) as answers:
                 async for answer in answers:
+                    # Records of thinking alone are no part of a prompt's answer.
                     if answer.response or answer.last:
                         yield _text(answer)
 

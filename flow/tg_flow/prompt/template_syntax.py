@@ -71,6 +71,7 @@ def check_syntax(template: nodes.Template) -> None:
     Raises:
         Refused: with the line.
     """
+    # A list and no recursion: the count of nodes alone limits how deep a template is nested.
     pending: list[nodes.Node] = [template]
     count = 0
     while pending:

@@ -63,6 +63,7 @@ class Documentation:
         return encode(make_document((*rows, *own)))
 
     def _make_show(self, name: str, kind: str) -> Handler:
+        # Read at the start: a handler must not wait for a disk.
         body = files(__package__).joinpath("page", name).read_bytes()
 
         async def show(request: web.Request) -> web.StreamResponse:

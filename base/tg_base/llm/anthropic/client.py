@@ -44,6 +44,7 @@ def connect_client(
         options = {"headers": {**headers, **betas}}
         return client.post(call.path, body=call.body, cast_to=response, options=options, stream=True, stream_cls=stream)
 
+    # The API's largest page, so that one request lists all models.
     listing = {"headers": headers, "params": {"limit": 1000}}
     models = partial(client.get, "/v1/models", cast_to=response, options=listing)
     return CapturedConnection(post, models, client.close, failures)

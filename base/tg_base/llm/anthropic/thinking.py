@@ -82,6 +82,7 @@ def decide_thinking(
     if budget is not None and budget >= limit:
         if max_tokens is not None:
             raise BadRequest("max_tokens: it includes the thinking, so it must be higher than the reasoning's budget")
+        # The API counts thinking against the limit, while the configuration's limit is of the answer.
         limit += budget
     return ThinkingFields(limit, _fields("adaptive" if budget is None else budget, turns), effort)
 

@@ -28,6 +28,7 @@ class JsonLines:
             self._partial.clear()
             self._size = 0
         if rest:
+            # A list, joined once: a long line that comes in many pieces would be copied with each.
             self._partial.append(rest)
             self._size += len(rest)
         if self._size > self._longest:

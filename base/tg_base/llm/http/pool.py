@@ -92,6 +92,7 @@ class HttpPool:
         asked = CIMultiDict(headers)
         for name in _OURS:
             asked.popall(name, None)
+        # A compressed body may inflate to any size, and inflating costs each chunk time.
         asked["Accept-Encoding"] = "identity"
         try:
             response = await self._open_session().request(

@@ -122,6 +122,7 @@ async def read_whole_body(
 async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorDetail]) -> TgError:
     """The error for a status that is not 2xx. The body's text is never passed on: it may contain prompts or keys."""
     said = ErrorDetail()
+    # A compressed body is never inflated; then the status alone decides.
     if not answer.encoded:
         try:
             async with asyncio.timeout(ERROR_BODY_TIMEOUT_SECONDS):

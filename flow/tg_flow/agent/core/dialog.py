@@ -108,6 +108,7 @@ class Dialog:
                     self.usage.add(record.in_token, record.out_token, record.model)
                     self.finish_reason = record.finish_reason or self.finish_reason
                     yield record
+        # If the dialog's own time has run out, its sentence names the limit that can be raised.
         except Timeout:
             self._check()
             raise

@@ -149,6 +149,7 @@ class AgentLoop:
                     yield make_observation(call, self._messages.next_id(), call.pieces[0], end=True)
         tools = self._dialog.tools
         good = [call for call in calls if call.fault is None]
+        # Their ids are in the order of the calls, whichever result comes first.
         observations = [Observation(call, self._messages.next_id()) for call in good]
         works = [PreparedCall(tools[call.tool], object_of(call.event.arguments) or {}) for call in good]
         async with aclosing(run_concurrently(works, self._dialog.remaining)) as outcomes:

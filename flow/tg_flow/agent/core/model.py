@@ -59,5 +59,7 @@ class AgentModel:
         while not (serving := self._requestor.presence.serving(queue)):
             if self._requestor.presence.is_unserved(queue) or asyncio.get_running_loop().time() > end:
                 return frozenset()
+            # Looked at again and again: presence wakes nobody, and this happens only after a start.
             await asyncio.sleep(_LOOK)
+        # Any of them may get the request.
         return frozenset.intersection(*(frozenset(presence.features) for presence in serving))

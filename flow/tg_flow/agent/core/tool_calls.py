@@ -82,6 +82,7 @@ async def _run(index: int, work: PreparedCall, seconds: float, queue: _Queue) ->
     except TgError as error:
         failure = error.message
     except asyncio.CancelledError:
+        # If nobody has cancelled this task, the tool has raised it by itself, and only its call has failed.
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise

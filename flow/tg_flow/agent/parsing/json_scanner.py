@@ -47,6 +47,7 @@ def object_of(text: str) -> dict[str, Any] | None:
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         pass
     try:
+        # `NaN` and `Infinity` are refused: no other JSON reader takes them, so the arguments could not go on.
         value = json.loads(text, strict=False, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None

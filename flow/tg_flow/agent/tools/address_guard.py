@@ -70,6 +70,7 @@ class AddressGuard:
 
 
 def _is_public(address: Address) -> bool:
+    # Python takes most multicast addresses for global ones.
     return address.is_global and not address.is_multicast
 
 

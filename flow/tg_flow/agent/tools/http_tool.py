@@ -96,6 +96,7 @@ class HttpTool(AgentTool):
                 if response.status >= 300:
                     raise Unavailable(f"the server answered with the status {response.status}")
         except aiohttp.ClientError as error:
+            # aiohttp wraps what the guard raises while a socket is made.
             if isinstance(getattr(error, "os_error", None), PrivateAddress):
                 log.warning("tool.private_address", tool=self.declaration.name, advice="see options.allow_private")
                 raise Unavailable(_PRIVATE) from None

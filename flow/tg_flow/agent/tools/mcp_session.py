@@ -56,6 +56,7 @@ class McpSession:
                 raise
         except _GONE:
             pass
+        # Another call may have noticed first, and opened a new session already.
         if self._task is task:
             await self.aclose()
         raise Unavailable("the MCP server has ended; the next call starts it again")
@@ -77,6 +78,7 @@ class McpSession:
             self._task = asyncio.create_task(self._run(self._opened, self._leave), name="mcp session")
         try:
             async with asyncio.timeout(self._options.start):
+                # Several calls may wait for one session: the one that is cancelled must not cancel it for the others.
                 return await asyncio.shield(self._opened)
         except TimeoutError:
             await self.aclose()
@@ -95,6 +97,7 @@ class McpSession:
         finally:
             if not opened.done():
                 opened.set_exception(fault)
+                # asyncio would log the error of a session for which nobody waits any more.
                 opened.exception()
 
 

@@ -100,6 +100,7 @@ def _server(options: McpOptions) -> str:
 async def _list_tools(client: Client) -> list[types.Tool]:
     tools: list[types.Tool] = []
     cursor: str | None = None
+    # Not until there is no cursor: one that leads back to itself would never end.
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         tools += page.tools
@@ -121,6 +122,7 @@ def _choose(listed: list[types.Tool], name: str, table: ToolConfig, wanted: str 
 
 
 def _declare(name: str, table: ToolConfig, tool: types.Tool) -> Tool:
+    # OpenAI takes no other names of functions, and none that is longer.
     return declare(_STRANGE.sub("_", name)[:64], table, tool.description or tool.title or "", tool.input_schema)
 
 

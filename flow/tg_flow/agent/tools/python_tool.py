@@ -78,6 +78,7 @@ def _load(function: str) -> Callable[..., Any]:
             for part in name.split("."):
                 found = getattr(found, part)
         else:
+            # Exactly one: two packages may offer a tool of the same name.
             (found,) = (point.load() for point in entry_points(group=ENTRY_POINT_GROUP, name=function))
     except (ImportError, AttributeError, ValueError):
         raise NotFound(

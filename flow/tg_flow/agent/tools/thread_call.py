@@ -29,6 +29,7 @@ class ThreadCalls:
         self._running += 1
         result = start_daemon_thread(function, f"tool {self._tool}")
         result.add_done_callback(self._end)
+        # Cancelled with the wait, it would count as returned while its thread runs on.
         return await asyncio.shield(result)
 
     def _end(self, _: asyncio.Future[Any]) -> None:

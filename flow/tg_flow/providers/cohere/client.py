@@ -18,6 +18,7 @@ def connect(endpoint: Endpoint) -> CapturedConnection:
     transport = CapturingTransport(httpx.create_ssl_context(), keyless=endpoint.key is None)
     http = httpx.AsyncClient(transport=cast(httpx.AsyncBaseTransport, transport))
     sdk = cohere.AsyncClientV2(endpoint.key or "none", base_url=endpoint.base_url, httpx_client=http, max_retries=0)
+    # 1000 is Cohere's largest page, so that one request lists all.
     models = partial(sdk.models.list, endpoint="chat", page_size=1000)
 
     def post(call: dict[str, Any] | EmbeddingCall) -> Awaitable[object]:

@@ -102,6 +102,7 @@ def to_wire(
         tools=tools,
         tool_choice=choice,
         response_format=_response_format(request),
+        # Cohere has one switch for all tools of a request.
         strict_tools=any(tool.strict for tool in request.tools),
         thinking=_thinking(thinking) if request.reasoning is None else _reasoning(request.reasoning),
         priority=request.priority,

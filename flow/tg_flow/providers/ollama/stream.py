@@ -107,6 +107,7 @@ class StreamDecoder:
     def _uncommon(self, line: ChatLine, said: _Said) -> LlmChunk:
         calls = tuple(self._call(call) for call in said.tool_calls or ())
         self._thinks = self._thinks or bool(said.thinking)
+        # Thinking ends where anything else begins. It is signed there, so that the client brings it back.
         signs = self._thinks and bool(said.content or calls or line.done)
         self._thinks = self._thinks and not signs
         self.done = line.done

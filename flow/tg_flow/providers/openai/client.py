@@ -66,8 +66,11 @@ class _Settings(TypedDict):
 def _client(endpoint: Endpoint) -> openai.AsyncOpenAI:
     """Create the client, and make it load its lazy parts here in the thread, not later in the event loop."""
     settings: _Settings = {
+        # The SDK is not made without a key. Where there is none, `options` leaves out its header.
         "api_key": endpoint.key or "none",
+        # `LlmService` asks again: it alone knows whether anything was shown yet.
         "max_retries": 0,
+        # The guard has the clocks.
         "timeout": None,
         "http_client": httpx2.AsyncClient(transport=_Nowhere(), trust_env=False),
         "default_headers": {"Accept": "text/event-stream"},

@@ -123,10 +123,12 @@ def to_wire(
     return ChatRequest(
         model=model,
         messages=wire_messages(request, developer=developer, thinking_field=thinking_field),
+        # Whole answers, too, are joined from a stream: so all have the same clocks and the same cancel.
         stream=True,
         stream_options=_StreamOptions(),
         tools=tuple(_tool(tool) for tool in request.tools),
         tool_choice=_tool_choice(request),
+        # OpenAI refuses the field in a request without tools.
         parallel_tool_calls=request.parallel_tool_calls if request.tools else None,
         temperature=sampling.temperature,
         top_p=sampling.top_p,

@@ -29,6 +29,7 @@ _FINISH = {
 }
 
 
+# `gc=False` here and below: what holds no container cannot be in a circle, and the collector need not look at it.
 class _TopLogprob(msgspec.Struct, frozen=True, gc=False):
     logprob: float
     token: str = ""

@@ -27,6 +27,7 @@ class EncodedVectors:
         """
         self._size += len(encoded)
         if self._size > MAX_ANSWER_BYTES:
+            # Nobody reads them any more, and the stream may take a while to end.
             self._encoded.clear()
             raise TooLarge(f"the embeddings have more than {MAX_ANSWER_BYTES} bytes; ask for fewer at a time")
         self._encoded[number] = encoded

@@ -101,6 +101,7 @@ class RerankWriter(ScoreWriter):
     @override
     def body(self) -> bytes:
         scores = self._pairs.scores
+        # Equal scores stay in the order of the request, so that the same question has the same answer.
         best = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: self._most]
         results = tuple(Ranked(index, scores[index], self._document(index)) for index in best)
         return encode(Ranking(f"rerank-{uuid.uuid4().hex}", self._model, results, self.usage))
