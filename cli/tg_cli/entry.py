@@ -57,6 +57,7 @@ def say(sentence: str) -> None:
 
 def _outcome(command: click.Command) -> int:
     try:
+        # Not standalone: click would print its errors in its own words, and exit by itself.
         code = command.main(prog_name=command.name, standalone_mode=False)
         if sys.stdout is not None:
             # Here, and not by the interpreter at exit, whose error would be a traceback.

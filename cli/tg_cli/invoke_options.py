@@ -101,6 +101,7 @@ def choose_flow(flow: str | None, model: str | None) -> str | None:
 
 
 def _add(command: F, *options: Callable[[F], F]) -> F:
+    # The last decorator is applied first; so --help lists them in this order.
     for option in reversed(options):
         command = option(command)
     return command

@@ -85,6 +85,7 @@ def event_of(record: AgentResponse) -> AgentEvent | None:
         case "observation":
             return Observation(content, message, path, complete, record.tool or "", record.call_id)
         case "answer":
+            # A peer may end the dialog without ending its message.
             return Answer(content, message, path, complete or record.last, record.last, record.finish_reason)
         case _:
             return None

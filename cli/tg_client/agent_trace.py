@@ -49,6 +49,7 @@ class AgentTrace:
                 steps.append(AgentStep(thought, said.tool, _texts(said.arguments)))
                 thought = None
             elif isinstance(said, Observation) and (call := _first(unseen, said.call_id)) is not None:
+                # Calls of older peers have no ids: each observation belongs to the first that has none yet.
                 unseen.remove(call)
                 steps[call[1]] = msgspec.structs.replace(steps[call[1]], observation=said.content)
         return tuple(steps)

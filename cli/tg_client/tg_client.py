@@ -60,6 +60,8 @@ class TgClient:
 
     async def __aenter__(self) -> Self:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        # No limit of connections: aiohttp's own is 100, and further streams would wait without a word. No cookies, as a
+        # gateway has none.
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),

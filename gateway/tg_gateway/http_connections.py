@@ -23,6 +23,7 @@ def watch_connections(server: web.Server, opened: Told, closed: Told) -> None:
         opened(transport)
 
     def connection_lost(handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        # Before `lost`, which takes the transport away.
         if handler.transport is not None:
             closed(handler.transport)
         lost(handler, exc)

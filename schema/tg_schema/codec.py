@@ -25,6 +25,7 @@ _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     decoder = _decoders.get(kind)
     if decoder is None:
+        # Kept: to make a decoder takes much longer than to use it.
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
     return decoder
 

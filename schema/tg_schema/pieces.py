@@ -22,6 +22,7 @@ def cut_text(text: str | None, size: int) -> list[str]:
     """The text in pieces of at most `size` JSON bytes each; no character is cut. None and "" have no piece."""
     if not text:
         return []
+    # Nearly all texts are short: they need not be encoded to be measured.
     if len(text) * MAX_CHARACTER_BYTES + _QUOTES <= size or len(text) == 1:
         return [text]
     length = len(encode(text))
@@ -29,6 +30,7 @@ def cut_text(text: str | None, size: int) -> list[str]:
         return [text]
     step = -(-len(text) // (length // max(size - _QUOTES, 1) + 1))
     pieces = (text[start : start + step] for start in range(0, len(text), step))
+    # Characters differ in size: a piece may still be too long, and is cut again.
     return [part for piece in pieces for part in cut_text(piece, size)]
 
 

@@ -67,6 +67,7 @@ def _nothing() -> None:
 class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plain peer sends only `system`, `prompt` and `streaming`; the rest is optional, and written if it is set."""
 
+    # From a factory: such a default is written although it is one, and stock readers need these three fields.
     system: str | None = msgspec.field(default_factory=_nothing)
     prompt: str | None = msgspec.field(default_factory=_nothing)
     streaming: bool | None = msgspec.field(default_factory=bool)

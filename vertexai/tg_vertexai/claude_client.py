@@ -20,6 +20,7 @@ def connect(endpoint: VertexEndpoint) -> CapturedConnection:
         project_id=owner.project,
         credentials=owner.credentials,
         base_url=f"{base_url.rstrip('/').removesuffix('/v1')}/v1" if base_url else None,
+        # `LlmService` asks again, and the guard has the clocks.
         max_retries=0,
         http_client=httpx2.AsyncClient(transport=transport, timeout=None),
     )

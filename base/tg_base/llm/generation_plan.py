@@ -38,6 +38,7 @@ class GenerationPlan(msgspec.Struct, frozen=True):
         ranks = "best_of" in native and (request.answers == 1 or "n" in native)
         ranked = "best_of" in sampling.features and not ranks
         if ranked:
+            # The ranking needs log-probabilities, also where the client did not ask for any.
             sampling = msgspec.structs.replace(sampling, n=sampling.best_of, logprobs=sampling.logprobs or 0)
         if not ranks:
             sampling = msgspec.structs.replace(sampling, best_of=None)
@@ -49,6 +50,7 @@ class GenerationPlan(msgspec.Struct, frozen=True):
 
 def _numbered(sampling: Sampling, index: int) -> Sampling:
     """The sampling of one of several answers: each has a seed of its own."""
+    # Within a signed 64-bit number, as the record has it.
     seed = None if sampling.seed is None else (sampling.seed + index + _SEEDS // 2) % _SEEDS - _SEEDS // 2
     return msgspec.structs.replace(sampling, n=None, seed=seed)
 

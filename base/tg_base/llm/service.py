@@ -198,6 +198,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         try:
             first, rest = await self._start(plan)
             async with aclosing(rest):
+                # One loop for the first chunk and the rest: a generator around both would cost time with each chunk.
                 chunk: LlmChunk | None = first
                 while chunk is not None:
                     if edit is not None:

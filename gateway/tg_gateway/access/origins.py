@@ -61,6 +61,7 @@ class Origins:
             host: the header, or None; every browser sends it.
             keyed: whether a token is asked for.
         """
+        # Without the scheme: behind a proxy that ends TLS, a page's is another one than ours.
         foreign = origin is not None and origin.partition("://")[2].lower() != (host or "").lower()
         if foreign and not self._allows(origin):
             return False
@@ -73,6 +74,7 @@ class Origins:
         """
         if origin is None or not self._allows(origin):
             return {"Vary": "Origin"} if self._origins else {}
+        # Without the second header a page reads none of our headers, not even the request's id.
         return {ALLOW_ORIGIN: origin, "Access-Control-Expose-Headers": "*", "Vary": "Origin"}
 
     def _allows(self, origin: str | None) -> bool:

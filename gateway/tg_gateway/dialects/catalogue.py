@@ -157,6 +157,7 @@ class Catalogue:
 
     def _find(self, route: Route[Any, Any], model: str | None, adapter: str | None = None) -> FoundModel:
         announced = [frozenset(each.features) for each in self._serving(route.request)]
+        # Any of them may get the request, so only what all can do counts.
         return FoundModel(route, model, adapter, frozenset.intersection(*announced) if announced else frozenset())
 
     def _route_of(self, model: str, preferred: str) -> Route[Any, Any] | None:

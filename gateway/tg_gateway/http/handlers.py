@@ -93,6 +93,7 @@ class HttpHandlers:
         headers = {"X-Request-Id": entry.request, **cors}
         opening = BodyStream(request, answer, headers, self._config.keep_alive, self._limits.write)
         with opening as body, _cut_on_error(body, request):
+            # Closed here, and not whenever the garbage collector comes: it may hold a subscription.
             async with aclosing(answer.parts) as parts:
                 async for part in parts:
                     body.send(part, last=False)

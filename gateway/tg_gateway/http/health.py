@@ -68,6 +68,7 @@ class Health:
         return (*missing, *(f"no live processor serves {route.spec.name} of flow {route.flow}" for route in deserted))
 
     async def _bus_answers(self) -> bool:
+        # One question at a time: whoever comes meanwhile is told its answer.
         async with self._asking:
             now = asyncio.get_running_loop().time()
             if now - self._asked_at > FRESH_SECONDS:
@@ -77,5 +78,6 @@ class Health:
                     self._bus_is_there = True
                 except (TgError, TimeoutError):
                     self._bus_is_there = False
+                # Read anew: the answer may have taken its time.
                 self._asked_at = asyncio.get_running_loop().time()
             return self._bus_is_there

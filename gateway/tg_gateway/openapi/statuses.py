@@ -38,4 +38,5 @@ def _list_refusals(row: Row) -> Iterator[int]:
 
 def _refuse(mount: Mount, kind: type[TgError], status: int, body: bytes, path: Mapping[str, str]) -> int:
     call = Call(mount.operation, _NOTHING_SERVED, {}, path, {}, "", body)
+    # The words do not matter: only the status is told.
     return mount.dialect.refuse(kind("any"), status, call).status

@@ -52,6 +52,7 @@ def connect_client(
                 async for _ in await models.generate_content_stream(model=model, contents="-"):
                     pass
             else:
+                # The API's largest page, so that one request lists all models.
                 await models.list(config={"page_size": 1000})
             return recorded.pop()
 

@@ -63,6 +63,7 @@ class McpSession:
 
     async def aclose(self) -> None:
         """Close the session. The next use opens a new one."""
+        # First of all, so that a call which comes meanwhile opens a session of its own.
         task, self._task, self._opened = self._task, None, None
         self._leave.set()
         self._leave = asyncio.Event()

@@ -15,6 +15,7 @@ def connect(endpoint: Endpoint) -> CapturedConnection:
     client = anthropic.AsyncAnthropic(
         base_url=endpoint.base_url,
         api_key=endpoint.key or "none",
+        # `LlmService` asks again, and the guard has the clocks.
         max_retries=0,
         http_client=httpx2.AsyncClient(transport=transport, timeout=None),
     )

@@ -29,6 +29,7 @@ def to_wire(request: TextCompletionRequest, model: str, sampling: Sampling) -> d
     if request.cache_key is not None:
         body["prompt_cache_key"] = request.cache_key
     turns = request.turns
+    # From the end: the instructions stand before the turns.
     for message, turn in zip(body["messages"][-len(turns) :], turns, strict=True):
         if thoughts := [thought for part in turn.parts for thought in _thinking(part)]:
             text = message.get("content")

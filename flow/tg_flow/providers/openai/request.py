@@ -139,6 +139,7 @@ def to_wire(
         presence_penalty=sampling.presence_penalty,
         frequency_penalty=sampling.frequency_penalty,
         logprobs=None if sampling.logprobs is None else True,
+        # `logprobs` alone asks for the tokens without alternatives.
         top_logprobs=sampling.logprobs or None,
         response_format=_response_format(request, strict=strict),
         n=sampling.n if (sampling.n or 1) > 1 else None,

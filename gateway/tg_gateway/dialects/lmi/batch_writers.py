@@ -92,6 +92,7 @@ class OutputsWriter(Writer[TextCompletionResponse]):
         text = self._prefixes[record.index] + (record.response or "")
         if not text:
             return b""
+        # Once, before the first piece.
         self._prefixes[record.index] = ""
         outputs = [""] * self._count
         outputs[record.index] = text

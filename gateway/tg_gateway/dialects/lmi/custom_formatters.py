@@ -76,6 +76,7 @@ def load_formatter(name: str, group: str, field: str) -> Callable[..., Any]:
             for part in function.split("."):
                 found = getattr(found, part)
         else:
+            # Exactly one: two packages may offer a formatter of the same name.
             (found,) = (point.load() for point in entry_points(group=group, name=name))
     except (ImportError, AttributeError, ValueError):
         raise BadRequest(

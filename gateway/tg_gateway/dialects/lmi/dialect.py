@@ -142,6 +142,7 @@ def _hand_over(call: Call, other: Mount) -> Ask | Answer | Awaitable[Any]:
     """Ask as at OpenAI's door; the path names the model, or nobody does."""
     fields = decode(dict[str, msgspec.Raw], call.body)
     path = call.path.get("model")
+    # LMI's clients name no model: their endpoint has only one.
     if path or bytes(fields.get("model", b"null")) == b"null":
         found = call.catalogue.find_model(path)
         call.route = found.route
@@ -152,6 +153,7 @@ def _hand_over(call: Call, other: Mount) -> Ask | Answer | Awaitable[Any]:
     try:
         return other.dialect.parse(handed)
     finally:
+        # Also where it is refused: the log says for which service.
         call.route = handed.route or call.route
 
 

@@ -87,6 +87,7 @@ def _read_parameters(data: bytes) -> LmiParameters:
     try:
         return decode(LmiParameters, data)
     except BadRequest as error:
+        # Its place as the client sees it, from the root of the body.
         raise BadRequest(error.message.replace("`$", "`$.parameters")) from None
 
 

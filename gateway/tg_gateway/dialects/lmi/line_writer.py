@@ -56,6 +56,7 @@ class LineWriter(Writer[TextCompletionResponse]):
         reader, order = self._reader, self._order
         before, last = b"", reader.end
         if self._held is not None:
+            # Nobody has told an end token, so the one that was held back is the last.
             if reader.end.token.id == NO_TOKEN_ID:
                 last = self._held
             else:

@@ -53,6 +53,7 @@ def encode_part(payload: bytes) -> bytes:
     if not payload:
         return b""
     lengths = struct.pack("!II", 16 + len(_HEADERS) + len(payload), len(_HEADERS))
+    # The lengths have a checksum of their own; the last one is of all that comes before it.
     checked = lengths + struct.pack("!I", crc32(lengths)) + _HEADERS + payload
     return checked + struct.pack("!I", crc32(checked))
 

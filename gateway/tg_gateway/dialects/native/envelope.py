@@ -68,6 +68,7 @@ def id_of(message: bytes) -> Id | None:
         found = decode(_Id, message).id
     except BadRequest:
         return None
+    # To Python `true` is a number.
     return found if isinstance(found, str | int) and not isinstance(found, bool) else None
 
 

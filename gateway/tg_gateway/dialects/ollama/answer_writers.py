@@ -54,6 +54,7 @@ class AnswerLineWriter(Writer[TextCompletionResponse]):
     """
 
     content_type = "application/x-ndjson"
+    # Ollama's clients parse every line as JSON, an empty one too.
     keep_alive = b""
 
     def __init__(self, shape: AnswerShape, watch: Stopwatch, ignored: Mapping[str, str]) -> None:

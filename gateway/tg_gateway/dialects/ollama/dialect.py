@@ -51,6 +51,7 @@ def _parse_chat(call: Call) -> Ask | Answer:
     found = find_model(call, body.model)
     shape = ChatShape(body.model or "")
     ignored = _show_ignored(call, ChatBody)
+    # Ollama only loads the model then, and its clients wait for the answer.
     if not body.messages:
         return Answer(shape.write(LOADED), headers=ignored)
     return _ask(found, read_chat(body, found), shape, watch, ignored)

@@ -50,6 +50,7 @@ def read_generate(body: GenerateBody, found: FoundModel) -> TextCompletionReques
 
 def _read_shared(body: AnswerBody, found: FoundModel) -> dict[str, Any]:
     return {
+        # Ollama streams unless it is told not to.
         "streaming": body.stream is not False,
         "model": found.model,
         "adapter": found.adapter,

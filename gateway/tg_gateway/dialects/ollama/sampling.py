@@ -25,6 +25,7 @@ def read_sampling(body: AnswerBody) -> Sampling | None:
         temperature=options.temperature,
         top_p=options.top_p,
         top_k=options.top_k,
+        # In Ollama -1 and -2 stand for no limit.
         max_tokens=options.num_predict if (options.num_predict or 0) > 0 else None,
         stop=stop,
         seed=options.seed,

@@ -66,6 +66,7 @@ class OutputDraft:
         """More text of the `open_message`; the caller tells it. Raises TooLarge as `add`."""
         self._size += len(text)
         if self._size > MAX_ANSWER_BYTES:
+            # For its error: the size is counted already.
             self._grow(0)
         message.add_told(text)
 

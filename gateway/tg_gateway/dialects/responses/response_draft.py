@@ -38,6 +38,7 @@ from tg_gateway.dialects.responses.usage import make_usage
 from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import RateLimited
 
+# OpenAI's: a response says these fields also where its request did not.
 _DEFAULT_TEMPERATURE: Final = 1.0
 _DEFAULT_TOP_P: Final = 1.0
 _INCOMPLETE: Final = {

@@ -50,6 +50,7 @@ class EventWriter(Writer[TextCompletionResponse]):
         data = self._begin() + self._encode(self._draft.add(record))
         self._message = self._draft.output.open_message
         if self._message is not None:
+            # Without `""}`: the text of each record goes there.
             self._delta = encode(self._message.make_delta(""))[:-3]
         return data
 
@@ -195,6 +196,7 @@ class BodyWriter(WholeWriter[TextCompletionResponse]):
 
     @override
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        # Nobody reads these events, but the draft moves on with them.
         for record in records:
             for _ in self._draft.add(record):
                 pass
