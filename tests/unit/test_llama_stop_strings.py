@@ -56,6 +56,20 @@ def test_only_what_may_begin_a_stop_string_is_held_back(stops: list[str], text: 
         assert not held or any(stop.startswith(held) for stop in stops)
 
 
+@given(STOPS, st.text(LETTERS, max_size=30), st.lists(st.integers(0, 30), max_size=30))
+def test_a_stop_string_that_is_shown_holds_nothing_back(stops: list[str], text: str, places: list[int]) -> None:
+    watch, given_out, fed = StopStrings(stops, keep=True), "", ""
+    for part in cut(text, places):
+        more, stopped = watch.feed(part)
+        given_out, fed = given_out + more, fed + part
+        if stopped:
+            break
+        assert (given_out, watch.held) == (fed, 0)
+    before, ends = expected(stops, text)
+    assert given_out + watch.flush() == before + (watch.found or "")
+    assert (watch.found is not None) == ends
+
+
 @given(STOPS, st.text(LETTERS, max_size=20), st.lists(st.integers(0, 60), max_size=60))
 def test_bytes_cut_anywhere_give_the_same_text(stops: list[str], text: str, places: list[int]) -> None:
     raw = text.encode()

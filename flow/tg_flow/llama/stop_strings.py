@@ -1,4 +1,4 @@
-"""Model's text -> text up to a stop string; a possible beginning of one is held back."""
+"""Model's text -> text up to a stop string; a possible beginning of one is held back if it may not be shown."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ class StopStrings:
 
     Args:
         stops: the stop strings.
-        keep: whether the one that ended the answer may be shown.
+        keep: whether the one that ended the answer is shown; then nothing has to be held back.
 
     Attributes:
         found: the one that ended the answer.
@@ -18,20 +18,21 @@ class StopStrings:
         self.found: str | None = None
         self._stops = tuple(stops)
         self._keep = keep
-        self._held = ""
+        self._tail = ""
 
     def feed(self, text: str) -> tuple[str, bool]:
         """Add text; return the text that may be shown, and whether a stop string ended the answer."""
-        text = self._held + text
+        shown = len(self._tail) if self._keep else 0
+        text = self._tail + text
         found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
-            self._held = ""
+            self._tail = ""
             end, start = min(found)
             self.found = text[start:end]
-            return text[: end if self._keep else start], True
+            return text[shown : end if self._keep else start], True
         cut = len(text) - self._overlap(text)
-        self._held = text[cut:]
-        return text[:cut], False
+        self._tail = text[cut:]
+        return text[shown:] if self._keep else text[:cut], False
 
     def _overlap(self, text: str) -> int:
         """Length of the longest end of `text` that is the beginning of a stop string."""
@@ -45,10 +46,10 @@ class StopStrings:
 
     def flush(self) -> str:
         """The answer ended otherwise: return what was held back."""
-        text, self._held = self._held, ""
-        return text
+        text, self._tail = self._tail, ""
+        return "" if self._keep else text
 
     @property
     def held(self) -> int:
         """How many characters are held back."""
-        return len(self._held)
+        return 0 if self._keep else len(self._tail)
