@@ -5,15 +5,20 @@ import hashlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.raw_llm import ERRORS, FEATURES, RawLlm
 from tests.flow.demo_llm import opened
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
 from tg_base.config import ApiKey, GatewayConfig
+from tg_gateway.dialects import Ask, Call, Mount
+from tg_gateway.dialects.tgi.dialect import TextGenerationInference
+from tg_gateway.mounts import MOUNTS
 from tg_schema import COMMON_FEATURES
 from tg_schema.errors import TgError, Timeout, TooLarge
 
@@ -60,7 +65,8 @@ async def test_each_path() -> None:
         async with it.http.head("/") as response:
             assert "request-id" in response.headers, "Claude Code's probe is still Anthropic's"
         async with it.http.get("/info") as response:
-            assert (await response.json())["model_id"] == "counting"
+            info = await response.json()
+            assert (info["model_id"], info["max_total_tokens"]) == ("counting", None)
         async with it.http.get("/health") as response:
             assert response.status == 200
 
@@ -75,7 +81,7 @@ async def test_the_headers() -> None:
             assert (headers["x-compute-type"], headers["x-compute-characters"]) == ("unknown", "9")
         assert (whole["x-prompt-tokens"], whole["x-generated-tokens"]) == ("2", "5")
         assert whole["X-Tokengrid-Ignored"] == "parameters.watermark"
-        assert int(whole["x-total-time"]) >= int(whole["x-inference-time"]) >= 0
+        assert int(whole["x-total-time"]) >= int(whole["x-inference-time"]) + int(whole["x-queue-time"]) >= 0
         assert stream["X-Accel-Buffering"] == "no"
         assert stream["Content-Type"] == "text/event-stream; charset=utf-8"
 
@@ -118,6 +124,26 @@ async def test_what_is_refused(path: str, body: object, status: int, kind: str) 
         assert (got, list(error), error["error_type"]) == (status, ["error", "error_type"], kind)
         assert len(error["error"]) > 8
         assert (await post(it, "/", HELLO))[0] == 200
+
+
+async def test_a_processor_at_work_is_noticed_over_http() -> None:
+    begun, llm = asyncio.Event(), CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+
+    class Noting(TextGenerationInference):
+        @override
+        def parse(self, call: Call) -> Any:
+            asked = super().parse(call)
+            assert isinstance(asked, Ask)
+            assert asked.on_accepted is not None
+            return replace(asked, on_accepted=begun.set)
+
+    async with open_gateway(llm=llm, mounts=(Mount("POST", "/noting", Noting(), "generate"), *MOUNTS)) as it:
+        await until_listed(it.http)
+        asked = asyncio.create_task(post(it, "/noting", {"inputs": "1"}))
+        await asyncio.wait_for(begun.wait(), 30)
+        llm.step.release()
+        assert (await asked)[0] == 200
 
 
 async def test_what_a_model_lacks_is_refused_before_it_is_queued() -> None:
@@ -245,6 +271,10 @@ async def test_the_demo_model() -> None:
         _, same = await post(it, "/api/v1/text-completion", native)
         assert same["response"] == text
         assert last["details"]["input_length"] == same["in_token"]
+
+        async with it.http.get("/info") as response:
+            info = await response.json()
+        assert (info["max_input_tokens"], info["max_total_tokens"]) == (511, 512)
 
         long = {"inputs": "word " * 9000 + BEGUN, "parameters": {**parameters, "truncate": 5}}
         _, cut = await post(it, "/generate_stream", long)

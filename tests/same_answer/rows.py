@@ -106,7 +106,7 @@ def _lmi(**parameters: Any) -> Body:
 
 
 def _lmi_listed(asked: Asked) -> dict[str, Any]:
-    return _lmi(details=False)(asked) | {"inputs": [asked.text]}
+    return {**_lmi(details=False)(asked), "inputs": [asked.text]}
 
 
 def _lmtp(mode: str) -> Any:

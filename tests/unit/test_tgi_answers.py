@@ -1,6 +1,7 @@
 """Records -> TGI's events and bodies: byte by byte, and the same text however the records are cut and joined."""
 
 import json
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -258,7 +259,7 @@ def test_the_headers_of_a_whole_answer() -> None:
     assert total == int(seconds * 1000)
     assert int(headers.pop("x-validation-time")) <= total
     inference = int(headers.pop("x-inference-time"))
-    assert inference <= total
+    assert inference + int(headers.pop("x-queue-time")) <= total
     assert abs(int(headers.pop("x-time-per-token")) - inference / 2) <= 1
     assert headers == {
         "x-compute-type": "unknown",
@@ -267,6 +268,35 @@ def test_the_headers_of_a_whole_answer() -> None:
         "x-generated-tokens": "2",
         "X-Tokengrid-Ignored": "x",
     }
+
+
+@pytest.mark.parametrize(
+    ("accepted", "first", "queue", "inference"),
+    [
+        pytest.param(None, 1.0, 900, 100, id="quick, after a wait"),
+        pytest.param(None, 0.05, 0, 50, id="quick, at once"),
+        pytest.param(2.1, 5.0, 2000, 3000, id="long, after a wait"),
+        pytest.param(0.1, 5.0, 0, 5000, id="long, at once"),
+    ],
+)
+def test_the_time_in_the_queue(
+    monkeypatch: pytest.MonkeyPatch, accepted: float | None, first: float, queue: int, inference: int
+) -> None:
+    """`accepted` and `first` are seconds from the request to the sign of work and to the answer."""
+    now = 1.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    timings = Timings()
+    timings.ask("in ")
+    writer = GeneratedTextWriter(body_of(), timings, {}, listed=False)
+    if accepted is not None:
+        now = 1.0 + accepted
+        timings.begin()
+    now = 1.0 + first
+    writer.write(LAST)
+    writer.end()
+    told = [int(writer.headers[f"x-{name}-time"]) for name in ("queue", "inference")]
+    # Whole milliseconds are cut off from floats.
+    assert told == [pytest.approx(queue, abs=1), pytest.approx(inference, abs=1)]
 
 
 def test_a_failure_is_one_event() -> None:

@@ -13,7 +13,7 @@ from tg_gateway.dialects import Answer, Ask, Call, Catalogue
 from tg_gateway.dialects.openai.dialect import OPENAI
 from tg_gateway.dialects.tgi import TGI, read_grammar
 from tg_gateway.dialects.tgi.generation_parameters import GenerationParameters, Grammar
-from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest
+from tg_schema import TEXT_COMPLETION, ModelInfo, Sampling, TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import BadRequest, NotFound, TgError, TooLarge, Unauthorized, Unavailable
 
 RAW = ("raw", "keep_stop", "logprobs", "end_token", "stop")
@@ -266,15 +266,26 @@ def test_no_grammar() -> None:
 
 
 def answer(operation: str, catalogue: Catalogue = CATALOGUE) -> tuple[int, Any]:
-    found = TGI.parse(call_of(b"", operation, catalogue))
+    return read(TGI.parse(call_of(b"", operation, catalogue)))
+
+
+def read(found: object) -> tuple[int, Any]:
     assert isinstance(found, Answer)
     return found.status, json.loads(found.body) if found.body else None
 
 
 def test_what_the_server_says_of_itself() -> None:
-    status, info = answer("info")
-    assert (status, info["model_id"], info["max_stop_sequences"], info["max_best_of"]) == (200, "raw", 4, 128)
-    assert (info["max_input_tokens"], info["router"]) == (None, "tokengrid")
+    call = call_of(b"", "info")
+    asked = TGI.parse(call)
+    assert isinstance(asked, Ask)
+    assert asked.request == TextCompletionRequest(operation="list-models", model="raw")
+    asked.writer.write(TextCompletionResponse(models=(ModelInfo("raw", context_length=512),), end_of_stream=True))
+    info = json.loads(asked.writer.end())
+    assert (info["model_id"], info["max_stop_sequences"], info["max_best_of"]) == ("raw", 4, 128)
+    assert (info["max_input_tokens"], info["max_total_tokens"], info["router"]) == (511, 512, "tokengrid")
+    limits = {"max_input_tokens": None, "max_total_tokens": None}
+    assert read(TGI.refuse(Unavailable("it does not tell"), 503, call)) == (200, info | limits)
+    assert answer("info", EMPTY) == (200, info | limits)
     assert answer("health") == (200, None)
     assert answer("health", EMPTY) == (503, {"error": "unhealthy", "error_type": "healthcheck"})
     nameless = Catalogue((nameless_route(),), lambda queue: [], {})

@@ -4,6 +4,7 @@ from tg_base.protocol.encoded_request import EncodedRequest
 from tg_base.protocol.heartbeat import AwakeClock, Echo, HeartbeatTiming
 from tg_base.protocol.link_sender import Failed, LinkSender
 from tg_base.protocol.messages import (
+    ACCEPTED_AFTER_SECONDS,
     CONTROL,
     Ack,
     Announce,
@@ -25,7 +26,7 @@ from tg_base.protocol.route import Route
 from tg_base.protocol.subscriptions import Subscriptions
 
 __all__ = [
-    "CONTROL", "MAX_REQUEST_BYTES", "PART_BYTES", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel",
+    "ACCEPTED_AFTER_SECONDS", "CONTROL", "MAX_REQUEST_BYTES", "PART_BYTES", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel",
     "Confirmed", "Control", "Echo", "EncodedRequest", "Failed", "Frame", "Heartbeat", "HeartbeatTiming", "LinkSender",
     "LinkState", "Nack", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route", "StreamKey",
     "Subscriptions", "whole_number",

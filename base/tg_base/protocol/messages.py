@@ -21,6 +21,10 @@ FrameKind = Literal["record", "end", "accepted", "confirm", "returned", "fetch"]
 _NOTHING = msgspec.Raw(b"null")
 
 
+ACCEPTED_AFTER_SECONDS = 0.1
+"""Seconds of work without a record after which the processor says "accepted"."""
+
+
 class Frame(msgspec.Struct, frozen=True, array_like=True):
     """One stream's part of a link message.
 

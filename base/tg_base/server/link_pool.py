@@ -9,7 +9,16 @@ from contextvars import Context
 from typing_extensions import override
 
 from tg_base.bus import Bus
-from tg_base.protocol import Failed, Heartbeat, HeartbeatTiming, LinkSender, LinkState, Nack, StreamKey
+from tg_base.protocol import (
+    ACCEPTED_AFTER_SECONDS,
+    Failed,
+    Heartbeat,
+    HeartbeatTiming,
+    LinkSender,
+    LinkState,
+    Nack,
+    StreamKey,
+)
 from tg_base.runtime import running
 from tg_base.server.responder import Responder
 from tg_schema.response import Response
@@ -20,8 +29,6 @@ RETURN_HEARTBEATS = 2
 """Heartbeat intervals that a requestor believed dead has to prove that it is back."""
 MAX_GONE_REQUESTORS = 10_000
 """Dead requestors that are remembered; beyond it the oldest is forgotten."""
-ACCEPTED_AFTER_SECONDS = 0.1
-"""Seconds without a record after which the requestor is told that work has begun."""
 ACCEPTED_EVERY_HEARTBEATS = 5
 """Heartbeats without a record after which it is told again: a non-streaming answer gives no other sign of progress."""
 

@@ -86,7 +86,7 @@ class Ask:
         background: over HTTP: the answer is made apart from the connection, and `streaming` and `keep` are ignored.
         deadline: seconds until the answer must be complete, else it is stopped; None = the model's own limits. Like
             `on_accepted`, for single requests.
-        on_accepted: on a WebSocket: called once if a processor works on the request and has not answered yet.
+        on_accepted: called once if a processor works on the request and has not answered yet.
     """
 
     route: Route[Any, Any]

@@ -61,6 +61,8 @@ class HttpHandlers:
             kept = self._store.of(entry.key, bounded=False)
             return await self._reply(request, asked.background.answer(kept))
         async with self._relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
+            if asked.on_accepted is not None:
+                exchange.responses.listen_accepted(asked.on_accepted)
             if asked.streaming:
                 return await self._stream(request, asked, exchange)
             whole = await exchange.whole(asked.writer)

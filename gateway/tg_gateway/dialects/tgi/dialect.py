@@ -12,7 +12,7 @@ from tg_gateway.dialects.tgi.failures import refuse
 from tg_gateway.dialects.tgi.generation import read_generation
 from tg_gateway.dialects.tgi.generation_parameters import GenerateBody, GenerationParameters
 from tg_gateway.dialects.tgi.ignored import list_ignored
-from tg_gateway.dialects.tgi.server_info import describe_server, show_health
+from tg_gateway.dialects.tgi.server_info import describe_limitless, describe_server, show_health
 from tg_gateway.dialects.tgi.stream_writer import TokenEventWriter
 from tg_gateway.dialects.tgi.timings import Timings
 from tg_gateway.dialects.tgi.tokenization import parse_chat_tokenize, parse_tokenize
@@ -38,7 +38,7 @@ class TextGenerationInference(Dialect):
     def parse(self, call: Call) -> Ask | Answer:
         match call.operation:
             case "info":
-                return describe_server(call.catalogue)
+                return describe_server(call)
             case "health":
                 return show_health(call.catalogue)
             case "tokenize":
@@ -50,6 +50,9 @@ class TextGenerationInference(Dialect):
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
+        if call.operation == "info" and call.route is not None:
+            # The provider does not tell the limits; all else is known without it.
+            return describe_limitless(call)
         read = bool(call.body)
         return refuse(error, status, read=read, streamed=read and _is_streamed(call))
 
@@ -69,7 +72,7 @@ def _parse_generation(call: Call) -> Ask:
     else:
         listed = call.operation == "generate-compatible"
         writer = GeneratedTextWriter(body, timings, ignored, listed=listed)
-    return Ask(found.route, request, writer, streaming)
+    return Ask(found.route, request, writer, streaming, on_accepted=None if streaming else timings.begin)
 
 
 def _is_streamed(call: Call) -> bool:

@@ -1,18 +1,22 @@
 """What can be asked -> what TGI says of itself: `/info`, and whether it is of use."""
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Final
 
 import msgspec
+from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Catalogue
+from tg_gateway.dialects import Answer, Ask, Call, Catalogue, WholeWriter
 from tg_gateway.dialects.tgi.failures import Failure
 from tg_gateway.dialects.tgi.generation_parameters import MAX_STOP_SEQUENCES
-from tg_schema import encode
+from tg_schema import TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.errors import Unavailable
 from tg_schema.sampling import MAX_CHOICES
 
 ROUTER: Final = "tokengrid"
+LIMITS_SECONDS: Final = 5.0
+"""A provider that takes longer to tell its limits is not waited for."""
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
@@ -25,8 +29,8 @@ class ServerInfo(msgspec.Struct, frozen=True):
     max_concurrent_requests: None = None
     max_best_of: int = MAX_CHOICES
     max_stop_sequences: int = MAX_STOP_SEQUENCES
-    max_input_tokens: None = None
-    max_total_tokens: None = None
+    max_input_tokens: int | None = None
+    max_total_tokens: int | None = None
     validation_workers: None = None
     max_client_batch_size: int = 1
     router: str = ROUTER
@@ -34,16 +38,50 @@ class ServerInfo(msgspec.Struct, frozen=True):
     docker_label: None = None
 
 
-def describe_server(catalogue: Catalogue) -> Answer:
-    """`GET /info`: of the model that is asked if a request names none.
+class ServerInfoWriter(WholeWriter[TextCompletionResponse]):
+    """The model and its limits, as its provider tells them.
+
+    Args:
+        model: its name.
+    """
+
+    def __init__(self, model: str) -> None:
+        super().__init__(TextCompletionResponse)
+        self._model = model
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        lengths = (model.context_length for record in records for model in record.models)
+        return _encode(self._model, next(lengths, 0))
+
+
+def describe_server(call: Call) -> Ask | Answer:
+    """`GET /info`: of the model that is asked if a request names none. A live one is asked for its limits.
 
     Raises:
         Unavailable: nobody knows of a model yet.
     """
-    model = catalogue.find_model(None).model
-    if model is None:
+    found = call.catalogue.find_model(None)
+    if found.model is None:
         raise Unavailable("no live processor serves a model; ask again later", retry_after=1.0)
-    return Answer(encode(ServerInfo(model, version("tokengrid-gateway"))))
+    if not found.features:
+        return describe_limitless(call)
+    call.route = found.route
+    request = TextCompletionRequest(operation="list-models", model=found.model)
+    return Ask(found.route, request, ServerInfoWriter(found.model), streaming=False, deadline=LIMITS_SECONDS)
+
+
+def describe_limitless(call: Call) -> Answer:
+    """The same, where nobody tells the limits."""
+    return Answer(_encode(call.catalogue.find_model(None).model or "", 0))
+
+
+def _encode(model: str, context: int) -> bytes:
+    """`context` is the most tokens of prompt and answer together; 0 = unknown. At least one is the answer's."""
+    limits = (context - 1, context) if context else (None, None)
+    return encode(
+        ServerInfo(model, version("tokengrid-gateway"), max_input_tokens=limits[0], max_total_tokens=limits[1])
+    )
 
 
 def show_health(catalogue: Catalogue) -> Answer:

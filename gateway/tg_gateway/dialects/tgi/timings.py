@@ -4,6 +4,8 @@ import math
 import time
 from typing import Final
 
+from tg_base.protocol import ACCEPTED_AFTER_SECONDS
+
 COMPUTE_TYPE: Final = "unknown"
 """`x-compute-type`: TGI says on which hardware it runs; a gateway does not know on which its processors do."""
 
@@ -11,21 +13,28 @@ COMPUTE_TYPE: Final = "unknown"
 class Timings:
     """Of one request, from when its body was read.
 
-    The gateway does not see when a processor begins, so `x-inference-time` has the wait in the queue too, and there is
-    no `x-queue-time`.
+    A processor does not say when it begins, but that it has worked for `ACCEPTED_AFTER_SECONDS`, or its first record.
+    So the time in the queue is exact for long answers. For an answer that is quicker it may be short by these seconds,
+    and is 0 where all of it took no longer.
     """
 
-    __slots__ = ("_asked", "_characters", "_started")
+    __slots__ = ("_asked", "_begun", "_characters", "_started")
 
     def __init__(self) -> None:
         # Not the wall clock, which may be set while an answer is made.
         self._started = self._asked = time.perf_counter()
+        self._begun: float | None = None
         self._characters = 0
 
     def ask(self, inputs: str) -> None:
         """The request is read and checked, and is sent on now."""
         self._asked = time.perf_counter()
         self._characters = len(inputs)
+
+    def begin(self) -> None:
+        """The processor has said that it works, or its first record has come; only the first sign counts."""
+        if self._begun is None:
+            self._begun = max(self._asked, time.perf_counter() - ACCEPTED_AFTER_SECONDS)
 
     def start_headers(self) -> dict[str, str]:
         """What is known before the first token."""
@@ -39,11 +48,13 @@ class Timings:
             generated_tokens: of the answer; 0 = unknown.
         """
         now = time.perf_counter()
-        total, inference = now - self._started, now - self._asked
+        begun = self._asked if self._begun is None else self._begun
+        total, inference = now - self._started, now - begun
         headers = self.start_headers() | {
             "x-compute-time": f"{total:.6f}",
             "x-total-time": _milliseconds(total),
             "x-validation-time": _milliseconds(self._asked - self._started),
+            "x-queue-time": _milliseconds(begun - self._asked),
             "x-inference-time": _milliseconds(inference),
         }
         if in_token is not None:

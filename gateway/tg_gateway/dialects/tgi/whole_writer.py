@@ -32,6 +32,11 @@ class GeneratedTextWriter(WholeWriter[TextCompletionResponse]):
         self._listed = listed
 
     @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        self._timings.begin()
+        return super().write(record)
+
+    @override
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
         asked = self._parameters
         if any(record.index >= asked.answers for record in records):
