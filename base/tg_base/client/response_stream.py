@@ -197,7 +197,8 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     def listen_accepted(self, listener: Callable[[], None]) -> None:
         """Call `listener` once, when a processor says that it works on the request, or now if one has said so.
 
-        One says so if its first record takes longer than `ACCEPTED_AFTER_SECONDS`. As with `listen`, it must not raise or block.
+        One says so if its first record takes longer than `ACCEPTED_AFTER_SECONDS`. As with `listen`, it must not raise
+        or block.
         """
         self._on_accepted = listener
         if self._accepted:

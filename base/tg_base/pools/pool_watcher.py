@@ -113,7 +113,7 @@ class PoolWatcher:
             await self._edits.wait()
             try:
                 # As with the configuration: one defect must not end the watch.
-                with translate_defects(Internal(_DEFECT), "pools.defect", log):
+                with translate_defects(Internal, _DEFECT, "pools.defect", log):
                     self._files = await asyncio.to_thread(_read, self._sources)
             except TgError as error:
                 self._refused = True

@@ -26,8 +26,8 @@ from tg_base.protocol.route import Route
 from tg_base.protocol.subscriptions import Subscriptions
 
 __all__ = [
-    "ACCEPTED_AFTER_SECONDS", "CONTROL", "MAX_REQUEST_BYTES", "PART_BYTES", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel",
-    "Confirmed", "Control", "Echo", "EncodedRequest", "Failed", "Frame", "Heartbeat", "HeartbeatTiming", "LinkSender",
+    "ACCEPTED_AFTER_SECONDS", "CONTROL", "MAX_REQUEST_BYTES", "PART_BYTES", "WINDOW_BYTES", "Ack", "Announce",
+    "AwakeClock", "Cancel", "Confirmed", "Control", "Echo", "EncodedRequest", "Failed", "Frame", "Heartbeat", "HeartbeatTiming", "LinkSender",
     "LinkState", "Nack", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route", "StreamKey",
     "Subscriptions", "whole_number",
 ]  # fmt: skip
