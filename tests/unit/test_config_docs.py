@@ -15,6 +15,7 @@ from tg_base.config import (
     Config,
     GatewayConfig,
     LmiConfig,
+    LmiModelConfig,
     ToolConfig,
 )
 from tg_base.config.changes import is_followed
@@ -59,6 +60,7 @@ TABLES = [
     GatewayConfig,
     ApiKey,
     LmiConfig,
+    LmiModelConfig,
     ModelConfig,
     *SERVICES,
     PromptsConfig,

@@ -1,6 +1,8 @@
 """The body of an invocation -> the request record: each parameter has its field, is ignored by name, or is refused."""
 
 import json
+import pickle
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,7 +12,7 @@ from tg_base.config import GatewayConfig, LmiConfig
 from tg_base.protocol import Presence, Route
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue
 from tg_gateway.dialects.lmi import LMI, Lmi
-from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest
+from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.errors import BadRequest, NotFound
 
 RAW = ("raw", "keep_stop", "logprobs", "end_token", "stop")
@@ -23,7 +25,8 @@ SERVING = {
     "q/chat": [Presence("q", ("q/chat",), 1, 0, ("chat",), features=("stop",))],
     "q/beams": [Presence("b", ("q/beams",), 1, 0, ("beams",), features=("raw", "length_penalty"))],
 }
-CATALOGUE = Catalogue((ROUTE, CHAT, PLAIN, BEAMS), lambda queue: SERVING.get(queue, []), {})
+CATALOGUE = Catalogue((ROUTE, CHAT, PLAIN, BEAMS), lambda queue: SERVING.get(queue, []), {"mine": "chat"})
+HI = {"inputs": "hi"}
 GREEDY = Sampling(temperature=0, max_tokens=30)
 
 
@@ -33,6 +36,13 @@ def ask(body: object, door: Lmi = LMI, *, model: str = "", headers: dict[str, st
     asked = door.parse(Call("generate", CATALOGUE, headers or {}, path, {}, "r", data))
     assert isinstance(asked, Ask)
     return asked
+
+
+def answer(body: object, door: Lmi, *, model: str = "") -> Any:
+    """The JSON of a whole answer without text."""
+    writer = ask(body, door, model=model).writer
+    writer.write(TextCompletionResponse(finish_reason="stop", end_of_stream=True))
+    return json.loads(writer.end())
 
 
 def parse(*, model: str | None = None, stream: bool | None = None, **parameters: Any) -> TextCompletionRequest:
@@ -242,3 +252,45 @@ def test_the_chat_of_openai_is_asked_by_its_key() -> None:
     refused = LMI.refuse(BadRequest("no"), 400, Call("generate", CATALOGUE, {}, {}, {}, "r", b'{"messages":1}'))
     assert isinstance(refused, Answer)
     assert list(json.loads(refused.body)["error"]) == ["message", "type", "param", "code"]
+
+
+def read_own(body: bytes, headers: Mapping[str, str]) -> Mapping[str, Any]:
+    return {"inputs": json.loads(body)["question"]}
+
+
+def test_a_model_has_settings_of_its_own() -> None:
+    tables = {
+        "rolling_batch": False,
+        "models": {
+            "chat": {"tgi_compat": True, "rolling_batch": True},
+            "beams": {"input_formatter": f"{__name__}:read_own"},
+        },
+    }
+    configured = LMI.configure(GatewayConfig(lmi=msgspec.convert(tables, LmiConfig)))
+    # A large body is parsed in another process.
+    for door in (configured, pickle.loads(pickle.dumps(configured))):
+        assert answer({"inputs": "hi"}, door) == [{"generated_text": ""}]
+        for asked in (answer({"inputs": "hi"}, door, model="mine"), answer({"inputs": "hi", "model": "chat"}, door)):
+            assert asked[0]["details"]["inputs"] == "hi"
+        assert answer({"question": "hi"}, door, model="beams") == [{"generated_text": ""}]
+        refused = {
+            model: door.refuse(BadRequest("no"), 400, Call("generate", CATALOGUE, {}, {}, {}, "r", encode(body))).body
+            for model, body in (("", HI), ("chat", {**HI, "model": "chat"}), ("gone", {**HI, "model": "gone"}))
+        }
+        assert b'"message"' in refused[""]
+        assert refused["gone"] == refused[""]
+        assert b'"generated_text"' in refused["chat"]
+
+
+def test_a_model_without_such_a_formatter() -> None:
+    tables = {"models": {"chat": {"output_formatter": "gone"}}}
+    with pytest.raises(BadRequest) as raised:
+        LMI.configure(GatewayConfig(lmi=msgspec.convert(tables, LmiConfig)))
+    assert raised.value.option == ("lmi", "models", "chat", "output_formatter")
+
+
+def test_models_have_no_versions() -> None:
+    path = {"model": "raw", "version": "1.0"}
+    asked = LMI.parse(Call("generate", CATALOGUE, {}, path, {}, "r", encode({**HI, "new": 1})))
+    assert isinstance(asked, Ask)
+    assert asked.writer.headers["X-Tokengrid-Ignored"] == "new, version"

@@ -54,6 +54,15 @@ class ApiKey(Section, frozen=True):
     """Groups of tools that agent requests may name; None = all. A request without a group names "default"."""
 
 
+class LmiModelConfig(Section, frozen=True):
+    """The LMI door for one model; what is not set is that of `[gateway.lmi]`."""
+
+    tgi_compat: bool | None = None
+    rolling_batch: bool | None = None
+    output_formatter: str | None = None
+    input_formatter: str | None = None
+
+
 class LmiConfig(Section, frozen=True):
     """The LMI door: what an LMI container reads from its `serving.properties`."""
 
@@ -65,6 +74,8 @@ class LmiConfig(Section, frozen=True):
     """Of requests that name none: "jsonlines" and others, an entry point's name, "module:function"; "" = by `stream`"""
     input_formatter: str = ""
     """Reads the bodies of `/invocations` in a form of your own: an entry point's name, or "module:function"."""
+    models: dict[str, LmiModelConfig] = {}
+    """By the models' names: what is different for them."""
 
 
 class GatewayConfig(Section, frozen=True):

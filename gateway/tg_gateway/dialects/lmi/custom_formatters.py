@@ -58,13 +58,13 @@ OutputFormatter = Callable[[OutputStep], str | bytes]
 """A step of an answer -> what is sent. Its attribute `content_type`, if it has one, is the header."""
 
 
-def load_formatter(name: str, group: str, field: str) -> Callable[..., Any]:
+def load_formatter(name: str, group: str, *place: str) -> Callable[..., Any]:
     """The function of an entry point, or `module:function`.
 
     Args:
         name: as the configuration has it.
         group: the group of entry points.
-        field: of the configuration.
+        place: of the name, within the table `[gateway]`.
 
     Raises:
         BadRequest: there is none.
@@ -82,9 +82,9 @@ def load_formatter(name: str, group: str, field: str) -> Callable[..., Any]:
         raise BadRequest(
             f'there is no formatter "{name}"; write one of LMI\'s, the name of an entry point of the group "{group}", '
             'or "module:function" of an installed module'
-        ).at("lmi", field) from None
+        ).at(*place) from None
     if not callable(found):
-        raise BadRequest(f'"{name}" is not a function').at("lmi", field)
+        raise BadRequest(f'"{name}" is not a function').at(*place)
     return found  # type: ignore[no-any-return]
 
 

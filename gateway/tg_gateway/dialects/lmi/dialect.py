@@ -19,7 +19,7 @@ from tg_gateway.dialects.lmi.invocation import Invocation, read_invocation
 from tg_gateway.dialects.lmi.order import Order
 from tg_gateway.dialects.lmi.output_formats import choose_format
 from tg_gateway.dialects.lmi.payload_parts import PayloadPartsWriter
-from tg_gateway.dialects.lmi.settings import LmiSettings, read_settings
+from tg_gateway.dialects.lmi.settings import LmiSettings, LmiTable, read_settings
 from tg_gateway.dialects.openai import OPENAI_MOUNTS
 from tg_schema import TextCompletionResponse, TgError, decode, encode
 from tg_schema.errors import BadRequest, Unavailable
@@ -36,17 +36,21 @@ _OTHERS: Final[Mapping[str, Mount]] = MappingProxyType(
 """Whose request a body is that has one of these keys and no `inputs`."""
 
 
+class _Named(msgspec.Struct, frozen=True):
+    model: str | None = None
+
+
 class Lmi(Dialect):
     """What an LMI container answers, and SageMaker's endpoints with one.
 
     Args:
-        settings: as an operator has configured it.
+        settings: of each model, as an operator has configured them.
     """
 
     descriptions = LMI_DESCRIPTIONS
     refuses_by_body = True
 
-    def __init__(self, settings: LmiSettings = LmiSettings()) -> None:  # noqa: B008 - frozen
+    def __init__(self, settings: LmiTable = LmiTable()) -> None:  # noqa: B008 - frozen
         self._settings = settings
 
     @override
@@ -57,8 +61,10 @@ class Lmi(Dialect):
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Any]:
         if call.operation == "ping":
             return _show_health(call.catalogue)
-        if self._settings.input_formatter is not None:
-            call.body = translate_body(self._settings.input_formatter, call.body, call.headers)
+        # Which model a body names is known when it can be read: a formatter is that of the path's, or the default one.
+        formatter = self._settings.find(call.catalogue, call.path.get("model")).input_formatter
+        if formatter is not None:
+            call.body = translate_body(formatter, call.body, call.headers)
         other = _find_other(call.body)
         asked = self._parse(call) if other is None else _hand_over(call, other)
         if call.operation == PARTS and isinstance(asked, Ask):
@@ -70,49 +76,62 @@ class Lmi(Dialect):
         other = _find_other(call.body)
         if other is not None:
             return other.dialect.refuse(error, status, replace(call, operation=other.operation))
-        settings = self._settings
+        settings = self._settings.find(call.catalogue, _name_model(call))
         return refuse(error, status, call.body, compatible=settings.compatible, rolling=settings.rolling)
 
     def _parse(self, call: Call) -> Ask:
         asked = read_invocation(call.body)
         found = call.catalogue.find_model(call.path.get("model") or asked.model)
         call.route = found.route
-        headers = show_ignored(DIALECT, (*asked.unknown, *list_ignored(asked.parameters, found)))
-        listed = asked.listed or not self._settings.rolling
-        return (self._ask_batch if listed else self._ask)(call, asked, found, headers)
+        # Models have no versions here.
+        ignored = (*(name for name in ("version",) if name in call.path), *list_ignored(asked.parameters, found))
+        headers = show_ignored(DIALECT, (*asked.unknown, *ignored))
+        settings = self._settings.find(call.catalogue, found.model)
+        if asked.listed or not settings.rolling:
+            return _ask_batch(call, asked, found, headers, settings)
+        return _ask_one(call, asked, found, headers, settings)
 
-    def _ask(self, call: Call, asked: Invocation, found: FoundModel, headers: Mapping[str, str]) -> Ask:
-        settings, parameters = self._settings, asked.parameters
-        own = {} if settings.output_formatter is None else {settings.output_name: settings.output_formatter}
-        name = parameters.output_formatter or settings.output_name
-        form = choose_format(name, own, stream=asked.stream, events=settings.compatible)
-        streaming = asked.stream if form.streaming is None else form.streaming
-        order = self._order(asked.texts[0], asked, found, headers)
-        request = read_generation(
-            order.text,
-            parameters,
-            found,
-            _find_adapter(call, asked, 0),
-            streaming=streaming,
-            tokens=form.tokens or order.details,
-        )
-        return Ask(found.route, request, form.make(order), streaming)
 
-    def _ask_batch(self, call: Call, asked: Invocation, found: FoundModel, headers: Mapping[str, str]) -> Ask:
-        name = asked.parameters.output_formatter or ("jsonlines" if asked.stream else "json")
-        _check_batch(asked, name)
-        streaming = name == "jsonlines"
-        adapters = [_find_adapter(call, asked, number) for number in range(len(asked.texts))]
-        requests = read_generations(asked.texts, asked.parameters, found, adapters, streaming=streaming)
-        orders = [self._order(text, asked, found, headers) for text in asked.texts]
-        writer: Writer[TextCompletionResponse] = OutputsWriter(orders) if streaming else GeneratedTextsWriter(orders)
-        return Ask(found.route, Batch(requests, independent=True), writer, streaming)
+def _ask_one(
+    call: Call, asked: Invocation, found: FoundModel, headers: Mapping[str, str], settings: LmiSettings
+) -> Ask:
+    parameters = asked.parameters
+    own = {} if settings.output_formatter is None else {settings.output_name: settings.output_formatter}
+    name = parameters.output_formatter or settings.output_name
+    form = choose_format(name, own, stream=asked.stream, events=settings.compatible)
+    streaming = asked.stream if form.streaming is None else form.streaming
+    order = _make_order(asked.texts[0], asked, found, headers, compatible=settings.compatible)
+    request = read_generation(
+        order.text,
+        parameters,
+        found,
+        _find_adapter(call, asked, 0),
+        streaming=streaming,
+        tokens=form.tokens or order.details,
+    )
+    return Ask(found.route, request, form.make(order), streaming)
 
-    def _order(self, text: str, asked: Invocation, found: FoundModel, headers: Mapping[str, str]) -> Order:
-        parameters, compatible = asked.parameters, self._settings.compatible
-        said = compatible if parameters.details is None else parameters.details
-        details = said or parameters.wants_prefill or parameters.generated > 1
-        return Order(text, parameters, asked.given, compatible, details, found.model or "", headers)
+
+def _ask_batch(
+    call: Call, asked: Invocation, found: FoundModel, headers: Mapping[str, str], settings: LmiSettings
+) -> Ask:
+    name = asked.parameters.output_formatter or ("jsonlines" if asked.stream else "json")
+    _check_batch(asked, name)
+    streaming = name == "jsonlines"
+    adapters = [_find_adapter(call, asked, number) for number in range(len(asked.texts))]
+    requests = read_generations(asked.texts, asked.parameters, found, adapters, streaming=streaming)
+    orders = [_make_order(text, asked, found, headers, compatible=settings.compatible) for text in asked.texts]
+    writer: Writer[TextCompletionResponse] = OutputsWriter(orders) if streaming else GeneratedTextsWriter(orders)
+    return Ask(found.route, Batch(requests, independent=True), writer, streaming)
+
+
+def _make_order(
+    text: str, asked: Invocation, found: FoundModel, headers: Mapping[str, str], *, compatible: bool
+) -> Order:
+    parameters = asked.parameters
+    said = compatible if parameters.details is None else parameters.details
+    details = said or parameters.wants_prefill or parameters.generated > 1
+    return Order(text, parameters, asked.given, compatible, details, found.model or "", headers)
 
 
 def _check_batch(asked: Invocation, name: str) -> None:
@@ -123,6 +142,14 @@ def _check_batch(asked: Invocation, name: str) -> None:
         raise BadRequest("parameters.details: a list of inputs has none; send one text, or leave it out")
     if parameters.generated > 1:
         raise BadRequest("parameters.n: a list of inputs has one answer for each; send one text, or leave it out")
+
+
+def _name_model(call: Call) -> str | None:
+    """The model that a refused request has named, if its body can be read."""
+    try:
+        return call.path.get("model") or decode(_Named, call.body).model
+    except BadRequest:
+        return None
 
 
 def _find_adapter(call: Call, asked: Invocation, number: int) -> str | None:

@@ -9,6 +9,7 @@ from tg_gateway.dialects.lmi.dialect import LMI
 LMI_MOUNTS: Final[tuple[Mount, ...]] = (
     Mount("POST", "/invocations", LMI, "generate", large=True),
     Mount("POST", "/predictions/{model}", LMI, "generate", large=True),
+    Mount("POST", "/predictions/{model}/{version}", LMI, "generate", large=True),
     Mount("POST", "/models/{model}/invoke", LMI, "generate", large=True),
     # Of SageMaker's clients, whose address can be set; an endpoint is a model.
     Mount("POST", "/endpoints/{model}/invocations", LMI, "generate", large=True),

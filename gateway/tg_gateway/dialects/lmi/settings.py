@@ -1,8 +1,12 @@
 """The table `[gateway.lmi]` of the configuration -> what the door does."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
 
 from tg_base.config import LmiConfig
+from tg_gateway.dialects import Catalogue
 from tg_gateway.dialects.lmi.custom_formatters import (
     INPUT_GROUP,
     OUTPUT_GROUP,
@@ -11,6 +15,7 @@ from tg_gateway.dialects.lmi.custom_formatters import (
     load_formatter,
 )
 from tg_gateway.dialects.lmi.output_formats import FORMATS
+from tg_schema.errors import NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +37,45 @@ class LmiSettings:
     input_formatter: InputFormatter | None = None
 
 
-def read_settings(config: LmiConfig) -> LmiSettings:
+@dataclass(frozen=True, slots=True)
+class LmiTable:
+    """The settings of every model.
+
+    Attributes:
+        common: of all models that have none of their own.
+        models: the others', by the models' names.
+    """
+
+    common: LmiSettings = LmiSettings()
+    models: Mapping[str, LmiSettings] = field(default_factory=dict)
+
+    def find(self, catalogue: Catalogue, name: str | None) -> LmiSettings:
+        """Those of the model that a request names, also by an alias; None = the default one."""
+        if not self.models:
+            return self.common
+        try:
+            return self.models.get(catalogue.find_model(name).model or "", self.common)
+        except NotFound:
+            return self.common
+
+
+def read_settings(config: LmiConfig) -> LmiTable:
     """The settings, with the functions that they name.
 
     Raises:
         BadRequest: there is no such formatter.
     """
+    common = _read(config, "lmi")
+    return LmiTable(common, {name: _complete(config, own, name) for name, own in config.models.items()})
+
+
+def _complete(config: LmiConfig, own: msgspec.Struct, model: str) -> LmiSettings:
+    said = {name: value for name, value in msgspec.structs.asdict(own).items() if value is not None}
+    return _read(msgspec.structs.replace(config, **said), "lmi", "models", model)
+
+
+def _read(config: LmiConfig, *place: str) -> LmiSettings:
     name, reader = config.output_formatter, config.input_formatter
-    own = None if not name or name in FORMATS else load_formatter(name, OUTPUT_GROUP, "output_formatter")
-    read = load_formatter(reader, INPUT_GROUP, "input_formatter") if reader else None
+    own = None if not name or name in FORMATS else load_formatter(name, OUTPUT_GROUP, *place, "output_formatter")
+    read = load_formatter(reader, INPUT_GROUP, *place, "input_formatter") if reader else None
     return LmiSettings(config.tgi_compat, config.rolling_batch, name, own, read)
