@@ -15,11 +15,10 @@ from tg_base.config import (
     Config,
     GatewayConfig,
     LmiConfig,
-    LmiModelConfig,
     ToolConfig,
 )
 from tg_base.config.changes import is_followed
-from tg_base.config.model import BusConfig, ModelConfig, PromptsConfig, TemplateConfig
+from tg_base.config.model import BusConfig, LmiModelConfig, ModelConfig, PromptsConfig, TemplateConfig
 from tg_base.llm import ProviderOptions
 from tg_base.llm.guard import Clocks
 from tg_flow.agent.tools.completion_tool import CompletionOptions
