@@ -73,6 +73,8 @@ def serve(
     if model is None and (provider or options) and not (provider and check_only):
         describing = "--provider, --base-url, --option, --mode and --overrides"
         raise click.UsageError(f"{describing} describe a model: give its name with --model")
+    if model is None and mlc.models:
+        raise click.UsageError("--additional-models stand beside a model: give its name as MODEL")
     order = ServeOptions(
         file=config,
         parts=tuple(part for part in PARTS if not only or part in only),
@@ -85,6 +87,8 @@ def serve(
         options=options,
         origins=mlc.origins,
         key=mlc.key,
+        allow_credentials=mlc.allow_credentials,
+        additional_models=mlc.models,
         log_form=log_format,
         log_level=log_level,
     )

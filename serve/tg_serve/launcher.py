@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from tg_base.bus import Bus, open_bus
 from tg_base.client import Requestor
 from tg_base.config import (
-    OVERRIDDEN_FLOW,
     SERVICES,
     CliOverrides,
     Config,
@@ -179,7 +178,7 @@ async def _check(order: ServeOptions, findings: Findings) -> str:
             config = _configure(order, read)
             await _rehearse(order, read, config, findings)
             if not findings.sentences:
-                asked = await _ask_model(order, config) if order.model or order.provider else ()
+                asked = await _ask_models(order, config) if order.model or order.provider else ()
                 return "\n".join((_would_run(order, config), *asked))
     return ""
 
@@ -211,18 +210,20 @@ async def _ping(order: ServeOptions, config: Config, bus: Bus) -> None:
         raise _of_bus(order, config, error) from None
 
 
-async def _ask_model(order: ServeOptions, config: Config) -> tuple[str]:
-    """The result of one minimal request to the model that the options name."""
+async def _ask_models(order: ServeOptions, config: Config) -> tuple[str, ...]:
+    """The results of one minimal request to each model that the options name."""
     from tg_flow.providers import check_provider
 
     if order.model is None:
         return (await check_provider(order.provider or "", None, order.options),)
-    bound = config.bound(TextCompletionConfig)[OVERRIDDEN_FLOW].model or order.model
-    return (await check_provider(config.models[bound].provider, bound, config.models[bound].options),)
+    flows = config.bound(TextCompletionConfig)
+    names = [flows[flow].model or "" for flow in _overrides(order).flows]
+    asked = [(config.models[name], name) for name in names]
+    return tuple([await check_provider(model.provider, name, model.options) for model, name in asked])
 
 
-def _configure(order: ServeOptions, config: Config) -> Config:
-    overrides = CliOverrides(
+def _overrides(order: ServeOptions) -> CliOverrides:
+    return CliOverrides(
         order.bus,
         order.host,
         order.port,
@@ -232,8 +233,13 @@ def _configure(order: ServeOptions, config: Config) -> Config:
         order.options,
         order.origins,
         order.key,
+        order.allow_credentials,
+        order.additional_models,
     )
-    config = overrides.apply(config)
+
+
+def _configure(order: ServeOptions, config: Config) -> Config:
+    config = _overrides(order).apply(config)
     if config.bus.url == "memory://" and set(order.parts) != {*order.services, GATEWAY}:
         raise BadRequest("memory:// reaches no other process: with --only, give --bus pulsar://HOST:6650 as well")
     return config

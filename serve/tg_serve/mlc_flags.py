@@ -15,12 +15,10 @@ _OVERRIDES: Final = {"max_num_sequence": "slots", "context_window_size": "contex
 """Fields of MLC's engine that llama-cpp has, and its names for them."""
 _ENGINE_ALONE: Final = {
     "model_lib": "models are files of GGUF, which need no library",
-    "additional_models": "one model is served by the command line; name others in a configuration",
     "embedding_model": "every model of llama-cpp has vectors; name others in a configuration",
     "prefix_cache_mode": "there is nothing to choose",
     "prefill_mode": "there is nothing to choose",
     "enable_debug": "debug_config.ignore_eos needs no flag, and the rest is of MLC's engine",
-    "allow_credentials": "keys come in headers, which pages may send without it",
 }
 """Flags that are refused, and why they are not needed."""
 _ANY: Final = ("*",)
@@ -40,7 +38,7 @@ class MlcFlags:
     allow_methods: str | None = None
     allow_headers: str | None = None
     model_lib: str | None = None
-    additional_models: str | None = None
+    additional_models: tuple[str, ...] = ()
     embedding_model: str | None = None
     prefix_cache_mode: str | None = None
     prefill_mode: str | None = None
@@ -86,6 +84,18 @@ class MlcFlags:
         return options
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The models that are served beside the first; one flag may name several, with blanks between them.
+
+        Raises:
+            UsageError: one is named with a library.
+        """
+        named = tuple(name for given in self.additional_models for name in given.split())
+        if any("," in name for name in named):
+            raise click.UsageError("--additional-models: models are files of GGUF, which need no library after a comma")
+        return named
+
+    @property
     def origins(self) -> tuple[str, ...] | None:
         """Whose pages may use the gateway; None = as configured.
 
@@ -114,9 +124,11 @@ def take_mlc_flags(command: Callable[..., None]) -> Callable[..., None]:
     wrapped: Callable[..., None] = take
     for field in fields(MlcFlags):
         spellings = {_spell(field.name), _spell(field.name).replace("--allow-", "--allowed-")}
-        is_flag = field.type == bool | None
+        is_flag, several = field.type == bool | None, field.name == "additional_models"
         kind = click.Choice(tuple(_SLOTS_OF_MODE)) if field.name == "mode" else None
-        option = click.option(*sorted(spellings), field.name, is_flag=is_flag, default=None, hidden=True, type=kind)
+        option = click.option(
+            *sorted(spellings), field.name, is_flag=is_flag, default=None, hidden=True, type=kind, multiple=several
+        )
         wrapped = option(wrapped)
     return wrapped
 

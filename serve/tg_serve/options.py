@@ -30,6 +30,8 @@ class ServeOptions:
         drain: seconds that running streams get to finish on shutdown.
         origins: whose pages may use the gateway.
         key: the SHA-256 of a further key of the gateway, in hex.
+        allow_credentials: whether the browsers of these origins may send cookies.
+        additional_models: served beside `model`, with its provider and options.
         metrics_port: the port of the metrics, for a process without a gateway.
     """
 
@@ -46,5 +48,7 @@ class ServeOptions:
     options: Mapping[str, Any] = field(default_factory=dict)
     origins: tuple[str, ...] | None = None
     key: str | None = None
+    allow_credentials: bool | None = None
+    additional_models: tuple[str, ...] = ()
     log_form: LogForm = "auto"
     log_level: LogLevel = "info"

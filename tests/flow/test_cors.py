@@ -97,6 +97,27 @@ async def test_an_origin_that_no_browser_has_is_refused(origin: str, streaming: 
         assert await raw.until(b"\r\n") == b"HTTP/1.1 403 Forbidden\r\n"
 
 
+async def test_a_configured_page_may_send_credentials() -> None:
+    async with open_gateway(structs.replace(OURS, allow_credentials=True)) as it:
+        for method, path in (("OPTIONS", PATH), ("GET", "/health"), ("GET", "/none")):
+            async with it.http.request(method, path, headers={"Origin": PAGE, **PREFLIGHT}) as response:
+                assert (allowed(response), response.headers["Access-Control-Allow-Credentials"]) == (PAGE, "true")
+                assert "X-Request-Id" in response.headers["Access-Control-Expose-Headers"].split(", ")
+        async with it.http.get("/health", headers={"Origin": "https://evil.example"}) as response:
+            assert "Access-Control-Allow-Credentials" not in response.headers
+        it.gateway.prepare(OURS)()
+        async with it.http.get("/health", headers={"Origin": PAGE}) as response:
+            assert "Access-Control-Allow-Credentials" not in response.headers
+        with pytest.raises(BadRequest, match="name the origins"):
+            it.gateway.prepare(structs.replace(OURS, origins=(PAGE, "*"), allow_credentials=True))
+
+
+def test_not_every_page_may_send_credentials() -> None:
+    with pytest.raises(BadRequest, match="name the origins") as refused:
+        Origins(GatewayConfig(origins=("*",), allow_credentials=True))
+    assert refused.value.option == ("allow_credentials",)
+
+
 async def test_a_cache_is_told_that_an_answer_depends_on_the_page(it: Opened) -> None:
     async with it.http.get("/health") as response:
         assert response.headers["Vary"] == "Origin"

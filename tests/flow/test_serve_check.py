@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.flow.command import ran
+from tg_flow.llama.model_file import DEMO_MODEL
 from tg_schema import TgError
 from tg_serve.launcher import inspect, launch
 from tg_serve.options import ServeOptions
@@ -207,3 +208,14 @@ async def test_the_command_where_all_is_well(tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("ok: ")
     assert done.out.count("\n") == 1
+
+
+@pytest.mark.model
+async def test_every_model_of_the_command_line_is_asked(tmp_path: Path) -> None:
+    file = tmp_path / "second.gguf"
+    file.symlink_to(DEMO_MODEL)
+    said, findings = await inspect(ServeOptions(model="tinydemo", additional_models=(str(file),)))
+    assert findings == []
+    assert "text-completion (tinydemo of llama-cpp, second of llama-cpp)" in said
+    for name in ("tinydemo", "second"):
+        assert f"llama-cpp: {name} answered" in said

@@ -43,7 +43,8 @@ def test_bus_and_gateway() -> None:
     assert config.bus.url == "pulsar://p:6650"
     assert (config.gateway.host, config.gateway.port, config.gateway.drain) == ("::1", 0, 0.0)
     assert CliOverrides(port=1).apply(CONFIG).gateway.drain == 3
-    assert CliOverrides(origins=("https://a",)).apply(CONFIG).gateway.origins == ("https://a",)
+    paged = CliOverrides(origins=("https://a",), allow_credentials=True).apply(CONFIG).gateway
+    assert (paged.origins, paged.allow_credentials) == (("https://a",), True)
 
 
 def test_a_key_stands_beside_those_of_the_file() -> None:
@@ -74,6 +75,17 @@ def test_a_provider_and_its_options() -> None:
 
 def test_a_configuration_without_flows() -> None:
     assert bound(CliOverrides(model="m.gguf").apply(Config()))[0] == "m"
+
+
+def test_additional_models() -> None:
+    given = CliOverrides(model="b", additional_models=("x/m.v2.gguf", "a"), options={"slots": 2})
+    config = given.apply(CONFIG)
+    assert bound(config) == ("b", "openai", {"base_url": "http://b/", "slots": 2})
+    assert bound(config, "m.v2") == ("m.v2", "llama-cpp", {"path": "x/m.v2.gguf", "slots": 2})
+    assert bound(config, "a") == ("a", "openai", {"slots": 2})
+    assert list(config.flows["a"]) == ["text-completion"]
+    with pytest.raises(BadRequest, match='two models would have the name "m"'):
+        CliOverrides(model="x/m.gguf", additional_models=("y/m.gguf",)).apply(CONFIG)
 
 
 def test_a_model_that_is_not_there() -> None:

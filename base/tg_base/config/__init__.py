@@ -7,7 +7,7 @@ from tg_base.config.agent_config import AgentConfig, AgentLimits
 from tg_base.config.findings import Findings, FirstFinding
 from tg_base.config.model import ApiKey, Config, GatewayConfig, LmiConfig, ServiceConfig, ToolConfig, ToolKindName
 from tg_base.config.option_reader import read_options
-from tg_base.config.overrides import OVERRIDDEN_FLOW, CliOverrides
+from tg_base.config.overrides import CliOverrides
 from tg_base.config.prompt_config import PromptConfig
 from tg_base.config.reader import inspect_config, read_config
 from tg_base.config.rules import sound_part
@@ -24,4 +24,4 @@ __all__ = [
     "Findings", "FirstFinding", "GatewayConfig", "Keys", "LmiConfig", "Prepare", "PromptConfig", "ServiceConfig",
     "TableReader", "TextCompletionConfig", "ToolConfig", "ToolKindName", "WrongValue", "advise", "inspect_config",
     "read_config", "read_options", "read_text", "sound_part",
-]
+]  # fmt: skip

@@ -90,6 +90,8 @@ class GatewayConfig(Section, frozen=True):
     """Further `Host` names accepted without authentication; others are refused, against DNS rebinding by a web page."""
     origins: Followed[tuple[str, ...]] = ()
     """Origins, as "https://app.example", whose pages may use the gateway from a browser (CORS); "*" = of all."""
+    allow_credentials: Followed[bool] = False
+    """Whether browsers of these origins may send cookies and the like, which a proxy may want; not with "*"."""
     aliases: dict[str, str] = {}
     """Additional model names for protocols that select by model: name -> model, or "model:adapter"."""
     auth_timeout: Seconds = 10.0

@@ -23,7 +23,8 @@ _KEY_NAME = "command-line"
 class CliOverrides:
     """The options of the command line; None = the file's value. `options` are the provider's.
 
-    `key` is the SHA-256 of a key in hex, beside the file's.
+    `key` is the SHA-256 of a key in hex, beside the file's. Each of `additional_models` gets a flow of its own name,
+    and has the provider and the options of `model`.
     """
 
     bus: str | None = None
@@ -35,27 +36,41 @@ class CliOverrides:
     options: Mapping[str, Any] = field(default_factory=dict)
     origins: tuple[str, ...] | None = None
     key: str | None = None
+    allow_credentials: bool | None = None
+    additional_models: tuple[str, ...] = ()
+
+    @property
+    def flows(self) -> tuple[str, ...]:
+        """The flows whose models these options name."""
+        return (*(() if self.model is None else (OVERRIDDEN_FLOW,)), *map(_name, self.additional_models))
 
     def apply(self, config: Config) -> Config:
         """The configuration with these options applied.
 
         Raises:
-            BadRequest: they contradict each other, or name an unknown model.
+            BadRequest: they contradict each other, or name an unknown model, or one twice.
         """
         if self.bus is not None:
             config = msgspec.structs.replace(config, bus=msgspec.structs.replace(config.bus, url=self.bus))
-        given: dict[str, Any] = {"host": self.host, "port": self.port, "drain": self.drain, "origins": self.origins}
+        names = ("host", "port", "drain", "origins", "allow_credentials")
+        given: dict[str, Any] = {name: getattr(self, name) for name in names}
         if self.key is not None:
             given["keys"] = (*config.gateway.keys, ApiKey(name=_KEY_NAME, sha256=self.key))
         changes = {name: value for name, value in given.items() if value is not None}
         config = msgspec.structs.replace(config, gateway=msgspec.structs.replace(config.gateway, **changes))
-        return config if self.model is None else self._with_model(config, self.model)
+        served: set[str] = set()
+        for model in (*(() if self.model is None else (self.model,)), *self.additional_models):
+            name, config = self._with_model(config, model)
+            if name in served:
+                raise BadRequest(f'two models would have the name "{name}": name each one once')
+            config = _bind(config, name if served else OVERRIDDEN_FLOW, name)
+            served.add(name)
+        return config
 
-    def _with_model(self, config: Config, model: str) -> Config:
-        name = model
-        models = dict(config.models)
-        if model.startswith("hf:") or model.endswith(".gguf"):
-            name = PurePath(model).stem
+    def _with_model(self, config: Config, model: str) -> tuple[str, Config]:
+        """The model's name, and the configuration with it."""
+        name, models = _name(model), dict(config.models)
+        if _is_file(model):
             models[name] = ModelConfig(self.provider or _FILE_PROVIDER, {"path": model, **self.options})
         elif self.provider is not None:
             models[name] = ModelConfig(self.provider, dict(self.options))
@@ -68,7 +83,20 @@ class CliOverrides:
                 f'there is no model "{name}" (known: {known}): name one of these, a PATH.gguf, an hf:OWNER/NAME/FILE, '
                 "or give its --provider"
             )
-        services = dict(config.flows.get(OVERRIDDEN_FLOW, {}))
-        bound = config.bound(TextCompletionConfig).get(OVERRIDDEN_FLOW, TextCompletionConfig())
-        services[TEXT_COMPLETION.name] = msgspec.structs.replace(bound, model=name)
-        return msgspec.structs.replace(config, models=models, flows={**config.flows, OVERRIDDEN_FLOW: services})
+        return name, msgspec.structs.replace(config, models=models)
+
+
+def _is_file(model: str) -> bool:
+    return model.startswith("hf:") or model.endswith(".gguf")
+
+
+def _name(model: str) -> str:
+    return PurePath(model).stem if _is_file(model) else model
+
+
+def _bind(config: Config, flow: str, model: str) -> Config:
+    """The configuration with a flow that has this model."""
+    services = dict(config.flows.get(flow, {}))
+    bound = config.bound(TextCompletionConfig).get(flow, TextCompletionConfig())
+    services[TEXT_COMPLETION.name] = msgspec.structs.replace(bound, model=model)
+    return msgspec.structs.replace(config, flows={**config.flows, flow: services})

@@ -16,6 +16,11 @@ ANY_ORIGIN: Final = "*"
 """Stands for pages of every origin."""
 CACHED_HOSTS = 256
 """Host headers and addresses whose meaning is remembered."""
+EXPOSED_HEADERS: Final = (
+    "Retry-After", "WWW-Authenticate", "X-Request-Id", "X-Stream-Id", "X-Tokengrid-Ignored", "request-id",
+    "x-should-retry",
+)  # fmt: skip
+"""What a page may read of an answer where credentials are allowed, besides what every page may."""
 PREFLIGHT_SECONDS = 600
 """Seconds for which a browser may remember that it was allowed to ask."""
 
@@ -26,15 +31,16 @@ class Origins:
     """Knows whose pages may use the gateway, which may change while requests come.
 
     Args:
-        config: `hosts`, `origins` and the gateway's own `host`.
+        config: `hosts`, `origins`, `allow_credentials` and the gateway's own `host`.
 
     Raises:
-        BadRequest: an origin of the configuration is none.
+        BadRequest: an origin of the configuration is none, or every one may send credentials.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
         self._hosts = _hosts_of(config)
         self._origins = _origins_of(config)
+        self._exposed = _exposed_headers(config)
 
     def prepare(self, config: GatewayConfig) -> Callable[[], None]:
         """Check edited hosts and origins, and return what puts them in force.
@@ -42,10 +48,10 @@ class Origins:
         Raises:
             BadRequest: as at a start.
         """
-        hosts, origins = _hosts_of(config), _origins_of(config)
+        hosts, origins, exposed = _hosts_of(config), _origins_of(config), _exposed_headers(config)
 
         def commit() -> None:
-            self._hosts, self._origins = hosts, origins
+            self._hosts, self._origins, self._exposed = hosts, origins, exposed
 
         return commit
 
@@ -74,8 +80,8 @@ class Origins:
         """
         if origin is None or not self._allows(origin):
             return {"Vary": "Origin"} if self._origins else {}
-        # Without the second header a page reads none of our headers, not even the request's id.
-        return {ALLOW_ORIGIN: origin, "Access-Control-Expose-Headers": "*", "Vary": "Origin"}
+        # Without the exposed ones a page reads none of our headers, not even the request's id.
+        return {ALLOW_ORIGIN: origin, "Vary": "Origin", **self._exposed}
 
     def _allows(self, origin: str | None) -> bool:
         """An origin is ASCII (RFC 6454, section 6.2); nothing else can stand in the headers of an answer."""
@@ -130,6 +136,18 @@ def _hostname(host: str) -> str:
 
 def _hosts_of(config: GatewayConfig) -> frozenset[str]:
     return frozenset(host.lower() for host in (config.host, *config.hosts))
+
+
+def _exposed_headers(config: GatewayConfig) -> dict[str, str]:
+    """What a page may read. Where it sends credentials, browsers take `*` for the name of a header (Fetch, 3.3.2)."""
+    if not config.allow_credentials:
+        return {"Access-Control-Expose-Headers": "*"}
+    if ANY_ORIGIN in config.origins:
+        raise BadRequest(
+            'every page could ask with its reader\'s cookies: name the origins in place of "*", or leave '
+            "allow_credentials out"
+        ).at("allow_credentials")
+    return {"Access-Control-Allow-Credentials": "true", "Access-Control-Expose-Headers": ", ".join(EXPOSED_HEADERS)}
 
 
 def _origins_of(config: GatewayConfig) -> frozenset[str]:
