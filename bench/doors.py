@@ -1,6 +1,6 @@
 """Every protocol's door of one process beside the native one and a bare parsing proxy, under the same load in turn.
 
-    python -m bench.doors                   medians of three (about six minutes)
+    python -m bench.doors                   medians of three (about twelve minutes)
     python -m bench.doors --doors openai
 
 Embedded: one `tg-serve` on the memory bus before the fake provider. Prints milliseconds and CPU of each door, and its
@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.pipeline import ENVIRONMENT, FLAT_OUT, MANY, ONE, Row, load, provider, repeated, started
 from bench.subject import Subject, tokengrid, wait_ready
 
-DOORS = ("openai", "responses", "anthropic", "lmtp")
+DOORS = ("openai", "completions", "responses", "anthropic", "lmtp", "tgi", "lmi", "mlc", "ollama")
 FIELDS = ("first_p50", "added_p50", "added_p99", "chunks_per_second", "cpu")
 SHAPES = (ONE, MANY, FLAT_OUT)
 

@@ -26,33 +26,39 @@ from typing_extensions import override
 STAMP = re.compile(rb'(\d+):(\d{9,})(?=[ "])')
 END = re.compile(
     rb'"end_of_(?:stream|dialog)":\s*true|\[DONE\]|^event: message_stop$|"response\.completed"'
-    rb'|"text":"","finish_reason":"',
+    rb'|"text":"","finish_reason":"|"generated_text":"|"done":true',
     re.MULTILINE,
 )
-REPEAT = b"response.output_text.done"
+REPEAT = re.compile(rb'response\.output_text\.done|"generated_text":"')
 """From here on the protocol says again what it has said."""
 ERROR = re.compile(rb'"error":\s*(?:\{[^}]*\}|"[^"]*")|HTTP/1\.1 [45]\d\d')
 AGENTS = {"agent": "/api/v1/agent", "agent-text": "/api/v1/flow/text/service/agent"}
 """Doors that lead to an agent, whose thoughts are measured."""
+DOORS = ("sse", "websocket", "responses", "anthropic", "lmtp", "completions", "tgi", "lmi", "openai", "mlc", "ollama")
+"""The others, by the protocols' names."""
 TAIL = 64
 """Bytes kept between reads, in case a stamp or an end is cut."""
 
 
 def _body(door: str, prompt: str) -> tuple[str, dict[str, object]]:
-    if door == "openai":
-        message = {"role": "user", "content": prompt}
-        return "/v1/chat/completions", {"model": "bench", "messages": [message], "stream": True}
-    if door == "anthropic":
-        message = {"role": "user", "content": prompt}
-        return "/v1/messages", {"model": "bench", "max_tokens": 100_000, "messages": [message], "stream": True}
-    if door == "lmtp":
-        turns = [{"role": "user", "content": prompt}]
-        return "/lmtp", {"model": "bench", "mode": "text", "prompt": turns, "stream_id": 1, "max_tokens": 100_000}
-    if door == "responses":
-        return "/v1/responses", {"model": "bench", "input": prompt, "stream": True, "store": False}
+    turns = [{"role": "user", "content": prompt}]
+    chat: dict[str, object] = {"model": "bench", "messages": turns, "stream": True}
+    long = {"mode": "text", "stream_id": 1, "max_tokens": 100_000}
+    requests: dict[str, tuple[str, dict[str, object]]] = {
+        "openai": ("/v1/chat/completions", chat),
+        "mlc": ("/mlc/v1/chat/completions", chat),
+        "ollama": ("/api/chat", chat),
+        "anthropic": ("/v1/messages", {**chat, "max_tokens": 100_000}),
+        "completions": ("/v1/completions", {"model": "bench", "prompt": prompt, "stream": True}),
+        "responses": ("/v1/responses", {"model": "bench", "input": prompt, "stream": True, "store": False}),
+        "lmtp": ("/lmtp", {"model": "bench", "prompt": turns, **long}),
+        "tgi": ("/generate_stream", {"inputs": prompt}),
+        "lmi": ("/invocations", {"inputs": prompt, "stream": True, "parameters": {"max_new_tokens": 100_000}}),
+    }
     if door in AGENTS:
         return AGENTS[door], {"question": f"{prompt} thought=1", "streaming": True}
-    return "/api/v1/text-completion", {"system": "", "prompt": prompt, "streaming": True}
+    native: dict[str, object] = {"system": "", "prompt": prompt, "streaming": True}
+    return requests.get(door, ("/api/v1/text-completion", native))
 
 
 def _post(host: str, path: str, body: bytes) -> bytes:
@@ -146,10 +152,11 @@ class Connection(asyncio.Protocol):
             self._ask(later)
         data = self._rest + data
         position = 0
-        for match in () if self._repeats else STAMP.finditer(data, 0, data.find(REPEAT) % (len(data) + 1)):
+        repeated = REPEAT.search(data)
+        for match in () if self._repeats else STAMP.finditer(data, 0, repeated.start() if repeated else len(data)):
             position = match.end()
             self._stream.saw(int(match[1]), int(match[2]), now)
-        self._repeats = self._repeats or REPEAT in data
+        self._repeats = self._repeats or repeated is not None
         self._rest = data[max(position, len(data) - TAIL) :]
         if found := ERROR.search(data):
             self._finish(found[0].decode(errors="replace"))
@@ -247,9 +254,7 @@ def main() -> None:
     """Read the command line, run, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("url")
-    parser.add_argument(
-        "--door", choices=["sse", "websocket", "openai", "responses", "anthropic", "lmtp", *AGENTS], default="sse"
-    )
+    parser.add_argument("--door", choices=[*DOORS, *AGENTS], default="sse")
     parser.add_argument("--streams", type=int, default=1)
     parser.add_argument("--chunks", type=int, default=64)
     parser.add_argument("--gap", type=float, default=10.0, help="milliseconds")
