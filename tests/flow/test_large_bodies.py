@@ -1,21 +1,26 @@
 """The doors of other APIs take large bodies, bounded for each key; our own take what one message of the bus carries."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from io import BytesIO
 
 import pytest
+from prometheus_client import REGISTRY
 
 from tests.fakes.failing_llm import FailingLlm
 from tests.fakes.openai_server import OpenAiServer
-from tests.flow.narrow_gateway import digest_of, token_of
+from tests.flow.narrow_gateway import digest_of, token_of, until
 from tests.flow.open_gateway import open_gateway
 from tests.flow.openai_asking import Open
+from tests.flow.raw_http import raw_connection
 from tg_base.bus import MAX_MESSAGE_BYTES
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.runtime import MAX_READ_HERE_OBJECTS
 from tg_base.runtime.reading_cost import MAX_READ_HERE_BYTES
+from tg_gateway.access import Limits
+from tg_gateway.dialects.output import MAX_WRITE_BYTES
 
 NATIVE = "/api/v1/text-completion"
 CHAT, RESPONSES, MESSAGES, COUNT = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"
@@ -162,3 +167,53 @@ async def test_a_large_body_goes_on_from_a_response_that_is_kept() -> None:
         assert [len(request.messages) for request in it.llm.requests] == [MANY, 2 * MANY]
         async with it.http.post(RESPONSES, json=asked | {"previous_response_id": "resp_none"}) as response:
             assert (await response.json())["error"]["code"] == "previous_response_not_found"
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_a_large_answer_is_written_in_slices(monkeypatch: pytest.MonkeyPatch, *, streaming: bool) -> None:
+    tool = {"type": "function", "name": "look", "description": "x" * 5_000_000}
+    asked = json.dumps({"model": "counting", "input": "1", "tools": [tool], "stream": streaming}).encode()
+    written: list[int] = []
+    async with open_gateway(GatewayConfig(port=0, drain=0.05)) as it:
+        async with raw_connection(it.address) as raw:
+            transport = type(raw.writer.transport)
+        write, write_lines = transport.write, transport.writelines
+
+        def spy(self: asyncio.WriteTransport, data: bytes | memoryview) -> None:
+            written.append(len(data))
+            write(self, data)
+
+        def spy_lines(self: asyncio.WriteTransport, lines: list[bytes | memoryview]) -> None:
+            written.append(sum(map(len, lines)))
+            write_lines(self, lines)
+
+        # The one place where client and gateway write; they share the process, and the client sends in pieces.
+        monkeypatch.setattr(transport, "write", spy)
+        monkeypatch.setattr(transport, "writelines", spy_lines)
+        async with it.http.post(RESPONSES, data=BytesIO(asked)) as response:
+            assert response.status == 200
+            told = await response.read()
+    assert len(written) > 10
+    assert told.count(tool["description"].encode()) == (3 if streaming else 1)
+    assert max(written) <= MAX_WRITE_BYTES + 1000, "a slice, with a head before the first"
+
+
+def count_ended() -> float:
+    """Requests that have ended, the last byte of their answer or its cut included."""
+    (metric,) = [metric for metric in REGISTRY.collect() if metric.name == "tg_gateway_requests"]
+    return sum(sample.value for sample in metric.samples if sample.name == "tg_gateway_requests_total")
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_who_does_not_read_a_large_answer_is_cut(*, streaming: bool) -> None:
+    tool = {"type": "function", "name": "look", "description": "x" * 10_000_000}
+    asked = json.dumps({"model": "counting", "input": "1", "tools": [tool], "stream": streaming}).encode()
+    async with open_gateway(limits=Limits(write=0.1)) as it, raw_connection(it.address) as raw:
+        ended = count_ended()
+        raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        raw.post(RESPONSES, asked)
+        # What the system still holds for it comes, and then no more.
+        await until(lambda: count_ended() > ended)
+        raw.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        with contextlib.suppress(ConnectionError):
+            assert len(await raw.reader.read()) < len(tool["description"])

@@ -15,6 +15,7 @@ from tg_gateway.dialects.lmi.batch_writers import GeneratedTextsWriter, OutputsW
 from tg_gateway.dialects.lmi.order import Order
 from tg_gateway.dialects.lmi.output_formats import FORMATS, choose_format
 from tg_gateway.dialects.lmi.parameters import LmiParameters
+from tg_gateway.dialects.output import join_output
 from tg_schema import TextCompletionResponse, Token
 from tg_schema.errors import ContentFilter, ProtocolError, Unavailable
 
@@ -35,7 +36,7 @@ def order_of(*, compatible: bool = False, details: bool = False, text: str = "in
 
 def write(name: str, records: Sequence[Record], **asked: Any) -> str:
     writer = choose_format(name, {}, stream=False, events=False).make(order_of(**asked))
-    return (b"".join(writer.write(record) for record in records) + writer.end()).decode()
+    return b"".join(map(join_output, [*map(writer.write, records), writer.end()])).decode()
 
 
 LINE_A = '{"token":{"id":7,"text":"a","log_prob":-0.5}}\n'
@@ -255,16 +256,16 @@ def test_the_other_formats() -> None:
 )
 def test_a_stream_that_fails(name: str, wanted: str, *, compatible: bool) -> None:
     writer = FORMATS[name].make(order_of(compatible=compatible))
-    assert writer.fail(DOWN).decode() == wanted
+    assert join_output(writer.fail(DOWN)).decode() == wanted
     assert writer.cut_after_failure is (name == "none")
-    chat = FORMATS["jsonlines_chat"].make(order_of()).fail(DOWN).decode()
+    chat = join_output(FORMATS["jsonlines_chat"].make(order_of()).fail(DOWN)).decode()
     assert (json.loads(chat)["error"]["message"], chat[-1]) == ("it is down", "\n")
 
 
 def test_what_was_held_back_comes_before_the_error() -> None:
     writer = FORMATS["jsonlines"].make(order_of(max_new_tokens=1))
     assert writer.write(BOTH[0]) == b""
-    assert writer.fail(DOWN).decode().startswith(LINE_A)
+    assert join_output(writer.fail(DOWN)).decode().startswith(LINE_A)
 
 
 ITEMS = [
@@ -276,7 +277,7 @@ ITEMS = [
 
 
 def feed(writer: Writer[Any], items: Sequence[Any]) -> str:
-    return (b"".join(writer.write(item) for item in items) + writer.end()).decode()
+    return b"".join(map(join_output, [*map(writer.write, items), writer.end()])).decode()
 
 
 def test_dynamic_batches() -> None:

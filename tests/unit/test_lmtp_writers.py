@@ -18,6 +18,7 @@ from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects.lmtp.text_writer import TextWriter
 from tg_gateway.dialects.lmtp.token_batch import MAX_ITEMS, TokenBatch
 from tg_gateway.dialects.lmtp.token_writer import TokenWriter
+from tg_gateway.dialects.output import join_output
 from tg_schema import TextCompletionResponse, Token
 from tg_schema.completion import NO_TOKEN_ID
 from tg_schema.errors import ProtocolError, TooLarge, Unavailable
@@ -48,12 +49,12 @@ def make_batch() -> TokenBatch:
 
 
 def write(writer: StreamWriter, records: list[TextCompletionResponse]) -> list[dict[str, Any]]:
-    return read(b"".join([*(writer.write(record) for record in records), writer.end()]))
+    return read(b"".join(map(join_output, [*(writer.write(record) for record in records), writer.end()])))
 
 
 def write_one(writer: StreamWriter, record: TextCompletionResponse) -> list[dict[str, Any]]:
     """The items of this record."""
-    return read(writer.write(record) + writer.tell((), last=True))
+    return read(join_output(writer.write(record)) + writer.tell((), last=True))
 
 
 @st.composite

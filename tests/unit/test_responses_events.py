@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.flow.responses_stream import check_stream, read_events
 from tests.unit.test_responses_request import read
+from tg_gateway.dialects.output import join_output
 from tg_gateway.dialects.responses.encrypted_content import SealedReasoning, unseal
 from tg_gateway.dialects.responses.output_draft import ITEM_BYTES
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
@@ -33,7 +34,7 @@ LAST = Record(response="", in_token=10, out_token=4, finish_reason="stop", end_o
 
 def stream(records: Sequence[Record], **fields: Any) -> list[dict[str, Any]]:
     writer = EventWriter(ResponseDraft(read(**fields), "m"), {})
-    return read_events(b"".join(writer.write(record) for record in records) + writer.end())
+    return read_events(b"".join(join_output(writer.write(record)) for record in records) + join_output(writer.end()))
 
 
 def whole(records: Sequence[Record], **fields: Any) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def test_mixed_calls_come_one_after_the_other() -> None:
 def test_a_call_is_over_as_soon_as_it_is_whole_and_another_begins() -> None:
     writer = EventWriter(ResponseDraft(read(), "m"), {})
     writer.write(call(0, '{"a":1}', "f"))
-    assert shapes(read_events(writer.write(call(1, "{", "g")))) == [
+    assert shapes(read_events(join_output(writer.write(call(1, "{", "g"))))) == [
         "function_call_arguments.done",
         "output_item.done",
         "output_item.added",
@@ -214,7 +215,9 @@ def test_an_answer_that_was_cut_is_incomplete(reason: str, told: str) -> None:
 @pytest.mark.parametrize("records", [[], [Record(response="Hel"), call(0, '{"a', "f"), call(1, "{", "g")]])
 def test_a_failure_is_the_last_event(error: TgError, code: str, records: list[Record]) -> None:
     writer = EventWriter(ResponseDraft(read(), "m"), {})
-    events = read_events(b"".join(writer.write(record) for record in records) + writer.fail(error))
+    events = read_events(
+        b"".join(join_output(writer.write(record)) for record in records) + join_output(writer.fail(error))
+    )
     final = check_stream(events)
     assert events[-1]["type"] == "response.failed"
     assert (final["status"], final["error"]) == ("failed", {"code": code, "message": error.message})
@@ -289,7 +292,7 @@ def test_what_is_kept_of_a_stream_is_bounded() -> None:
     writer = EventWriter(ResponseDraft(read(), "m"), {})
     records = [Record(response="x" * 1_000_000)] * 6
     with pytest.raises(TooLarge, match="set max_output_tokens"):
-        b"".join(writer.write(record) for record in records)
+        b"".join(join_output(writer.write(record)) for record in records)
 
 
 def test_counts_beside_a_text_are_told() -> None:

@@ -79,7 +79,7 @@ class WorkerProcess:
             except TgError as error:
                 told = error
             await self._send(write_pickle(told))
-        result = await self._receive() if reply.kind == "returned" else b""
+        result = await self._receive() if reply.kind == "returned" else bytearray()
         self.busy = False
         for method, fields in reply.lines:
             getattr(log, method)(**fields)
@@ -109,17 +109,17 @@ class WorkerProcess:
         reply: Reply = pickle.loads(await self._receive())  # noqa: S301 - as above
         return reply
 
-    async def _receive(self) -> bytes:
+    async def _receive(self) -> bytearray:
         pipe = self._output
-        parts = list[bytes]()
         try:
-            rest = int.from_bytes(await pipe.readexactly(SIZE_BYTES), "big")
-            # In parts: a single buffer that grows to 10 MB is copied again and again.
-            while rest:
-                parts.append(await pipe.read(min(rest, STEP_BYTES)))
-                if not parts[-1]:
+            size = int.from_bytes(await pipe.readexactly(SIZE_BYTES), "big")
+            # It grows, for to join 20 MB of parts, or to clear as much memory, would take one turn of 10 ms.
+            message = bytearray()
+            while len(message) < size:
+                part = await pipe.read(min(size - len(message), STEP_BYTES))
+                if not part:
                     raise EOFError
-                rest -= len(parts[-1])
+                message += part
         except (OSError, EOFError):
             raise Unavailable(ENDED) from None
-        return b"".join(parts)
+        return message

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from tg_base.protocol import Route
 from tg_gateway.dialects.call import Ask
 from tg_gateway.dialects.catalogue import Catalogue
+from tg_gateway.dialects.output import Output
 from tg_schema import TgError
 
 Name = Hashable
@@ -37,14 +38,14 @@ class Socket(Protocol):
             RateLimited: too many wrong ones came from this address.
         """
 
-    def say(self, frames: bytes) -> None:
+    def say(self, frames: Output) -> None:
         """Send, together with what else is ready: one or more of `text_frame`."""
 
     def is_running(self, name: Name) -> bool:
         """Whether a request of this name has not ended yet."""
 
     def ask(
-        self, name: Name, route: Route[Any, Any], size: int, parse: Callable[[], Ask], fail: Callable[[TgError], bytes]
+        self, name: Name, route: Route[Any, Any], size: int, parse: Callable[[], Ask], fail: Callable[[TgError], Output]
     ) -> None:
         """Ask a service; the writer's bytes, framed by it as WebSocket messages, go to the client as they come.
 

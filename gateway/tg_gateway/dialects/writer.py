@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar
 from typing_extensions import override
 
 from tg_gateway.dialects.framing import KEEP_ALIVE
+from tg_gateway.dialects.output import Output
 from tg_schema import TgError
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.response import Response
@@ -38,15 +39,15 @@ class Writer(ABC, Generic[Told]):
     cut_after_failure: bool = False
 
     @abstractmethod
-    def write(self, record: Told) -> bytes:
+    def write(self, record: Told) -> Output:
         """The bytes of one record, framed as the protocol wants it: none, one event or several."""
 
-    def end(self) -> bytes:
+    def end(self) -> Output:
         """What follows the last record."""
         return b""
 
     @abstractmethod
-    def fail(self, error: TgError) -> bytes:
+    def fail(self, error: TgError) -> Output:
         """What ends an answer that failed after its first byte; on a WebSocket, also before."""
 
 

@@ -6,6 +6,7 @@ no longer be changed.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
@@ -16,6 +17,14 @@ from aiohttp.abc import AbstractStreamWriter
 from typing_extensions import override
 
 from tg_gateway.dialects import Writer
+from tg_gateway.dialects.output import (
+    MAX_WRITE_BYTES,
+    Output,
+    append_output,
+    measure_output,
+    slice_output,
+    split_output,
+)
 from tg_gateway.relay import Sink
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, SlowConsumer
@@ -75,6 +84,7 @@ class BodyStream(web.StreamResponse, Sink):
         self._loop = asyncio.get_running_loop()
         self._wrote_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
+        self._unwritten: deque[bytes | memoryview] = deque()
 
     def __enter__(self) -> "BodyStream":
         self._timer = self._loop.call_at(self._wrote_at + self._silence, self._silent)
@@ -85,7 +95,10 @@ class BodyStream(web.StreamResponse, Sink):
             self._timer.cancel()
 
     @override
-    def send(self, data: bytes, *, last: bool) -> None:
+    def send(self, data: Output, *, last: bool) -> None:
+        if self._unwritten or not isinstance(data, bytes) or len(data) > MAX_WRITE_BYTES:
+            self._send_large(data, last=last)
+            return
         # An empty chunk would be the end of the body (RFC 9112, section 7.1).
         if data and self._chunked:
             data = b"%x\r\n%b\r\n" % (len(data), data)
@@ -97,10 +110,25 @@ class BodyStream(web.StreamResponse, Sink):
             data = self._head() + data
             self.started = True
         if data:
-            self._wrote_at = self._loop.time()
-            # asyncio warns of each write to a connection that is lost.
-            if not self._transport.is_closing():
-                self._transport.write(data)
+            self._write(data)
+
+    def _send_large(self, data: Output, *, last: bool) -> None:
+        """The same for what takes several turns to be written: `drain` goes on with it."""
+        size, head = measure_output(data), b""
+        if not self.started:
+            head, self.started = self._head(), True
+        if size and self._chunked:
+            data = append_output((b"%x\r\n" % size,), (*split_output(data), b"\r\n"))
+        if last:
+            self._ended = True
+            data = append_output(data, END_OF_BODY if self._chunked else b"")
+        self._unwritten.extend(slice_output(append_output(head, data)))
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._wrote_at = self._loop.time()
+        # asyncio warns of each write to a connection that is lost.
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def fail(self, writer: Writer[Any], error: TgError) -> None:
         """The writer's last bytes, after the first have been sent."""
@@ -113,7 +141,7 @@ class BodyStream(web.StreamResponse, Sink):
     @property
     @override
     def full(self) -> bool:
-        return self._protocol.writing_paused
+        return bool(self._unwritten) or self._protocol.writing_paused
 
     @override
     def hold(self, size: int) -> None:
@@ -122,11 +150,19 @@ class BodyStream(web.StreamResponse, Sink):
     @override
     async def drain(self) -> None:
         try:
-            async with asyncio.timeout(self._patience):
-                await self._request.writer.drain()
+            await self._drain_once()
+            while self._unwritten:
+                self._write(self._unwritten.popleft())
+                # The connection takes it in the next turn; then the client may have to be waited for.
+                await asyncio.sleep(0)
+                await self._drain_once()
         except TimeoutError:
             self._transport.abort()
             raise SlowConsumer("the client read nothing for too long") from None
+
+    async def _drain_once(self) -> None:
+        async with asyncio.timeout(self._patience):
+            await self._request.writer.drain()
 
     def _head(self) -> bytes:
         # Unchunked, the end of the connection is the only end of the body.

@@ -10,6 +10,7 @@ from tg_base.runtime import MAX_QUICK_BYTES, is_costly
 from tg_gateway.access import LargeBodies, Limits
 from tg_gateway.dialects import Answer, Ask
 from tg_gateway.dialects.answers import StreamedAnswer
+from tg_gateway.dialects.output import join_output
 from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, judge_defects, make_response
@@ -69,7 +70,7 @@ class HttpHandlers:
         if asked.keep is not None:
             await self._store.keep(entry.key, asked.keep)
         headers = {"X-Stream-Id": exchange.responses.id, **asked.writer.headers}
-        return make_response(Answer(whole, 200, asked.writer.content_type, headers))
+        return make_response(Answer(join_output(whole), 200, asked.writer.content_type, headers))
 
     async def _parse(
         self, request: web.Request, reader: BodyReader, entry: AccessLogEntry
@@ -126,6 +127,9 @@ class HttpHandlers:
         opening = BodyStream(request, asked.writer, headers, self._config.keep_alive, self._limits.write)
         with opening as body, _cut_on_error(body, request):
             await self._relay_to(body, asked, exchange, entry)
+            # The last bytes may be many, and be told after the relay has ended.
+            if body.full:
+                await body.drain()
         return body
 
     async def _relay_to(self, body: BodyStream, asked: Ask, exchange: Exchange, entry: AccessLogEntry) -> None:

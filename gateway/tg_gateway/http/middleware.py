@@ -22,7 +22,9 @@ from tg_gateway.access import (
     preflight_headers,
 )
 from tg_gateway.dialects import Answer, format_retry_after
+from tg_gateway.dialects.output import MAX_WRITE_BYTES
 from tg_gateway.http.router import DOOR, Door, Handler, Router
+from tg_gateway.http.sliced_body import SlicedBody
 from tg_gateway.relay import DEFECT_MESSAGE
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
@@ -132,8 +134,12 @@ class Middleware:
             return
         response.headers.update(request[CORS_HEADERS])
         response.headers["X-Request-Id"] = entry.request
+        patience: float | None = self._limits.write
+        if isinstance(response.body, bytes) and len(response.body) > MAX_WRITE_BYTES:
+            # It has a deadline for each slice instead.
+            response.body, patience = SlicedBody(response.body, self._limits.write), None
         try:
-            async with asyncio.timeout(self._limits.write):
+            async with asyncio.timeout(patience):
                 await response.prepare(request)
                 await response.write_eof()
         except TimeoutError:

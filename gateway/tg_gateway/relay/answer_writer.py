@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from tg_base.bus import LogWriter
 from tg_gateway.dialects.answers import Outcome
+from tg_gateway.dialects.output import Output, join_output, measure_output
 from tg_gateway.relay.answer_log import ALIVE, label, label_end, label_part
 from tg_gateway.relay.sink import Sink
 from tg_schema.errors import BusError, TooLarge
@@ -53,14 +54,14 @@ class AnswerWriter(Sink):
         self._taken = asyncio.Event()
 
     @override
-    def send(self, data: bytes, *, last: bool) -> None:
+    def send(self, data: Output, *, last: bool) -> None:
         if not self._keeps_parts or self._cut or not data:
             return
-        self._sent_bytes += len(data)
+        self._sent_bytes += measure_output(data)
         if self._sent_bytes > MAX_PART_BYTES:
             self._cut = True
             return
-        self._waiting += data
+        self._waiting += join_output(data)
         self._wake.set()
 
     @property

@@ -2,6 +2,7 @@
 
 from typing_extensions import override
 
+from tg_gateway.dialects.output import Output
 from tg_gateway.relay.sink import Sink
 
 
@@ -14,10 +15,10 @@ class HeldEnd(Sink):
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._end = b""
+        self._end: Output = b""
 
     @override
-    def send(self, data: bytes, *, last: bool) -> None:
+    def send(self, data: Output, *, last: bool) -> None:
         # The bytes are kept and not the record: the writer has counted them, and would not write them twice.
         if last:
             self._end = data

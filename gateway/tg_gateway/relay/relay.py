@@ -14,6 +14,7 @@ from tg_base.protocol import Route
 from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS, trace
 from tg_gateway.access import RateLimits, Usage
 from tg_gateway.dialects import Batch, Writer
+from tg_gateway.dialects.output import Output, append_output, split_output
 from tg_gateway.relay.batch_stream import ask_batch
 from tg_gateway.relay.responses import Responses
 from tg_gateway.relay.sink import Sink
@@ -63,20 +64,22 @@ class Exchange:
         """
         await _Pump(self, writer, sink).run()
 
-    async def whole(self, writer: Writer[Any]) -> bytes:
+    async def whole(self, writer: Writer[Any]) -> Output:
         """What the writer makes of all records.
 
         Raises:
             TooLarge: it is larger than the writer keeps; the work is stopped.
             TgError: the stream failed.
         """
-        parts = []
+        parts: list[bytes] = []
         async for record in self.responses:
-            parts.append(writer.write(record))
+            parts += split_output(writer.write(record))
             self.entry.records += 1
             if self.usage is not None:
                 self.usage.add(record)
-        return b"".join((*parts, writer.end()))
+        parts += split_output(writer.end())
+        parts = [part for part in parts if part]
+        return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 class _Pump:
@@ -149,7 +152,7 @@ class _Pump:
         """Send the buffered records; True if the task is needed: the client is slow, or everything is sent."""
         while (record := self._responses.poll()) is not None:
             data, last = self._write(record), record.last
-            self._sink.send(data + self._writer.end() if last else data, last=last)
+            self._sink.send(append_output(data, self._writer.end()) if last else data, last=last)
             self._note_sent()
             if self._usage is not None:
                 self._usage.add(record)

@@ -2,12 +2,17 @@
 
 from typing import Protocol
 
+from tg_gateway.dialects.output import Output
+
 
 class Sink(Protocol):
     """One client's end of one stream. Writing never waits; a slow client is waited for explicitly, with a bound."""
 
-    def send(self, data: bytes, *, last: bool) -> None:
-        """Write what a writer gave, be it nothing; nothing follows the last."""
+    def send(self, data: Output, *, last: bool) -> None:
+        """Write what a writer gave, be it nothing; nothing follows the last.
+
+        What is large is written by `drain`: wait for it while the client is `full`, after the last too.
+        """
 
     @property
     def full(self) -> bool:

@@ -15,6 +15,7 @@ from tg_base.runtime import translate_defects
 from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Authenticator, Limits, Principal
 from tg_gateway.dialects import Ask, Catalogue, Name, Socket
+from tg_gateway.dialects.output import Output, join_output
 from tg_gateway.relay import DEFECT_MESSAGE, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_gateway.websocket.writer import SocketStream, SocketWriter
@@ -98,8 +99,8 @@ class Session(Socket):
         self._principal = self._backend.authenticator.check(token, self._address)
 
     @override
-    def say(self, frames: bytes) -> None:
-        self._writer.write(frames)
+    def say(self, frames: Output) -> None:
+        self._writer.write(join_output(frames))
 
     @override
     def is_running(self, name: Name) -> bool:
@@ -112,7 +113,7 @@ class Session(Socket):
 
     @override
     def ask(
-        self, name: Name, route: Route[Any, Any], size: int, parse: Callable[[], Ask], fail: Callable[[TgError], bytes]
+        self, name: Name, route: Route[Any, Any], size: int, parse: Callable[[], Ask], fail: Callable[[TgError], Output]
     ) -> None:
         if len(self._running) >= self._backend.limits.socket_streams:
             REFUSALS.labels(route.spec.name, "socket").inc()
@@ -160,4 +161,4 @@ class Session(Socket):
             if asked.streaming:
                 await exchange.relay(asked.writer, stream)
             else:
-                await stream.deliver(await exchange.whole(asked.writer))
+                await stream.deliver(join_output(await exchange.whole(asked.writer)))

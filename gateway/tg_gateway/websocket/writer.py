@@ -6,6 +6,7 @@ from collections.abc import Callable
 from aiohttp import web
 from typing_extensions import override
 
+from tg_gateway.dialects.output import Output, join_output
 from tg_gateway.relay import Sink
 from tg_gateway.websocket.buffer_budget import BufferBudget, Holder
 from tg_schema import TgError
@@ -90,7 +91,7 @@ class SocketStream(Sink, Holder):
         stop: called where the stream has to end because its client does not read.
     """
 
-    def __init__(self, writer: SocketWriter, fail: Callable[[TgError], bytes]) -> None:
+    def __init__(self, writer: SocketWriter, fail: Callable[[TgError], Output]) -> None:
         self._writer = writer
         self._fail = fail
         self._ended = False
@@ -118,17 +119,17 @@ class SocketStream(Sink, Holder):
         self.send(frames, last=True)
 
     @override
-    def send(self, data: bytes, *, last: bool) -> None:
+    def send(self, data: Output, *, last: bool) -> None:
         if not self._ended:
             self._ended = last
             if data:
-                self._writer.write(data)
+                self._writer.write(join_output(data))
 
     def fail(self, error: TgError) -> None:
         """End with an error, unless it has ended."""
         if not self._ended:
             self._ended = True
-            self._writer.write(self._fail(error))
+            self._writer.write(join_output(self._fail(error)))
 
     @property
     @override

@@ -11,6 +11,7 @@ from zlib import crc32
 from typing_extensions import override
 
 from tg_gateway.dialects import Writer
+from tg_gateway.dialects.output import join_output
 from tg_schema import TgError
 
 EVENT_STREAM: Final = "application/vnd.amazon.eventstream"
@@ -37,15 +38,15 @@ class PayloadPartsWriter(Writer[Any]):
 
     @override
     def write(self, record: Any) -> bytes:
-        return encode_part(self._writer.write(record))
+        return encode_part(join_output(self._writer.write(record)))
 
     @override
     def end(self) -> bytes:
-        return encode_part(self._writer.end())
+        return encode_part(join_output(self._writer.end()))
 
     @override
     def fail(self, error: TgError) -> bytes:
-        return encode_part(self._writer.fail(error))
+        return encode_part(join_output(self._writer.fail(error)))
 
 
 def encode_part(payload: bytes) -> bytes:

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from tg_gateway.dialects import KeptAnswers, Writer, server_sent_event
 from tg_gateway.dialects.answers import Answer, Background, Finish, KeptAnswer, StreamedAnswer
+from tg_gateway.dialects.output import join_output
 from tg_gateway.dialects.responses.event_cutter import EventCutter
 from tg_gateway.dialects.responses.request_body import InputItem
 from tg_gateway.dialects.responses.response_draft import ResponseDraft
@@ -61,7 +62,7 @@ def make_background(
         begin: its first events.
         headers: further ones of its answer.
     """
-    created = encode(draft.response)
+    created = join_output(draft.encode())
     head = BackgroundHead(msgspec.Raw(created), items, draft.streamed)
     answer = _FirstAnswer(draft.response.id, created, draft.streamed, headers)
     return Background(draft.response.id, encode(head), begin, draft.streamed, _Finish(draft), answer)
@@ -80,7 +81,7 @@ class _Finish(Finish):
     def __call__(self, failure: TgError | None, *, cancelled: bool) -> bytes:
         if failure is not None:
             self.draft.close(failure, cancelled=cancelled)
-        return encode(self.draft.response)
+        return join_output(self.draft.encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import msgspec
 from tg_gateway.dialects import MAX_KEPT_BYTES, Answer, Keep, KeptAnswers, Writer, server_sent_event
 from tg_gateway.dialects.answers import KeptAnswer, StreamedAnswer
 from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects.output import join_output
 from tg_gateway.dialects.responses.background_response import (
     BackgroundHead,
     read_status,
@@ -116,7 +117,7 @@ class _Ended:
 
     def __call__(self) -> bytes:
         told = tuple(msgspec.Raw(event) for event in self.events) or None
-        return encode(KeptResponse(msgspec.Raw(encode(self.draft.response)), self.items, told))
+        return encode(KeptResponse(msgspec.Raw(join_output(self.draft.encode())), self.items, told))
 
 
 def check_items(items: tuple[InputItem, ...]) -> None:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from tg_gateway.dialects.openai import UsageTotals
+from tg_gateway.dialects.output import Output
 from tg_gateway.dialects.responses.events import (
     Event,
     ResponseCompleted,
@@ -16,6 +17,7 @@ from tg_gateway.dialects.responses.events import (
     ResponseIncomplete,
     ResponseInProgress,
 )
+from tg_gateway.dialects.responses.long_fields import LongFields
 from tg_gateway.dialects.responses.output_draft import OutputDraft
 from tg_gateway.dialects.responses.request import ReadRequest
 from tg_gateway.dialects.responses.request_body import (
@@ -56,7 +58,8 @@ class ResponseDraft:
 
     Attributes:
         output: its items.
-        response: as it was told last.
+        response: as it was told last; its long fields are marks.
+        long_fields: what the marks stand for.
         streamed: whether the client asked for its events.
     """
 
@@ -71,7 +74,12 @@ class ResponseDraft:
         )
         self._usage = UsageTotals()
         self._finish_reason: str | None = None
-        self.response = _make_response(f"resp_{number}", request, model)
+        self.long_fields = LongFields()
+        self.response = _make_response(f"resp_{number}", request, model, self.long_fields)
+
+    def encode(self) -> Output:
+        """The JSON of the response as it was told last."""
+        return self.long_fields.fill(encode(self.response))
 
     def begin(self) -> Iterator[Event]:
         """The events before the first record."""
@@ -111,16 +119,16 @@ class ResponseDraft:
             self.response = msgspec.structs.replace(self.response, completed_at=int(time.time()))
 
 
-def _make_response(response_id: str, request: ReadRequest, model: str) -> ResponseObject:
+def _make_response(response_id: str, request: ReadRequest, model: str, long_fields: LongFields) -> ResponseObject:
     body = request.body
     return ResponseObject(
         id=response_id,
         created_at=int(time.time()),
         status="in_progress",
         background=bool(body.background),
-        instructions=msgspec.Raw(encode(body.instructions)),
+        instructions=long_fields.encode(body.instructions),
         max_output_tokens=body.max_output_tokens,
-        metadata=msgspec.Raw(encode(body.metadata or {})),
+        metadata=long_fields.encode(body.metadata or {}),
         model=model,
         parallel_tool_calls=body.parallel_tool_calls is not False,
         previous_response_id=body.previous_response_id,
@@ -129,9 +137,9 @@ def _make_response(response_id: str, request: ReadRequest, model: str) -> Respon
         safety_identifier=body.safety_identifier,
         store=bool(body.store),
         temperature=_DEFAULT_TEMPERATURE if body.temperature is None else body.temperature,
-        text=_make_text(body),
-        tool_choice=msgspec.Raw(encode(body.tool_choice or "auto")),
-        tools=msgspec.Raw(encode(request.functions)),
+        text=_make_text(body, long_fields),
+        tool_choice=long_fields.encode(body.tool_choice or "auto"),
+        tools=long_fields.encode(request.functions),
         top_logprobs=body.top_logprobs or 0,
         top_p=_DEFAULT_TOP_P if body.top_p is None else body.top_p,
         presence_penalty=body.presence_penalty or 0,
@@ -140,14 +148,14 @@ def _make_response(response_id: str, request: ReadRequest, model: str) -> Respon
     )
 
 
-def _make_text(body: RequestBody) -> TextConfig:
+def _make_text(body: RequestBody, long_fields: LongFields) -> TextConfig:
     text = body.text or TextBody()
     form = text.format
     if form is None or form.type == "text":
         return TextConfig(TextFormat(), text.verbosity)
     if form.type == "json_object":
         return TextConfig(JsonObjectFormat(), text.verbosity)
-    schema = JsonSchemaFormat(form.name or "", form.description, form.schema, bool(form.strict))
+    schema = JsonSchemaFormat(form.name or "", form.description, long_fields.encode(form.schema), bool(form.strict))
     return TextConfig(schema, text.verbosity)
 
 

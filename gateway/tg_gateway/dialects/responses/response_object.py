@@ -140,7 +140,7 @@ class JsonSchemaFormat(msgspec.Struct, frozen=True, tag_field="type", tag="json_
 
     name: str
     description: str | None
-    schema: dict[str, Any] | None
+    schema: msgspec.Raw
     strict: bool
 
 
@@ -154,8 +154,8 @@ class TextConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     """A response, at any time of its life, with every field that Open Responses requires.
 
-    Fields of the request that may be long are JSON already: each response is written three times, and a request of
-    10 MB would hold up everybody each time.
+    Fields of the request that may be long are JSON already, or marks (`LongFields`): each response is written three
+    times, and a request of 10 MB would hold up everybody each time.
 
     Numbers that the request does not set are told as OpenAI's defaults, since the description knows no null for them.
     What the provider really takes is its own affair. `user` is left out where the request has none: OpenAI's

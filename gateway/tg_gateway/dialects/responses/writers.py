@@ -15,6 +15,7 @@ from tg_gateway.dialects import (
     text_frame,
 )
 from tg_gateway.dialects.openai import ErrorObject, describe_error
+from tg_gateway.dialects.output import Output, append_output, join_output, measure_output
 from tg_gateway.dialects.responses.events import Event, TextDelta
 from tg_gateway.dialects.responses.kept_response import MAX_EVENT_BYTES
 from tg_gateway.dialects.responses.message_draft import MessageDraft
@@ -44,10 +45,10 @@ class EventWriter(Writer[TextCompletionResponse]):
         self.headers = {**Writer.headers, **headers}
 
     @override
-    def write(self, record: TextCompletionResponse) -> bytes:
+    def write(self, record: TextCompletionResponse) -> Output:
         if self._message is not None and is_text_alone(record):
             return self._write_text(self._message, record.response or "")
-        data = self._begin() + self._encode(self._draft.add(record))
+        data = append_output(self._begin(), self._encode(self._draft.add(record)))
         self._message = self._draft.output.open_message
         if self._message is not None:
             # Without `""}`: the text of each record goes there.
@@ -62,32 +63,32 @@ class EventWriter(Writer[TextCompletionResponse]):
         return self.frame(_TEXT_DELTA, data)
 
     @override
-    def end(self) -> bytes:
+    def end(self) -> Output:
         return self._encode(self._draft.end())
 
     @override
-    def fail(self, error: TgError) -> bytes:
-        return self._begin() + self._encode(self._draft.fail(error))
+    def fail(self, error: TgError) -> Output:
+        return append_output(self._begin(), self._encode(self._draft.fail(error)))
 
-    def _begin(self) -> bytes:
+    def _begin(self) -> Output:
         return b"" if self._begun else self._encode(self._draft.begin())
 
     @property
     def _begun(self) -> bool:
         return bool(self._number)
 
-    def _encode(self, events: Iterable[Event]) -> bytes:
-        return b"".join([self.frame(*self._number_event(event)) for event in events])
+    def _encode(self, events: Iterable[Event]) -> Output:
+        data = b"".join([self.frame(*self._number_event(event)) for event in events])
+        return self._draft.long_fields.fill(data)
 
     def _number_event(self, event: Event) -> tuple[bytes, bytes]:
-        """Its type, and its JSON with its number."""
-        # A view: with thousands of tools in the request, an event may have megabytes.
-        data = b"".join((memoryview(encode(event))[:-1], b',"sequence_number":%d}' % self._number))
+        """Its type, and its JSON with its number; its long fields are marks."""
+        data = b'%b,"sequence_number":%d}' % (encode(event)[:-1], self._number)
         self._number += 1
         return str(event.__struct_config__.tag).encode(), data
 
     def frame(self, name: bytes, data: bytes) -> bytes:
-        """The bytes of one event of this type, with this JSON."""
+        """The bytes of one event of this type, with this JSON; marks in it are filled in afterwards."""
         return server_sent_event(data, name)
 
 
@@ -105,9 +106,10 @@ class KeptEventWriter(EventWriter):
 
     @override
     def frame(self, name: bytes, data: bytes) -> bytes:
-        self._size += len(data)
+        told = self._draft.long_fields.fill(data)
+        self._size += measure_output(told)
         if self._size <= MAX_EVENT_BYTES:
-            self.events.append(data)
+            self.events.append(join_output(told))
         else:
             self.events.clear()
         return super().frame(name, data)
@@ -118,10 +120,10 @@ class BackgroundWriter(EventWriter):
 
     def begin(self) -> bytes:
         """The events before the first record; call it first."""
-        return self._begin()
+        return join_output(self._begin())
 
     @override
-    def end(self) -> bytes:
+    def end(self) -> Output:
         return self._encode([*self._draft.end()][:-1])
 
 
@@ -149,13 +151,13 @@ class FrameWriter(EventWriter):
         self._lane = b"" if stream_id is None else b',"stream_id":%b' % encode(stream_id)
 
     @override
-    def end(self) -> bytes:
-        data = self._begin() + super().end()
+    def end(self) -> Output:
+        data = append_output(self._begin(), super().end())
         self._keep(self._draft.response)
         return data
 
     @override
-    def fail(self, error: TgError) -> bytes:
+    def fail(self, error: TgError) -> Output:
         """A failure before the first event is an error of the socket's; later it is the last event."""
         if not isinstance(error, Cancelled):
             self._forget()
@@ -163,7 +165,9 @@ class FrameWriter(EventWriter):
 
     @override
     def frame(self, name: bytes, data: bytes) -> bytes:
-        return text_frame(b"%b%b}" % (data[:-1], self._lane))
+        # The head of a message says its size. On a socket a request has at most a megabyte, so that a copy is cheap.
+        told = join_output(self._draft.long_fields.fill(data))
+        return text_frame(b"%b%b}" % (told[:-1], self._lane))
 
 
 class _ErrorFrame(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="error"):
@@ -202,7 +206,7 @@ class BodyWriter(WholeWriter[TextCompletionResponse]):
                 pass
         for _ in self._draft.end():
             pass
-        return encode(self._draft.response)
+        return join_output(self._draft.encode())
 
 
 class InputTokens(msgspec.Struct, frozen=True, kw_only=True):

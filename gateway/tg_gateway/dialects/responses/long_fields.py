@@ -1,0 +1,53 @@
+"""Fields of a request that a response repeats -> the events of that response, without a copy of the long ones.
+
+Three events have the whole response. With 10 MB of tools, to copy them into each event would hold up everybody.
+"""
+
+import uuid
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from tg_gateway.dialects.output import Output
+from tg_schema import encode
+
+MAX_COPIED_BYTES: Final = 64 * 1024
+"""Bytes of a field that is written into each event."""
+
+
+class LongFields:
+    """The long fields of one response. A mark, which nobody can guess, stands for each until it is filled in."""
+
+    def __init__(self) -> None:
+        self._fields: dict[bytes, bytes] = {}
+
+    def encode(self, value: Any) -> msgspec.Raw:
+        """The JSON of a field, or the mark of one that is long."""
+        data = encode(value)
+        if len(data) <= MAX_COPIED_BYTES:
+            return msgspec.Raw(data)
+        mark = b'"%b"' % uuid.uuid4().hex.encode()
+        self._fields[mark] = data
+        return msgspec.Raw(mark)
+
+    def fill(self, data: bytes) -> Output:
+        """These bytes, with the long fields in place of their marks."""
+        if not self._fields:
+            return data
+        # Each piece in which there may be a mark, and after it the field that replaces one.
+        pieces = [data]
+        for mark, field in self._fields.items():
+            pieces = [part for piece in pieces for part in _replace(piece, mark, field, self._fields.values())]
+        return tuple(pieces)
+
+
+def _replace(piece: bytes, mark: bytes, field: bytes, filled: Collection[bytes]) -> Iterator[bytes]:
+    if any(piece is each for each in filled):
+        yield piece
+        return
+    first, *rest = piece.split(mark)
+    yield first
+    for after in rest:
+        yield field
+        yield after
