@@ -1,5 +1,6 @@
 """People and programs -> gateway -> bus: the door, as one object."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from tg_gateway.http_connections import watch_connections
 from tg_gateway.mounts import MOUNTS
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
-from tg_gateway.relay import DEFECT_MESSAGE, AnswerStore, BackgroundRuns, Relay
+from tg_gateway.relay import DEFECT_MESSAGE, KEPT_SECONDS, AnswerStore, BackgroundRuns, Relay
 from tg_gateway.telemetry import MALFORMED, show_metrics
 from tg_gateway.websocket import Backend, WebSocketHandler
 
@@ -30,6 +31,10 @@ log = structlog.get_logger()
 
 DRAIN_ERROR_SECONDS = 2.0
 """Seconds that handlers get to write what they have, when everything else is over."""
+RESUMABLE: Final = "resumable "
+"""The scope of answers that sockets have asked for: they have bounds of their own, beside those kept for HTTP."""
+RESUMABLE_SECONDS: Final = 3600.0
+"""How long such an answer can be resumed."""
 TIMER_ROUNDING_SECONDS = 86_400.0
 """Seconds below which the server's timers keep their time: rounded up to whole seconds, as it does by itself, the pings
 of thousands of sockets would come at once and hold up everybody's chunks for 0.2 s."""
@@ -145,7 +150,7 @@ class Gateway:
         # The server listens until all this is over: a refusal can be repeated elsewhere, a closed port says nothing.
         async with self._exit:
             await self._relay.drain(self._config.drain)
-            await self._background.close(DRAIN_ERROR_SECONDS)
+            await asyncio.gather(*(runs.close(DRAIN_ERROR_SECONDS) for runs in (self._background, self._resumable)))
             await self._sockets.close()
 
     def _application(self) -> web.Application:
@@ -157,17 +162,10 @@ class Gateway:
             router.refuse_connection(CONNECTION_REFUSED),
             lambda: self._authenticator.required,
         )
-        backend = Backend(self._authenticator, catalogue, relay, limits)
+        self._background, self._resumable = self._make_runs(), self._make_runs(RESUMABLE, RESUMABLE_SECONDS)
+        backend = Backend(self._authenticator, catalogue, relay, self._resumable, limits)
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
-        store = AnswerStore(
-            self._requestor.bus,
-            self._requestor.topics,
-            silence=limits.silence,
-            max_followers=limits.followers,
-            max_all_followers=limits.all_followers,
-        )
-        self._background = BackgroundRuns(relay, store, max_running=limits.background, max_all=limits.all_background)
-        handlers = HttpHandlers(relay, store, self._background, config, limits, parser=self._parser)
+        handlers = HttpHandlers(relay, self._background, config, limits, parser=self._parser)
         middleware = Middleware(self._authenticator, self._origins, unauthenticated, router, limits)
         application = web.Application(
             middlewares=[middleware.admit], client_max_size=max(config.body_limit, config.large_body_limit)
@@ -178,6 +176,19 @@ class Gateway:
             application.add_routes(Documentation(self._mounts).routes())
         application.add_routes([web.get("/metrics", show_metrics, expect_handler=defer_expectation)])
         return application
+
+    def _make_runs(self, scope: str = "", seconds: float = KEPT_SECONDS) -> BackgroundRuns:
+        limits = self._limits
+        store = AnswerStore(
+            self._requestor.bus,
+            self._requestor.topics,
+            scope=scope,
+            seconds=seconds,
+            silence=limits.silence,
+            max_followers=limits.followers,
+            max_all_followers=limits.all_followers,
+        )
+        return BackgroundRuns(self._relay, store, max_running=limits.background, max_all=limits.all_background)
 
 
 def _url(host: str, port: int) -> str:

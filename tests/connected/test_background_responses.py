@@ -1,4 +1,4 @@
-"""Responses in the background over a real broker: any gateway follows and cancels them, and ends a dead one's."""
+"""Answers in the background over a real broker: any gateway follows and cancels them, and ends a dead one's."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,12 +6,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 from openai import AsyncOpenAI
 
 from tests.connected.pipeline import Part, Pipeline
 from tests.connected.test_kept_responses import sdk
 from tests.fakes.live_openai import MODEL, Generation, LiveOpenAi, told
 from tests.flow.open_gateway import ON_ANY_PORT
+from tests.flow.open_lmtp import Lmtp
 from tests.flow.responses_stream import check_stream
 from tests.flow.test_background_responses import begin, client_of, gather, poll, until_told
 from tg_base.bus import open_bus
@@ -61,6 +63,7 @@ async def test_any_gateway_follows_cancels_and_ends_what_a_dead_one_left(
         await followed(live_model, one, other)
         await cancelled(live_model, one, other)
         await deleted(live_model, one, other)
+        await resumed(live_model, one, other)
         await killed(live_model, first, one, other)
 
 
@@ -109,13 +112,62 @@ async def deleted(model: LiveOpenAi, one: AsyncOpenAI, other: AsyncOpenAI) -> No
     await asyncio.wait_for(generation.left.wait(), 30)
 
 
+@asynccontextmanager
+async def lmtp(client: AsyncOpenAI) -> AsyncIterator[Lmtp]:
+    """A socket of the same gateway, which is told kinds of errors."""
+    async with ClientSession() as http, http.ws_connect(str(client.base_url.join("/lmtp"))) as socket:
+        conversation = Lmtp(socket)
+        await conversation.send("HELLO", accept=["ERRORS"])
+        await conversation.item()
+        yield conversation
+
+
+async def generate(client: Lmtp, key: str) -> list[dict[str, Any]]:
+    """The first items of a stream that can be resumed."""
+    turns = [{"role": "user", "content": key}]
+    await client.send("GENERATE", stream_id=1, model=MODEL, mode="text", prompt=turns, request_key=key)
+    return [*(await client.read())[1], *(await client.read())[1]]
+
+
+async def resumed(model: LiveOpenAi, one: AsyncOpenAI, other: AsyncOpenAI) -> None:
+    """An LMTP stream goes on without its socket; another gateway's socket reads on behind the last item."""
+    async with lmtp(one) as client:
+        begun = await generate(client, "resume")
+    async with lmtp(other) as client:
+        turns = [{"role": "user", "content": "again"}]
+        await client.send("GENERATE", stream_id=1, model=MODEL, mode="text", prompt=turns, request_key="resume")
+        (refused,) = await client.stream(1)
+        assert (refused["code"], "kept already" in refused["error"]) == ("bad-request", True)
+        await client.send("RESUME", stream_id=7, request_key="resume", after_seq=len(begun))
+        first = (await client.read())[1]
+        assert not (await generating(model, "resume")).over
+        model.finish.set()
+        items = [*begun, *first, *await client.stream(7)]
+        assert [each["seq"] for each in items] == list(range(1, len(items) + 1))
+        told("".join(each["text"] for each in items), whole=True)
+        await client.send("RESUME", stream_id=8, request_key="resume")
+        assert [each["text"] for each in await client.stream(8)] == [each["text"] for each in items]
+    model.finish.clear()
+
+
 async def killed(model: LiveOpenAi, first: Part, one: AsyncOpenAI, other: AsyncOpenAI) -> None:
     """The gateway dies: its model stops, and the other gateway says what became of the response."""
     stream = await ask(one, "die", stream=True)
     name, generation = await begin(stream), await generating(model, "die")
     await until_told(stream)
-    first.process.kill()
-    await first.stopped(10)
+    async with lmtp(one) as client:
+        begun = await generate(client, "cut off")
+        # So much is in the log.
+        async with lmtp(other) as reader:
+            await reader.send("RESUME", stream_id=1, request_key="cut off")
+            await reader.read()
+        first.process.kill()
+        await first.stopped(10)
+    async with lmtp(other) as client:
+        await client.send("RESUME", stream_id=1, request_key="cut off")
+        *items, ended = await client.stream(1)
+        assert items[0] == begun[0]
+        assert (ended["code"], ended["retryable"]) == ("unavailable", True)
     events = await gather(await other.responses.retrieve(name, stream=True))
     final = check_stream(events)
     assert (final["status"], final["error"]["code"]) == ("failed", "server_error")

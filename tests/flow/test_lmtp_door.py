@@ -166,6 +166,7 @@ async def test_model_info() -> None:
             "raw_text": True,
             "stop": True,
             "seed": True,
+            "resume": True,
         }
 
 

@@ -133,7 +133,12 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.dialects.output",
         "tg_gateway.dialects.tgi",
     },
-    "tg_gateway.dialects.lmtp": {"tg_gateway.description", "tg_gateway.dialects"},
+    "tg_gateway.dialects.lmtp": {
+        "tg_gateway.description",
+        "tg_gateway.dialects",
+        "tg_gateway.dialects.answers",
+        "tg_gateway.dialects.output",
+    },
     "tg_gateway.dialects.mlc": {
         "tg_gateway.description",
         "tg_gateway.dialects",
@@ -179,6 +184,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.access",
         "tg_gateway.dialects",
         "tg_gateway.dialects.output",
+        "tg_gateway.dialects.answers",
         "tg_gateway.http",
         "tg_gateway.relay",
         "tg_gateway.telemetry",

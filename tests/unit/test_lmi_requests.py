@@ -12,6 +12,7 @@ from tg_base.config import GatewayConfig, LmiConfig
 from tg_base.protocol import Presence, Route
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue
 from tg_gateway.dialects.lmi import LMI, Lmi
+from tg_gateway.dialects.output import join_output
 from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.errors import BadRequest, NotFound
 
@@ -42,7 +43,7 @@ def answer(body: object, door: Lmi, *, model: str = "") -> Any:
     """The JSON of a whole answer without text."""
     writer = ask(body, door, model=model).writer
     writer.write(TextCompletionResponse(finish_reason="stop", end_of_stream=True))
-    return json.loads(writer.end())
+    return json.loads(join_output(writer.end()))
 
 
 def parse(*, model: str | None = None, stream: bool | None = None, **parameters: Any) -> TextCompletionRequest:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tg_base.protocol import Presence, Route
 from tg_gateway.dialects import Answer, Ask, Call, Catalogue
 from tg_gateway.dialects.openai.dialect import OPENAI
+from tg_gateway.dialects.output import join_output
 from tg_gateway.dialects.tgi import TGI, read_grammar
 from tg_gateway.dialects.tgi.generation_parameters import GenerationParameters, Grammar
 from tg_schema import TEXT_COMPLETION, ModelInfo, Sampling, TextCompletionRequest, TextCompletionResponse
@@ -280,7 +281,7 @@ def test_what_the_server_says_of_itself() -> None:
     assert isinstance(asked, Ask)
     assert asked.request == TextCompletionRequest(operation="list-models", model="raw")
     asked.writer.write(TextCompletionResponse(models=(ModelInfo("raw", context_length=512),), end_of_stream=True))
-    info = json.loads(asked.writer.end())
+    info = json.loads(join_output(asked.writer.end()))
     assert (info["model_id"], info["max_stop_sequences"], info["max_best_of"]) == ("raw", 4, 128)
     assert (info["max_input_tokens"], info["max_total_tokens"], info["router"]) == (511, 512, "tokengrid")
     limits = {"max_input_tokens": None, "max_total_tokens": None}

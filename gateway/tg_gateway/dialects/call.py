@@ -83,7 +83,7 @@ class Ask:
         writer: of the answer; made for this request alone.
         streaming: whether the answer's bytes leave as they are written, or as one body with its length.
         keep: over HTTP: the answer is kept before its last bytes leave; if that fails, so does the request.
-        background: over HTTP: the answer is made apart from the connection, and `streaming` and `keep` are ignored.
+        background: the answer is made apart from the connection, and `streaming` and `keep` are ignored.
         deadline: seconds until the answer must be complete, else it is stopped; None = the model's own limits. Like
             `on_accepted`, for single requests.
         on_accepted: called once if a processor works on the request and has not answered yet.

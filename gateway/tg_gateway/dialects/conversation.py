@@ -1,9 +1,10 @@
 """WebSocket messages -> dialect -> requests: what a protocol of sockets does, and what its socket does for it."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from typing import Any, Protocol
 
 from tg_base.protocol import Route
+from tg_gateway.dialects.answers import KeptAnswers
 from tg_gateway.dialects.call import Ask
 from tg_gateway.dialects.catalogue import Catalogue
 from tg_gateway.dialects.output import Output
@@ -30,6 +31,10 @@ class Socket(Protocol):
     def key(self) -> str | None:
         """The name of the key that its next request has; None = it must show a token, for instance a new one."""
 
+    @property
+    def kept(self) -> KeptAnswers:
+        """What its key keeps of the answers that sockets have asked for."""
+
     def authenticate(self, token: str | None) -> None:
         """Check a token; until one is right, `key` is None.
 
@@ -49,6 +54,9 @@ class Socket(Protocol):
     ) -> None:
         """Ask a service; the writer's bytes, framed by it as WebSocket messages, go to the client as they come.
 
+        An `Ask` with a `Background` is made apart from the socket, and goes on when that is closed. The client gets
+        the parts of the background's answer.
+
         Args:
             name: no running request has it.
             route: what the log and the metrics name.
@@ -61,8 +69,23 @@ class Socket(Protocol):
             TooLarge: the request.
         """
 
+    def follow(
+        self, name: Name, kept: str, parts: AsyncGenerator[bytes, None], fail: Callable[[TgError], bytes]
+    ) -> None:
+        """Send what comes of an answer that is made in the background.
+
+        Args:
+            name: as for `ask`.
+            kept: the name of the answer.
+            parts: frames, iterated once and closed; a TgError ends them.
+            fail: as for `ask`.
+
+        Raises:
+            RateLimited: as `ask`.
+        """
+
     def cancel(self, name: Name) -> None:
-        """Stop a request; one that has ended is left alone."""
+        """Stop a request, also one that is made in the background; one that has ended is left alone."""
 
 
 class Conversation(Protocol):

@@ -16,7 +16,7 @@ from tg_gateway.http.body_stream import BodyStream
 from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, judge_defects, make_response
 from tg_gateway.http.router import DOOR, Door
 from tg_gateway.parsing import CallParser
-from tg_gateway.relay import AnswerStore, BackgroundRuns, Exchange, HeldEnd, Relay
+from tg_gateway.relay import BackgroundRuns, Exchange, HeldEnd, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
 
@@ -27,7 +27,6 @@ class HttpHandlers:
     def __init__(
         self,
         relay: Relay,
-        store: AnswerStore,
         background: BackgroundRuns,
         config: GatewayConfig,
         limits: Limits,
@@ -35,7 +34,7 @@ class HttpHandlers:
         parser: CallParser,
     ) -> None:
         self._relay = relay
-        self._store = store
+        self._store = background.store
         self._background = background
         self._parser = parser
         self._config = config

@@ -1,9 +1,20 @@
 """Door -> requestor -> door: one request relayed, measured and ended, whatever the door."""
 
-from tg_gateway.relay.answer_store import AnswerStore
+from tg_gateway.relay.answer_store import KEPT_SECONDS, AnswerStore
 from tg_gateway.relay.background_runs import BackgroundRuns
 from tg_gateway.relay.held_end import HeldEnd
+from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.relay import DEFECT_MESSAGE, Exchange, Relay
 from tg_gateway.relay.sink import Sink
 
-__all__ = ["DEFECT_MESSAGE", "AnswerStore", "BackgroundRuns", "Exchange", "HeldEnd", "Relay", "Sink"]
+__all__ = [
+    "DEFECT_MESSAGE",
+    "KEPT_SECONDS",
+    "AnswerStore",
+    "BackgroundRuns",
+    "Exchange",
+    "HeldEnd",
+    "LiveParts",
+    "Relay",
+    "Sink",
+]

@@ -16,6 +16,7 @@ WHOLE, HEAD, PART, ALIVE, CANCEL, END = "", "head", "part", "alive", "cancel", "
 
 _KEY: Final = "key"
 _EXPIRES: Final = "expires"
+_CLAIM: Final = "claim"
 _KIND: Final = "kind"
 _NUMBER: Final = "number"
 _OUTCOME: Final = "outcome"
@@ -23,9 +24,16 @@ _CUT: Final = "cut"
 _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 
-def label_first(kind: str, key: str, expires: float) -> Mapping[str, str]:
-    """The properties of the first entry: whose answer it is, and until when (wall clock)."""
-    return {_KIND: kind, _KEY: key, _EXPIRES: str(expires)}
+def label_first(kind: str, key: str, expires: float, claim: str = "") -> Mapping[str, str]:
+    """The properties of the first entry: whose answer it is, and until when (wall clock).
+
+    Args:
+        kind: `WHOLE` or `HEAD`.
+        key: whose it is.
+        expires: until when.
+        claim: tells it from first entries that others try to write at the same time.
+    """
+    return {_KIND: kind, _KEY: key, _EXPIRES: str(expires)} | ({_CLAIM: claim} if claim else {})
 
 
 def label_part(number: int) -> Mapping[str, str]:
@@ -54,6 +62,7 @@ class AnswerLog:
     Attributes:
         key: whose answer it is; None where there is none, or somebody else has written there.
         expires: when it ends, by the wall clock; long ago where that cannot be read.
+        claim: that of its first entry.
         outcome: how it stands.
         position: of the last entry.
         size: bytes of all bodies.
@@ -62,6 +71,7 @@ class AnswerLog:
     def __init__(self, entries: tuple[Entry, ...] = ()) -> None:
         self.key: str | None = None
         self.expires = 0.0
+        self.claim = ""
         self.outcome: Outcome = "running"
         self.position = ""
         self.size = 0
@@ -101,6 +111,7 @@ class AnswerLog:
         if kind not in {WHOLE, HEAD}:
             return
         self.key = entry.properties.get(_KEY)
+        self.claim = entry.properties.get(_CLAIM, "")
         self.expires = _read_number(entry, _EXPIRES, 0.0)
         if kind == HEAD:
             self._head = entry.body

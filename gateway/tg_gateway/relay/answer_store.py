@@ -16,12 +16,13 @@ from typing import Final
 from typing_extensions import override
 
 from tg_base.bus import Bus, Entry
-from tg_base.runtime import running
+from tg_base.runtime import new_id, running
 from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Background, Keep, KeptAnswer, KeptAnswers, Outcome
 from tg_gateway.relay.answer_log import CANCEL, HEAD, WHOLE, AnswerLog, label, label_end, label_first
 from tg_gateway.relay.answer_writer import AnswerWriter
+from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.log_watch import SeenLogs, watch
-from tg_schema.errors import BusError, NotFound, RateLimited, TooLarge
+from tg_schema.errors import BadRequest, BusError, NotFound, RateLimited, TooLarge
 from tg_schema.topics import Topics
 
 KEPT_SECONDS: Final = 24 * 3600.0
@@ -35,6 +36,7 @@ MAX_ERASED_AT_ONCE: Final = 4
 _NAME: Final = re.compile(r"[\w-]{1,80}", re.ASCII)
 ALIVE_SHARE: Final = 3
 """An answer in the background shows a sign of life this many times within the silence that would count as its death."""
+_TAKEN: Final = "an answer of this name is kept already: read on in it, or take another name"
 _NOT_FOUND: Final = "nothing of this name is kept for this key: it never was, it has expired, or it was deleted"
 
 
@@ -52,6 +54,8 @@ class AnswerStore:
         bus: has the logs.
         topics: their names.
         clock: wall clock, in seconds.
+        scope: tells its answers from those of other stores on this bus: none finds another's.
+        seconds: how long an answer can be read.
         silence: seconds without an entry after which the writer of an answer in the background counts as dead.
         max_followers: clients of one key that follow answers side by side.
         max_all_followers: the same, of all keys.
@@ -63,6 +67,8 @@ class AnswerStore:
         topics: Topics,
         clock: Callable[[], float] = time.time,
         *,
+        scope: str = "",
+        seconds: float = KEPT_SECONDS,
         silence: float = 15.0,
         max_followers: int = 64,
         max_all_followers: int = 256,
@@ -70,6 +76,8 @@ class AnswerStore:
         self._bus = bus
         self._topics = topics
         self._clock = clock
+        self._scope = scope
+        self._seconds = seconds
         self._silence = silence
         self._max_followers = max_followers
         self._max_all_followers = max_all_followers
@@ -78,15 +86,19 @@ class AnswerStore:
         self._written: dict[str, _Written] = {}
         self._sizes: dict[str, dict[str, int]] = {}
 
-    def of(self, key: str | None, *, bounded: bool = True) -> KeptAnswers:
+    def of(self, key: str | None, *, bounded: bool = True, live: LiveParts | None = None) -> KeptAnswers:
         """What this key keeps; without one, what all without a key share.
 
         Args:
             key: the key's name.
             bounded: whether who follows counts. Who has just begun an answer need not: its answers are bounded, and a
                 refusal would not tell it the name of what runs.
+            live: the parts of the answer that it has just begun, for who follows it first.
         """
-        return _KeyAnswers(self, key or "", bounded)
+        return _KeyAnswers(self, self._owner(key), bounded, live)
+
+    def _owner(self, key: str | None) -> str:
+        return f"{self._scope}{key or ''}"
 
     async def keep(self, key: str | None, keep: Keep) -> None:
         """Return once it can be read, through any gateway.
@@ -95,20 +107,30 @@ class AnswerStore:
             TooLarge: it has more than `MAX_KEPT_BYTES`.
             BusError: the bus did not take it.
         """
-        await self._append_first(key or "", keep.name, keep.make(), WHOLE)
+        await self._append_first(self._owner(key), keep.name, keep.make(), WHOLE)
 
     @asynccontextmanager
-    async def open(self, key: str | None, background: Background) -> AsyncIterator[tuple[AnswerWriter, str]]:
+    async def open(
+        self, key: str | None, background: Background, live: LiveParts | None = None
+    ) -> AsyncIterator[tuple[AnswerWriter, str]]:
         """Keep an answer while it is made; on entering its head, at the position that comes with it.
 
         Raises:
+            BadRequest: its name is chosen, and somebody else was first.
             TooLarge, BusError: as `keep`.
         """
-        owner, name = key or "", background.name
-        position = await self._append_first(owner, name, background.head, HEAD)
+        owner, name = self._owner(key), background.name
+        claim = new_id() if background.chosen else ""
+        position = await self._append_first(owner, name, background.head, HEAD, claim)
+        if background.chosen:
+            await self._check_claim(name, claim)
         async with self._bus.open_log(self._topics.kept(name)) as log:
             writer = AnswerWriter(
-                log, keeps_parts=background.keeps_parts, alive=self._silence / ALIVE_SHARE, limit=self._limit
+                log,
+                keeps_parts=background.keeps_parts,
+                alive=self._silence / ALIVE_SHARE,
+                limit=self._limit,
+                live=live,
             )
             async with running(writer.run()):
                 yield writer, position
@@ -131,15 +153,32 @@ class AnswerStore:
                 f"an answer that is kept has at most {self._limit} bytes with its input; this one has {len(body)}"
             )
 
-    async def _append_first(self, owner: str, name: str, body: bytes, kind: str) -> str:
+    async def check_free(self, key: str | None, name: str) -> None:
+        """See that no answer of this name is kept.
+
+        Raises:
+            BadRequest: one is.
+            BusError: the bus did not answer.
+        """
+        with suppress(NotFound):
+            await self._load(self._owner(key), name)
+            raise BadRequest(_TAKEN)
+
+    async def _check_claim(self, name: str, claim: str) -> None:
+        """Of several who begin one log at a time, the broker's order says who has it."""
+        if AnswerLog(await self._bus.read(self._topics.kept(name))).claim != claim:
+            self._count_out(name)
+            raise BadRequest(_TAKEN)
+
+    async def _append_first(self, owner: str, name: str, body: bytes, kind: str, claim: str = "") -> str:
         self.check_size(body)
-        expires = self._clock() + KEPT_SECONDS
+        expires = self._clock() + self._seconds
         # Counted first: an append that seems to fail may still arrive.
         self._count_in(name, _Written(owner, len(body), expires))
         # With each new answer a few: no task of its own is needed for what has expired.
         for erased in self._choose_erased(owner):
             await self._forget(erased)
-        return await self._bus.append(self._topics.kept(name), body, label_first(kind, owner, expires))
+        return await self._bus.append(self._topics.kept(name), body, label_first(kind, owner, expires, claim))
 
     def _choose_erased(self, owner: str) -> list[str]:
         """Answers that have expired, and the oldest of a key that is over its bounds."""
@@ -209,6 +248,18 @@ class AnswerStore:
                         yield part
             yield log.answer
 
+    async def follow_live(self, key: str, name: str, live: LiveParts) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        """As `follow`, of an answer that this process makes; without the log's delay while the client keeps up."""
+        given = 0
+        async for part in live:
+            given += len(part)
+            yield part
+        async with aclosing(self.follow(key, name, bounded=False)) as steps:
+            async for step in steps:
+                if isinstance(step, KeptAnswer) or len(step) > given or not step:
+                    yield step if isinstance(step, KeptAnswer) else step[given:]
+                given = max(0, given - len(step)) if isinstance(step, bytes) else given
+
     @contextmanager
     def _count_follower(self, key: str) -> Iterator[None]:
         if self._following[key] >= self._max_followers or self._following.total() >= self._max_all_followers:
@@ -276,6 +327,7 @@ class _KeyAnswers(KeptAnswers):
     store: AnswerStore
     key: str
     bounded: bool
+    live: LiveParts | None = None
 
     @override
     async def read(self, name: str) -> KeptAnswer:
@@ -283,6 +335,8 @@ class _KeyAnswers(KeptAnswers):
 
     @override
     def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
+        if self.live is not None:
+            return self.store.follow_live(self.key, name, self.live)
         return self.store.follow(self.key, name, bounded=self.bounded)
 
     @override

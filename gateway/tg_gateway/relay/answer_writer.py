@@ -11,6 +11,7 @@ from tg_base.bus import LogWriter
 from tg_gateway.dialects.answers import Outcome
 from tg_gateway.dialects.output import Output, join_output, measure_output
 from tg_gateway.relay.answer_log import ALIVE, label, label_end, label_part
+from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.sink import Sink
 from tg_schema.errors import BusError, TooLarge
 
@@ -35,13 +36,17 @@ class AnswerWriter(Sink):
         keeps_parts: whether what is sent is kept.
         alive: seconds without an entry after which there is a sign of life.
         limit: bytes of an end.
+        live: gets the parts too, as they are sent.
 
     Attributes:
         size: bytes that were appended.
     """
 
-    def __init__(self, log: LogWriter, *, keeps_parts: bool, alive: float, limit: int) -> None:
+    def __init__(
+        self, log: LogWriter, *, keeps_parts: bool, alive: float, limit: int, live: LiveParts | None = None
+    ) -> None:
         self.size = 0
+        self._live = live
         self._log = log
         self._keeps_parts = keeps_parts
         self._alive = alive
@@ -55,7 +60,11 @@ class AnswerWriter(Sink):
 
     @override
     def send(self, data: Output, *, last: bool) -> None:
-        if not self._keeps_parts or self._cut or not data:
+        if not self._keeps_parts or not data:
+            return
+        if self._live is not None:
+            self._live.put(join_output(data))
+        if self._cut:
             return
         self._sent_bytes += measure_output(data)
         if self._sent_bytes > MAX_PART_BYTES:

@@ -15,10 +15,11 @@ from tg_gateway.dialects.answers import Background
 from tg_gateway.relay.answer_log import CANCEL, END, kind_of
 from tg_gateway.relay.answer_store import AnswerStore
 from tg_gateway.relay.answer_writer import AnswerWriter
+from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.relay import DEFECT_MESSAGE, Exchange, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
-from tg_schema.errors import BusError, Cancelled, Internal, RateLimited, Timeout
+from tg_schema.errors import BadRequest, BusError, Cancelled, Internal, RateLimited, Timeout
 
 log = structlog.get_logger()
 
@@ -31,10 +32,12 @@ END_SEEN_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
-class _Verdict:
-    """What was said of an answer from outside.
+class _Run:
+    """One answer, and what was said of it from outside.
 
     Attributes:
+        begun: its head is kept; or why it was refused.
+        live: gets the parts as they are made.
         cancelled: a client cancelled it.
         over: somebody else has ended or erased it; what this process would say of its end is of no use.
         erased: somebody has erased it.
@@ -42,6 +45,11 @@ class _Verdict:
         counted: whether it counts among those that run.
     """
 
+    asked: Ask
+    background: Background
+    entry: AccessLogEntry
+    begun: "asyncio.Future[None]"
+    live: LiveParts | None
     cancelled: bool = False
     over: bool = False
     erased: bool = False
@@ -57,58 +65,80 @@ class BackgroundRuns:
         store: keeps them.
         max_running: side by side, of one key.
         max_all: side by side, of all keys.
+
+    Attributes:
+        store: what keeps them.
     """
 
     def __init__(self, relay: Relay, store: AnswerStore, *, max_running: int, max_all: int) -> None:
         self._relay = relay
-        self._store = store
+        self.store = store
         self._max_running = max_running
         self._max_all = max_all
         self._keys: Counter[str | None] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._chosen: set[str] = set()
 
-    async def start(self, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
+    async def start(
+        self, asked: Ask, background: Background, entry: AccessLogEntry, live: LiveParts | None = None
+    ) -> None:
         """Return once the service is asked and the head is kept.
 
-        A caller that is cancelled meanwhile stops it: nobody knows its name yet.
+        A caller that is cancelled meanwhile stops it, unless its name is chosen: nobody else knows it yet.
+
+        Args:
+            asked: what is asked.
+            background: how the answer is kept.
+            entry: the request's line in the log.
+            live: gets the parts as they are made.
 
         Raises:
+            BadRequest: its name is chosen, and an answer of that name is kept.
             RateLimited: as many run as may.
             TgError: as `Relay.ask` and `AnswerStore.keep`.
         """
-        self._store.check_size(background.head)
+        if background.name in self._chosen:
+            raise BadRequest("an answer of this name is being made: read on in it, or take another name")
+        self.store.check_size(background.head)
         if self._keys[entry.key] >= self._max_running or self._keys.total() >= self._max_all:
             REFUSALS.labels(asked.route.spec.name, "background").inc()
             raise RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
         own = AccessLogEntry("background", entry.request, entry.traceparent, entry.key)
         own.flow, own.service = asked.route.flow, asked.route.spec.name
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        verdict = _Verdict()
-        task = asyncio.create_task(self._run(asked, background, own, begun, verdict))
+        run = _Run(asked, background, own, begun, live)
+        task = asyncio.create_task(self._run(run))
         self._keys[own.key] += 1
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._on_done(done, own.key, verdict))
+        if background.chosen:
+            self._chosen.add(background.name)
+            task.add_done_callback(lambda _: self._chosen.discard(background.name))
+        task.add_done_callback(lambda done: self._on_done(done, run))
         try:
             await asyncio.wait([begun, task], return_when=asyncio.FIRST_COMPLETED)
         # The client has left before it was told the name: nobody could ever ask for this answer.
         except asyncio.CancelledError:
-            verdict.abandoned = True
-            task.cancel()
+            if background.chosen:
+                # Nobody is left to be told why it did not begin.
+                begun.add_done_callback(asyncio.Future.exception)
+            else:
+                run.abandoned = True
+                task.cancel()
             raise
         if begun.done():
             begun.result()
         else:
             raise Internal(DEFECT_MESSAGE)
 
-    def _on_done(self, task: asyncio.Task[None], key: str | None, verdict: _Verdict) -> None:
+    def _on_done(self, task: asyncio.Task[None], run: _Run) -> None:
         self._tasks.discard(task)
-        self._count_out(key, verdict)
+        self._count_out(run)
         report(task)
 
-    def _count_out(self, key: str | None, verdict: _Verdict) -> None:
-        if verdict.counted:
-            verdict.counted = False
-            self._keys -= Counter([key])
+    def _count_out(self, run: _Run) -> None:
+        if run.counted:
+            run.counted = False
+            self._keys -= Counter([run.entry.key])
 
     async def close(self, seconds: float) -> None:
         """Give those that are ending this long, and stop the others without an end."""
@@ -119,42 +149,36 @@ class BackgroundRuns:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _run(
-        self,
-        asked: Ask,
-        background: Background,
-        entry: AccessLogEntry,
-        begun: "asyncio.Future[None]",
-        verdict: _Verdict,
-    ) -> None:
+    async def _run(self, run: _Run) -> None:
         try:
-            await self._make(asked, background, entry, begun, verdict)
+            if run.background.chosen:
+                await self.store.check_free(run.entry.key, run.background.name)
+            await self._make(run)
         except TgError as error:
             # The one who asked is told; it is no answer in the background yet.
-            begun.set_exception(error)
+            run.begun.set_exception(error)
         finally:
-            if begun.done() and begun.exception() is None:
-                entry.write()
-            if verdict.erased or verdict.abandoned:
-                await self._store.sweep(background.name)
+            if run.live is not None:
+                run.live.close()
+            if run.begun.done() and run.begun.exception() is None:
+                run.entry.write()
+            if run.erased or run.abandoned:
+                await self.store.sweep(run.background.name)
 
-    async def _make(
-        self,
-        asked: Ask,
-        background: Background,
-        entry: AccessLogEntry,
-        begun: "asyncio.Future[None]",
-        verdict: _Verdict,
-    ) -> None:
+    async def _make(self, run: _Run) -> None:
+        asked, background, entry, begun = run.asked, run.background, run.entry, run.begun
         failure = None
         async with AsyncExitStack() as stack:
             try:
                 with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
                     async with self._relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
-                        writer, position = await stack.enter_async_context(self._store.open(entry.key, background))
+                        if asked.on_accepted is not None:
+                            exchange.responses.listen_accepted(asked.on_accepted)
+                        opened = self.store.open(entry.key, background, run.live)
+                        writer, position = await stack.enter_async_context(opened)
                         begun.set_result(None)
                         writer.send(background.begin, last=False)
-                        heed = self._heed(background.name, position, exchange, verdict)
+                        heed = self._heed(run, position, exchange)
                         heeding = await stack.enter_async_context(running(heed))
                         await self._relay_in_time(exchange, asked, writer)
             except TgError as error:
@@ -163,10 +187,10 @@ class BackgroundRuns:
                 failure = error
             # Only now, when the model has stopped: who reads the end may rely on it.
             entry.end(200 if failure is None else failure.status, "ok" if failure is None else failure.type)
-            if not verdict.over:
-                await writer.end(background.finish(failure, cancelled=verdict.cancelled), "ended")
+            if not run.over:
+                await writer.end(background.finish(failure, cancelled=run.cancelled), "ended")
                 # Before the end is seen: whoever has read it may ask for the next one at once.
-                self._count_out(entry.key, verdict)
+                self._count_out(run)
                 # It sees the end, unless somebody has erased the log before that.
                 await asyncio.wait([heeding], timeout=END_SEEN_SECONDS)
 
@@ -178,22 +202,22 @@ class BackgroundRuns:
         finally:
             timer.cancel()
 
-    async def _heed(self, name: str, position: str, exchange: Exchange, verdict: _Verdict) -> None:
+    async def _heed(self, run: _Run, position: str, exchange: Exchange) -> None:
         """Stop the model when a client cancels the answer, or when somebody else has ended or erased it."""
         while True:
             try:
-                async with aclosing(self._store.watch(name, position)) as entries:
+                async with aclosing(self.store.watch(run.background.name, position)) as entries:
                     async for entry in entries:
                         if entry is None:
                             continue
                         position, kind = entry.position, kind_of(entry)
                         if kind in {CANCEL, END}:
-                            verdict.cancelled = verdict.cancelled or kind == CANCEL
-                            verdict.over = kind == END
+                            run.cancelled = run.cancelled or kind == CANCEL
+                            run.over = kind == END
                             exchange.responses.fail(Cancelled("the response was cancelled"))
                         if kind == END:
                             return
-                verdict.over = verdict.erased = True
+                run.over = run.erased = True
                 exchange.responses.fail(Cancelled("the response was deleted"))
             except BusError:
                 await asyncio.sleep(WATCH_AGAIN_SECONDS)

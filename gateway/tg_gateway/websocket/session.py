@@ -1,9 +1,10 @@
 """Conversation -> streams: what one WebSocket has going, in any protocol, each request as a task of its own."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,9 +15,10 @@ from tg_base.protocol import Route
 from tg_base.runtime import translate_defects
 from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Authenticator, Limits, Principal
-from tg_gateway.dialects import Ask, Catalogue, Name, Socket
+from tg_gateway.dialects import Ask, Catalogue, KeptAnswers, Name, Socket
+from tg_gateway.dialects.answers import Background, StreamedAnswer
 from tg_gateway.dialects.output import Output, join_output
-from tg_gateway.relay import DEFECT_MESSAGE, Relay
+from tg_gateway.relay import DEFECT_MESSAGE, BackgroundRuns, LiveParts, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_gateway.websocket.writer import SocketStream, SocketWriter
 from tg_schema import TgError
@@ -32,7 +34,30 @@ class Backend:
     authenticator: Authenticator
     catalogue: Catalogue
     relay: Relay
+    runs: BackgroundRuns
     limits: Limits
+
+
+@dataclass(slots=True)
+class _Running:
+    """One request of the socket.
+
+    Attributes:
+        apart: whether its answer is made apart from the socket.
+        begun: set once `cancel` is, or nothing comes of it.
+        cancel: stops the making of the answer.
+    """
+
+    task: asyncio.Task[None]
+    stream: SocketStream
+    apart: bool = False
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    cancel: Callable[[], Awaitable[object]] | None = None
+
+    def begin(self, cancel: Callable[[], Awaitable[object]]) -> None:
+        """The answer can be found, and cancelled."""
+        self.apart, self.cancel = True, cancel
+        self.begun.set()
 
 
 class Session(Socket):
@@ -66,7 +91,7 @@ class Session(Socket):
         self._address = address
         self.max_request = max_request
         self._asked = 0
-        self._running: dict[Name, tuple[asyncio.Task[None], SocketStream]] = {}
+        self._running: dict[Name, _Running] = {}
         self._group = asyncio.TaskGroup()
 
     @property
@@ -74,6 +99,11 @@ class Session(Socket):
     def key(self) -> str | None:
         """The name of the key that its next request has; None = it must show a token, for instance a new one."""
         return None if self._principal is None else self._backend.authenticator.name_of(self._principal)
+
+    @property
+    @override
+    def kept(self) -> KeptAnswers:
+        return self._backend.runs.store.of(self.key)
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -87,9 +117,9 @@ class Session(Socket):
 
     def end(self, error: TgError) -> None:
         """Tell every running request that it has ended, and end it."""
-        for task, stream in self._running.values():
-            stream.fail(error)
-            task.cancel()
+        for running in self._running.values():
+            running.stream.fail(error)
+            running.task.cancel()
         self._writer.flush()
 
     @override
@@ -108,53 +138,89 @@ class Session(Socket):
 
     @override
     def cancel(self, name: Name) -> None:
-        if name in self._running:
-            self._running[name][0].cancel()
+        running = self._running.get(name)
+        if running is None:
+            return
+        if running.apart:
+            self._group.create_task(self._cancel_kept(running))
+        else:
+            running.task.cancel()
 
     @override
     def ask(
         self, name: Name, route: Route[Any, Any], size: int, parse: Callable[[], Ask], fail: Callable[[TgError], Output]
     ) -> None:
-        if len(self._running) >= self._backend.limits.socket_streams:
-            REFUSALS.labels(route.spec.name, "socket").inc()
-            most = self._backend.limits.socket_streams
-            raise RateLimited(f"a socket has at most {most} requests running; wait for one to end", retry_after=1.0)
         if size > self.max_request:
             raise TooLarge(f"the request may have at most {self.max_request} bytes")
+        entry = self._make_entry(route.spec.name)
+        entry.flow = route.flow
         stream = SocketStream(self._writer, fail)
+        self._begin(name, lambda: self._relay(name, parse, stream, entry), stream, entry)
+
+    @override
+    def follow(
+        self, name: Name, kept: str, parts: AsyncGenerator[bytes, None], fail: Callable[[TgError], bytes]
+    ) -> None:
+        entry, stream = self._make_entry("kept"), SocketStream(self._writer, fail)
+        answers = self.kept
+        self._begin(name, lambda: self._send(parts, stream), stream, entry).begin(lambda: answers.cancel(kept))
+
+    def _make_entry(self, service: str) -> AccessLogEntry:
+        """The line of one more request in the log.
+
+        Raises:
+            RateLimited: too many run on this socket.
+        """
+        if len(self._running) >= self._backend.limits.socket_streams:
+            REFUSALS.labels(service, "socket").inc()
+            most = self._backend.limits.socket_streams
+            raise RateLimited(f"a socket has at most {most} requests running; wait for one to end", retry_after=1.0)
         self._asked += 1
         entry = AccessLogEntry("socket", f"{self._entry.request}.{self._asked}", self._entry.traceparent, self.key)
-        entry.flow, entry.service = route.flow, route.spec.name
+        entry.service = service
+        return entry
+
+    def _begin(
+        self, name: Name, work: Callable[[], Coroutine[None, None, None]], stream: SocketStream, entry: AccessLogEntry
+    ) -> _Running:
         # A span for each request; the socket's own task keeps that of the handshake.
         context = copy_context()
         context.run(trace.enter, trace.Span.at_door(entry.request, entry.traceparent))
-        task = self._group.create_task(self._serve(parse, stream, entry), context=context)
+        task = self._group.create_task(self._serve(work, stream, entry), context=context)
         stream.stop = lambda: self._stop(task, entry)
-        self._running[name] = task, stream
-        task.add_done_callback(lambda _: self._end(name, stream, entry), context=context)
+        running = self._running[name] = _Running(task, stream)
+        task.add_done_callback(lambda _: self._end(name, running, entry), context=context)
+        return running
 
     def _stop(self, task: asyncio.Task[None], entry: AccessLogEntry) -> None:
         """The client does not read, and this request has to make room."""
         entry.end(SlowConsumer.status, SlowConsumer.type)
         task.cancel()
 
-    def _end(self, name: Name, stream: SocketStream, entry: AccessLogEntry) -> None:
+    def _end(self, name: Name, running: _Running, entry: AccessLogEntry) -> None:
         """However a request's task ended, even one that was cancelled before it began."""
         del self._running[name]
-        stream.fail(Cancelled("the request was cancelled"))
+        running.begun.set()
+        running.stream.fail(Cancelled("the request was cancelled"))
         entry.write()
 
-    async def _serve(self, parse: Callable[[], Ask], stream: SocketStream, entry: AccessLogEntry) -> None:
+    async def _serve(
+        self, work: Callable[[], Coroutine[None, None, None]], stream: SocketStream, entry: AccessLogEntry
+    ) -> None:
         try:
             with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
-                await self._relay(parse(), stream, entry)
+                await work()
             entry.end(200, "ok")
         except TgError as error:
             entry.end(error.status, error.type)
             stream.fail(error)
 
-    async def _relay(self, asked: Ask, stream: SocketStream, entry: AccessLogEntry) -> None:
+    async def _relay(self, name: Name, parse: Callable[[], Ask], stream: SocketStream, entry: AccessLogEntry) -> None:
+        asked = parse()
         entry.flow, entry.service = asked.route.flow, asked.route.spec.name
+        if asked.background is not None:
+            await self._relay_kept(self._running[name], asked, asked.background, entry)
+            return
         async with self._backend.relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
             if asked.on_accepted is not None:
                 exchange.responses.listen_accepted(asked.on_accepted)
@@ -162,3 +228,33 @@ class Session(Socket):
                 await exchange.relay(asked.writer, stream)
             else:
                 await stream.deliver(join_output(await exchange.whole(asked.writer)))
+
+    async def _relay_kept(self, running: _Running, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
+        runs, live, running.apart = self._backend.runs, LiveParts(), True
+        await runs.start(asked, background, entry, live)
+        running.begin(lambda: runs.store.of(entry.key).cancel(background.name))
+        answer = background.answer(runs.store.of(entry.key, bounded=False, live=live))
+        if isinstance(answer, StreamedAnswer):
+            await self._send(answer.parts, running.stream)
+        else:
+            await running.stream.deliver(answer.body)
+
+    async def _send(self, parts: AsyncGenerator[bytes, None], stream: SocketStream) -> None:
+        """Pass on the parts of an answer, as fast as the client takes them."""
+        async with aclosing(parts):
+            async for part in parts:
+                stream.send(part, last=False)
+                while stream.full:
+                    await stream.drain()
+        stream.send(b"", last=True)
+
+    async def _cancel_kept(self, running: _Running) -> None:
+        """Stop the making of an answer. What ends its stream comes by the answer's log, like all of it."""
+        await running.begun.wait()
+        if running.cancel is None:
+            return
+        try:
+            await running.cancel()
+        except TgError as error:
+            running.stream.fail(error)
+            running.task.cancel()

@@ -26,12 +26,14 @@ class Background:
     """How an answer is kept while it is made.
 
     Attributes:
-        name: unguessable and new.
+        name: unguessable and new; or `chosen`.
         head: kept first, at most `MAX_KEPT_BYTES`.
         begin: kept before what the writer writes.
         keeps_parts: whether `begin` and what the writer writes are kept, for `KeptAnswers.follow`.
         finish: makes the end, at most `MAX_KEPT_BYTES`. The writer's `fail` is not called.
         answer: what the client gets, as soon as the head is kept; its argument is what its key keeps.
+        chosen: the name is made of the client's own word. It is taken where an answer of that name is kept, and the
+            answer is made even if the client leaves before it is told, since it knows the name.
     """
 
     name: str
@@ -40,3 +42,4 @@ class Background:
     keeps_parts: bool
     finish: Finish
     answer: Callable[[KeptAnswers], Answer | StreamedAnswer]
+    chosen: bool = False

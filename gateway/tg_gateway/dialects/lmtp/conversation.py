@@ -3,12 +3,13 @@
     client: GENERATE {..}   SCORE {..}   MODEL_INFO {..}
     server: TOKEN [{"stream_id",..}, ..]   MSG [{"stream_id",..}, ..]
 
-Ours beside LMQL's: HELLO, CANCEL and BUFFER, and SYSTEM messages to who accepts them. Every wrong message is answered,
-by a TOKEN error where that ends a stream for which the client waits, and by a MSG error otherwise.
+Ours beside LMQL's: HELLO, CANCEL, BUFFER and RESUME, and SYSTEM messages to who accepts them. Every wrong message is
+answered, by a TOKEN error where that ends a stream for which the client waits, and by a MSG error otherwise.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 from typing_extensions import override
@@ -33,13 +34,14 @@ from tg_gateway.dialects.lmtp.request import (
     make_generate,
     make_score,
 )
-from tg_gateway.dialects.lmtp.score_writer import ScoreWriter
+from tg_gateway.dialects.lmtp.resumable import RecordWriter, ResumeBody, make_background, name_stream, resume
+from tg_gateway.dialects.lmtp.stream_form import StreamForm
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
-from tg_gateway.dialects.lmtp.text_writer import TextWriter
 from tg_gateway.dialects.lmtp.token_batch import TokenBatch
-from tg_gateway.dialects.lmtp.token_writer import TokenWriter
 from tg_schema import TextCompletionRequest, TgError, decode
 from tg_schema.errors import BadRequest, NotFound, TooLarge, Unauthorized
+
+_ANSWERED_BY_STREAMS: Final = frozenset({"GENERATE", "SCORE", "RESUME"})
 
 
 class _CancelBody(msgspec.Struct, frozen=True):
@@ -83,6 +85,7 @@ class LmtpConversation(Conversation):
             "HELLO": self._greet,
             "CANCEL": self._cancel,
             "BUFFER": self._buffer,
+            "RESUME": self._resume,
         }
 
     @override
@@ -105,7 +108,7 @@ class LmtpConversation(Conversation):
     def _refuse(self, kind: str, stream: int | None, error: TgError) -> None:
         typed = "ERRORS" in self._accepted
         # An error of a running stream would end it for the client.
-        if stream is not None and kind in {"GENERATE", "SCORE"} and not self._socket.is_running(stream):
+        if stream is not None and kind in _ANSWERED_BY_STREAMS and not self._socket.is_running(stream):
             self._socket.say(encode_stream_error(stream, error, typed=typed))
         else:
             self._socket.say(encode_error(stream, error, typed=typed))
@@ -114,36 +117,32 @@ class LmtpConversation(Conversation):
         body = decode(GenerateBody, payload)
         found = self._socket.catalogue.find_model(body.model)
         request = make_generate(body, read_prompt(body.prompt, body.mode, self._buffers), found)
-        typed, tops = "ERRORS" in self._accepted, body.top_logprobs
-        writer: StreamWriter
-        if body.mode == "ids":
-            most = DEFAULT_TOP_LOGPROBS if tops is None else tops
-            writer = TokenWriter(body.stream_id, self._batch, body.max_tokens, typed=typed, tops=most)
-        else:
-            writer = TextWriter(body.stream_id, self._batch, tokens=tops is not None, typed=typed, tops=tops or 0)
-        self._ask(body, found, request, writer, len(payload))
+        tops = DEFAULT_TOP_LOGPROBS if body.mode == "ids" and body.top_logprobs is None else body.top_logprobs
+        self._ask(body, found, request, StreamForm(body.mode, body.max_tokens, tops), len(payload))
 
     def _score(self, payload: bytes) -> None:
         body = decode(ScoreBody, payload)
         found = self._socket.catalogue.find_model(body.model)
         request = make_score(body, read_prompt(body.prompt, "ids", self._buffers), found)
-        writer = ScoreWriter(body.stream_id, self._batch, len(body.scored), typed="ERRORS" in self._accepted)
-        self._ask(body, found, request, writer, len(payload))
+        self._ask(body, found, request, StreamForm("score", len(body.scored)), len(payload))
 
     def _ask(
-        self, body: StreamBody, found: FoundModel, request: TextCompletionRequest, writer: StreamWriter, size: int
+        self, body: StreamBody, found: FoundModel, request: TextCompletionRequest, form: StreamForm, size: int
     ) -> None:
         socket, stream = self._socket, body.stream_id
-        # Two streams of one id could not be told apart in the messages.
-        if socket.is_running(stream):
-            raise BadRequest("stream_id: a stream with this id is running on this socket; take another id")
+        self._check_new(stream)
+        writer = form.make_writer(stream, self._batch, typed="ERRORS" in self._accepted)
+        background = None
+        if body.request_key is not None:
+            background = make_background(name_stream(socket.key, body.request_key), form, writer)
         seconds = None if body.deadline_ms is None else body.deadline_ms / 1000
         system = "SYSTEM" in self._accepted
         asked = Ask(
             found.route,
             request,
-            writer,
+            writer if background is None else RecordWriter(),
             streaming=True,
+            background=background,
             deadline=seconds,
             on_accepted=(lambda: self._tell(stream, "started")) if system else None,
         )
@@ -151,6 +150,25 @@ class LmtpConversation(Conversation):
         if system:
             # Behind `ask`: a request that is refused was never queued.
             self._tell(stream, "queued")
+
+    def _check_new(self, stream: int) -> None:
+        # Two streams of one id could not be told apart in the messages.
+        if self._socket.is_running(stream):
+            raise BadRequest("stream_id: a stream with this id is running on this socket; take another id")
+
+    def _resume(self, payload: bytes) -> None:
+        body = decode(ResumeBody, payload)
+        stream, typed = body.stream_id, "ERRORS" in self._accepted
+        self._check_new(stream)
+        name = name_stream(self._socket.key, body.request_key)
+
+        def make_writer(form: StreamForm) -> StreamWriter:
+            return form.make_writer(stream, self._batch, typed=typed)
+
+        def fail(error: TgError) -> bytes:
+            return self._batch.take() + encode_stream_error(stream, error, typed=typed)
+
+        self._socket.follow(stream, name, resume(self._socket.kept, name, body.after_seq, make_writer), fail)
 
     def _tell(self, stream: int, kind: str) -> None:
         self._socket.say(encode_message(b"SYSTEM", [_System(stream, kind)]))

@@ -40,6 +40,7 @@ class _Capabilities(msgspec.Struct, frozen=True):
     raw_text: bool
     stop: bool
     seed: bool
+    resume: bool
 
 
 class _ModelInfo(msgspec.Struct, frozen=True):
@@ -81,4 +82,5 @@ def _list_capabilities(features: Set[str]) -> _Capabilities:
         raw_text="raw" in features,
         stop="stop" in features,
         seed="seed" in features,
+        resume=True,
     )

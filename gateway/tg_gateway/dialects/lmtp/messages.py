@@ -12,6 +12,8 @@ from tg_schema.errors import BadRequest
 
 StreamId = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Of the client. JSON has larger numbers, which could not be written back."""
+RequestKey = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+"""A client's own word for one answer; nobody with another API key means the same answer by it."""
 _STREAM_ID: Final = re.compile(rb'"stream_id"\s{0,9}:\s{0,9}(\d{1,18})\s{0,9}[,}]')
 """What can be told of a message that is no JSON, so that nobody waits for its answer."""
 
@@ -36,6 +38,6 @@ def find_stream_id(payload: bytes) -> int | None:
         return int(found[1]) if found else None
 
 
-def encode_message(kind: bytes, items: Sequence[msgspec.Struct]) -> bytes:
+def encode_message(kind: bytes, items: Sequence[object]) -> bytes:
     """One message of the server, as a frame."""
     return text_frame(b"%b %b" % (kind, encode(items)))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, cast
 import msgspec
 
 from tg_gateway.dialects import FoundModel
-from tg_gateway.dialects.lmtp.messages import StreamId
+from tg_gateway.dialects.lmtp.messages import RequestKey, StreamId
 from tg_gateway.dialects.lmtp.prompt import Given, Prompt
 from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
@@ -26,12 +26,14 @@ class StreamBody(msgspec.Struct, frozen=True):
         stream_id: of the client; no other running stream of its socket has it.
         prompt: what `read_prompt` reads.
         deadline_ms: milliseconds until the answer must be complete.
+        request_key: the answer goes on without its socket, and is found by this word.
     """
 
     stream_id: StreamId
     model: str
     prompt: Given
     deadline_ms: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
+    request_key: RequestKey | None = None
 
 
 class GenerateBody(StreamBody, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects.lmtp.stream_writer import StreamWriter, known_logprob
+from tg_gateway.dialects.lmtp.stream_writer import Seq, StreamWriter, known_logprob
 from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_schema import TextCompletionResponse
 from tg_schema.errors import ProtocolError
@@ -16,6 +16,7 @@ class ScoreItem(msgspec.Struct, frozen=True):
     stream_id: int
     logprob: float
     finish_reason: str | None = None
+    seq: Seq = msgspec.UNSET
 
 
 class ScoreWriter(StreamWriter):
@@ -42,7 +43,8 @@ class ScoreWriter(StreamWriter):
         items = []
         for token in record.tokens:
             self._left -= 1
-            items.append(ScoreItem(token.id, self.stream, known_logprob(token), None if self._left else "stop"))
+            reason = None if self._left else "stop"
+            items.append(ScoreItem(token.id, self.stream, known_logprob(token), reason, self.next_seq()))
         # A client that sums up scores would take the shorter list for the better continuation.
         if record.last and self._left:
             raise ProtocolError("the model's provider did not score every token")

@@ -1,6 +1,7 @@
 """What the writers of LMTP's streams share: the error that ends one, and what a token must have to be told."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 from typing_extensions import override
@@ -12,6 +13,17 @@ from tg_schema import TextCompletionResponse, TgError, Token
 from tg_schema.completion import NO_TOKEN_ID
 from tg_schema.errors import ProtocolError
 
+Seq = int | msgspec.UnsetType
+"""The number of an item of a stream that can be resumed; others have none."""
+
+
+class StreamItem(Protocol):
+    """What every item has."""
+
+    @property
+    def seq(self) -> Seq:
+        """Its number, from 1."""
+
 
 class StreamWriter(Writer[TextCompletionResponse]):
     """Of one stream.
@@ -21,6 +33,9 @@ class StreamWriter(Writer[TextCompletionResponse]):
         batch: takes its items, and those of the other streams.
         typed: whether errors say what kind they are.
         tops: alternatives of an item, at most.
+
+    Attributes:
+        count: items so far, of those that are numbered.
     """
 
     def __init__(self, stream: int, batch: TokenBatch, *, typed: bool, tops: int = 0) -> None:
@@ -28,9 +43,24 @@ class StreamWriter(Writer[TextCompletionResponse]):
         self._batch = batch
         self._typed = typed
         self._width = 1 + tops
+        self.count = 0
+        self._after: int | None = None
 
-    def tell(self, items: Sequence[msgspec.Struct], *, last: bool) -> bytes:
+    def number_items(self, after: int) -> None:
+        """Number the items from 1, and send those with a number over `after`."""
+        self._after = after
+
+    def next_seq(self) -> Seq:
+        """The number of the next item."""
+        if self._after is None:
+            return msgspec.UNSET
+        self.count += 1
+        return self.count
+
+    def tell(self, items: Sequence[StreamItem], *, last: bool) -> bytes:
         """Send these. With the last ones, the bytes of all that waits: nothing follows which could wait with them."""
+        if self._after:
+            items = [item for item in items if isinstance(item.seq, int) and item.seq > self._after]
         self._batch.add(items, self._width)
         return self._batch.take() if last else b""
 

@@ -3,7 +3,7 @@
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects.lmtp.stream_writer import StreamWriter, known_logprob
+from tg_gateway.dialects.lmtp.stream_writer import Seq, StreamWriter, known_logprob
 from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_schema import TextCompletionResponse, Token
 
@@ -18,6 +18,7 @@ class _Piece(msgspec.Struct, frozen=True):
     stream_id: int
     text: str
     finish_reason: str | None = None
+    seq: Seq = msgspec.UNSET
 
 
 class _ToldPiece(msgspec.Struct, frozen=True):
@@ -25,6 +26,7 @@ class _ToldPiece(msgspec.Struct, frozen=True):
     text: str
     finish_reason: str | None
     tokens: tuple[_Told, ...]
+    seq: Seq = msgspec.UNSET
 
 
 class TextWriter(StreamWriter):
@@ -54,13 +56,13 @@ class TextWriter(StreamWriter):
         if not (record.response or record.tokens):
             return b""
         if not self._tokens:
-            return self.tell([_Piece(self.stream, record.response or "")], last=False)
+            return self.tell([_Piece(self.stream, record.response or "", None, self.next_seq())], last=False)
         told = tuple(_tell(token) for token in record.tokens)
-        return self.tell([_ToldPiece(self.stream, record.response or "", None, told)], last=False)
+        return self.tell([_ToldPiece(self.stream, record.response or "", None, told, self.next_seq())], last=False)
 
     @override
     def end(self) -> bytes:
-        return self.tell([_Piece(self.stream, "", self._reason or "stop")], last=True)
+        return self.tell([_Piece(self.stream, "", self._reason or "stop", self.next_seq())], last=True)
 
 
 def _tell(token: Token) -> _Told:

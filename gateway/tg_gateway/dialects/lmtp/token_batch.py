@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from tg_gateway.dialects.lmtp.messages import encode_message
 
 MAX_ITEMS = 256
@@ -23,10 +21,10 @@ class TokenBatch:
     def __init__(self, say: Callable[[bytes], None], later: Callable[[Callable[[], None]], object]) -> None:
         self._say = say
         self._later = later
-        self._items: list[msgspec.Struct] = []
+        self._items: list[object] = []
         self._entries = 0
 
-    def add(self, items: Sequence[msgspec.Struct], width: int) -> None:
+    def add(self, items: Sequence[object], width: int) -> None:
         """Send these, with what else comes in this turn. Each counts as `width` entries."""
         if not items:
             return

@@ -3,7 +3,7 @@
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects.lmtp.stream_writer import StreamWriter, known_logprob
+from tg_gateway.dialects.lmtp.stream_writer import Seq, StreamWriter, known_logprob
 from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_schema import TextCompletionResponse, Token
 from tg_schema.errors import ProtocolError, TooLarge
@@ -17,6 +17,7 @@ class TokenItem(msgspec.Struct, frozen=True):
     logprob: float
     finish_reason: str | None
     top_logprobs: dict[int, float]
+    seq: Seq = msgspec.UNSET
 
 
 class TokenWriter(StreamWriter):
@@ -72,4 +73,4 @@ class TokenWriter(StreamWriter):
         logprob = known_logprob(token)
         top = dict(token.top)
         top.setdefault(token.id, logprob)
-        return TokenItem(token.id, self.stream, logprob, reason, top)
+        return TokenItem(token.id, self.stream, logprob, reason, top, self.next_seq())

@@ -1,0 +1,132 @@
+"""A stream with a `request_key` -> what is kept of it while it is made -> its items, on any socket, from any on.
+
+The log has the records of the answer, not its items. Every reader makes the same items of them with a writer of its
+own, so their numbers agree, whatever the id of the stream is on its socket.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Annotated, Final
+
+import msgspec
+from typing_extensions import override
+
+from tg_gateway.dialects import KeptAnswers, Writer
+from tg_gateway.dialects.answers import Background, KeptAnswer, StreamedAnswer
+from tg_gateway.dialects.lmtp.messages import RequestKey, StreamId
+from tg_gateway.dialects.lmtp.stream_form import StreamForm
+from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
+from tg_gateway.dialects.output import join_output
+from tg_schema import Error, TextCompletionResponse, TgError, decode, encode
+from tg_schema.errors import BadRequest, Cancelled, NotFound, TooLarge, Unavailable
+
+_GONE: Final = Unavailable("the gateway of this stream has ended, or lost the bus: generate it again with another key")
+_CUT: Final = "the tokens of this stream are too many to be kept: ask for fewer top_logprobs, or for less at once"
+_UNKNOWN: Final = "request_key: no stream of this key is kept: it never began, or its time is over"
+
+
+class ResumeBody(msgspec.Struct, frozen=True):
+    """The JSON of a RESUME.
+
+    Attributes:
+        stream_id: what the items have from now on.
+        after_seq: the `seq` of the last item that the client has; 0 = none.
+    """
+
+    stream_id: StreamId
+    request_key: RequestKey
+    after_seq: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+
+
+def name_stream(api_key: str | None, request_key: str) -> str:
+    """The name under which a stream is kept: another one for each API key."""
+    digest = hashlib.sha256(encode((api_key or "", request_key))).hexdigest()
+    return f"lmtp_{digest[:48]}"
+
+
+def make_background(name: str, form: StreamForm, writer: StreamWriter) -> Background:
+    """How the gateway keeps a stream while it is made.
+
+    Args:
+        name: of `name_stream`.
+        form: of its items.
+        writer: of the client that asks.
+    """
+
+    def answer(kept: KeptAnswers) -> StreamedAnswer:
+        return StreamedAnswer(_read_on(kept, name, writer, 0), "", {}, b"")
+
+    return Background(name, encode(form), b"", keeps_parts=True, finish=_finish, answer=answer, chosen=True)
+
+
+async def resume(
+    kept: KeptAnswers, name: str, after: int, make_writer: Callable[[StreamForm], StreamWriter]
+) -> AsyncGenerator[bytes, None]:
+    """The items behind the one with the number `after`, also those to come.
+
+    Raises:
+        NotFound: there is no such stream.
+        BadRequest: it has ended, and has no items behind it.
+        Unavailable: it has no end, since its gateway has died.
+        TgError: it has failed so.
+    """
+    try:
+        head = (await kept.read(name)).head
+    except NotFound:
+        head = None
+    if head is None:
+        raise NotFound(_UNKNOWN)
+    async with aclosing(_read_on(kept, name, make_writer(decode(StreamForm, head)), after)) as parts:
+        async for part in parts:
+            yield part
+
+
+class RecordWriter(Writer[TextCompletionResponse]):
+    """Writes the records themselves, one a line."""
+
+    @override
+    def write(self, record: TextCompletionResponse) -> bytes:
+        return encode(record) + b"\n"
+
+    @override
+    def fail(self, error: TgError) -> bytes:
+        """The log's end says it."""
+        return b""
+
+
+def _finish(failure: TgError | None, *, cancelled: bool) -> bytes:
+    if cancelled:
+        failure = Cancelled("the request was cancelled")
+    return b"" if failure is None else encode(failure.record)
+
+
+async def _read_on(kept: KeptAnswers, name: str, writer: StreamWriter, after: int) -> AsyncGenerator[bytes, None]:
+    writer.number_items(after)
+    rest = b""
+    async with aclosing(kept.follow(name)) as steps:
+        async for step in steps:
+            if isinstance(step, KeptAnswer):
+                raise _name_failure(step)
+            *lines, rest = (rest + step).split(b"\n")
+            for line in lines:
+                record = decode(TextCompletionResponse, line)
+                data = writer.write(record)
+                if record.last:
+                    yield join_output(data) + join_output(writer.end())
+                    if writer.count <= after:
+                        raise BadRequest(f"after_seq: the stream has ended with item {writer.count}; it has no more")
+                    return
+            # What is kept may come all at once, and every other stream has its turn meanwhile.
+            await asyncio.sleep(0)
+            yield b""
+
+
+def _name_failure(answer: KeptAnswer) -> TgError:
+    """Why a stream ended before its last item."""
+    if answer.outcome == "ended" and answer.end:
+        return TgError.of(decode(Error, answer.end))
+    if answer.outcome == "cancelled":
+        return Cancelled("the request was cancelled")
+    return TooLarge(_CUT) if answer.cut else _GONE

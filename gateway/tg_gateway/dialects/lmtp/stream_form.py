@@ -1,0 +1,39 @@
+"""What a stream's items are like -> the writer that makes them, on its socket or on a later one."""
+
+from typing import Literal
+
+import msgspec
+
+from tg_gateway.dialects.lmtp.score_writer import ScoreWriter
+from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
+from tg_gateway.dialects.lmtp.text_writer import TextWriter
+from tg_gateway.dialects.lmtp.token_batch import TokenBatch
+from tg_gateway.dialects.lmtp.token_writer import TokenWriter
+
+
+class StreamForm(msgspec.Struct, frozen=True):
+    """As its GENERATE or SCORE says.
+
+    Attributes:
+        kind: what the items are.
+        tokens: of the answer at most; of a SCORE exactly.
+        tops: alternatives of a token, at most; None = none are told, nor the tokens of a text.
+    """
+
+    kind: Literal["ids", "text", "score"]
+    tokens: int
+    tops: int | None = None
+
+    def make_writer(self, stream: int, batch: TokenBatch, *, typed: bool) -> StreamWriter:
+        """The writer of such items.
+
+        Args:
+            stream: the id of the stream.
+            batch: takes the items.
+            typed: whether errors say what kind they are.
+        """
+        if self.kind == "score":
+            return ScoreWriter(stream, batch, self.tokens, typed=typed)
+        if self.kind == "ids":
+            return TokenWriter(stream, batch, self.tokens, typed=typed, tops=self.tops or 0)
+        return TextWriter(stream, batch, tokens=self.tops is not None, typed=typed, tops=self.tops or 0)

@@ -1,0 +1,48 @@
+"""Pump -> the client that asked: parts of a kept answer before they are in its log, while it keeps up."""
+
+import asyncio
+from typing import Final, Self
+
+MAX_LIVE_BYTES: Final = 64 * 1024
+"""Of parts that the client has not taken yet. One that is further behind goes on with the log."""
+
+
+class LiveParts:
+    """Iterated once, in the process that makes the answer: its parts from the first, without a gap.
+
+    The iteration ends where the answer does, or before, where the client has fallen behind. Nothing waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._over = False
+        self._wake = asyncio.Event()
+
+    def put(self, part: bytes) -> None:
+        """One more part; what does not fit ends the iteration behind what is held."""
+        if self._over:
+            return
+        if self._size + len(part) > MAX_LIVE_BYTES:
+            self.close()
+            return
+        self._parts.append(part)
+        self._size += len(part)
+        self._wake.set()
+
+    def close(self) -> None:
+        """No more parts come."""
+        self._over = True
+        self._wake.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._parts:
+            if self._over:
+                raise StopAsyncIteration
+            self._wake.clear()
+            await self._wake.wait()
+        joined, self._parts, self._size = b"".join(self._parts), [], 0
+        return joined

@@ -1,0 +1,270 @@
+"""LMTP: a stream with a request_key goes on without its socket, and any gateway's sockets read on in it."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import ClientSession
+
+from tests.fakes.token_llm import END, TokenLlm
+from tests.flow.narrow_gateway import until
+from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, Opened, open_gateway, until_listed
+from tests.flow.open_lmtp import MODEL, Lmtp, is_final
+from tg_base.client import Requestor
+from tg_base.config import ApiKey, GatewayConfig
+from tg_gateway.access import Limits
+from tg_gateway.app import RESUMABLE, Gateway
+from tg_gateway.dialects.lmtp.resumable import name_stream
+from tg_gateway.dialects.lmtp.stream_form import StreamForm
+from tg_gateway.relay.answer_log import HEAD, label_end, label_first, label_part
+from tg_schema import encode
+from tg_schema.errors import Unavailable
+from tg_schema.topics import Topics
+
+TOPICS = Topics()
+WORD = [72, 101, 108, 108, 111, 33]
+KEYS = tuple(ApiKey(name=name, sha256=hashlib.sha256(name.encode()).hexdigest()) for name in ("a", "b"))
+ANYBODY = "anybody"
+
+
+@dataclass
+class Pair:
+    """A model that says a token for each step, and two gateways."""
+
+    llm: TokenLlm
+    opened: Opened
+    other: ClientSession
+
+    def step(self, tokens: int) -> None:
+        """Let the model go on."""
+        assert self.llm.step is not None
+        for _ in range(tokens):
+            self.llm.step.release()
+
+    @asynccontextmanager
+    async def connect(self, *, other: bool = False, key: str = "") -> AsyncIterator[Lmtp]:
+        """A client, which is told kinds of errors."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        async with (self.other if other else self.opened.http).ws_connect("/lmtp", headers=headers) as socket:
+            client = Lmtp(socket)
+            await client.send("HELLO", accept=["ERRORS"])
+            await client.item()
+            yield client
+
+
+@asynccontextmanager
+async def open_pair(config: GatewayConfig = ON_ANY_PORT, limits: Limits | None = None) -> AsyncIterator[Pair]:
+    """Both on one memory bus."""
+    llm = TokenLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with (
+        open_gateway(config, llm=llm, limits=limits) as opened,
+        Requestor(opened.bus, TOPICS, queues=QUEUES) as requestor,
+        Gateway(config, requestor, TEXTS + PROMPTS, limits=limits) as second,
+        ClientSession(second.url) as other,
+    ):
+        if not config.keys:
+            await asyncio.gather(until_listed(opened.http), until_listed(other))
+        await until(lambda: bool(requestor.presence.serving(TEXTS[0].request)))
+        yield Pair(llm, opened, other)
+
+
+async def read_tokens(client: Lmtp, count: int) -> list[dict[str, Any]]:
+    """So many items."""
+    items: list[dict[str, Any]] = []
+    while len(items) < count:
+        items += (await client.read())[1]
+    assert len(items) == count
+    return items
+
+
+def told(items: list[dict[str, Any]]) -> list[tuple[int, int, str | None]]:
+    return [(each["seq"], each["token"], each["finish_reason"]) for each in items]
+
+
+WHOLE = [(number, token, None) for number, token in enumerate(WORD, 1)] + [(7, END, "stop")]
+
+
+async def test_a_stream_survives_its_socket_and_any_gateway_goes_on_without_gap_or_repetition() -> None:
+    async with open_pair() as it:
+        async with it.connect() as client:
+            await client.generate(1, WORD, request_key="k")
+            it.step(2)
+            begun = await read_tokens(client, 2)
+        async with it.connect(other=True) as client, it.connect() as another:
+            await client.send("RESUME", stream_id=9, request_key="k", after_seq=2)
+            await another.send("RESUME", stream_id=3, request_key="k")
+            it.step(4)
+            rest, again = await client.stream(9), await another.stream(3)
+            assert told(begun) + told(rest) == told(again) == WHOLE
+            assert {key: rest[0][key] for key in ("stream_id", "logprob")} == {"stream_id": 9, "logprob": -108 / 256}
+            assert it.llm.generated == len(WORD)
+            # What has ended is kept as well.
+            for after in (0, 3, 6):
+                await client.send("RESUME", stream_id=9, request_key="k", after_seq=after)
+                assert told(await client.stream(9)) == WHOLE[after:]
+            for after in (7, 100):
+                await client.send("RESUME", stream_id=9, request_key="k", after_seq=after)
+                (refused,) = await client.stream(9)
+                assert (refused["code"], "ended with item 7" in refused["error"]) == ("bad-request", True)
+        assert len(it.llm.requests) == 1
+
+
+async def test_text_and_scores_are_resumed_too() -> None:
+    async with open_pair() as it, it.connect() as client, it.connect(other=True) as other:
+        await client.generate(1, "Hello", mode="text", request_key="text", top_logprobs=1)
+        await client.send("SCORE", stream_id=2, model=MODEL, prompt=[1], scored=[2, 3], request_key="score")
+        it.step(5)
+        first = await client.streams(1, 2)
+        for stream, key in ((1, "text"), (2, "score")):
+            await other.send("RESUME", stream_id=stream, request_key=key)
+            again = await other.stream(stream)
+            assert again == first[stream]
+            assert [each["seq"] for each in again] == list(range(1, len(again) + 1))
+            await other.send("RESUME", stream_id=stream, request_key=key, after_seq=1)
+            assert await other.stream(stream) == again[1:]
+        assert "".join(each["text"] for each in first[1]) == "Hello"
+
+
+async def test_without_a_key_nothing_has_a_number() -> None:
+    async with open_pair() as it, it.connect() as client:
+        it.step(1)
+        await client.generate(1, [72])
+        assert not any("seq" in each for each in await client.stream(1))
+        assert it.llm.requests[0].prompt_ids == (72,)
+
+
+async def test_a_key_that_is_used_twice_is_refused_and_the_first_stream_goes_on() -> None:
+    async with open_pair() as it, it.connect() as client, it.connect(other=True) as other:
+        await client.generate(1, WORD, request_key="k")
+        it.step(1)
+        begun = await read_tokens(client, 1)
+        for each in (client, other):
+            await each.generate(2, [7], request_key="k")
+            (refused,) = await each.stream(2)
+            assert (refused["code"], refused["retryable"]) == ("bad-request", False)
+            assert "read on in it, or take another name" in refused["error"]
+        it.step(5)
+        assert told(begun + await client.stream(1)) == WHOLE
+        await other.generate(2, [7], request_key="k")
+        assert (await other.stream(2))[0]["code"] == "bad-request"
+        assert len(it.llm.requests) == 1
+
+
+async def test_of_two_gateways_that_are_given_one_key_at_a_time_one_answers() -> None:
+    async with open_pair() as it, it.connect() as one, it.connect(other=True) as other:
+        it.step(100)
+        for number in range(5):
+            await asyncio.gather(*(each.generate(1, [72], request_key=f"k{number}") for each in (one, other)))
+            answers = [await each.stream(1) for each in (one, other)]
+            assert sorted("error" in each[-1] for each in answers) == [False, True], answers
+
+
+async def test_keys_that_are_not_known() -> None:
+    async with open_pair() as it, it.connect() as client:
+        await client.send("RESUME", stream_id=1, request_key="never")
+        (refused,) = await client.stream(1)
+        assert (refused["code"], refused["retryable"]) == ("not-found", False)
+        for wrong in ({}, {"request_key": ""}, {"request_key": "k" * 257}, {"request_key": "k", "after_seq": -1}):
+            await client.send("RESUME", stream_id=1, **wrong)
+            assert (await client.stream(1))[0]["code"] == "bad-request"
+        await client.send("RESUME", request_key="k")
+        assert "stream_id" in (await client.item())["error"]
+
+
+async def test_another_api_key_finds_nothing_and_may_use_the_same_word() -> None:
+    async with (
+        open_pair(GatewayConfig(port=0, drain=0.05, keys=KEYS)) as it,
+        it.connect(key="a") as mine,
+        it.connect(key="b") as theirs,
+    ):
+        it.step(10)
+        await mine.generate(1, [72], request_key="k")
+        await mine.stream(1)
+        await theirs.send("RESUME", stream_id=1, request_key="k")
+        assert (await theirs.stream(1))[0]["code"] == "not-found"
+        await theirs.generate(1, [73], request_key="k")
+        assert [each["token"] for each in await theirs.stream(1)] == [73, END]
+        await mine.send("RESUME", stream_id=1, request_key="k")
+        assert [each["token"] for each in await mine.stream(1)] == [72, END]
+
+
+async def test_cancel_stops_the_model_from_any_gateway() -> None:
+    async with open_pair() as it, it.connect() as client, it.connect(other=True) as other:
+        await client.generate(1, [72] * 1000, max_tokens=1000, request_key="k")
+        it.step(1)
+        await read_tokens(client, 1)
+        await other.send("RESUME", stream_id=5, request_key="k", after_seq=1)
+        await other.send("CANCEL", stream_id=5)
+        for each, stream in ((other, 5), (client, 1)):
+            (ended,) = await each.stream(stream)
+            assert ended["code"] == "cancelled"
+        await asyncio.wait_for(it.llm.stopped.wait(), 10)
+        assert it.llm.generated == 1
+        await other.send("RESUME", stream_id=5, request_key="k")
+        items = await other.stream(5)
+        assert [each.get("token") for each in items] == [72, None]
+        assert items[-1]["code"] == "cancelled"
+
+
+async def test_a_cancel_while_it_begins() -> None:
+    async with open_pair() as it, it.connect() as client:
+        await client.generate(1, [72] * 10, request_key="k")
+        await client.send("CANCEL", stream_id=1)
+        (ended,) = await client.stream(1)
+        assert ended["code"] == "cancelled"
+        await until(lambda: not it.llm.started.is_set() or it.llm.stopped.is_set())
+        assert it.llm.generated == 0
+
+
+async def test_a_stream_that_failed_fails_in_the_same_way_for_who_resumes_it() -> None:
+    async with open_pair() as it, it.connect() as client, it.connect(other=True) as other:
+        await client.generate(1, WORD, request_key="k", deadline_ms=300)
+        it.step(1)
+        items = await client.stream(1)
+        assert items[-1]["code"] == "timeout"
+        await other.send("RESUME", stream_id=1, request_key="k")
+        assert await other.stream(1) == items
+
+
+async def test_a_request_that_is_refused_leaves_its_key_free() -> None:
+    async with open_pair(limits=Limits(background=1)) as it, it.connect() as client:
+        await client.generate(1, WORD, request_key="one")
+        it.step(1)
+        await read_tokens(client, 1)
+        await client.generate(2, [72], request_key="two")
+        (refused,) = await client.stream(2)
+        assert (refused["code"], refused["retryable"]) == ("rate-limited", True)
+        it.step(6)
+        await client.stream(1)
+        await client.generate(2, [72], request_key="two")
+        assert is_final((await client.stream(2))[-1])
+
+
+def kept(request_key: str) -> str:
+    return TOPICS.kept(name_stream(ANYBODY, request_key))
+
+
+async def test_what_a_dead_gateway_left_ends_with_an_error_and_an_expired_key_is_free() -> None:
+    form = encode(StreamForm("ids", 9, 1))
+    record = b'{"response":"H","tokens":[{"id":72,"text":"H","logprob":-1.0}]}\n'
+    async with open_pair(limits=Limits(silence=0.2)) as it, it.connect() as client:
+        bus, owner = it.opened.bus, f"{RESUMABLE}{ANYBODY}"
+        for name, expires in (("dead", 1e12), ("failed", 1e12), ("cut", 1e12), ("old", 1.0)):
+            await bus.append(kept(name), form, label_first(HEAD, owner, expires))
+            # The gateway died within the second record.
+            await bus.append(kept(name), record + record[:9], label_part(0))
+        await bus.append(kept("failed"), encode(Unavailable("away").record), label_end("ended"))
+        await bus.append(kept("cut"), b"", label_end("ended", cut=True))
+        for name, code in (("dead", "unavailable"), ("failed", "unavailable"), ("cut", "too-large")):
+            await client.send("RESUME", stream_id=1, request_key=name)
+            item, ended = await client.stream(1)
+            assert (item["token"], item["seq"], ended["code"]) == (72, 1, code)
+        await client.send("RESUME", stream_id=1, request_key="old")
+        assert (await client.stream(1))[0]["code"] == "not-found"
+        it.step(1)
+        await client.generate(1, [72], request_key="old")
+        assert told(await client.stream(1)) == [(1, 72, None), (2, END, "stop")]
