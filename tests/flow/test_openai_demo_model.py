@@ -73,3 +73,20 @@ async def test_several_choices_of_one_seed() -> None:
         assert texts == [choice.message.content for choice in second.choices]
         assert first.usage is not None
         assert first.usage.completion_tokens <= 3 * 24
+
+
+async def test_tools_are_called_streamed_and_answered() -> None:
+    city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tools: list[Any] = [{"type": "function", "function": {"name": "get_weather", "parameters": city}}]
+    fields = ask("What is the weather in Oslo?", model=DEMO, temperature=0, max_tokens=60, tools=tools)
+    async with demo() as client:
+        for choice in ("auto", "required", {"type": "function", "function": {"name": "get_weather"}}):
+            async with client.chat.completions.stream(**fields, tool_choice=choice) as stream:
+                answer = (await stream.get_final_completion()).choices[0]
+            assert answer.finish_reason == "tool_calls"
+            call = (answer.message.tool_calls or [])[0]
+            assert (call.function.name, call.function.arguments) == ("get_weather", '{"city": "Oslo"}')
+        told = {"role": "tool", "tool_call_id": call.id, "content": "It rains."}
+        messages = [*fields["messages"], answer.message.model_dump(exclude_none=True), told]
+        (last,) = (await client.chat.completions.create(**{**fields, "messages": messages})).choices
+        assert last.finish_reason in {"stop", "tool_calls"}

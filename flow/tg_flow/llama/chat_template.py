@@ -4,25 +4,17 @@ A template is a program from an untrusted file. It runs once for each kind of co
 a sandbox, on placeholders; the text of a request never passes through it.
 """
 
-import ctypes
-import threading
-import time
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any, Literal, NamedTuple, NoReturn, get_args
+from typing import Literal, NamedTuple, get_args
 
-from jinja2 import TemplateError
-from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-from typing_extensions import override
-
+from tg_flow.llama.template_sandbox import (
+    RENDER_SECONDS,
+    SandboxedTemplate,
+    TemplateEndless,
+    TemplateFailed,
+    within,
+)
 from tg_schema.errors import Unavailable
-
-RENDER_SECONDS = 5.0
-"""Time limit of a template; real ones take a millisecond."""
-
-MAX_OPERAND_LENGTH = 10_000
-"""Largest operand of a multiplication in a template; a larger text or number is an attack."""
 
 _EDGE = "\u2003"
 """White space that no template writes, around each placeholder: if it is missing, the template trims the text."""
@@ -66,16 +58,18 @@ class ChatTemplate:
             self.with_system: Layout = (Hole("system", trimmed=False), "\n\n", prompt)
             self.between: Layout | None = None
             return
-        rendering = _Rendering(source, {"bos_token": begin_text, "eos_token": end_text})
-        rendering.start()
-        rendering.join(seconds)
-        if rendering.is_alive():
-            rendering.interrupt()
-            raise Unavailable("the model file's chat template does not come to an end; use another model file")
-        if rendering.layouts is None:
-            raise Unavailable("the model file's chat template cannot be rendered; use an instruction-tuned model file")
-        self.alone, self.with_system = rendering.layouts
-        self.between = rendering.between
+        try:
+            names = {"bos_token": begin_text, "eos_token": end_text}
+            layouts = within(seconds, lambda: _Layouts(SandboxedTemplate(source, names)))
+        except TemplateEndless:
+            raise Unavailable(
+                "the model file's chat template does not come to an end; use another model file"
+            ) from None
+        except TemplateFailed:
+            raise Unavailable(
+                "the model file's chat template cannot be rendered; use an instruction-tuned model file"
+            ) from None
+        self.alone, self.with_system, self.between = layouts.alone, layouts.with_system, layouts.between
 
     def conversation(self, turns: int, *, system: bool) -> Layout:
         """The layout of `turns` alternating turns of user and assistant, the last one the user's.
@@ -90,61 +84,21 @@ class ChatTemplate:
         return (*layout[:at], *(prompt, *self.between) * (turns // 2), *layout[at:])
 
 
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """Without the operators that make large values from small ones."""
+class _Layouts:
+    """What a template makes of placeholders. Raises: TemplateFailed."""
 
-    intercepted_binops = frozenset({"*", "**"})
-
-    @override
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        for operand in (left, right):
-            if not isinstance(operand, int | float) or abs(operand) > MAX_OPERAND_LENGTH:
-                raise TemplateError("only small numbers can be multiplied")
-        if operator == "**":
-            raise TemplateError("there are no powers in a chat template")
-        return super().call_binop(context, operator, left, right)
-
-
-class _Interrupted(BaseException):
-    """The template takes too long; nothing in Jinja catches this exception."""
-
-
-_FAILURES = (
-    *(TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError),
-    *(RecursionError, MemoryError, _Interrupted),
-)
-"""The exceptions of a failing template."""
-
-
-class _Rendering(threading.Thread):
-    """Renders in a thread of its own, which can be interrupted between two steps of the template."""
-
-    def __init__(self, source: str, names: dict[str, str]) -> None:
-        super().__init__(name="chat-template", daemon=True)
-        self._source = source
-        self._names = names
-        self.layouts: tuple[Layout, Layout] | None = None
-        self.between: Layout | None = None
-
-    @override
-    def run(self) -> None:
-        try:
-            alone = self._layout([_message("user", "prompt")])
-            if not _has(alone, "prompt"):
-                return
-            self.layouts = alone, self._with_system(alone)
-            self.between = self._between(alone)
-        except _FAILURES:
-            return
-
-    def interrupt(self) -> None:
-        """Make the thread end at its next step."""
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(_Interrupted))
+    def __init__(self, template: SandboxedTemplate) -> None:
+        self._template = template
+        self.alone = self._layout([_message("user", "prompt")])
+        if not _has(self.alone, "prompt"):
+            raise TemplateFailed
+        self.with_system = self._with_system(self.alone)
+        self.between = self._between(self.alone)
 
     def _with_system(self, alone: Layout) -> Layout:
         try:
             layout = self._layout([_message("system", "system"), _message("user", "prompt")])
-        except TemplateError:  # raise_exception("System role not supported")
+        except TemplateFailed:  # raise_exception("System role not supported")
             layout = ()
         if _has(layout, "system") and _has(layout, "prompt"):
             return layout
@@ -156,7 +110,10 @@ class _Rendering(threading.Thread):
     def _between(self, alone: Layout) -> Layout | None:
         """The text between two prompts, if it is the same in every round and the rest is as in `alone`."""
         prompt, answer = _message("user", "prompt"), _message("assistant", "answer")
-        long = self._layout([prompt, answer, prompt, answer, prompt])
+        try:
+            long = self._layout([prompt, answer, prompt, answer, prompt])
+        except TemplateFailed:
+            return None
         holes = [part.name for part in long if isinstance(part, Hole)]
         if holes != ["prompt", "answer", "prompt", "answer", "prompt"]:
             return None
@@ -166,22 +123,7 @@ class _Rendering(threading.Thread):
         return between if long == whole and (*long[:first], *long[third:]) == alone else None
 
     def _layout(self, messages: Sequence[dict[str, str]]) -> Layout:
-        # The settings of Hugging Face's library, for which these templates are written.
-        environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
-        environment.globals["raise_exception"] = _refuse
-        environment.globals["strftime_now"] = _today
-        text = environment.from_string(self._source).render(
-            messages=messages, add_generation_prompt=True, tools=None, documents=None, **self._names
-        )
-        return tuple(_split(text))
-
-
-def _refuse(message: str) -> NoReturn:
-    raise TemplateError(message)
-
-
-def _today(form: str) -> str:
-    return time.strftime(form, datetime.now().astimezone().timetuple())
+        return tuple(_split(self._template.render(messages)))
 
 
 def _message(role: str, name: _Name) -> dict[str, str]:

@@ -34,6 +34,7 @@ class Job(msgspec.Struct, frozen=True):
         scored: tokens after the prompt whose log-probabilities are asked for; None = generate an answer.
         end_token: whether the data of the token that ends the answer are wanted too.
         shared: whether other answers begin with the same prompt.
+        shows_marks: whether control tokens that mark tool calls are text.
         grammar: GBNF grammar of the answer; its start rule is `root`.
     """
 
@@ -51,6 +52,7 @@ class Job(msgspec.Struct, frozen=True):
     scored: tuple[int, ...] | None = None
     end_token: bool = False
     shared: bool = False
+    shows_marks: bool = False
 
     @property
     def evaluated(self) -> tuple[int, ...]:

@@ -65,7 +65,24 @@ def json_grammar(schema: dict[str, Any]) -> str:
     Raises:
         BadRequest: the schema is wrong, too large, or uses what a grammar cannot enforce; the message says what.
     """
-    return _Grammar(schema).text()
+    root, rules = json_rules(schema)
+    return write_grammar({"root": root} | rules)
+
+
+def json_rules(schema: dict[str, Any], prefix: str = "") -> tuple[str, dict[str, str]]:
+    """The body of the schema's rule, and the rules that it needs beside the built-in ones, as a part of a grammar.
+
+    The names of the rules begin with `prefix`. Raises as `json_grammar`.
+    """
+    return _Grammar(schema, prefix).parts()
+
+
+def write_grammar(rules: dict[str, str]) -> str:
+    """The grammar of some rules and the built-in ones. Raises: BadRequest, if it is too long."""
+    text = "\n".join(f"{name} ::= {body}" for name, body in (rules | _BUILT_IN).items())
+    if len(text) > MAX_GRAMMAR_CHARACTERS:
+        raise BadRequest("schema: it is too long for this provider; name fewer properties and values")
+    return text
 
 
 class _Rule(NamedTuple):
@@ -76,28 +93,25 @@ class _Rule(NamedTuple):
 
 
 class _Grammar:
-    def __init__(self, schema: dict[str, Any]) -> None:
+    def __init__(self, schema: dict[str, Any], prefix: str) -> None:
         self._schema = schema
+        self._prefix = prefix
         self._rules: dict[str, str] = {}
         self._references: dict[str, _Rule] = {}
         self._open: set[str] = set()
         self._recursive = False
         self._nodes = self._repetitions = 0
 
-    def text(self) -> str:
+    def parts(self) -> tuple[str, dict[str, str]]:
         root = self._rule(self._schema, 0)
         if root.readings > (1 if self._recursive else MAX_READINGS):
             raise BadRequest(
                 "schema: alternatives that begin alike are nested too deep for this model; tell them apart by type"
             )
-        rules = {"root": root.text} | self._rules | _BUILT_IN
-        text = "\n".join(f"{name} ::= {body}" for name, body in rules.items())
-        if len(text) > MAX_GRAMMAR_CHARACTERS:
-            raise BadRequest("schema: it is too long for this provider; name fewer properties and values")
-        return text
+        return root.text, self._rules
 
     def _name_rule(self, body: str, *within: _Rule) -> _Rule:
-        name = f"r{len(self._rules)}"
+        name = f"{self._prefix}r{len(self._rules)}"
         self._rules[name] = body
         return _Rule(name, max([rule.readings for rule in within], default=1))
 
@@ -205,7 +219,7 @@ class _Grammar:
         if known is not None:
             self._recursive = self._recursive or pointer in self._open
             return known
-        name = f"d{len(self._references)}"
+        name = f"{self._prefix}d{len(self._references)}"
         # Known before its body is made: a schema within it that refers to it finds this rule.
         self._references[pointer] = _Rule(name)
         self._open.add(pointer)
@@ -223,7 +237,7 @@ class _Grammar:
         fitting = [value for value in values if kind is None or fits(value, kind)]
         if not fitting:
             raise BadRequest("schema: an enum or const has no value of its type")
-        return self._name_rule(" | ".join([_literal(value) for value in fitting]))
+        return self._name_rule(" | ".join([literal(value) for value in fitting]))
 
     def _object(self, schema: dict[str, Any], depth: int) -> _Rule:
         properties = schema.get("properties", {})
@@ -250,7 +264,7 @@ class _Grammar:
         first, following = "", ""
         # From the last one back, so that each rule names the one for what may follow, and their number stays linear.
         for name, value in reversed(values.items()):
-            pair = self._name_rule(f'{_literal(name)} ":" ws {value.text}').text
+            pair = self._name_rule(f'{literal(name)} ":" ws {value.text}').text
             here, later = f"{pair} {following}", f'"," ws {pair} {following}'
             if name not in required:
                 here = f"{here} | {first}" if first else f"({here})?"
@@ -326,7 +340,8 @@ def _is_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
-def _literal(value: object) -> str:
-    """A GBNF literal of `value` as JSON."""
-    text = json.dumps(value, ensure_ascii=False)
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def literal(value: object, *, quoted: bool = True) -> str:
+    """A GBNF literal of `value` as JSON, or, not `quoted`, of a text as it is."""
+    text = json.dumps(value, ensure_ascii=False) if quoted else str(value)
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + escaped.replace("\n", "\\n") + '"'

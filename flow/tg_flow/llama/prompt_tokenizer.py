@@ -5,7 +5,11 @@ from itertools import groupby
 
 from tg_flow.llama.chat_template import ChatTemplate, Hole, Layout
 from tg_flow.llama.model import Model
-from tg_schema.errors import TooLarge
+from tg_flow.llama.name_guard import NameGuard, Plain
+from tg_flow.llama.tool_template import ToolTemplate
+from tg_schema import Message, Tool
+from tg_schema.errors import BadRequest, TooLarge
+from tg_schema.features import describe_missing
 
 _UNKNOWN, _CONTROL, _STRIP_LEFT, _STRIP_RIGHT = 1, 8, 128, 256
 """Flags `LLAMA_TOKEN_ATTR_*` in llama.h."""
@@ -18,6 +22,9 @@ class PromptTokenizer:
 
     Between two control tokens, the template's and the request's text are tokenized as one text, as in training. The
     name of a control token in a request stays ordinary text.
+
+    Attributes:
+        tools: how the template tells tools, calls and results; None if it does not.
     """
 
     def __init__(self, model: Model) -> None:
@@ -25,6 +32,11 @@ class PromptTokenizer:
         template = ChatTemplate(model.chat_template, model.begin_text, model.end_text)
         self._model = model
         self._template = template
+        # Where pieces are empty: control tokens, and the one for what the vocabulary lacks.
+        unseen = [model.special_text(token) for token, piece in enumerate(model.pieces) if not piece]
+        names = {"bos_token": model.begin_text, "eos_token": model.end_text}
+        self._guard = NameGuard(unseen)
+        self.tools = ToolTemplate.of(model.chat_template, names, self._guard)
         self._short = {system: self._compile(template.conversation(1, system=system)) for system in (False, True)}
 
     @property
@@ -61,6 +73,34 @@ class PromptTokenizer:
         tokens.extend(self._cut(text))
         return tuple(tokens)
 
+    def pieces_with_marks(self) -> Sequence[bytes]:
+        """The bytes of each of the model's tokens, also of the control tokens that mark tool calls."""
+        pieces = list(self._model.pieces)
+        for mark in self.tools.form.marks if self.tools is not None else ():
+            tokens = self._model.tokenize(mark, special=True)
+            if len(tokens) == 1 and not pieces[tokens[0]]:
+                pieces[tokens[0]] = mark.encode()
+        return pieces
+
+    def tool_tokens(
+        self, system: str, turns: Sequence[Message], offered: Sequence[Tool], limit: int
+    ) -> tuple[int, ...]:
+        """The tokens of a conversation with tools, rendered as a whole; takes milliseconds. Needs `tools`.
+
+        Raises:
+            BadRequest: the template cannot express the conversation.
+            TooLarge: as `tokens`.
+        """
+        if self.tools is None:
+            raise BadRequest(describe_missing(("tools",)))
+        self._check_size(len(system) + sum([len(turn.text) for turn in turns]), limit)
+        text = self.tools.render(system, turns, offered)
+        self._check_size(len(text), limit)
+        parts: list[_Part] = []
+        for piece in self._guard.reveal(text):
+            parts.extend([piece.text] if isinstance(piece, Plain) else self._split(piece))
+        return tuple([part for part in self._cut_ahead(self._with_begin(parts)) if isinstance(part, int)])
+
     def raw_tokens(self, text: str, limit: int) -> tuple[int, ...]:
         """The tokens of a text that is the whole prompt; the names of control tokens in it are these tokens.
 
@@ -89,11 +129,12 @@ class PromptTokenizer:
         parts: list[_Part] = []
         for part in layout:
             parts.extend([part] if isinstance(part, Hole) else self._split(part))
+        return tuple(self._cut_ahead(self._with_begin(parts)))
+
+    def _with_begin(self, parts: list[_Part]) -> list[_Part]:
         begin = self._model.begin
         # Many templates write the begin token themselves; a second one makes the answers worse.
-        if begin is not None and parts[:1] != [begin]:
-            parts.insert(0, begin)
-        return tuple(self._cut_ahead(parts))
+        return parts if begin is None or parts[:1] == [begin] else [begin, *parts]
 
     def _split(self, text: str) -> Iterator[int | str]:
         """The control tokens in a template's text, and the text between them."""

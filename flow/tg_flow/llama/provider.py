@@ -15,7 +15,7 @@ from tg_base.runtime import start_daemon_thread
 from tg_flow.llama.context import State
 from tg_flow.llama.engine_pool import EnginePool
 from tg_flow.llama.engine_sizes import EngineSizes
-from tg_flow.llama.generation import Generation, Job, read_answer
+from tg_flow.llama.generation import Begin, Generation, Job, read_answer
 from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import model_file
@@ -24,6 +24,7 @@ from tg_flow.llama.prompt_tokenizer import PromptTokenizer
 from tg_flow.llama.request import alternating_texts, check_ids, check_sampling, find_grammar, keep_end
 from tg_flow.llama.sampler_settings import SamplerSettings
 from tg_flow.llama.token_data import token_data
+from tg_flow.llama.tool_calls import find_call_grammar, needs_tools, offered_tools, read_calls
 from tg_schema import COMMON_FEATURES, ModelInfo, Sampling, TextCompletionRequest, TgError, Token
 from tg_schema.errors import BadRequest, Internal, TooLarge
 from tg_schema.features import Feature
@@ -93,6 +94,7 @@ _FEATURES: frozenset[Feature] = frozenset(
         *("count_tokens", "tokenize", "detokenize", "token_texts"),
         *("score", "prompt_logprobs"),
         *("embed", "embed_ids", "pooling", "truncate"),
+        *("parallel_tool_calls", "allowed_tools"),
     }
 )
 
@@ -104,7 +106,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         engine: evaluates the model; its `stats()` have totals and the present state.
     """
 
-    features = (COMMON_FEATURES - {"images", "tools"}) | _FEATURES
+    features = (COMMON_FEATURES - {"images"}) | _FEATURES
 
     def __init__(self, model: str, options: LlamaCppOptions, engine: EnginePool, tokenizer: PromptTokenizer) -> None:
         super().__init__(model, options)
@@ -113,7 +115,10 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         # Without a chat template for several turns a model cannot tell earlier answers from the prompt.
         if not tokenizer.knows_history:
             self.features -= {"history"}
+        if tokenizer.tools is None:
+            self.features -= {"tools"}
         self._tokenizer = tokenizer
+        self._pieces = tokenizer.pieces_with_marks()
 
     @classmethod
     @override
@@ -138,7 +143,14 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
     def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         if request.answers > 1:
             return self._answers(request)
-        return read_answer(partial(self._begin, request))
+        return self._read(partial(self._begin, request), request)
+
+    def _read(self, begin: Begin, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        answer = read_answer(begin)
+        tools = self._tokenizer.tools
+        if tools is None or not offered_tools(request):
+            return answer
+        return read_calls(answer, tools.form, request)
 
     async def _begin(self, request: TextCompletionRequest) -> tuple[Generation, str | None]:
         job = await self._job(request)
@@ -156,7 +168,8 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         ]
         try:
             self.engine.submit(first)
-            async with aclosing(merge_streams([read_answer(begin) for begin in begins], self.capacity)) as chunks:
+            answers = [self._read(begin, request) for begin in begins]
+            async with aclosing(merge_streams(answers, self.capacity)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         finally:
@@ -170,7 +183,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         return generation, echo
 
     def _generation(self, job: Job, evaluated: State | None = None) -> Generation:
-        return Generation(job, self.engine.model.pieces, Mailbox.here(), evaluated)
+        return Generation(job, self._pieces if job.shows_marks else self.engine.model.pieces, Mailbox.here(), evaluated)
 
     def _echo(self, request: TextCompletionRequest, job: Job) -> str | None:
         return (request.prompt or self._text(job.prompt)) if request.echo else None
@@ -268,14 +281,25 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             end_token=sampling.end_token,
             logprobs=sampling.logprobs,
             prompt_logprobs=sampling.prompt_logprobs,
-            grammar=await find_grammar(request),
+            grammar=await self._grammar(request),
+            shows_marks=bool(offered_tools(request)),
         )
+
+    async def _grammar(self, request: TextCompletionRequest) -> str | None:
+        template = self._tokenizer.tools
+        if template is None or not request.tools:
+            return await find_grammar(request)
+        forced = await asyncio.to_thread(find_call_grammar, request, template)
+        return await find_grammar(request, forced)
 
     async def _prompt(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
         if request.prompt_ids:
             check_ids("prompt_ids", request.prompt_ids, self.engine.model.vocabulary)
             return keep_end(request.prompt_ids, request.max_prompt_tokens, self.engine.model.begin)
         tokenizer = self._tokenizer
+        if needs_tools(request):
+            tools = offered_tools(request)
+            return await asyncio.to_thread(tokenizer.tool_tokens, request.system_text, request.turns, tools, limit)
         if request.raw:
             limit = limit if request.max_prompt_tokens is None else MAX_COUNTED_TOKENS
             tokens = await asyncio.to_thread(tokenizer.raw_tokens, request.prompt or "", limit)

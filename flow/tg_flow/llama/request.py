@@ -70,13 +70,13 @@ def _role(turn: Message) -> str:
     return turn.role
 
 
-async def find_grammar(request: TextCompletionRequest) -> str | None:
-    """The GBNF grammar of the request's answers; None = any text.
+async def find_grammar(request: TextCompletionRequest, forced: str | None = None) -> str | None:
+    """The GBNF grammar of the request's answers, or `forced`, that of a call; None = any text.
 
     Raises:
         BadRequest: no grammar can hold an answer to it; the message says why.
     """
-    grammar = await _form(request)
+    grammar = forced or await _form(request)
     sampling = request.sampling
     if grammar is not None and sampling is not None and (sampling.ignore_eos or sampling.min_tokens):
         raise BadRequest("ignore_eos and min_tokens: an answer in a form ends where its form ends; leave them out")

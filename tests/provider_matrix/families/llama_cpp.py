@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from tests.fakes.plan import Exchange, Plan
 from tests.flow.demo_llm import ENDLESS, STORY, asked, at_rest
-from tests.provider_matrix.asking import joined, responses
+from tests.provider_matrix.asking import CLOCK, TOOL_HISTORY, WEATHER, joined, responses
 from tests.provider_matrix.case import MODEL, TELLS, Case, Run, Stage
 from tg_flow.llama.provider import LlamaCpp
 from tg_schema import Message, Sampling, TextCompletionRequest, TextCompletionResponse
@@ -88,6 +90,39 @@ async def _json(stage: Stage) -> None:
     assert answer.finish_reason == "length" or isinstance(json.loads(answer.response or ""), dict | list)
 
 
+def _calling(prompt: str, choice: str | None = None) -> TextCompletionRequest:
+    sampling = Sampling(temperature=0, max_tokens=60)
+    return TextCompletionRequest(prompt=prompt, tools=(WEATHER, CLOCK), tool_choice=choice, sampling=sampling)
+
+
+async def _tools(stage: Stage) -> None:
+    # A name that the demo model was trained with.
+    known = msgspec.structs.replace(WEATHER, name="get_weather")
+    asked = msgspec.structs.replace(_calling("What is the weather in Oslo?"), tools=(known, CLOCK))
+    answer = await _answer(stage, asked)
+    assert answer.finish_reason == "tool_calls"
+    ((call_id, name),) = [(call.id, call.name) for call in answer.tool_calls]
+    assert call_id
+    assert name == "get_weather"
+
+
+async def _tool_choice(stage: Stage) -> None:
+    forced = await _answer(stage, _calling("Hello!", WEATHER.name))
+    assert [call.name for call in forced.tool_calls] == [WEATHER.name]
+    assert (await _answer(stage, _calling("Hello!", "required"))).tool_calls
+    assert not (await _answer(stage, _calling("Count to 5.", "none"))).tool_calls
+
+
+async def _tool_results(stage: Stage) -> None:
+    asked = msgspec.structs.replace(TOOL_HISTORY, operation="tokenize", streaming=False)
+    async with stage.opened() as service:
+        (told,) = await responses(service, asked)
+        assert isinstance(service, LlamaCpp)
+        text = service.engine.model.detokenize(told.ids)
+    assert text.count("<|im_start|>tool\n") == 2
+    assert "<|im_start|>tool\nit has failed<|im_end|>" in text
+
+
 async def _stop(stage: Stage) -> None:
     answer = await _answer(stage, asked("Count to 5.", temperature=0, stop=(", 3",)))
     assert (answer.response, answer.finish_reason) == ("1, 2", "stop")
@@ -154,6 +189,9 @@ CASES = (
             "history": _history,
             "schema": _schema,
             "json": _json,
+            "tools": _tools,
+            "tool choice": _tool_choice,
+            "tool results": _tool_results,
             "stop": _stop,
             "seed": _seed,
             "top_p": _greedy(top_p=0),

@@ -1,0 +1,48 @@
+"""Texts of a request -> the same with marks in place of control tokens' names, on their way through a chat template."""
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+_OPEN, _CLOSE = "\ue000", "\ue001"
+_MARK = re.compile(f"{_OPEN}([0-9]+){_CLOSE}")
+
+
+class Plain(NamedTuple):
+    """A piece of a request's text that is not read as a control token."""
+
+    text: str
+
+
+class NameGuard:
+    """Keeps a request from writing control tokens.
+
+    Args:
+        names: of the control tokens.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        # The marks' own characters too: else a request could write a mark.
+        self._names = [_OPEN, *sorted(filter(None, names), key=len, reverse=True)]
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+        self._any = re.compile("|".join(map(re.escape, self._names)))
+
+    def hide(self, value: Any) -> Any:
+        """`value`, JSON as Python has it, with marks in all of its texts and keys."""
+        if isinstance(value, str):
+            return self._any.sub(lambda found: f"{_OPEN}{self._numbers[found[0]]}{_CLOSE}", value)
+        if isinstance(value, dict):
+            return {self.hide(key): self.hide(inner) for key, inner in value.items()}
+        return [self.hide(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    def reveal(self, text: str) -> Iterator[str | Plain]:
+        """A rendered text: the template's and the request's pieces, and, `Plain`, the names that a request has."""
+        at = 0
+        for found in _MARK.finditer(text):
+            if found.start() > at:
+                yield text[at : found.start()]
+            at = found.end()
+            if int(found[1]) < len(self._names):
+                yield Plain(self._names[int(found[1])])
+        if at < len(text):
+            yield text[at:]

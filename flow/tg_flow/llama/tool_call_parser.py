@@ -1,0 +1,238 @@
+"""A model's text -> the text to show, and the tool calls in it as deltas. It does not matter how the text is split."""
+
+import re
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from tg_flow.llama.call_scanner import CallScanner
+from tg_flow.llama.tool_format import ToolFormat
+from tg_schema import ToolCallDelta
+
+_SPACE = " \t\r\n"
+_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
+
+State = Callable[[], bool]
+"""Reads on; False if it needs more text."""
+
+
+class _WholeCall(msgspec.Struct, frozen=True):
+    name: str
+    arguments: dict[str, object] | str | None = None
+    parameters: dict[str, object] | str | None = None
+
+
+class ToolCallParser:
+    """Reads one answer.
+
+    Arguments are passed on while the model writes them, if the call has its name first; else the call comes whole. What
+    looks like a call and is none is text. White space around calls belongs to them.
+
+    Args:
+        form: how the model writes calls.
+        names: the tools that it was offered. Without marks, an object is a call only if it names one of them.
+        new_id: makes the id of each call.
+
+    Attributes:
+        begun: the number of calls that have begun.
+        ended: the number of those that have their end.
+    """
+
+    def __init__(self, form: ToolFormat, names: Collection[str], new_id: Callable[[], str]) -> None:
+        self.begun = self.ended = 0
+        self._form = form
+        self._names = names
+        self._new_id = new_id
+        self._header = _header(form)
+        # Without a mark only the very beginning of an answer is a call: JSON that it tells later is text.
+        self._state: State = self._find if form.begin else self._begin_bare
+        self._held = self._raw = self._text = ""
+        self._deltas: list[ToolCallDelta] = []
+        self._scanner = CallScanner()
+        self._scanned = 0
+        self._listing = self._after_call = False
+
+    def feed(self, text: str) -> tuple[str, tuple[ToolCallDelta, ...]]:
+        """Add text; return what of it is to be shown, and the pieces of calls."""
+        self._held += text
+        while self._state():
+            pass
+        return self._take()
+
+    def flush(self) -> tuple[str, tuple[ToolCallDelta, ...]]:
+        """The answer ended: return what was held back, unless it is the rest of a call."""
+        if self._state in {self._find, self._show}:
+            self._put(self._held if self._held.strip(_SPACE) or not self._after_call else "")
+        elif self._state in {self._begin_bare, self._open, self._head}:
+            self._put(self._raw + self._held)
+        self._held, self._state = "", self._show
+        return self._take()
+
+    def _take(self) -> tuple[str, tuple[ToolCallDelta, ...]]:
+        text, deltas = self._text, tuple(self._deltas)
+        self._text, self._deltas = "", []
+        return text, deltas
+
+    def _put(self, text: str) -> None:
+        text = text.lstrip(_SPACE) if self._after_call else text
+        if text:
+            self._text += text
+            self._after_call = False
+
+    def _show(self) -> bool:
+        """No call can come any more."""
+        self._put(self._held)
+        self._held = ""
+        return False
+
+    def _find(self) -> bool:
+        """Show what comes before the next mark."""
+        begin, held = self._form.begin, self._held
+        at = held.find(begin)
+        before = held[: at if at >= 0 else len(held) - _overlap(held, begin)]
+        shown = before.rstrip(_SPACE)
+        self._put(shown)
+        if at < 0:
+            self._held = held[len(shown) :]
+            return False
+        self._raw, self._held = held[len(shown) : at] + begin, held[at + len(begin) :]
+        self._state = self._open
+        return True
+
+    def _begin_bare(self) -> bool:
+        text = self._held.lstrip(_SPACE)
+        if not text:
+            return False
+        self._state = self._open if text[0] == "{" else self._show
+        return True
+
+    def _open(self) -> bool:
+        """A mark came: a call, or a list of calls, must follow."""
+        text = self._held.lstrip(_SPACE)
+        if not text:
+            return False
+        self._raw += self._held[: len(self._held) - len(text)]
+        self._held = text
+        if self._form.listed and not self._listing:
+            if text[0] != "[":
+                return self._no_call("")
+            self._listing = True
+            self._raw, self._held = self._raw + "[", text[1:]
+            return True
+        if text[0] != "{" and not self._form.split:
+            return self._no_call("")
+        self._state, self._scanner, self._scanned = self._head, CallScanner(), 0
+        return True
+
+    def _head(self) -> bool:
+        """The beginning of a call, up to its arguments; or all of it, if it is in another order."""
+        found = self._header.match(self._held)
+        if found is not None:
+            name = found[1] if self._form.split else _unquoted(found[1])
+            if name is not None and self._is_offered(name):
+                self._call(name, "")
+                self._held, self._scanner, self._state = self._held[found.end() :], CallScanner(), self._arguments
+                return True
+        if self._form.split:
+            # The name ends at its mark, before the first bracket.
+            return self._no_call("") if "{" in self._held else False
+        end = self._scanner.find_end(self._held[self._scanned :])
+        if end < 0:
+            self._scanned = len(self._held)
+            return False
+        text, self._held = self._held[: self._scanned + end], self._held[self._scanned + end :]
+        call = _whole(text)
+        if call is None or not self._is_offered(call[0]):
+            return self._no_call(text)
+        self._call(*call)
+        return self._end_call()
+
+    def _arguments(self) -> bool:
+        """Pass on what the model writes, up to the last bracket."""
+        end = self._scanner.find_end(self._held)
+        piece, self._held = (self._held, "") if end < 0 else (self._held[:end], self._held[end:])
+        if piece:
+            self._deltas.append(ToolCallDelta(self.begun - 1, arguments=piece))
+        if end < 0:
+            return False
+        if self._form.split:
+            return self._end_call()
+        self._scanner, self._state = CallScanner(depth=1), self._rest
+        return True
+
+    def _rest(self) -> bool:
+        """What a call has after its arguments, such as an id, says nothing."""
+        end = self._scanner.find_end(self._held)
+        self._held = "" if end < 0 else self._held[end:]
+        return False if end < 0 else self._end_call()
+
+    def _after(self) -> bool:
+        """A call ended: another one of a list, or the mark of the end, may follow."""
+        text = self._held = self._held.lstrip(_SPACE)
+        end = self._form.end
+        if not text or (end.startswith(text) and not self._listing and text != end):
+            return False
+        if text[0] == ("," if self._listing else ";") and (self._listing or not self._form.begin):
+            self._held, self._state, self._raw = text[1:], self._open, text[0]
+            return True
+        if self._listing and text[0] == "]":
+            self._held, self._listing = text[1:], False
+            return True
+        self._listing = False
+        self._held = text.removeprefix(end)
+        self._state = self._find if self._form.begin else self._show
+        return True
+
+    def _is_offered(self, name: str) -> bool:
+        return bool(self._form.begin) or name in self._names
+
+    def _call(self, name: str, arguments: str) -> None:
+        self._deltas.append(ToolCallDelta(self.begun, self._new_id(), name, arguments))
+        self.begun += 1
+        self._raw = ""
+
+    def _end_call(self) -> bool:
+        self.ended += 1
+        self._after_call = True
+        self._state = self._after
+        return True
+
+    def _no_call(self, text: str) -> bool:
+        """What came since the mark is text."""
+        self._put(self._raw + text)
+        self._raw, self._listing = "", False
+        self._state = self._find if self._form.begin else self._show
+        return True
+
+
+def _header(form: ToolFormat) -> re.Pattern[str]:
+    """A call up to its arguments, with the name as its only group."""
+    if form.split:
+        return re.compile(r'([^\s\[\]{}"]+)\s*' + re.escape(form.split) + r"\s*(?=\{)")
+    quoted = r'("(?:[^"\\]|\\.)*")'
+    return re.compile(r'\{\s*"name"\s*:\s*' + quoted + rf'\s*,\s*"{form.arguments_key}"\s*:\s*(?=\{{)')
+
+
+def _unquoted(text: str) -> str | None:
+    try:
+        return msgspec.json.decode(text, type=str)
+    except _UNREADABLE:
+        return None
+
+
+def _whole(text: str) -> tuple[str, str] | None:
+    """The name and the arguments of a whole call; None if it is none."""
+    try:
+        call = msgspec.json.decode(text, type=_WholeCall)
+        arguments = call.parameters if call.arguments is None else call.arguments
+        if isinstance(arguments, str):
+            msgspec.json.decode(arguments, type=dict[str, object])
+            return call.name, arguments
+        return call.name, msgspec.json.encode(arguments or {}).decode()
+    except _UNREADABLE:
+        return None
+
+
+def _overlap(text: str, mark: str) -> int:
+    """Length of the longest end of `text` that is the beginning of `mark`."""
+    return next((n for n in range(min(len(mark) - 1, len(text)), 0, -1) if text.endswith(mark[:n])), 0)

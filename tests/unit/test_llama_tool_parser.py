@@ -1,0 +1,146 @@
+"""Tool calls in a model's text: what is text, what is a call, and that it does not matter how the text is split."""
+
+import json
+from itertools import count, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tg_flow.llama.tool_call_parser import ToolCallParser
+from tg_flow.llama.tool_format import TOOL_FORMATS, ToolFormat
+from tg_schema.conversation import whole_calls
+
+FORMATS = {form.name: form for form in TOOL_FORMATS}
+Read = tuple[str, list[tuple[str | None, str]]]
+
+
+def read(form: ToolFormat, *pieces: str) -> Read:
+    """The text and the calls, each with its name and its arguments as they were written."""
+    ids = count()
+    parser = ToolCallParser(form, {"add", "ask"}, lambda: f"call_{next(ids)}")
+    told = [*(parser.feed(piece) for piece in pieces), parser.flush()]
+    calls = whole_calls(delta for _, deltas in told for delta in deltas)
+    assert [call.id for call in calls] == [f"call_{number}" for number in range(len(calls))]
+    assert parser.begun == len(calls)
+    return "".join(text for text, _ in told), [(call.name, call.arguments) for call in calls]
+
+
+ADD, ASK = ("add", '{"a": 1}'), ("ask", '{"q": "}\\"{"}')
+
+CASES: list[tuple[str, str, str, list[tuple[str, str]]]] = [
+    ("hermes", "Just text.", "Just text.", []),
+    ("hermes", '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>', "", [ADD]),
+    ("hermes", 'I add. \n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>\n', "I add.", [ADD]),
+    (
+        "hermes",
+        (
+            '<tool_call>{"name":"add","arguments":{"a": 1}}</tool_call>\n'
+            '<tool_call>\n{"name": "ask", "arguments": {"q": "}\\"{"}}</tool_call> Done.'
+        ),
+        "Done.",
+        [ADD, ASK],
+    ),
+    ("hermes", '<tool_call>{ "arguments": {"a": 1}, "name": "add"}</tool_call>', "", [("add", '{"a":1}')]),
+    ("hermes", '<tool_call>{"name": "add", "arguments": "{\\"a\\": 1}"}</tool_call>', "", [ADD]),
+    ("hermes", '<tool_call>{"name": "add"}</tool_call>', "", [("add", "{}")]),
+    ("hermes", '<tool_call>{"name": "add", "arguments": {"a": 1}, "id": "{"} ', "", [ADD]),
+    ("hermes", '<tool_call>{"name": "add", "arguments": {"a": 1', "", [("add", '{"a": 1')]),
+    ("hermes", "<tool_call>What is it?</tool_call>", "<tool_call>What is it?</tool_call>", []),
+    ("hermes", '<tool_call>{"tool": "add"}</tool_call>', '<tool_call>{"tool": "add"}</tool_call>', []),
+    ("hermes", 'a <tool_call> {"name": "add", "argu', 'a <tool_call> {"name": "add", "argu', []),
+    ("hermes", "1 < 2 <tool", "1 < 2 <tool", []),
+    ("hermes", "white \n", "white \n", []),
+    ("mistral", '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}, "id": "123456789"}]', "", [ADD]),
+    (
+        "mistral",
+        '[TOOL_CALLS][{"name": "add", "arguments": {"a": 1}}, {"name": "ask", "arguments": {"q": "}\\"{"}}] End',
+        "End",
+        [ADD, ASK],
+    ),
+    ("mistral", "[TOOL_CALLS] none", "[TOOL_CALLS] none", []),
+    ("mistral", "[TOOL_CALLS] []", "[TOOL_CALLS] []", []),
+    ("mistral names", '[TOOL_CALLS]add[ARGS]{"a": 1}[TOOL_CALLS]ask [ARGS] {"q": "}\\"{"}', "", [ADD, ASK]),
+    ("mistral names", "[TOOL_CALLS]add{}", "[TOOL_CALLS]add{}", []),
+    ("llama", '{"name": "add", "parameters": {"a": 1}}', "", [ADD]),
+    (
+        "llama",
+        '\n{"name": "add", "parameters": {"a": 1}}; {"name": "ask", "parameters": {"q": "}\\"{"}}',
+        "",
+        [ADD, ASK],
+    ),
+    ("llama", '{"name": "add", "arguments": {"a": 1}}', "", [("add", '{"a":1}')]),
+    ("llama", '{"name": "Anna", "parameters": {"a": 1}}', '{"name": "Anna", "parameters": {"a": 1}}', []),
+    ("llama", '{"name": "Anna", "age": 5} is she.', '{"name": "Anna", "age": 5} is she.', []),
+    ("llama", 'So: {"name": "add", "parameters": {}}', 'So: {"name": "add", "parameters": {}}', []),
+    ("phi list", '<|tool_call|>[{"name": "add", "arguments": {"a": 1}}]<|/tool_call|>', "", [ADD]),
+    ("granite", '<|tool_call|>[{"name": "add", "arguments": {"a": 1}}]', "", [ADD]),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "shown", "calls"), CASES)
+def test_what_is_text_and_what_is_a_call(name: str, text: str, shown: str, calls: list[tuple[str, str]]) -> None:
+    form = FORMATS[name]
+    assert read(form, text) == (shown, calls)
+    assert read(form, *text) == (shown, calls)
+    for at in range(len(text)):
+        assert read(form, text[:at], text[at:]) == (shown, calls)
+
+
+def test_arguments_are_passed_on_while_they_are_written() -> None:
+    parser = ToolCallParser(FORMATS["hermes"], {"add"}, lambda: "id")
+    parser.feed('<tool_call>{"name": "add", "arguments": ')
+    (begun, first) = parser.feed('{"a": [1')[1]
+    assert (begun.id, begun.name, begun.arguments, first.arguments) == ("id", "add", "", '{"a": [1')
+    ((_, (more,)), _) = parser.feed(", 2]}"), parser.feed("}")
+    assert (more.index, more.id, more.arguments) == (0, None, ", 2]}")
+    assert (parser.begun, parser.ended) == (1, 1)
+
+
+VALUES = st.recursive(
+    st.text(st.sampled_from('ab"\\{}[]<>/ é'), max_size=6) | st.integers(-9, 9) | st.none(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab}"), inner, max_size=2),
+    max_leaves=4,
+)
+CALLS = st.lists(st.tuples(st.sampled_from(["add", "ask"]), st.dictionaries(st.just("x"), VALUES)), max_size=3)
+
+
+def written(form: ToolFormat, calls: list[tuple[str, dict[str, Any]]]) -> str:
+    """The calls as a model of this format writes them."""
+    if form.split:
+        return "".join([f"{form.begin}{name}{form.split}{json.dumps(arguments)}" for name, arguments in calls])
+    objects = [json.dumps({"name": name, form.arguments_key: arguments}) for name, arguments in calls]
+    if form.listed:
+        return f"{form.begin}[{', '.join(objects)}]{form.end}" if objects else ""
+    return "; ".join(objects) if not form.begin else "\n".join([f"{form.begin}\n{it}\n{form.end}" for it in objects])
+
+
+@given(form=st.sampled_from(TOOL_FORMATS), calls=CALLS, cuts=st.lists(st.integers(0, 300), max_size=6))
+@example(form=FORMATS["hermes"], calls=[("add", {"x": '"\\'})], cuts=[44, 45])
+@settings(max_examples=200, deadline=None)
+def test_any_split_reads_the_same_calls(
+    form: ToolFormat, calls: list[tuple[str, dict[str, Any]]], cuts: list[int]
+) -> None:
+    text = ("Look. " if form.begin else "") + written(form, calls)
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    shown, found = read(form, *(text[a:b] for a, b in pairwise(places)))
+    assert shown == ("" if not form.begin else "Look." if calls else "Look. ")
+    assert [(name, json.loads(arguments)) for name, arguments in found] == calls
+
+
+@given(
+    form=st.sampled_from(TOOL_FORMATS),
+    parts=st.lists(
+        st.sampled_from(
+            [
+                *("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|tool_call|>", "x", "add", " ", "\n"),
+                *('{"name": "add", "arguments": ', '"parameters": {', '"', "\\", "{", "}", "[", "]", ",", ";"),
+            ]
+        ),
+        max_size=12,
+    ),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_split_of_any_text_reads_the_same(form: ToolFormat, parts: list[str]) -> None:
+    assert read(form, *parts) == read(form, "".join(parts)) == read(form, *"".join(parts))
