@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 ALIGNMENT = 32
-_UINT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 6, 7, 8, 9
+_UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -80,7 +80,9 @@ def _value(value: Any) -> bytes:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, list):
-        return struct.pack("<IQ", _kind(value[0]), len(value)) + b"".join([_value(item) for item in value])
+        # Lists of numbers are signed in this format's vocabulary, single ones are not.
+        kind = _INT32 if _kind(value[0]) == _UINT32 else _kind(value[0])
+        return struct.pack("<IQ", kind, len(value)) + b"".join([_value(item) for item in value])
     return struct.pack({_BOOL: "<?", _UINT32: "<I", _FLOAT32: "<f"}[_kind(value)], value)
 
 

@@ -52,6 +52,7 @@ class Context:
         self._memory = native.llama_get_memory(self.pointer)
         self._vocabulary = model.vocabulary
         self._divisible = model.divisible
+        self._evaluate = native.llama_decode if model.writes else native.llama_encode
         self._allocate(sequences, batch)
 
     def _settings(self, sequences: int, tokens: int) -> Any:
@@ -103,7 +104,7 @@ class Context:
         pointers = self._pointers
         self._sequence[:count] = [pointers[number] for number in sequences]
         self._batch.n_tokens = count
-        return int(native.llama_decode(self.pointer, self._batch))
+        return int(self._evaluate(self.pointer, self._batch))
 
     def logits(self, row: int) -> ctypes.Array[ctypes.c_float]:
         """The logits of batch row `row`, valid until the next `decode`."""

@@ -46,11 +46,13 @@ class _Text:
         self.evaluated += len(rows)
         if self.embedding.pooling == "last":
             self._pooled = rows[-1]
+        elif self.embedding.pooling == "cls":
+            self._pooled = rows[0] if self._pooled is None else self._pooled
         else:
             total = rows.sum(axis=0, dtype=np.float64)
             self._pooled = total if self._pooled is None else self._pooled + total
         if self.done:
-            self.embedding.put(self._number, _normalized(self._pooled))
+            self.embedding.put(self._number, _normalized(self._pooled[: self.embedding.dimensions]))
 
 
 class Embedder:
@@ -110,6 +112,10 @@ class Embedder:
         text = rest or self._next(free)
         while text is not None:
             count = min(room, len(text.ids) - text.evaluated)
+            if context.whole and count < len(text.ids):
+                # All tokens of a text see each other: it waits for a step of its own.
+                self._rest = text
+                break
             parts.append((text, count))
             room -= count
             text = self._next(free) if room else None

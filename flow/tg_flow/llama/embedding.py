@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Literal
 
 from tg_flow.llama.mailbox import Mailbox
 from tg_schema import TgError
 from tg_schema.text_completion import Pooling
 
 Vector = tuple[float, ...]
+
+OwnPooling = Pooling | Literal["cls"]
+"""As a request may ask, or, as some models' authors do, the vector of the first token."""
 
 
 class Embedding:
@@ -16,11 +20,19 @@ class Embedding:
     Attributes:
         texts: the token ids of each text; none is empty.
         pooling: how a text's vectors become one.
+        dimensions: how many numbers of it are kept, the first ones; None = all.
     """
 
-    def __init__(self, texts: Sequence[tuple[int, ...]], pooling: Pooling, mailbox: Mailbox) -> None:
+    def __init__(
+        self,
+        texts: Sequence[tuple[int, ...]],
+        pooling: OwnPooling,
+        mailbox: Mailbox,
+        dimensions: int | None = None,
+    ) -> None:
         self.texts = texts
         self.pooling = pooling
+        self.dimensions = dimensions
         self.mailbox = mailbox
         self.cancelled = False
         self._vectors: list[Vector] = [()] * len(texts)

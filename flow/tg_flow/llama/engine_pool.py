@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from tg_flow.llama.embedding import Embedding, Vector
+from tg_flow.llama.embedding import Embedding, OwnPooling, Vector
 from tg_flow.llama.engine import Engine, EngineStats
 from tg_flow.llama.engine_sizes import EngineSizes
 from tg_flow.llama.generation import Generation
 from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.model import Model
 from tg_schema import TgError
-from tg_schema.text_completion import Pooling
 
 FEW_STREAMS = 4
 """Streams that one engine evaluates together for less than two engines do apart."""
@@ -50,7 +49,9 @@ class EnginePool:
         """Give a further answer of a running request to the engine with the least to do. Raises as `Engine.follow`."""
         min(self._engines, key=Engine.load).follow(generation)
 
-    async def embed(self, texts: Sequence[tuple[int, ...]], pooling: Pooling) -> list[Vector]:
+    async def embed(
+        self, texts: Sequence[tuple[int, ...]], pooling: OwnPooling, dimensions: int | None = None
+    ) -> list[Vector]:
         """A vector for each of `texts`, shared out to the engines that do nothing, or else to the least busy one.
 
         Cancelling it drops what is not evaluated. Raises as `Engine.embed`.
@@ -58,7 +59,8 @@ class EnginePool:
         idle = [engine for engine in self._engines if not engine.load()][: len(texts)]
         # The last one first: a few streams share the first engine.
         engines = idle or [min(reversed(self._engines), key=Engine.load)]
-        shares = [Embedding(texts[first :: len(engines)], pooling, Mailbox.here()) for first in range(len(engines))]
+        here = Mailbox.here()
+        shares = [Embedding(texts[first :: len(engines)], pooling, here, dimensions) for first in range(len(engines))]
         vectors: list[Vector] = [()] * len(texts)
         try:
             for engine, share in zip(engines, shares, strict=True):

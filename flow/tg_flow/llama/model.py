@@ -5,17 +5,17 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from tg_flow.llama.embedding import OwnPooling
 from tg_flow.llama.library import hold_interpreter_lock, native
 from tg_flow.llama.model_load import ModelLoad
 from tg_flow.llama.utf8_tokens import Utf8Tokens
 from tg_schema.errors import BadRequest, Unavailable
-from tg_schema.text_completion import Pooling
 
 _tokenize = hold_interpreter_lock(native.llama_tokenize)
 _piece = hold_interpreter_lock(native.llama_token_to_piece)
 
-_POOLS_LAST = "3"
-"""`LLAMA_POOLING_TYPE_LAST` in llama.h, as metadata are read."""
+_POOLINGS: dict[str, OwnPooling] = {"2": "cls", "3": "last"}
+"""`LLAMA_POOLING_TYPE_*` in llama.h, as metadata are read."""
 
 CONTROL_TOKEN = 8
 """The flag `LLAMA_TOKEN_ATTR_CONTROL` in llama.h."""
@@ -33,6 +33,7 @@ class Model:
     Attributes:
         context_length: tokens of context that the model was trained with.
         size: bytes of its weights.
+        writes: whether it writes text; else it is an encoder, which gives vectors alone.
         dimensions: numbers in the vector of a token.
         pooling: how its author pools vectors.
         vocabulary: the number of its tokens.
@@ -56,14 +57,15 @@ class Model:
         """
         self._lock = threading.Lock()
         self.pointer = (load or ModelLoad()).run(path, weights=weights)
-        if not self._writes_text():
+        self.writes = self._writes_text()
+        if not self.writes and not self._encodes_text():
             self.close()
             raise Unavailable(f"{path.name} is no model that writes text token by token: use another file")
         self.vocab = native.llama_model_get_vocab(self.pointer)
         self.context_length: int = native.llama_model_n_ctx_train(self.pointer)
         self.size: int = native.llama_model_size(self.pointer)
         self.dimensions: int = native.llama_model_n_embd_out(self.pointer)
-        self.pooling: Pooling = "last" if self._metadata("pooling_type") == _POOLS_LAST else "mean"
+        self.pooling = _POOLINGS.get(self._metadata("pooling_type"), "mean")
         self.vocabulary: int = native.llama_vocab_n_tokens(self.vocab)
         buffer = ctypes.create_string_buffer(MAX_PIECE_BYTES)
         self.pieces = [self._read_piece(token, buffer) for token in range(self.vocabulary)]
@@ -83,6 +85,14 @@ class Model:
         return bool(
             native.llama_model_has_decoder(self.pointer)
             and not native.llama_model_has_encoder(self.pointer)
+            and not native.llama_model_is_diffusion(self.pointer)
+            and native.llama_vocab_type(native.llama_model_get_vocab(self.pointer))
+            and self._metadata("attention.causal") != "false"
+        )
+
+    def _encodes_text(self) -> bool:
+        return bool(
+            not (native.llama_model_has_decoder(self.pointer) and native.llama_model_has_encoder(self.pointer))
             and not native.llama_model_is_diffusion(self.pointer)
             and native.llama_vocab_type(native.llama_model_get_vocab(self.pointer))
         )

@@ -99,6 +99,15 @@ _FEATURES: frozenset[Feature] = frozenset(
 )
 
 
+_ENCODER_FEATURES: frozenset[Feature] = frozenset(
+    {
+        *("embed", "embed_ids", "pooling", "truncate", "dimensions"),
+        *("count_tokens", "tokenize", "detokenize", "token_texts"),
+    }
+)
+"""What a model can do that gives vectors alone."""
+
+
 class LlamaCpp(LlmService[LlamaCppOptions]):
     """The `llama-cpp` provider. Create it with `open`, which loads the model.
 
@@ -107,6 +116,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
     """
 
     features = (COMMON_FEATURES - {"images"}) | _FEATURES
+    optional_features = frozenset({"dimensions"})
 
     def __init__(self, model: str, options: LlamaCppOptions, engine: EnginePool, tokenizer: PromptTokenizer) -> None:
         super().__init__(model, options)
@@ -117,6 +127,8 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             self.features -= {"history"}
         if tokenizer.tools is None:
             self.features -= {"tools"}
+        if not engine.model.writes:
+            self.features &= _ENCODER_FEATURES
         self._tokenizer = tokenizer
         self._pieces = tokenizer.pieces_with_marks()
 
@@ -251,8 +263,10 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         if not all(texts):
             raise BadRequest("texts: one of them has no token of this model; leave it out")
         if request.truncate:
-            texts = [ids[: self.engine.context_length] for ids in texts]
-        vectors = await self.engine.embed(texts, request.pooling or model.pooling)
+            texts = [_truncated(model, ids, self.engine.context_length) for ids in texts]
+        if (request.dimensions or 1) > model.dimensions:
+            raise BadRequest(f"dimensions: this model's vectors have {model.dimensions} numbers; ask for fewer")
+        vectors = await self.engine.embed(texts, request.pooling or model.pooling, request.dimensions)
         return Embeddings(tuple(vectors), sum(map(len, texts)))
 
     def _check_embedded(self, request: TextCompletionRequest) -> None:
@@ -264,6 +278,8 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             raise TooLarge(f"texts may have {MAX_EMBEDDED_CHARACTERS} characters altogether: ask several times")
 
     async def _job(self, request: TextCompletionRequest) -> Job:
+        if not self.engine.model.writes:
+            raise BadRequest("this model gives vectors alone, and writes no text: embed with it, or ask another model")
         sampling = request.sampling or Sampling()
         check_sampling(sampling, self.engine.model.vocabulary)
         options = self.options
@@ -337,6 +353,13 @@ def _open(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool, Prompt
 
 def _all_data(model: Model, ids: tuple[int, ...]) -> tuple[Token, ...]:
     return tuple([token_data(model, token) for token in ids])
+
+
+def _truncated(model: Model, ids: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """The first tokens, and the one that ends a text, if the model's author wants one there."""
+    if len(ids) <= most:
+        return ids
+    return (*ids[: most - 1], ids[-1]) if model.is_control(ids[-1]) else ids[:most]
 
 
 def _cut_texts(model: Model, texts: tuple[str, ...]) -> list[tuple[int, ...]]:

@@ -29,11 +29,14 @@ class VectorContext(Context):
     Attributes:
         rows: the most tokens of a step.
         sequences: the most texts of a step.
+        whole: whether a text must be evaluated in one step: the model is an encoder, without memory of earlier steps.
     """
 
     def __init__(self, model: Model, sizes: EngineSizes) -> None:
         """Raises: Unavailable, if there is not enough memory."""
-        self.rows = max(MIN_ROWS, min(sizes.batch, MAX_LOGITS_BYTES // (4 * model.vocabulary)))
+        self.whole = not model.writes
+        least = sizes.context if self.whole else MIN_ROWS
+        self.rows = max(least, min(sizes.batch, MAX_LOGITS_BYTES // (4 * model.vocabulary)))
         self.sequences = min(MAX_TEXTS, self.rows)
         self._width = model.dimensions
         super().__init__(model, sequences=self.sequences, tokens=sizes.context, batch=self.rows, threads=sizes.threads)
@@ -71,4 +74,5 @@ class VectorContext(Context):
 
     def forget(self, sequence: int) -> None:
         """Free the memory of a text."""
-        self.keep(sequence, 0)
+        if not self.whole:
+            self.keep(sequence, 0)
