@@ -1,0 +1,68 @@
+"""Which policy serves how many requests in time: every policy on the same loads, in virtual time.
+
+nice python -m bench.instances                                        all loads, three seeds (development)
+nice python -m bench.instances --seeds 100-109 --jobs 2 --json FILE   the whole table
+python -m bench.instances --loads prefix --rates hard --policies ours,informed
+python -m bench.instances --trace FILE                                rows of Mooncake's format
+python -m bench.instances --picks                                     what a pick costs
+"""
+
+import argparse
+import json
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from bench.instances.loads import LOADS
+from bench.instances.picks import measure_picks
+from bench.instances.run import PEERS, Run, run
+from bench.instances.table import mean_of, table
+from bench.instances.trace import Trace
+
+
+def _numbers(text: str) -> list[int]:
+    first, _, last = text.partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--loads", default=",".join(LOADS))
+    parser.add_argument("--rates", default="normal,hard", help="normal, hard, or numbers")
+    parser.add_argument("--policies", default=",".join([*PEERS, "informed"]))
+    parser.add_argument("--seeds", type=_numbers, default=[0, 1, 2], help="one, or FIRST-LAST")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--trace", type=Path, help="rows of Mooncake's format, in place of the loads")
+    parser.add_argument("--servers", type=int, default=8, help="that replay the trace")
+    parser.add_argument("--objective", type=float, default=2.0, help="seconds to the first token in the trace")
+    parser.add_argument("--picks", action="store_true", help="measure what a pick costs, and nothing else")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def _main() -> None:
+    asked = _arguments()
+    if asked.picks:
+        print(measure_picks())
+        return
+    trace = None if asked.trace is None else Trace(asked.trace, asked.servers, asked.objective)
+    runs = [
+        Run(load, rate, policy, seed, asked.seconds, trace)
+        for load in (["trace"] if trace else asked.loads.split(","))
+        for rate in (["1"] if trace else asked.rates.split(","))
+        for policy in asked.policies.split(",")
+        for seed in asked.seeds
+    ]
+    if asked.jobs > 1:
+        with ProcessPoolExecutor(asked.jobs) as pool:
+            scores = list(pool.map(run, runs, chunksize=len(asked.seeds)))
+    else:
+        scores = list(map(run, runs))
+    rows = mean_of(runs, scores)
+    print(table(rows))
+    if asked.json:
+        asked.json.write_text(json.dumps([row.as_dict() for row in rows], indent=1), "utf-8")
+
+
+if __name__ == "__main__":
+    _main()

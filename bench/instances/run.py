@@ -1,0 +1,54 @@
+"""One cell of the table -> its score."""
+
+from dataclasses import dataclass
+from random import Random
+
+from bench.instances.loads import LOADS
+from bench.instances.score import Score, score
+from bench.instances.simulation import Load, Simulation
+from bench.instances.trace import Trace, replay
+from tg_base.instances import POLICIES
+
+WARM_UP_SHARE = 0.25
+"""Of a run: caches and slots fill, and the policies learn."""
+SHEDDING = {"weighted": "threshold", "weighted-lora": "threshold", "lora-residency": "threshold"}
+"""The admission rule that a policy runs with where none is named; the others refuse nothing, or by themselves."""
+PEERS = [*POLICIES, "weighted-lora/probabilistic"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One load at one rate under one policy with one seed.
+
+    Attributes:
+        load: its name.
+        rate: "normal", "hard" or a number.
+        policy: POLICY or POLICY/ADMISSION.
+        seed: of the load and of ties. Every policy sees the same requests.
+        seconds: of arrivals.
+        trace: a recorded load, in place of a made one; a rate of 2 replays it twice as fast.
+    """
+
+    load: str
+    rate: str
+    policy: str
+    seed: int
+    seconds: float
+    trace: Trace | None = None
+
+
+def run(asked: Run) -> Score:
+    """Simulate it."""
+    load = _load(asked)
+    policy, _, admission = asked.policy.partition("/")
+    warm_up = WARM_UP_SHARE * load.seconds
+    simulation = Simulation(load, policy, admission or SHEDDING.get(policy, "always"), asked.seed, warm_up)
+    return score(simulation.run(), warm_up)
+
+
+def _load(asked: Run) -> Load:
+    if asked.trace is not None:
+        return replay(asked.trace, float(asked.rate), asked.seconds)
+    kind = LOADS[asked.load]
+    rate = {"normal": kind.normal, "hard": kind.hard}.get(asked.rate) or float(asked.rate)
+    return kind.make(Random(f"{asked.load} {asked.seed}"), rate, kind.stretch * asked.seconds)

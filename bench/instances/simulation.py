@@ -1,0 +1,186 @@
+"""One load, one policy, one seed: a discrete-event simulation in virtual time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+
+from bench.instances.informed import Informed
+from bench.instances.job import Job
+from bench.instances.server_model import ServerModel
+from bench.instances.simulated_server import SimulatedServer
+from tg_base.instances import (
+    Endpoint,
+    InstanceRequest,
+    InstanceUsage,
+    Objective,
+    Pick,
+    Policy,
+    Scheduler,
+)
+
+SCRAPE_SECONDS = 0.05
+DRAIN_SECONDS = 20.0
+"""After the last arrival; what has no first token by then counts as so late."""
+RETRY_SECONDS = 1.0
+"""Until a session whose request was refused or lost goes on with its next."""
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A server that dies and comes back empty."""
+
+    at: float
+    until: float
+    server: int
+
+
+@dataclass
+class Load:
+    """What arrives at which servers.
+
+    Attributes:
+        servers: their constants.
+        seconds: of arrivals.
+        jobs: those that arrive whatever happens, by arrival.
+        follow: the next request of a session, once one has ended.
+        crashes: of servers.
+    """
+
+    servers: list[ServerModel]
+    seconds: float
+    jobs: list[Job]
+    follow: Callable[[Job, float], Job | None] | None = None
+    crashes: list[Crash] = field(default_factory=list)
+
+
+@dataclass
+class Outcome:
+    """What came of it."""
+
+    jobs: list[Job]
+    adapter_loads: int
+    ended_at: float
+    unfinished: int
+
+
+class Simulation:
+    """Runs a load under a policy.
+
+    Args:
+        load: used up by the run.
+        policy: a name, "informed", or a policy.
+        admission: a name.
+        seed: of the scheduler's ties.
+        warm_up: seconds at the beginning whose adapter loads do not count.
+    """
+
+    def __init__(self, load: Load, policy: str | Policy, admission: str, seed: int, warm_up: float) -> None:
+        self._load = load
+        self._warm_up = warm_up
+        self.servers = [SimulatedServer(model) for model in load.servers]
+        self._endpoints = tuple(Endpoint(f"10.0.0.{index}:8000", f"s{index}") for index in range(len(self.servers)))
+        self._by_address = dict(zip((each.address for each in self._endpoints), self.servers, strict=True))
+        self.now = 0.0
+        rule = Informed(self._by_address, lambda: self.now) if policy == "informed" else policy
+        self.scheduler = Scheduler(rule, admission, random=Random(f"ties {seed}"))
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+        self._up = self._endpoints
+        self._jobs: list[Job] = []
+        self._open = 0
+
+    def run(self) -> Outcome:
+        """Run until all ended, or DRAIN_SECONDS after the last arrival."""
+        for job in self._load.jobs:
+            self._at(job.arrival, lambda job=job: self._arrive(job))  # type: ignore[misc]
+        for crash in self._load.crashes:
+            self._at(crash.at, lambda crash=crash: self._crash(crash))  # type: ignore[misc]
+        self._at(0.0, self._scrape)
+        early_loads = 0
+        end = self._load.seconds + DRAIN_SECONDS
+        while self._events and self._events[0][0] <= end:
+            before = self.now
+            self.now, _, act = heappop(self._events)
+            if before < self._warm_up <= self.now:
+                early_loads = self._loads()
+            act()
+            if self.now > self._load.seconds and not self._open:
+                break
+        return Outcome(self._jobs, self._loads() - early_loads, self.now, self._open)
+
+    def _loads(self) -> int:
+        return sum(server.loads for server in self.servers)
+
+    def _at(self, time: float, act: Callable[[], None]) -> None:
+        heappush(self._events, (time, next(self._numbers), act))
+
+    def _scrape(self) -> None:
+        for endpoint, server in zip(self._endpoints, self.servers, strict=True):
+            if server.is_up:
+                self.scheduler.observe(endpoint, server.report(self.now))
+        self._at(self.now + SCRAPE_SECONDS, self._scrape)
+
+    def _arrive(self, job: Job) -> None:
+        self._jobs.append(job)
+        request = InstanceRequest(
+            "base", job.adapter, job.prompt_tokens, job.prefix, job.priority, Objective(first_token=job.objective)
+        )
+        made = self.scheduler.pick(request, self._up, self.now)
+        if not isinstance(made, Pick):
+            job.rejected, job.ended_at = True, self.now
+            self._go_on(job, RETRY_SECONDS)
+            return
+        job.placement = made.placement
+        self._open += 1
+        server = self._by_address[made.endpoint.address]
+        server.put(job)
+        if server.busy_until is None:
+            self._step(server)
+
+    def _step(self, server: SimulatedServer) -> None:
+        ends_at = server.begin(self.now)
+        if ends_at is not None:
+            epoch = server.epoch
+            self._at(ends_at, lambda: self._end_step(server, epoch))
+
+    def _end_step(self, server: SimulatedServer, epoch: int) -> None:
+        if server.epoch != epoch:
+            return
+        started, ended = server.end(self.now)
+        for job in started:
+            if job.placement is not None:
+                job.placement.first_token(self.now)
+        for job in ended:
+            usage = InstanceUsage(job.prompt_tokens, job.cached_tokens, job.output_tokens)
+            self._end_job(job, usage, 0.0)
+        self._step(server)
+
+    def _end_job(self, job: Job, usage: InstanceUsage | None, pause: float) -> None:
+        self._open -= 1
+        if job.placement is not None:
+            job.placement.finish(usage, self.now)
+            job.placement = None
+        self._go_on(job, pause)
+
+    def _go_on(self, job: Job, pause: float) -> None:
+        if self._load.follow is None or self.now > self._load.seconds:
+            return
+        following = self._load.follow(job, self.now + pause)
+        if following is not None:
+            self._at(following.arrival, lambda: self._arrive(following))
+
+    def _crash(self, crash: Crash) -> None:
+        server, endpoint = self.servers[crash.server], self._endpoints[crash.server]
+        lost = server.crash()
+        self._up = tuple(each for each in self._up if each is not endpoint)
+        for job in lost:
+            job.rejected, job.ended_at = True, self.now
+            self._end_job(job, None, RETRY_SECONDS)
+        self._at(crash.until, lambda: self._come_back(crash.server))
+
+    def _come_back(self, index: int) -> None:
+        self.servers[index].is_up = True
+        self.scheduler.restarted(self._endpoints[index])
+        self._up = tuple(each for number, each in enumerate(self._endpoints) if self.servers[number].is_up)
