@@ -153,17 +153,17 @@ def _saas(random: Random, rate: float, seconds: float) -> Load:
 
 
 LOADS: dict[str, LoadKind] = {
-    "few-adapters": LoadKind(_adapters(12, 0.8, 3), 60, 90),
-    "many-adapters": LoadKind(_adapters(60, 0.6, SLOTS), 50, 80),
-    "heavy-tail": LoadKind(_adapters(200, 1.1, SLOTS), 50, 80),
-    "burst": LoadKind(_burst, 45, 70),
-    "overload": LoadKind(_overload, 100, 160),
-    "unequal-servers": LoadKind(_hetero, 50, 75),
-    "churn-crash": LoadKind(_churn, 50, 75),
-    "prefix": LoadKind(_prefix(0), 42, 70),
-    "prefix-adapters": LoadKind(_prefix(20), 42, 70),
-    "code-generation": LoadKind(code_generation, 30, 60, 4.0),
-    "reasoning": LoadKind(reasoning, 400, 1_200, 3.0),
-    "b2b-saas": LoadKind(_saas, 15, 30),
+    "few-adapters": LoadKind(_adapters(12, 0.8, 3), 60, 95),
+    "many-adapters": LoadKind(_adapters(60, 0.6, SLOTS), 12, 22),
+    "heavy-tail": LoadKind(_adapters(200, 1.1, SLOTS), 12, 20),
+    "burst": LoadKind(_burst, 30, 45),
+    "overload": LoadKind(_overload, 80, 105),
+    "unequal-servers": LoadKind(_hetero, 60, 90),
+    "churn-crash": LoadKind(_churn, 50, 80),
+    "prefix": LoadKind(_prefix(0), 60, 130),
+    "prefix-adapters": LoadKind(_prefix(20), 60, 110),
+    "code-generation": LoadKind(code_generation, 30, 48, 4.0),
+    "reasoning": LoadKind(reasoning, 600, 2_200, 3.0),
+    "b2b-saas": LoadKind(_saas, 12, 19, 3.0),
 }
 """By name."""

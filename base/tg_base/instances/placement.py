@@ -21,6 +21,7 @@ class Placement:
 
     __slots__ = (
         "_estimates",
+        "_is_held_up",
         "_server",
         "_tokens_ahead",
         "adapter",
@@ -45,7 +46,7 @@ class Placement:
         self.expected_tokens = estimates.expect(request)
         self.picked_at = now
         self.first_at: float | None = None
-        server.place(request, self.uncached_tokens, self.expected_tokens, now)
+        self._is_held_up = server.place(request, self.uncached_tokens, self.expected_tokens, now)
 
     @property
     def ended(self) -> bool:
@@ -58,7 +59,9 @@ class Placement:
         if server is None or self.first_at is not None:
             return
         self.first_at = now
-        server.start(self.uncached_tokens)
+        server.start(self.adapter, self.uncached_tokens)
+        if self._is_held_up:
+            return  # the server's speed is learnt from prompts that wait for nothing else
         server.speed.learn_first_token(self._tokens_ahead + self.uncached_tokens, now - self.picked_at)
 
     def finish(self, usage: InstanceUsage | None, now: float) -> None:
@@ -72,8 +75,8 @@ class Placement:
         if server is None:
             return
         if self.first_at is None:
-            server.start(self.uncached_tokens)
-        server.release(self.adapter, self.prompt_tokens, self.expected_tokens)
+            server.start(self.adapter, self.uncached_tokens)
+        server.release(self.adapter, self.prompt_tokens, self.uncached_tokens, self.expected_tokens)
         if self.first_at is not None and usage is not None and usage.output_tokens:
             server.speed.learn_output(usage.output_tokens, now - self.first_at)
             self._estimates.learn(self.adapter, usage.output_tokens)

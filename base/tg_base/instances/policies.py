@@ -6,6 +6,7 @@ from tg_base.instances.filter_tree import FilterTree, first_filter_tree
 from tg_base.instances.least_request import LeastRequest
 from tg_base.instances.lora_residency import LoraResidency
 from tg_base.instances.policy import Policy
+from tg_base.instances.predicted_wait import PredictedWait
 from tg_base.instances.random_policy import RandomPolicy
 from tg_base.instances.round_robin import RoundRobin
 from tg_base.instances.seed_policy import SeedPolicy
@@ -23,6 +24,7 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "weighted-lora": weighted_with_lora,
     "sticky-until-saturated": StickyUntilSaturated,
     "lora-residency": LoraResidency,
+    "predicted-wait": PredictedWait,
 }
 """What makes a policy, by its name in the configuration."""
-DEFAULT_POLICY = "least-request"
+DEFAULT_POLICY = "predicted-wait"

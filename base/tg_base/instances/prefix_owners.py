@@ -17,16 +17,20 @@ class PrefixOwners:
 
     A block is always used together with all blocks before it, and these count as used later. So what is forgotten first
     is the end of a prompt: whenever a block is known, all before it are.
+
+    Attributes:
+        blocks: those known, for reading.
+        capacity: the most that are kept.
     """
 
-    __slots__ = ("_blocks", "capacity")
+    __slots__ = ("blocks", "capacity")
 
     def __init__(self, capacity: int = DEFAULT_MAX_BLOCKS) -> None:
-        self._blocks: dict[int, None] = {}
+        self.blocks: dict[int, None] = {}
         self.capacity = capacity
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self.blocks)
 
     def resize(self, blocks: int) -> None:
         """Set how many blocks the server's cache holds, at most MAX_BLOCKS."""
@@ -35,7 +39,7 @@ class PrefixOwners:
 
     def match(self, prefix: Fingerprint) -> int:
         """How many blocks from the beginning on are known. Costs a logarithm of the prompt's length."""
-        blocks, known = prefix.blocks, self._blocks
+        blocks, known = prefix.blocks, self.blocks
         if not blocks or blocks[0] not in known:
             return 0
         low, high = 1, len(blocks)
@@ -49,7 +53,7 @@ class PrefixOwners:
 
     def add(self, prefix: Fingerprint) -> None:
         """Note that the server computes this prompt. Of one longer than the cache, its beginning is noted."""
-        known, noted = self._blocks, prefix.blocks[: self.capacity]
+        known, noted = self.blocks, prefix.blocks[: self.capacity]
         for block in reversed(noted):
             known.pop(block, None)
             known[block] = None
@@ -57,14 +61,14 @@ class PrefixOwners:
 
     def clear(self) -> None:
         """Forget all: the server is gone or began anew."""
-        self._blocks.clear()
+        self.blocks.clear()
 
     def _evict(self, newest: int) -> None:
         """Forget the oldest blocks if there are too many, but none of the newest ones."""
-        excess = len(self._blocks) - self.capacity
+        excess = len(self.blocks) - self.capacity
         if excess <= 0:
             return
         # One at a time would look at the holes of all earlier deletions each time.
-        batch = min(max(excess, self.capacity // EVICTED_SHARE), len(self._blocks) - newest)
-        for block in list(islice(self._blocks, batch)):
-            del self._blocks[block]
+        batch = min(max(excess, self.capacity // EVICTED_SHARE), len(self.blocks) - newest)
+        for block in list(islice(self.blocks, batch)):
+            del self.blocks[block]

@@ -15,34 +15,34 @@ class ResidentAdapters:
 
     Servers of which only activity is known (vLLM) do not tell idle adapters. Our own placements do: what was placed
     last is what is loaded.
+
+    Attributes:
+        used_at: when each adapter was last placed here or told of, the longest ago first.
+        slots: adapters that fit; None = not told.
     """
 
-    __slots__ = ("_used_at", "slots")
+    __slots__ = ("used_at", "slots")
 
     def __init__(self) -> None:
-        self._used_at: dict[str, float] = {}
+        self.used_at: dict[str, float] = {}
         self.slots: int | None = None
 
     def __contains__(self, adapter: object) -> bool:
-        return adapter in self._used_at
+        return adapter in self.used_at
 
     def __len__(self) -> int:
-        return len(self._used_at)
-
-    def used_at(self, adapter: str) -> float | None:
-        """When the adapter was last placed here or told of; None = it is not loaded."""
-        return self._used_at.get(adapter)
+        return len(self.used_at)
 
     def victim(self, busy: Container[str]) -> str | None:
         """The adapter that the next load would unload; None = a slot is free, or all are busy."""
-        if self.slots is None or len(self._used_at) < self.slots:
+        if self.slots is None or len(self.used_at) < self.slots:
             return None
-        return next((adapter for adapter in self._used_at if adapter not in busy), None)
+        return next((adapter for adapter in self.used_at if adapter not in busy), None)
 
     def use(self, adapter: str, now: float, busy: Container[str]) -> None:
         """Note a placement. `busy` are the adapters that have requests here, this one among them."""
-        self._used_at.pop(adapter, None)
-        self._used_at[adapter] = now
+        self.used_at.pop(adapter, None)
+        self.used_at[adapter] = now
         self._make_room(busy)
 
     def observe(self, report: AdapterReport, read_at: float, busy: Container[str]) -> None:
@@ -50,7 +50,7 @@ class ResidentAdapters:
         self.slots = report.slots if report.slots is not None else self.slots
         told = report.resident
         if told is not None:
-            known = self._used_at
+            known = self.used_at
             gone = [
                 adapter
                 for adapter, used_at in known.items()
@@ -60,26 +60,26 @@ class ResidentAdapters:
                 del known[adapter]
             self._admit([adapter for adapter in told if adapter not in known], read_at)
         elif report.active:
-            self._admit([adapter for adapter in report.active if adapter not in self._used_at], read_at)
+            self._admit([adapter for adapter in report.active if adapter not in self.used_at], read_at)
         self._make_room(busy)
 
     def discard(self, adapter: str) -> None:
         """Note that the server does not have it: it answered 404."""
-        self._used_at.pop(adapter, None)
+        self.used_at.pop(adapter, None)
 
     def clear(self) -> None:
         """Forget all: the server is gone or began anew."""
-        self._used_at.clear()
+        self.used_at.clear()
 
     def _admit(self, adapters: list[str], now: float) -> None:
         """Note adapters that others use. Sorted, since a set's order differs from process to process."""
         for adapter in sorted(adapters):
-            self._used_at[adapter] = now
+            self.used_at[adapter] = now
 
     def _make_room(self, busy: Container[str]) -> None:
         most = DEFAULT_MAX_ADAPTERS if self.slots is None else max(self.slots, 1)
-        excess = len(self._used_at) - most
+        excess = len(self.used_at) - most
         if excess > 0:
-            idle = [adapter for adapter in self._used_at if adapter not in busy][:excess]
+            idle = [adapter for adapter in self.used_at if adapter not in busy][:excess]
             for adapter in idle:
-                del self._used_at[adapter]
+                del self.used_at[adapter]

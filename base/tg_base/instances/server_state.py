@@ -11,6 +11,10 @@ from tg_base.instances.resident_adapters import ResidentAdapters
 from tg_base.instances.server_speed import ServerSpeed
 
 
+LOAD_SECONDS = 0.4
+"""Assumed for an adapter. Measured elsewhere: a gigabyte takes about so long (llm-d-router's load state scorer)."""
+
+
 class ServerState:
     """One server. Policies read it; placements and reports change it.
 
@@ -21,6 +25,9 @@ class ServerState:
         uncached_tokens: tokens of the unstarted ones' prompts that the server has to compute.
         prompt_tokens: of all requests placed here.
         output_tokens: that they are expected to make.
+        kv_tokens: that they are expected to need in the KV cache beside what was there before.
+        ready_at: when adapters that were not loaded are predicted to be; gone with their first token.
+        load: seconds of work that waits, roughly; to find the least loaded servers.
         adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
         adapters: those that the server probably has loaded.
         prefixes: blocks that it probably has cached.
@@ -34,6 +41,9 @@ class ServerState:
         "adapters",
         "endpoint",
         "is_stale",
+        "kv_tokens",
+        "load",
+        "ready_at",
         "output_tokens",
         "prefixes",
         "prompt_tokens",
@@ -47,6 +57,9 @@ class ServerState:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.requests = self.unstarted = self.uncached_tokens = self.prompt_tokens = self.output_tokens = 0
+        self.kv_tokens = 0
+        self.load = 0.0
+        self.ready_at: dict[str, float] = {}
         self.adapter_requests: dict[str, int] = {}
         self.adapters = ResidentAdapters()
         self.prefixes = PrefixOwners()
@@ -106,8 +119,11 @@ class ServerState:
         self.report = None
         self.is_stale = True
 
-    def place(self, request: InstanceRequest, uncached: int, expected: int, now: float) -> None:
-        """Count a request that was placed here."""
+    def place(self, request: InstanceRequest, uncached: int, expected: int, now: float) -> bool:
+        """Count a request that was placed here. Whether it may wait for more than prompts to be computed."""
+        capacity = self.cache_tokens
+        is_full = capacity is not None and self.kv_tokens + uncached + expected > capacity
+        loads = request.adapter is not None and request.adapter not in self.adapters.used_at
         self.requests += 1
         self.unstarted += 1
         self.uncached_tokens += uncached
@@ -115,18 +131,45 @@ class ServerState:
         self.output_tokens += expected
         if request.adapter is not None:
             counts = self.adapter_requests
+            if loads:
+                wait = self.drain_seconds(expected * self.speed.output_token_seconds, now)
+                self.ready_at[request.adapter] = now + wait + LOAD_SECONDS
             counts[request.adapter] = counts.get(request.adapter, 0) + 1
             self.adapters.use(request.adapter, now, counts)
         self.prefixes.add(request.prefix)
+        self.kv_tokens += uncached + expected
+        self._weigh()
+        return is_full or bool(self.ready_at)
 
-    def start(self, uncached: int) -> None:
+    def drain_seconds(self, residence: float, now: float) -> float:
+        """How long an adapter without requests here waits for a slot.
+
+        Args:
+            residence: seconds that a request takes, on average.
+            now: on the scheduler's clock.
+        """
+        slots, busy = self.adapters.slots, self.adapter_requests
+        if not slots or len(busy) < slots:
+            return 0.0
+        used_at = self.adapters.used_at
+        ends = sorted(used_at.get(adapter, now) + residence - now for adapter in busy if adapter not in self.ready_at)
+        # Those that wait already take the slots that are free first.
+        ahead = len(busy) - slots
+        return max(ends[min(ahead, len(ends) - 1)], 0.0) if ends else residence
+
+    def start(self, adapter: str | None, uncached: int) -> None:
         """Count a request's first token."""
+        if adapter is not None:
+            self.ready_at.pop(adapter, None)
         self.unstarted -= 1
         self.uncached_tokens -= uncached
+        self._weigh()
 
-    def release(self, adapter: str | None, prompt_tokens: int, expected: int) -> None:
+    def release(self, adapter: str | None, prompt_tokens: int, uncached: int, expected: int) -> None:
         """Count the end of a request that has started."""
         self.requests -= 1
+        self.kv_tokens -= uncached + expected
+        self._weigh()
         self.prompt_tokens -= prompt_tokens
         self.output_tokens -= expected
         if adapter is not None:
@@ -140,4 +183,10 @@ class ServerState:
         """Forget what a server loses when it starts anew. What is placed here stays counted until it ends."""
         self.report = None
         self.adapters.clear()
+        self.ready_at.clear()
         self.prefixes.clear()
+
+    def _weigh(self) -> None:
+        speed = self.speed
+        waiting = self.unstarted * speed.fixed_seconds + self.uncached_tokens * speed.prompt_token_seconds
+        self.load = waiting + self.requests * speed.output_token_seconds

@@ -1,0 +1,140 @@
+"""Situation -> server: the least predicted wait for a first token, by our own count of what each server has to do.
+
+Scraped metrics are a scrape old, and many requests are placed between two of them. So this policy counts what it placed
+itself, and reads reports for what it cannot know: slots, the size of the cache, what others placed.
+"""
+
+from heapq import nsmallest
+from math import exp
+from operator import attrgetter
+
+from tg_base.instances.fingerprint import BLOCK_TOKENS
+from tg_base.instances.policy import Choice, Refusal, Situation
+from tg_base.instances.server_state import LOAD_SECONDS, ServerState
+
+CROWD_WEIGHT = 0.005
+"""What a second taken from each running request counts against a second of this request's own wait."""
+STALL_WEIGHT = 0.005
+"""The same for the seconds in which an adapter is loaded and nothing runs."""
+EVICTION_WEIGHT = 0.1
+"""What the victim's next load counts, if it was used a moment ago."""
+EVICTION_DECAY_SECONDS = 10.0
+"""After which an idle adapter's next load counts for 1 / e of that."""
+ACTIVATION_SECONDS = 0.1
+"""What the last free slot of a server counts; the first ones count a share of it."""
+DRAIN_SECONDS = 2.0
+"""What it counts that no slot is free, beside the predicted wait for one."""
+DRAIN_WEIGHT = 1.0
+"""What a second of that predicted wait counts."""
+SHED_SHARE = 0.5
+"""A sheddable request is refused if its predicted wait is above this share of its objective."""
+DEFAULT_OBJECTIVE_SECONDS = 2.0
+"""Of a sheddable request without one."""
+MAX_CANDIDATES = 6
+"""Servers looked at for each reason to choose one: its adapter, its prompt's beginning, little to do."""
+
+_load_of = attrgetter("load")
+
+
+class PredictedWait:
+    """The server that is predicted to answer first, with what the request costs the others there counted in."""
+
+    def choose(self, situation: Situation) -> Choice | Refusal:
+        """Choose among the servers that have the adapter or the prompt's beginning, and the least loaded ones."""
+        request, random = situation.request, situation.random
+        best, ties = float("inf"), list[ServerState]()
+        for server in _candidates(situation):
+            cost = _cost(server, situation)
+            if cost < best:
+                best, ties = cost, [server]
+            elif cost == best:
+                ties.append(server)
+        chosen = ties[0] if len(ties) == 1 else random.choice(ties)
+        if request.priority < 0:
+            objective = request.objective
+            bound = None if objective is None else objective.first_token
+            if best > SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS):
+                return Refusal("objective-out-of-reach")
+        return Choice(chosen, _reasons(chosen, situation, best))
+
+
+def _candidates(situation: Situation) -> list[ServerState]:
+    servers, request = situation.servers, situation.request
+    if len(servers) <= MAX_CANDIDATES:
+        return list(servers)
+    found = dict.fromkeys(nsmallest(MAX_CANDIDATES, servers, key=_load_of))
+    adapter, blocks = request.adapter, request.prefix.blocks
+    if adapter is not None:
+        homes = [server for server in servers if adapter in server.adapters.used_at]
+        found.update(
+            dict.fromkeys(homes if len(homes) <= MAX_CANDIDATES else nsmallest(MAX_CANDIDATES, homes, key=_load_of))
+        )
+    if blocks:
+        first = blocks[0]
+        owners = [server for server in servers if first in server.prefixes.blocks]
+        found.update(
+            dict.fromkeys(owners if len(owners) <= MAX_CANDIDATES else nsmallest(MAX_CANDIDATES, owners, key=_load_of))
+        )
+    return list(found)
+
+
+def _cost(server: ServerState, situation: Situation) -> float:
+    """Seconds until the first token, and what the others lose."""
+    request, speed = situation.request, server.speed
+    residence = situation.expected_tokens * speed.output_token_seconds
+    own = max(request.prompt_tokens - BLOCK_TOKENS * server.prefixes.match(request.prefix), 1)
+    work = speed.prompt_token_seconds * own
+    wait = speed.fixed_seconds + speed.prompt_token_seconds * server.uncached_tokens
+    extra = 0.0
+    adapter = request.adapter
+    if adapter is not None:
+        if adapter not in server.adapter_requests:
+            extra = _slot_cost(server, situation, residence)
+        if adapter not in server.adapters.used_at:
+            wait += LOAD_SECONDS
+            extra += STALL_WEIGHT * LOAD_SECONDS * server.requests
+    if server.ready_at:
+        wait += _loading_seconds(server, adapter, situation.now)
+    capacity = server.cache_tokens
+    if capacity:
+        excess = server.kv_tokens + own + situation.expected_tokens - capacity
+        if excess > 0:
+            wait += residence * excess / max(server.kv_tokens, 1)
+    return wait + work + extra + CROWD_WEIGHT * server.requests * (work + speed.fixed_seconds)
+
+
+def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> float:
+    """How long adapters that are being loaded are ahead. One that waits for a slot is ahead of its own requests only."""
+    ready_at = server.ready_at
+    if adapter in ready_at:
+        return max(ready_at[adapter] - now, 0.0)
+    return sum(min(max(at - now, 0.0), LOAD_SECONDS) for at in ready_at.values() if at - now <= LOAD_SECONDS)
+
+
+def _slot_cost(server: ServerState, situation: Situation, residence: float) -> float:
+    """What it costs to use one more slot, and to unload what may be there."""
+    slots = server.adapters.slots
+    if not slots:
+        return 0.0
+    busy = len(server.adapter_requests)
+    if busy >= slots:
+        return DRAIN_SECONDS + DRAIN_WEIGHT * server.drain_seconds(residence, situation.now)
+    cost = ACTIVATION_SECONDS / (slots - busy)
+    adapters = server.adapters
+    if situation.request.adapter not in adapters.used_at and len(adapters.used_at) >= slots:
+        victim = adapters.victim(server.adapter_requests)
+        if victim is not None:
+            idle = situation.now - adapters.used_at[victim]
+            cost += EVICTION_WEIGHT * LOAD_SECONDS * exp(-idle / EVICTION_DECAY_SECONDS)
+    return cost
+
+
+def _reasons(server: ServerState, situation: Situation, cost: float) -> tuple[str, ...]:
+    request = situation.request
+    reasons = [f"cost {cost:.3f} s"]
+    if request.adapter is not None:
+        reasons.append("adapter loaded" if request.adapter in server.adapters.used_at else "adapter to load")
+    matched = server.prefixes.match(request.prefix)
+    if matched:
+        reasons.append(f"cached blocks {matched}")
+    return tuple(reasons)
