@@ -92,9 +92,13 @@ async def find_fault(http: ClientSession, operation: Operation, example: dict[st
     place = ("responses", "200", "content", media, "schema")
     if response.status != 200 or media not in operation.described["responses"]["200"]["content"]:
         return f"{response.status} {media} {body[:500]}"
-    if "schema" not in operation.described["responses"]["200"]["content"][media]:
+    described = operation.described["responses"]["200"]["content"][media]
+    if "x-itemSchema" in described:
+        read, place = [json.loads(line) for line in body.splitlines()], (*place[:-1], "x-itemSchema")
+    elif "schema" not in described:
         return ""
-    read = [json.loads(body)] if media == JSON else [read_event(event) for event in body.split("\n\n") if event]
+    else:
+        read = [json.loads(body)] if media == JSON else [read_event(event) for event in body.split("\n\n") if event]
     return "; ".join(error for each in read for error in operation.find_errors(each, *place))[:500]
 
 

@@ -46,7 +46,7 @@ class Description:
         events: the content type of a streamed answer; "" = it cannot be streamed.
         event: the JSON of each event, or of each line.
         done: the data of a last event that is no JSON; "" = there is none.
-        further: other content types that an answer may have, whose bodies no schema describes.
+        further: other content types that an answer may have, each with the JSON of its lines; None = it is no JSON.
         query: a struct with the parameters behind `?`.
         path: an example of each variable of the path.
         examples: bodies that are answered by 200, by name. The model of `model`, where they have one, is the demo's.
@@ -64,7 +64,7 @@ class Description:
     events: str = ""
     event: Any = None
     done: str = ""
-    further: tuple[str, ...] = ()
+    further: Mapping[str, Any] = field(default_factory=dict)
     query: Any = None
     path: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

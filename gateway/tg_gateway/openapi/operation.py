@@ -106,7 +106,8 @@ def _make_answer(told: Sequence[Description], schemas: Schemas) -> dict[str, Any
         content[media] = {"schema": schemas.of(kinds)}
     for media in dict.fromkeys(each.events for each in told if each.events):
         content[media] = _make_events(media, [each for each in told if each.events == media], schemas)
-    content.update({media: {} for each in told for media in each.further})
+    for media, kind in ((media, kind) for each in told for media, kind in each.further.items()):
+        content[media] = {} if kind is None else {"x-itemSchema": schemas.of([kind])}
     answer: dict[str, Any] = {"description": "the answer", "headers": _HEADERS}
     return answer | ({"content": content} if content else {})
 

@@ -12,7 +12,9 @@ from tg_gateway.dialects.ollama.tool_calls import AnsweredCall
 from tg_schema import encode
 
 
-class _Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class AnsweredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the assistant says."""
+
     role: str
     content: str
     thinking: str | None = None
@@ -105,7 +107,7 @@ class ChatShape(AnswerShape):
 
     @override
     def _say(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
-        return b'"message":' + encode(_Message("assistant", text, thinking, calls))
+        return b'"message":' + encode(AnsweredMessage("assistant", text, thinking, calls))
 
 
 class GenerateShape(AnswerShape):

@@ -12,7 +12,8 @@ from tg_gateway.dialects.ollama.model_choice import add_tag
 from tg_schema import ModelInfo, TextCompletionResponse, encode
 
 API_VERSION: Final = "0.12.11"
-"""The release of Ollama whose API this is; clients refuse older ones by it. Logprobs came with it."""
+"""The release of Ollama whose API this is; clients refuse older ones by it. Logprobs came with it (its release notes:
+github.com/ollama/ollama/releases/tag/v0.12.11)."""
 NEVER: Final = "9999-12-31T23:59:59Z"
 """When models here are unloaded."""
 UNKNOWN_TIME: Final = "1970-01-01T00:00:00Z"
@@ -40,7 +41,7 @@ class _Details(msgspec.Struct, frozen=True):
     quantization_level: str = ""
 
 
-class _Model(msgspec.Struct, frozen=True, omit_defaults=True):
+class ListedModel(msgspec.Struct, frozen=True, omit_defaults=True):
     """`digest` is that of the name: the tools show its first characters. A size of 0 is an unknown one."""
 
     name: str
@@ -53,11 +54,15 @@ class _Model(msgspec.Struct, frozen=True, omit_defaults=True):
     size_vram: int | None = None
 
 
-class _Models(msgspec.Struct, frozen=True):
-    models: tuple[_Model, ...]
+class Models(msgspec.Struct, frozen=True):
+    """A list of models."""
+
+    models: tuple[ListedModel, ...]
 
 
-class _Shown(msgspec.Struct, frozen=True):
+class ShownModel(msgspec.Struct, frozen=True):
+    """What there is to know of a model; what is not known of its file is empty."""
+
     modelfile: str
     parameters: str
     template: str
@@ -67,23 +72,25 @@ class _Shown(msgspec.Struct, frozen=True):
     modified_at: str
 
 
-class _Version(msgspec.Struct, frozen=True):
+class Version(msgspec.Struct, frozen=True):
+    """The version of Ollama's API."""
+
     version: str
 
 
 def encode_tags(catalogue: Catalogue) -> bytes:
     """`GET /api/tags`: exactly the names that can be asked now, each with its tag."""
-    return encode(_Models(tuple(_describe(name, modified_at=UNKNOWN_TIME) for name in catalogue.models())))
+    return encode(Models(tuple(_describe(name, modified_at=UNKNOWN_TIME) for name in catalogue.models())))
 
 
 def encode_running(catalogue: Catalogue) -> bytes:
     """`GET /api/ps`: the same, since all of them are loaded, and none is ever unloaded."""
-    return encode(_Models(tuple(_describe(name, expires_at=NEVER, size_vram=0) for name in catalogue.models())))
+    return encode(Models(tuple(_describe(name, expires_at=NEVER, size_vram=0) for name in catalogue.models())))
 
 
 def encode_version() -> bytes:
     """`GET /api/version`."""
-    return encode(_Version(API_VERSION))
+    return encode(Version(API_VERSION))
 
 
 def encode_shown(features: frozenset[str], told: ModelInfo | None) -> bytes:
@@ -97,7 +104,7 @@ def encode_shown(features: frozenset[str], told: ModelInfo | None) -> bytes:
     info: dict[str, Any] = {"general.architecture": ARCHITECTURE}
     info |= {f"{ARCHITECTURE}.{name}": number for name, number in numbers.items() if number}
     can = ("completion", *(word for feature, word in _CAPABILITIES if feature in features))
-    return encode(_Shown("", "", "", _Details(), info, can, UNKNOWN_TIME))
+    return encode(ShownModel("", "", "", _Details(), info, can, UNKNOWN_TIME))
 
 
 class ShownModelWriter(WholeWriter[TextCompletionResponse]):
@@ -116,6 +123,6 @@ class ShownModelWriter(WholeWriter[TextCompletionResponse]):
         return encode_shown(self._features, next((model for record in records for model in record.models), None))
 
 
-def _describe(name: str, **fields: Any) -> _Model:
+def _describe(name: str, **fields: Any) -> ListedModel:
     tagged = add_tag(name)
-    return _Model(tagged, tagged, hashlib.sha256(tagged.encode()).hexdigest(), _Details(), **fields)
+    return ListedModel(tagged, tagged, hashlib.sha256(tagged.encode()).hexdigest(), _Details(), **fields)

@@ -8,33 +8,14 @@ from tg_gateway.dialects.openai.chat_request import DIALECT, read_request, simpl
 from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
 from tg_gateway.dialects.openai.dialect import OpenAi
 from tg_gateway.dialects.openai.failures import ErrorObject, InvalidParameter, decode_body, describe_error, refuse
-from tg_gateway.dialects.openai.logprobs import make_logprobs
+from tg_gateway.dialects.openai.logprobs import TokenLogprob, make_logprobs
 from tg_gateway.dialects.openai.mounts import OPENAI_MOUNTS
 from tg_gateway.dialects.openai.text_inputs import TextInput, TextInputs, read_inputs
 from tg_gateway.dialects.openai.usage import CompletionUsage, UsageTotals
 
 __all__ = [
-    "DIALECT",
-    "OPENAI_MOUNTS",
-    "AnswerStyle",
-    "ChatBody",
-    "ChatBodyWriter",
-    "ChatStreamWriter",
-    "CompletionUsage",
-    "ErrorObject",
-    "InvalidParameter",
-    "OpenAi",
-    "TextInput",
-    "TextInputs",
-    "UsageTotals",
-    "check_peer",
-    "decode_body",
-    "describe_error",
-    "find_asked_model",
-    "make_logprobs",
-    "read_image",
-    "read_inputs",
-    "read_request",
-    "refuse",
-    "simplify",
-]
+    "DIALECT", "OPENAI_MOUNTS", "AnswerStyle", "ChatBody", "ChatBodyWriter", "ChatStreamWriter", "CompletionUsage",
+    "ErrorObject", "InvalidParameter", "OpenAi", "TextInput", "TextInputs", "TokenLogprob", "UsageTotals", "check_peer",
+    "decode_body", "describe_error", "find_asked_model", "make_logprobs", "read_image", "read_inputs", "read_request",
+    "refuse", "simplify",
+]  # fmt: skip
