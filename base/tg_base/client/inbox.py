@@ -111,6 +111,7 @@ class Inbox:
         for frames in end.reader.take(number, decode(list[Frame], delivery.body)):
             for frame in frames:
                 yield processor, end.order, frame
+            # Between two heartbeats a fast link would fill its sender's window, which only acknowledgements open.
             if end.reader.expected % MESSAGES_PER_ACK == 0:
                 self.send_heartbeat(processor)
         self._mind_gap(processor, end)

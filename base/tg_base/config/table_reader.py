@@ -9,6 +9,7 @@ import msgspec
 from tg_base.config.toml_positions import Keys
 from tg_base.config.wrong_value import WrongValue
 
+# None is a value too.
 _WRONG: Any = object()
 
 

@@ -31,6 +31,7 @@ def read_text(file: Path, noun: str = "configuration") -> str:
     if len(data) > MAX_FILE_BYTES:
         raise BadRequest(f"{file} is larger than {MAX_FILE_BYTES} bytes; a {noun} is small")
     try:
+        # Some editors put a byte order mark before the text.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1

@@ -89,6 +89,7 @@ class _Reader:
 
     def _key(self) -> str:
         raw = self._skip(_KEY)
+        # A quoted key has the escapes of a text.
         return str(tomllib.loads(f"key = {raw}")["key"]) if raw[:1] in {'"', "'"} else raw
 
     def _pair(self, table: Keys) -> None:

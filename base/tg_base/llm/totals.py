@@ -78,6 +78,7 @@ class Totals:
 
     def add(self, chunk: LlmChunk) -> None:
         """Add a chunk."""
+        # None is unknown and 0 is counted: a count that nobody has told stays unknown.
         if chunk.in_token is not None:
             self.in_token = (self.in_token or 0) + chunk.in_token
         if chunk.out_token is not None:

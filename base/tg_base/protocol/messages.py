@@ -175,6 +175,7 @@ def whole_number(name: str, text: str, *, least: int = 0, most: int = MAX_NUMBER
     Raises:
         BadRequest: the text is not such a number.
     """
+    # The length first: Python refuses to read thousands of digits, with an error of its own.
     number = int(text) if len(text) <= _MAX_DIGITS and text.isascii() and text.isdigit() else -1
     if not least <= number <= most:
         raise BadRequest(f"the property `{name}` must be a whole number from {least} to {most}")

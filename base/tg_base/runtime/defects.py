@@ -36,4 +36,5 @@ def translate_defects(
         raise
     except (Exception, SystemExit):
         log.exception(event)
+        # Without its cause: a foreign exception may hold a key or a URL, and only the log hides those.
         raise kind(message) from None

@@ -83,6 +83,7 @@ class AgentService(Service[AgentRequest, AgentResponse]):
     def _with_team(self, request: AgentRequest) -> Toolbox:
         seconds = self._profile.limits.seconds
         team = [SubAgent(flow, one.description, one.client, request, seconds) for flow, one in self._team.items()]
+        # For each request: a sub-agent is asked with its groups and its user.
         return Toolbox((*self._tools, *team))
 
 

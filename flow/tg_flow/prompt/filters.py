@@ -56,6 +56,7 @@ def _replace(value: Any, old: str, new: str) -> str:
 
 def _indent(value: Any, width: int = 4, first: bool = False) -> str:
     text = text_of(value)
+    # Otherwise a number would make the text as long as it likes.
     if not 0 <= width <= 100:
         raise ValueError
     lines = text.split("\n")
@@ -72,6 +73,7 @@ def _sum(values: Iterable[Any], attribute: str | None = None) -> float:
 
 
 def _number(value: Any) -> float:
+    # Not `isinstance`: to Python `True` is a number.
     if type(value) not in {int, float}:
         raise TypeError
     number: float = value

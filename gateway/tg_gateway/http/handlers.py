@@ -67,6 +67,7 @@ class HttpHandlers:
                 return await self._stream(request, asked, exchange)
             whole = await exchange.whole(asked.writer)
         if asked.keep is not None:
+            # Before the answer, since its client may go on from it at once.
             await self._store.keep(entry.key, asked.keep)
         headers = {"X-Stream-Id": exchange.responses.id, **asked.writer.headers}
         return make_response(Answer(join_output(whole), 200, asked.writer.content_type, headers))

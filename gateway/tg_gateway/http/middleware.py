@@ -184,6 +184,7 @@ def judge_defects(request: web.Request) -> Iterator[None]:
     with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log, known=(web.HTTPException,)):
         try:
             yield
+        # That a client resets its connection is no defect; where it is still there, the error is ours.
         except ConnectionError:
             if request.transport is None or request.transport.is_closing():
                 raise Cancelled("the client left") from None

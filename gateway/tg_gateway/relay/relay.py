@@ -215,6 +215,7 @@ class Relay:
         batch = request if isinstance(request, Batch) else Batch((request,))
         with self._limits.admit(entry.key, name, *batch.requests) as spending:
             async with self._open(route, batch, spending.places, deadline) as responses:
+                # From here on a provider may have begun, and may bill it.
                 spending.asked = True
                 entry.stream = responses.id
                 trace.name_stream(responses.id)

@@ -118,8 +118,10 @@ class Session(Socket):
     def end(self, error: TgError) -> None:
         """Tell every running request that it has ended, and end it."""
         for running in self._running.values():
+            # Told before its task ends, which would only say that the request was cancelled.
             running.stream.fail(error)
             running.task.cancel()
+        # Now: the socket may be closed before this turn of the event loop is over.
         self._writer.flush()
 
     @override
@@ -189,6 +191,7 @@ class Session(Socket):
         task = self._group.create_task(self._serve(work, stream, entry), context=context)
         stream.stop = lambda: self._stop(task, entry)
         running = self._running[name] = _Running(task, stream)
+        # In the request's own context, so that its line in the log has its ids.
         task.add_done_callback(lambda _: self._end(name, running, entry), context=context)
         return running
 

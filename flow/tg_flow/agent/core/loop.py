@@ -68,6 +68,7 @@ class AgentLoop:
                     yield record
             self._turns += (turn.turn,)
             self._dialog.keep(turn.turn)
+            # Only faults in a row count: a model that mends its call may go on.
             faults = faults + 1 if turn.faulty else 0
             if faults == MAX_FAULTS and turn.cut:
                 raise TooLarge("the model reached its token limit before a tool call or an answer; raise the limit")

@@ -98,6 +98,7 @@ class ReactCall:
         return None if not final and _MARK.startswith(text[at : at + 3]) else end
 
     def _make_call(self, arguments: str) -> ParsedCall | None:
+        # Models write `Action: none` where they call nothing.
         return None if self._tool.casefold() in _NOTHING else ParsedCall(self._tool, arguments)
 
     def _event(self, text: str) -> ParsedCall | InvalidCall | None:

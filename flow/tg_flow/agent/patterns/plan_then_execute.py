@@ -33,6 +33,7 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
     for record in dialog.messages.close():
         yield record
     done: list[dict[str, str]] = []
+    # A plan without a list is no plan: then the question is the only step.
     for step in steps_of("".join(plan)) or [goal.question]:
         question = await prompts.render("agent-step", step=step, question=goal.question, done=done)
         # Only the first step sees the history; each later one is told the results before it.

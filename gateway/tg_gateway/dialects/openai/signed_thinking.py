@@ -29,6 +29,7 @@ class SignedThinking:
         if self._size <= MAX_THINKING_CHARACTERS:
             self._pieces.append(text)
         else:
+            # Thinking that is cut no longer fits its signature: its provider would refuse it.
             self._pieces.clear()
 
     def end(self) -> None:

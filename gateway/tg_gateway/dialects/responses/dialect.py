@@ -70,6 +70,7 @@ async def _go_on(call: Call, body: RequestBody) -> Ask:
     items = (*earlier, *await resolve_references(call.kept, list_items(body), earlier))
     if earlier or refers(list_items(body)):
         body = msgspec.structs.replace(body, input=items)
+    # Who reads it comes on another connection, so it is always kept.
     if body.background:
         body = msgspec.structs.replace(body, store=True)
     return _make_ask(call, body, items, len(earlier))
@@ -88,6 +89,7 @@ def _make_ask(call: Call, body: RequestBody, items: tuple[InputItem, ...], earli
     headers = show_ignored(DIALECT, request.ignored)
     if body.background:
         background_writer = BackgroundWriter(draft, headers)
+        # Before a model is asked: what is too large to be kept shall cost nothing.
         check_items(items)
         background = make_background(draft, items, background_writer.begin(), headers)
         return Ask(found.route, request.record, background_writer, streaming=True, background=background)
@@ -126,6 +128,7 @@ async def _list_items(call: Call) -> Answer:
 
 async def _delete(call: Call) -> Answer:
     name = call.path["response"]
+    # For its refusal, which has the words of this API.
     await recall(call.kept, name)
     await call.kept.erase(name)
     return Answer(encode(DeletedResponse(name)))

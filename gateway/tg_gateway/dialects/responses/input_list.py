@@ -42,6 +42,7 @@ def encode_page(items: tuple[InputItem, ...], response_id: str, query: Mapping[s
     order, limit = query.get("order", "desc"), query.get("limit", str(DEFAULT_LIMIT))
     if order not in {"asc", "desc"}:
         raise InvalidParameter("order must be asc or desc", "order", "invalid_value")
+    # The length before the number: `int` takes long for thousands of digits.
     if not limit.isdecimal() or len(limit) > len(str(MAX_LIMIT)) or not 1 <= int(limit) <= MAX_LIMIT:
         raise InvalidParameter(f"limit must be a number from 1 to {MAX_LIMIT}", "limit", "invalid_value")
     if order == "desc":

@@ -56,7 +56,9 @@ class LastResponse:
             size: of these items.
             output: its own items.
         """
+        # As JSON, since it comes back as items of an input, which are of other types.
         encoded = encode(output)
+        # Also where this one is too large to be kept: the one before is the last no more.
         self._clear()
         if size + len(encoded) <= MAX_KEPT_BYTES:
             self._id, self._input, self._output, self.size = response_id, items, encoded, size + len(encoded)

@@ -43,6 +43,7 @@ def read_choice(body: RequestBody, functions: Sequence[ToolBody]) -> ToolChoiceR
         return _read_object(choice, names)
     if choice == "required" and not names:
         raise InvalidParameter("there is no function among the tools that could be called", "tool_choice")
+    # Providers refuse a choice where there are no tools.
     return ToolChoiceRecord(choice if names else None)
 
 
