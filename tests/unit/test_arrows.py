@@ -46,7 +46,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_base.client": {"tg_base.bus", "tg_base.protocol", "tg_base.runtime", "tg_base.telemetry"},
     "tg_base.config": {"tg_base.bus", "tg_base.protocol", "tg_base.runtime"},
     "tg_base.instances": set(),
-    "tg_base.pools": {"tg_base.config", "tg_base.instances", "tg_base.runtime"},
+    "tg_base.pools": {"tg_base.config", "tg_base.instances", "tg_base.llm", "tg_base.runtime"},
     "tg_base.llm": {
         "tg_base.llm.core",
         "tg_base.llm.http",
@@ -203,6 +203,7 @@ PAST_THE_FACE = {
     "tg_base.llm.gemini": "as above, for the hosts of Gemini",
     "tg_base.pools.catalogue_builder": "imports PyYAML, which is optional",
     "tg_base.pools.pool_watcher": "as above",
+    "tg_base.pools.scraper": "needs aiohttp, which is optional, and the HTTP connections of tg_base.llm",
     "tg_flow.llama.provider": "imports llama.cpp, which is optional; the other files are its own business",
     "tg_client.event_reader": "for the commands; the SDK's face is a promise to programs",
     "tg_client.flow": "as above",

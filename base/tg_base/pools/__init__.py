@@ -3,6 +3,7 @@
 from tg_base.pools.catalogue import Catalogue, Destination, Objective, Pool, Promise, UseCase
 from tg_base.pools.dns_name import DnsName
 from tg_base.pools.host import Host, join_address, split_address
+from tg_base.pools.page_reader import read_page
 from tg_base.pools.pool_view import PoolView, make_view
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "UseCase",
     "join_address",
     "make_view",
+    "read_page",
     "split_address",
 ]

@@ -1,0 +1,211 @@
+"""Model servers -> scheduler: the load that their pages of metrics tell, read again and again."""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from itertools import count
+from types import TracebackType
+from typing import Self
+
+import structlog
+from msgspec import Struct
+
+from tg_base.instances import Endpoint, LoadReport
+from tg_base.llm import open_pool
+from tg_base.pools.page_reader import read_page
+from tg_base.runtime import running, translate_defects
+from tg_schema import TgError
+from tg_schema.errors import IncompleteStream, Internal, ProtocolError, Timeout, TooLarge, Unavailable
+
+log = structlog.get_logger()
+
+MAX_PAGE_BYTES = 2 * 1024 * 1024
+"""Maximum size of a page in bytes; vLLM's has about 50,000, and more after thousands of adapters."""
+
+MAX_SCRAPES_PER_SECOND = 200.0
+"""Of all servers together: the interval of many servers grows, so that reading pages does not starve requests."""
+
+MAX_BACKOFF_SECONDS = 5.0
+"""Longest pause before another look at a server that fails."""
+
+Observer = Callable[[Endpoint, LoadReport], None]
+"""Told each report, on the loop; for instance `Scheduler.observe`. It must not fail and must not wait."""
+
+_DEFECT = "a defect, whose traceback is in the log"
+
+
+class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How servers are looked at.
+
+    Attributes:
+        kind: a key of `SERVER_KINDS`, or "auto".
+        path: of the page.
+        tls: whether the page is behind https.
+        interval: seconds between two looks at a server.
+        timeout: seconds that one look may take.
+        concurrency: looks at the same time.
+    """
+
+    kind: str = "auto"
+    path: str = "/metrics"
+    tls: bool = False
+    interval: float = 0.05
+    timeout: float = 1.0
+    concurrency: int = 32
+
+
+@dataclass(slots=True)
+class _Target:
+    """One server that is looked at."""
+
+    endpoint: Endpoint
+    failures: int = 0
+    reason: str = ""
+
+
+class Scraper:
+    """Looks at servers while it is entered. A look that fails tells nothing, so that the last report grows old.
+
+    Each server has its own deadline and backs off by itself; one that hangs holds a place of `concurrency` no longer
+    than `timeout`. The log says once that a server's page cannot be read (`scrape.failed`), and once that it can again.
+
+    Args:
+        observe: is told each report.
+        options: how to look.
+    """
+
+    def __init__(self, observe: Observer, options: ScrapeOptions | None = None) -> None:
+        self._observe = observe
+        self._options = options or ScrapeOptions()
+        self._targets: dict[str, _Target] = {}
+        self._due: list[tuple[float, int, _Target]] = []
+        # Equal times are told apart by a number, since targets have no order.
+        self._numbers = count()
+        self._changed = asyncio.Event()
+        self._free = asyncio.Semaphore(self._options.concurrency)
+        self._exit = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        # The first pool imports aiohttp, which takes a while.
+        self._pool = await asyncio.to_thread(open_pool)
+        async with AsyncExitStack() as exit_stack:
+            exit_stack.push_async_callback(self._pool.aclose)
+            await exit_stack.enter_async_context(running(self._run()))
+            self._exit = exit_stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._exit.aclose()
+
+    def update(self, endpoints: Sequence[Endpoint]) -> None:
+        """Look at these servers from now on. What is known of those that stay is kept."""
+        now = asyncio.get_running_loop().time()
+        known, self._targets = self._targets, {}
+        for at, endpoint in enumerate(endpoints):
+            target = known.get(endpoint.address)
+            if target is None:
+                target = _Target(endpoint)
+                # Spread over the interval, so that the looks do not come in bursts.
+                self._plan(target, now + self._interval(len(endpoints)) * at / len(endpoints))
+            target.endpoint = endpoint
+            self._targets[endpoint.address] = target
+        self._changed.set()
+
+    @property
+    def failing(self) -> dict[str, str]:
+        """The servers whose page cannot be read, by address, and why."""
+        return {address: target.reason for address, target in self._targets.items() if target.failures}
+
+    def _interval(self, servers: int) -> float:
+        return max(self._options.interval, servers / MAX_SCRAPES_PER_SECOND)
+
+    def _plan(self, target: _Target, due: float) -> None:
+        heapq.heappush(self._due, (due, next(self._numbers), target))
+        self._changed.set()
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as looks:
+            while True:
+                target = await self._next()
+                await self._free.acquire()
+                looks.create_task(self._look(target))
+
+    async def _next(self) -> _Target:
+        """The next server to look at, as soon as it is due."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._changed.clear()
+            while self._due and self._targets.get(self._due[0][2].endpoint.address) is not self._due[0][2]:
+                heapq.heappop(self._due)
+            wait = self._due[0][0] - loop.time() if self._due else None
+            if wait is not None and wait <= 0:
+                return heapq.heappop(self._due)[2]
+            try:
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self, target: _Target) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            with translate_defects(Internal(_DEFECT), "scrape.defect", log):
+                self._succeed(target, await self._read(target.endpoint))
+        except TgError as error:
+            self._fail(target, error.message)
+        finally:
+            self._free.release()
+        pause = self._interval(len(self._targets))
+        if target.failures:
+            pause = min(pause * 2.0 ** min(target.failures, 16), max(MAX_BACKOFF_SECONDS, pause))
+        # A look that takes longer than the interval is followed by another one at once, but not by a burst.
+        self._plan(target, max(began + pause, loop.time()))
+
+    async def _read(self, endpoint: Endpoint) -> LoadReport:
+        options = self._options
+        try:
+            async with asyncio.timeout(options.timeout):
+                page = await self._fetch(f"{'https' if options.tls else 'http'}://{endpoint.address}{options.path}")
+        except TimeoutError:
+            raise Timeout(f"the page takes longer than {options.timeout:g} s") from None
+        except (Unavailable, IncompleteStream):
+            raise Unavailable("the server cannot be reached, or breaks the connection") from None
+        # Read when the page is here: its numbers are at most one look old.
+        report = read_page(page, options.kind, asyncio.get_running_loop().time())
+        if report is None:
+            raise ProtocolError(f"the page tells no load of a server of the kind {options.kind} that can be believed")
+        return report
+
+    async def _fetch(self, url: str) -> bytes:
+        answer = await self._pool.ask("GET", url, (), None)
+        try:
+            if answer.status != 200:
+                raise ProtocolError(f"the page was answered with status {answer.status}")
+            parts: list[bytes] = []
+            size = 0
+            while part := await answer.read():
+                parts.append(part)
+                size += len(part)
+                if size > MAX_PAGE_BYTES:
+                    raise TooLarge(f"the page has more than {MAX_PAGE_BYTES} bytes")
+            return b"".join(parts)
+        finally:
+            answer.close()
+
+    def _fail(self, target: _Target, reason: str) -> None:
+        if not target.failures:
+            log.warning("scrape.failed", server=target.endpoint.name, address=target.endpoint.address, reason=reason)
+        target.failures += 1
+        target.reason = reason
+
+    def _succeed(self, target: _Target, report: LoadReport) -> None:
+        if target.failures:
+            log.info("scrape.recovered", server=target.endpoint.name, address=target.endpoint.address)
+        target.failures, target.reason = 0, ""
+        if self._targets.get(target.endpoint.address) is target:
+            self._observe(target.endpoint, report)

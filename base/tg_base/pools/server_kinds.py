@@ -1,0 +1,100 @@
+"""What each kind of model server calls its load: a table, so that a new kind is a row."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+
+class Metric(Struct, frozen=True):
+    """One metric of a page.
+
+    Attributes:
+        name: as it stands on the page.
+        labels: a series counts only if it has these labels with these values.
+        absent: a series counts only if each of these labels is missing or has this value. Servers print parts beside
+            the whole, for instance one series for each priority.
+    """
+
+    name: str
+    labels: Mapping[str, str] = {}
+    absent: Mapping[str, str] = {}
+
+
+class InfoLabels(Struct, frozen=True):
+    """A metric whose facts are in its labels."""
+
+    metric: Metric
+    block_tokens: str
+    blocks: str
+
+
+class ServerKind(Struct, frozen=True):
+    """Where a kind of server tells what; of several metrics the first one on the page counts.
+
+    Attributes:
+        queued: requests that wait. Series are added: vLLM has one for each data-parallel engine.
+        running: requests in the batch; added as well.
+        kv_usage: share of the KV cache in use; the mean of the series counts.
+        cache_info: a metric with the size and number of the blocks in its labels.
+        block_tokens: a gauge of the same.
+        blocks: a gauge of the same.
+        lora_info: vLLM's series for each state, of which the newest counts: its value is a time.
+        lora_loaded: a series for each loaded adapter, with its level.
+        lora_slots: a gauge of the adapters that a batch may use side by side.
+    """
+
+    queued: tuple[Metric, ...] = ()
+    running: tuple[Metric, ...] = ()
+    kv_usage: tuple[Metric, ...] = ()
+    cache_info: InfoLabels | None = None
+    block_tokens: tuple[Metric, ...] = ()
+    blocks: tuple[Metric, ...] = ()
+    lora_info: Metric | None = None
+    lora_loaded: Metric | None = None
+    lora_slots: tuple[Metric, ...] = ()
+
+
+# With metrics of all ranks switched on, SGLang repeats what each rank of a group has; the first rank tells it all.
+_WHOLE = {"priority": "", "tp_rank": "0", "pp_rank": "0"}
+_TRT_REQUESTS, _TRT_BLOCKS = "nv_trt_llm_request_metrics", "nv_trt_llm_kv_cache_block_metrics"
+
+SERVER_KINDS: Mapping[str, ServerKind] = {
+    "vllm": ServerKind(
+        queued=(Metric("vllm:num_requests_waiting"),),
+        running=(Metric("vllm:num_requests_running"),),
+        kv_usage=(Metric("vllm:kv_cache_usage_perc"), Metric("vllm:gpu_cache_usage_perc")),
+        cache_info=InfoLabels(Metric("vllm:cache_config_info"), "block_size", "num_gpu_blocks"),
+        lora_info=Metric("vllm:lora_requests_info"),
+        lora_loaded=Metric("vllm:lora_adapter_loaded"),
+        lora_slots=(Metric("vllm:max_gpu_lora_adapters"),),
+    ),
+    "sglang": ServerKind(
+        queued=(Metric("sglang:num_queue_reqs", absent=_WHOLE),),
+        running=(Metric("sglang:num_running_reqs", absent=_WHOLE),),
+        kv_usage=(Metric("sglang:token_usage", absent=_WHOLE),),
+        cache_info=InfoLabels(Metric("sglang:cache_config_info"), "page_size", "num_pages"),
+    ),
+    "triton": ServerKind(
+        queued=(Metric(_TRT_REQUESTS, {"request_type": "waiting"}),),
+        running=(Metric(_TRT_REQUESTS, {"request_type": "scheduled"}),),
+        kv_usage=(Metric(_TRT_BLOCKS, {"kv_cache_block_type": "fraction"}),),
+        block_tokens=(Metric(_TRT_BLOCKS, {"kv_cache_block_type": "tokens_per"}),),
+        blocks=(Metric(_TRT_BLOCKS, {"kv_cache_block_type": "max"}),),
+    ),
+    "trtllm-serve": ServerKind(
+        queued=(Metric("trtllm_num_requests_waiting"),),
+        running=(Metric("trtllm_num_requests_running"),),
+        kv_usage=(Metric("trtllm_kv_cache_utilization"),),
+        block_tokens=(Metric("trtllm_kv_cache_tokens_per_block"),),
+        blocks=(Metric("trtllm_kv_cache_max_blocks"),),
+    ),
+    "llama.cpp": ServerKind(
+        queued=(Metric("llamacpp:requests_deferred"),),
+        running=(Metric("llamacpp:requests_processing"),),
+        kv_usage=(Metric("llamacpp:kv_cache_usage_ratio"),),
+    ),
+    "tokengrid": ServerKind(
+        running=(Metric("tg_active_streams", {"service": "text-completion"}),),
+    ),
+}
+"""By the name that a configuration gives them. `tokengrid` is the page of our own processors."""
