@@ -80,7 +80,8 @@ async def test_tools_are_called_streamed_and_answered() -> None:
     tools: list[Any] = [{"type": "function", "function": {"name": "get_weather", "parameters": city}}]
     fields = ask("What is the weather in Oslo?", model=DEMO, temperature=0, max_tokens=60, tools=tools)
     async with demo() as client:
-        for choice in ("auto", "required", {"type": "function", "function": {"name": "get_weather"}}):
+        choices: list[Any] = ["auto", "required", {"type": "function", "function": {"name": "get_weather"}}]
+        for choice in choices:
             async with client.chat.completions.stream(**fields, tool_choice=choice) as stream:
                 answer = (await stream.get_final_completion()).choices[0]
             assert answer.finish_reason == "tool_calls"

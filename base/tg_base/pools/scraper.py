@@ -154,7 +154,7 @@ class Scraper:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            with translate_defects(Internal(_DEFECT), "scrape.defect", log):
+            with translate_defects(Internal, _DEFECT, "scrape.defect", log):
                 self._succeed(target, await self._read(target.endpoint))
         except TgError as error:
             self._fail(target, error.message)
