@@ -130,18 +130,45 @@ def structure() -> list[tuple[str, str]]:
 
 
 def duplicates() -> str:
-    """Repeated runs of lines, where a command `duplicates` is installed; equal functions otherwise."""
+    """Repeated runs of lines, where a command `duplicates` is installed; equal functions otherwise.
+
+    Two figures: all pairs without boilerplate, and those of them that repeat what functions do. The others repeat
+    declarations: two wire formats have a field in common, or two commands an option.
+    """
     code_lines = parts()[0].code_lines / 1000
     command = shutil.which("duplicates")
     if command is None:
         return f"{duplicate_functions(parts()[0]) / code_lines:.2f} (equal functions)"
-    pattern = re.compile(r"(\d+) pairs of places .*?(?:(\d+) of those marked boilerplate)?\)?$", re.MULTILINE)
-    pairs = boilerplate = 0
+    sources = {source.path: source for source in parts()[0].sources}
+    pairs = boilerplate = logic = 0
     for folder in dict.fromkeys(ROOMS.values()):
-        done = subprocess.run([command, "--repo", ROOT / folder], capture_output=True, text=True, check=False)
-        if found := pattern.search(done.stdout):
-            pairs, boilerplate = pairs + int(found[1]), boilerplate + int(found[2] or 0)
-    return f"{(pairs - boilerplate) / code_lines:.2f} ({pairs} pairs within distributions, {boilerplate} boilerplate)"
+        arguments = ["--most", "200", "--repo", ROOT / folder]
+        done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
+        for one, other, marks in _PAIR.findall(done.stdout):
+            pairs += 1
+            boilerplate += "boilerplate" in marks
+            runs = [_read_run(ROOT / folder / name) for name in (one, other)]
+            logic += "boilerplate" not in marks and all(_is_logic(sources.get(path), lines) for path, lines in runs)
+    real = pairs - boilerplate
+    return (
+        f"{real / code_lines:.2f} ({pairs} pairs within distributions, {boilerplate} boilerplate); "
+        f"{logic / code_lines:.2f} of logic ({logic} pairs)"
+    )
+
+
+_PAIR = re.compile(r"^D\d+ (\S+) ~ (\S+)(.*)$", re.MULTILINE)
+
+
+def _read_run(place: Path) -> tuple[Path, range]:
+    """`file:first-last` -> the file and its lines."""
+    name, _, lines = place.name.rpartition(":")
+    first, last = map(int, lines.split("-"))
+    return place.with_name(name), range(first, last + 1)
+
+
+def _is_logic(source: Source | None, lines: range) -> bool:
+    """Whether at least half of these lines are what functions do; what is no Python of ours is taken for it."""
+    return source is None or 2 * len(source.body_lines.intersection(lines)) >= len(lines)
 
 
 def strict_types() -> str:

@@ -91,6 +91,13 @@ class Source:
         return tuple(Function.of(node) for node in ast.walk(self.tree) if isinstance(node, _Definition))
 
     @cached_property
+    def body_lines(self) -> frozenset[int]:
+        """The lines of what functions do. The rest are declarations: imports, fields, signatures, docstrings."""
+        functions = [node for node in ast.walk(self.tree) if isinstance(node, _Definition)]
+        bodies = (statement for function in functions for statement in _without_docstring(function.body))
+        return frozenset(line for statement in bodies for line in _lines_of(statement))
+
+    @cached_property
     def documented(self) -> tuple[bool, ...]:
         """For each public name (the module, classes, functions, methods that override nothing): has it a docstring?"""
         return tuple(ast.get_docstring(node) is not None for node in (self.tree, *_public(self.tree)))

@@ -3,6 +3,10 @@
 The pipeline is the whole one, on the memory bus. It has run long enough for both ends to know each other's clocks, so
 that nothing is asked twice. What does not happen each time (a heartbeat, for one) is left out: several requests are
 traced, and only the files that all of them touch count.
+
+A file counts if any of its Python code runs on the way, be it a property of a record, and once however often. This is
+the rule of the first measurement, which gave 30 files for a request and 19 for a chunk: at the same commit, 1fecd07,
+this script gives 30 and 20.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The limits that the figures of `make figures` keep today; a change may lower them, not raise them."""
+"""The limits that the figures of `make figures` keep today; a change may tighten them, not loosen them."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from scripts.walk import walk
 MAX_FILE_LINES = 400
 MAX_MEDIAN_FILE_LINES = 80
 MAX_BROAD_EXCEPTS = 5
+MIN_COMMENTS_PER_100_LINES = 1.9
 MAX_REQUEST_FILES = 40
 MAX_CHUNK_FILES = 20
 
@@ -32,6 +33,11 @@ def test_no_circle_and_no_arrow_up() -> None:
 
 def test_few_places_catch_everything() -> None:
     assert len(figures.broad_excepts()) <= MAX_BROAD_EXCEPTS, figures.broad_excepts()
+
+
+def test_comments_say_why_where_the_code_surprises() -> None:
+    shipped = figures.parts()[0]
+    assert 100 * shipped.total(lambda source: source.comments) >= MIN_COMMENTS_PER_100_LINES * shipped.code_lines
 
 
 async def test_a_request_and_a_chunk_pass_few_files() -> None:
@@ -75,6 +81,7 @@ def test_what_is_counted(tmp_path: Path) -> None:
     assert [(function.lines, function.annotated) for function in source.functions] == [(6, False), (1, True)]
     assert source.documented == (True, False, True)
     assert source.broad_excepts == (19,)
+    assert source.body_lines == {17, 18, 19, 20, 22}
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,7 @@ def _check_tools(request: TextCompletionRequest) -> None:
 
 def _check_sampling(sampling: Sampling) -> None:
     try:
+        # msgspec checks ranges only where it decodes.
         msgspec.convert({"sampling": msgspec.structs.asdict(sampling)}, TextCompletionRequest)
     except msgspec.ValidationError as error:
         raise BadRequest(f"wrong field: {error}") from None

@@ -49,6 +49,7 @@ class _Text:
         elif self.embedding.pooling == "cls":
             self._pooled = rows[0] if self._pooled is None else self._pooled
         else:
+            # In double precision: over a long text, the sum of single ones would lose digits.
             total = rows.sum(axis=0, dtype=np.float64)
             self._pooled = total if self._pooled is None else self._pooled + total
         if self.done:

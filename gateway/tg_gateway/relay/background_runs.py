@@ -189,7 +189,7 @@ class BackgroundRuns:
             entry.end(200 if failure is None else failure.status, "ok" if failure is None else failure.type)
             if not run.over:
                 await writer.end(background.finish(failure, cancelled=run.cancelled), "ended")
-                # Before the end is seen: whoever has read it may ask for the next one at once.
+                # Not only when the end is seen here: whoever has read it may ask for the next one at once.
                 self._count_out(run)
                 # It sees the end, unless somebody has erased the log before that.
                 await asyncio.wait([heeding], timeout=END_SEEN_SECONDS)

@@ -165,6 +165,7 @@ def _spoken(turns: Sequence[Message]) -> Iterator[tuple[str, tuple[_Part, ...]]]
     for turn in turns:
         shown = tuple(part for parts in turn.parts for part in _convert_part(parts))
         if turn.role == "tool":
+            # The text is in the result, which holds nothing else; images stand beside it.
             yield "user", (_result(turn, names), *(part for part in shown if part.text is None))
         elif turn.role == "assistant":
             names.update((call.id, call.name) for call in turn.tool_calls)

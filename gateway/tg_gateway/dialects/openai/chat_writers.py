@@ -8,35 +8,29 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, server_sent_event
+from tg_gateway.dialects import WholeWriter, is_text_alone
 from tg_gateway.dialects.openai.answer_style import OPENAI_STYLE, AnswerStyle
 from tg_gateway.dialects.openai.chat_shapes import ChatCompletion, ChunkChoice
 from tg_gateway.dialects.openai.choice import StreamedChoice, make_choices
+from tg_gateway.dialects.openai.chunk_writer import ChunkWriter, too_many
 from tg_gateway.dialects.openai.usage import UsageTotals
-from tg_schema import TextCompletionResponse, TgError, encode
-from tg_schema.errors import ProtocolError
+from tg_schema import TextCompletionResponse, encode
 
-DONE: Final = server_sent_event(b"[DONE]")
-"""The event after the last one."""
 _TEXT_HEAD: Final = b'%b{"index":%d,"delta":{%b"content":'
 _TEXT_TAIL: Final = b'},"finish_reason":null}%b'
 """What stands around the text of a `ChunkChoice` with nothing else, as `encode` would write it."""
 
 
-class ChatStreamWriter(Writer[TextCompletionResponse]):
-    """Server-sent events, one for each piece of a choice.
-
-    An SDK takes every orderly end for a whole answer, so after a failure the connection is cut.
+class ChatStreamWriter(ChunkWriter):
+    """The chunks of a chat.
 
     Args:
         model: the name that every chunk says.
         n: answers that were asked for.
-        include_usage: whether the last chunk has no choice but the usage, and every other one `"usage":null`.
+        include_usage: as `ChunkWriter`.
         style: whose clients they are for.
         name: the id that every chunk says; None = a new one.
     """
-
-    cut_after_failure = True
 
     def __init__(
         self,
@@ -47,17 +41,14 @@ class ChatStreamWriter(Writer[TextCompletionResponse]):
         style: AnswerStyle = OPENAI_STYLE,
         name: str | None = None,
     ) -> None:
-        self._head = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,%b"choices":[' % (
+        head = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,%b"choices":[' % (
             encode(name or _new_id()),
             time.time(),
             encode(model),
             b'"system_fingerprint":"",' if style.complete else b"",
         )
-        self._tail = b'],"usage":null}\n\n' if include_usage or style.complete else b"]}\n\n"
+        super().__init__(head, style, include_usage=include_usage)
         role = b'"role":"assistant",' if style.complete else b""
-        self._style = style
-        self._include_usage = include_usage
-        self._usage = UsageTotals()
         self._choices = {index: StreamedChoice(index) for index in range(n)}
         self._text_heads = {index: _TEXT_HEAD % (self._head, index, role) for index in range(n)}
         self._text_tail = _TEXT_TAIL % self._tail
@@ -66,7 +57,7 @@ class ChatStreamWriter(Writer[TextCompletionResponse]):
     def write(self, record: TextCompletionResponse) -> bytes:
         choice = self._choices.get(record.index)
         if choice is None:
-            raise _too_many()
+            raise too_many()
         # Nearly every record: its bytes are put together without an object for them.
         if choice.started and is_text_alone(record):
             choice.say()
@@ -80,16 +71,8 @@ class ChatStreamWriter(Writer[TextCompletionResponse]):
         return self._frame(chunk for choice in self._choices.values() for chunk in choice.open())
 
     @override
-    def end(self) -> bytes:
-        events = [self._frame(choice.finish(None)) for choice in self._choices.values()]
-        usage = self._usage.usage() if self._include_usage else None
-        if usage is not None:
-            events.append(b'%b],"usage":%b}\n\n' % (self._head, encode(usage)))
-        return b"".join((*events, DONE))
-
-    @override
-    def fail(self, error: TgError) -> bytes:
-        return server_sent_event(self._style.encode_failure(error))
+    def finish(self) -> Iterable[bytes]:
+        return [self._frame(choice.finish(None)) for choice in self._choices.values()]
 
     def _frame(self, chunks: Iterable[ChunkChoice]) -> bytes:
         told = map(_complete, chunks) if self._style.complete else chunks
@@ -117,7 +100,7 @@ class ChatBodyWriter(WholeWriter[TextCompletionResponse]):
         for record in records:
             usage.add(record)
             if record.index >= self._n:
-                raise _too_many()
+                raise too_many()
         choices = make_choices(records, self._n)
         return encode(
             ChatCompletion(self._name, "chat.completion", int(time.time()), self._model, "", choices, usage.usage())
@@ -131,7 +114,3 @@ def _complete(chunk: ChunkChoice) -> ChunkChoice:
 
 def _new_id() -> str:
     return f"chatcmpl-{uuid.uuid4().hex}"
-
-
-def _too_many() -> ProtocolError:
-    return ProtocolError("the model sent more answers than were asked for; ask again, or another model")

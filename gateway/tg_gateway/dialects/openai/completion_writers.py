@@ -2,41 +2,36 @@
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from typing_extensions import override
 
-from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, server_sent_event
+from tg_gateway.dialects import WholeWriter, is_text_alone
 from tg_gateway.dialects.openai.answer_style import OPENAI_STYLE, AnswerStyle
-from tg_gateway.dialects.openai.chat_writers import DONE
+from tg_gateway.dialects.openai.chunk_writer import ChunkWriter, too_many
 from tg_gateway.dialects.openai.completion_logprobs import TokenTable
 from tg_gateway.dialects.openai.completion_shapes import TEXT_COMPLETION, CompletionChoice, TextCompletion
 from tg_gateway.dialects.openai.scored_prompts import ScoredPrompts
 from tg_gateway.dialects.openai.text_inputs import TextInput
 from tg_gateway.dialects.openai.usage import UsageTotals
-from tg_schema import TextCompletionResponse, TgError, encode
+from tg_schema import TextCompletionResponse, encode
 from tg_schema.deltas import join_text
-from tg_schema.errors import ProtocolError
 
 _TEXT_CHUNK = b'%b{"index":%d,"text":%b,"logprobs":null,"finish_reason":null}%b'
 """A `CompletionChoice` with nothing but text, as `encode` would write it."""
 
 
-class CompletionStreamWriter(Writer[TextCompletionResponse]):
-    """Server-sent events, one for each piece of a choice.
-
-    An SDK takes every orderly end for a whole answer, so after a failure the connection is cut.
+class CompletionStreamWriter(ChunkWriter):
+    """The chunks of a completion.
 
     Args:
         model: the name that every chunk says.
         answers: the number of choices: prompts times `n`.
-        include_usage: whether the last chunk has no choice but the usage, and every other one `"usage":null`.
+        include_usage: as `ChunkWriter`.
         scored: the prompts, if they are scored and nothing is generated.
         style: whose clients they are for.
         name: the id that every chunk says; None = a new one.
     """
-
-    cut_after_failure = True
 
     def __init__(
         self,
@@ -48,24 +43,21 @@ class CompletionStreamWriter(Writer[TextCompletionResponse]):
         style: AnswerStyle = OPENAI_STYLE,
         name: str | None = None,
     ) -> None:
-        self._style = style
-        self._head = b'data: {"id":%b,"object":%b,"created":%d,"model":%b,"choices":[' % (
+        head = b'data: {"id":%b,"object":%b,"created":%d,"model":%b,"choices":[' % (
             encode(name or _new_id()),
             encode(TEXT_COMPLETION),
             time.time(),
             encode(model),
         )
-        self._tail = b'],"usage":null}\n\n' if include_usage or style.complete else b"]}\n\n"
-        self._include_usage = include_usage
+        super().__init__(head, style, include_usage=include_usage)
         self._scored = ScoredPrompts(scored) if scored else None
         self._last_reason = _guess(scored)
-        self._usage = UsageTotals()
         self._choices = [_StreamedChoice(index) for index in range(answers)]
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:
         if record.index >= len(self._choices):
-            raise _too_many()
+            raise too_many()
         # Nearly every record: its bytes are put together without an object for them.
         if is_text_alone(record) and not record.prompt_tokens:
             return _TEXT_CHUNK % (self._head, record.index, encode(record.response), self._tail)
@@ -75,16 +67,8 @@ class CompletionStreamWriter(Writer[TextCompletionResponse]):
         return b"".join(map(self._frame, self._choices[record.index].write(record)))
 
     @override
-    def end(self) -> bytes:
-        events = [self._frame(chunk) for choice in self._choices for chunk in choice.finish(self._last_reason)]
-        usage = self._usage.usage() if self._include_usage else None
-        if usage is not None:
-            events.append(b'%b],"usage":%b}\n\n' % (self._head, encode(usage)))
-        return b"".join((*events, DONE))
-
-    @override
-    def fail(self, error: TgError) -> bytes:
-        return server_sent_event(self._style.encode_failure(error))
+    def finish(self) -> Iterable[bytes]:
+        return [self._frame(chunk) for choice in self._choices for chunk in choice.finish(self._last_reason)]
 
     def _frame(self, chunk: CompletionChoice) -> bytes:
         return b"%b%b%b" % (self._head, encode(chunk), self._tail)
@@ -117,7 +101,7 @@ class CompletionBodyWriter(WholeWriter[TextCompletionResponse]):
         for record in records:
             usage.add(record)
             if record.index >= self._answers:
-                raise _too_many()
+                raise too_many()
             pieces[record.index].append(record if self._scored is None else self._scored.tell(record))
         choices = tuple(_make_choice(index, piece, self._last_reason) for index, piece in enumerate(pieces))
         return encode(
@@ -165,7 +149,3 @@ def _guess(scored: Sequence[TextInput]) -> str:
 
 def _new_id() -> str:
     return f"cmpl-{uuid.uuid4().hex}"
-
-
-def _too_many() -> ProtocolError:
-    return ProtocolError("the model sent more answers than were asked for; ask again, or another model")

@@ -3,25 +3,16 @@
 from typing import Final
 
 from tg_gateway.dialects import Mount
+from tg_gateway.dialects.responses import operations
 from tg_gateway.dialects.responses.dialect import RESPONSES
-from tg_gateway.dialects.responses.operations import (
-    CANCEL,
-    COMPACT,
-    CONVERSE,
-    COUNT,
-    CREATE,
-    DELETE,
-    LIST_ITEMS,
-    RETRIEVE,
-)
 
 RESPONSES_MOUNTS: Final = (
-    Mount("POST", "/v1/responses", RESPONSES, CREATE, large=True),
-    Mount("GET", "/v1/responses", RESPONSES, CONVERSE, socket=True),
-    Mount("POST", "/v1/responses/input_tokens", RESPONSES, COUNT, large=True),
-    Mount("POST", "/v1/responses/compact", RESPONSES, COMPACT, large=True),
-    Mount("GET", "/v1/responses/{response}", RESPONSES, RETRIEVE),
-    Mount("DELETE", "/v1/responses/{response}", RESPONSES, DELETE),
-    Mount("GET", "/v1/responses/{response}/input_items", RESPONSES, LIST_ITEMS),
-    Mount("POST", "/v1/responses/{response}/cancel", RESPONSES, CANCEL),
+    Mount("POST", "/v1/responses", RESPONSES, operations.CREATE, large=True),
+    Mount("GET", "/v1/responses", RESPONSES, operations.CONVERSE, socket=True),
+    Mount("POST", "/v1/responses/input_tokens", RESPONSES, operations.COUNT, large=True),
+    Mount("POST", "/v1/responses/compact", RESPONSES, operations.COMPACT, large=True),
+    Mount("GET", "/v1/responses/{response}", RESPONSES, operations.RETRIEVE),
+    Mount("DELETE", "/v1/responses/{response}", RESPONSES, operations.DELETE),
+    Mount("GET", "/v1/responses/{response}/input_items", RESPONSES, operations.LIST_ITEMS),
+    Mount("POST", "/v1/responses/{response}/cancel", RESPONSES, operations.CANCEL),
 )
