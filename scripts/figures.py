@@ -142,7 +142,7 @@ def duplicates() -> str:
     sources = {source.path: source for source in parts()[0].sources}
     pairs = boilerplate = logic = 0
     for folder in dict.fromkeys(ROOMS.values()):
-        arguments = ["--most", "200", "--repo", ROOT / folder]
+        arguments = ["--most", "200", "--repo", str(ROOT / folder)]
         done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
         for one, other, marks in _PAIR.findall(done.stdout):
             pairs += 1

@@ -86,6 +86,7 @@ class StreamDecoder:
 
 
 def _finish(reason: str) -> str:
+    # Bedrock's words are `malformed_model_output` and `malformed_tool_use`.
     if reason.startswith("malformed"):
         raise ProtocolError("the model wrote an answer that the provider could not read; ask again")
     return _FINISH.get(reason, "stop")

@@ -52,6 +52,7 @@ def invoke_llm(
     turns = read_history(history) if history else ()
     request = TextCompletionRequest(
         system,
+        # An image needs a turn, and then the prompt stands in it.
         None if images else prompt,
         streaming=not no_streaming,
         model=model,

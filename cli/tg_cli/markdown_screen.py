@@ -55,6 +55,7 @@ class _Page:
         """Show more of the thinking."""
         if text:
             self._live.stop()
+            # Plain, and not in the live block: thinking is no Markdown, and may be long.
             self._thinking = True
             self._console.print(text, style="dim", end="", markup=False, soft_wrap=True)
 

@@ -158,6 +158,7 @@ class Flow:
         stream = self.agent_stream(
             question, group=group, state=state, history=history, pattern=pattern, timeout=timeout
         )
+        # Reading is enough: the stream records its events.
         async with stream as events:
             async for _ in events:
                 pass

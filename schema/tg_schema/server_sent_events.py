@@ -86,6 +86,7 @@ class ServerSentEvents:
             received = received[1:]
             self._after_return = False
         if received:
+            # It may be half of a CRLF.
             self._after_return = received.endswith(b"\r")
         return received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
@@ -103,6 +104,7 @@ class ServerSentEvents:
     def _line(self, line: bytes, events: list[bytes]) -> None:
         if not self._begun:
             self._begun = True
+            # A stream may begin with a byte order mark, which is no part of its first field.
             line = line.removeprefix(_MARK)
         if not line:
             if self._data:
@@ -112,6 +114,7 @@ class ServerSentEvents:
             return
         name, _, value = line.partition(b":")
         if name == _FIELD:
+            # One blank behind the colon belongs to neither.
             self._data.append(value.removeprefix(b" "))
             self._data_size += len(line) + 1
             self._check(self._data_size)

@@ -107,6 +107,7 @@ class MlcFlags:
     @property
     def key(self) -> str | None:
         """The SHA-256 of a key that is needed, in hex; None = as configured."""
+        # As the configuration has keys: nothing of ours holds one itself.
         return hashlib.sha256(self.api_key.encode()).hexdigest() if self.api_key else None
 
 

@@ -153,6 +153,7 @@ async def _within(provider: Operator, task: str, result: Awaitable[Result]) -> R
             return await result
     except TimeoutError:
         raise Timeout(f"the provider did not {task} within {seconds:g} s") from None
+    # An SDK walks through nested values in Python, and reaches the end of the stack sooner than the reader did.
     except RecursionError:
         raise BadRequest(TOO_DEEP) from None
 

@@ -34,6 +34,7 @@ class Sampler:
         if settings.is_greedy:
             self._add(native.llama_sampler_init_greedy())
             return
+        # In llama.cpp's usual order: each chooses among what the one before has left.
         if settings.top_k:
             self._add(native.llama_sampler_init_top_k(settings.top_k))
         if settings.typical_p < 1:

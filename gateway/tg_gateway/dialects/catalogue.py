@@ -162,6 +162,7 @@ class Catalogue:
 
     def _route_of(self, model: str, preferred: str) -> Route[Any, Any] | None:
         having = [route for route in self._completions if model and model in self._models_of(route)]
+        # The client's own flow first, then those that can answer now.
         having.sort(key=lambda route: (route.flow != preferred, not self._is_served(route)))
         return having[0] if having else None
 

@@ -137,6 +137,7 @@ async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None
                     (usage,) = join_chunks((usage, *stream.take(part)))
                 if stream.decoder.done and not drained:
                     drained = True
+                    # All is here; only the end of the body is missing, which the next request on this connection needs.
                     clock.reschedule(loop.time() + DRAIN_TIMEOUT_SECONDS)
     except (TimeoutError, TgError):
         pass

@@ -56,6 +56,7 @@ class OpenBlock(ABC):
         """Its first event, and the pieces that have waited."""
         self.index = index
         self._opened = open_delta(index, self.kind, self.field)
+        # In pieces: what has waited may be more than a client reads as one line.
         held = cut_text("".join(self.held), MAX_EVENT_BYTES)
         self.held.clear()
         return b"".join((encode_event(BlockStart(index, self.describe())), *map(self.write, held)))
@@ -67,6 +68,7 @@ class OpenBlock(ABC):
     def stop(self) -> bytes:
         """Its last events."""
         data = encode_event(BlockStop(self.index))
+        # The signature is the last piece of a block, as in Anthropic's own streams.
         if self.signature:
             data = end_delta(open_delta(self.index, b"signature_delta", b"signature"), self.signature) + data
         return data
