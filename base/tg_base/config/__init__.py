@@ -20,7 +20,7 @@ from tg_base.config.watcher import ConfigWatcher, Prepare
 from tg_base.config.wrong_value import WrongValue, advise
 
 __all__ = [
-    "OVERRIDDEN_FLOW", "SERVICES", "AgentConfig", "AgentLimits", "ApiKey", "CliOverrides", "Config", "ConfigWatcher",
+    "SERVICES", "AgentConfig", "AgentLimits", "ApiKey", "CliOverrides", "Config", "ConfigWatcher",
     "Findings", "FirstFinding", "GatewayConfig", "Keys", "LmiConfig", "Prepare", "PromptConfig", "ServiceConfig",
     "TableReader", "TextCompletionConfig", "ToolConfig", "ToolKindName", "WrongValue", "advise", "inspect_config",
     "read_config", "read_options", "read_text", "sound_part",

@@ -104,7 +104,7 @@ def _cost(server: ServerState, situation: Situation) -> float:
 
 
 def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> float:
-    """How long adapters that are being loaded are ahead. One that waits for a slot is ahead of its own requests only."""
+    """How long loading adapters are ahead. One that waits for a slot is ahead of its own requests only."""
     ready_at = server.ready_at
     if adapter in ready_at:
         return max(ready_at[adapter] - now, 0.0)

@@ -21,7 +21,7 @@ class ResidentAdapters:
         slots: adapters that fit; None = not told.
     """
 
-    __slots__ = ("used_at", "slots")
+    __slots__ = ("slots", "used_at")
 
     def __init__(self) -> None:
         self.used_at: dict[str, float] = {}

@@ -10,7 +10,6 @@ from tg_base.instances.prefix_owners import PrefixOwners
 from tg_base.instances.resident_adapters import ResidentAdapters
 from tg_base.instances.server_speed import ServerSpeed
 
-
 LOAD_SECONDS = 0.4
 """Assumed for an adapter. Measured elsewhere: a gigabyte takes about so long (llm-d-router's load state scorer)."""
 
@@ -43,10 +42,10 @@ class ServerState:
         "is_stale",
         "kv_tokens",
         "load",
-        "ready_at",
         "output_tokens",
         "prefixes",
         "prompt_tokens",
+        "ready_at",
         "report",
         "requests",
         "speed",
