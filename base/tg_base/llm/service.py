@@ -207,16 +207,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
                     if keep is not None:
                         keep(chunk)
                     if streaming and chunk.has_content:
-                        yield TextCompletionResponse(
-                            response=chunk.text,
-                            index=chunk.index,
-                            reasoning=chunk.reasoning,
-                            tokens=chunk.tokens,
-                            tool_calls=chunk.tool_calls,
-                            model=chunk.model or request.model,
-                            signature=chunk.signature,
-                            prompt_tokens=chunk.prompt_tokens,
-                        )
+                        yield totals.tell(chunk)
                     if several and chunk.finish_reason is not None and answer.tells_ends:
                         yield answer.end(chunk.index)
                     chunk = await anext(rest, None)

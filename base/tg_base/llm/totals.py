@@ -101,6 +101,19 @@ class Totals:
             ending.finish_reason = ending.finish_reason or chunk.finish_reason
             self.last = chunk.index
 
+    def tell(self, chunk: LlmChunk) -> TextCompletionResponse:
+        """The record of what a chunk says, without any count."""
+        return TextCompletionResponse(
+            response=chunk.text,
+            index=chunk.index,
+            reasoning=chunk.reasoning,
+            tokens=chunk.tokens,
+            tool_calls=chunk.tool_calls,
+            model=chunk.model or self.asked,
+            signature=chunk.signature,
+            prompt_tokens=chunk.prompt_tokens,
+        )
+
     def end_record(self, piece: LlmChunk, *, ends: bool, final: bool) -> TextCompletionResponse:
         """A record of `piece`.
 
@@ -110,14 +123,8 @@ class Totals:
             final: whether the stream ends with it; then it has the usage of all answers.
         """
         ending = self.endings.get(piece.index, Ending()) if ends else Ending()
-        return TextCompletionResponse(
-            response=piece.text,
-            index=piece.index,
-            reasoning=piece.reasoning,
-            tokens=piece.tokens,
-            tool_calls=piece.tool_calls,
-            signature=piece.signature,
-            prompt_tokens=piece.prompt_tokens,
+        return msgspec.structs.replace(
+            self.tell(piece),
             cached_token=self.cached_token if final else None,
             cache_write_token=self.cache_write_token if final else None,
             reasoning_token=self.reasoning_token if final else None,
