@@ -3,10 +3,20 @@
 from tg_base.pools.catalogue import Catalogue, Destination, Objective, Pool, Promise, UseCase
 from tg_base.pools.dns_name import DnsName
 from tg_base.pools.host import Host, join_address, split_address
+from tg_base.pools.load_header import (
+    LOAD_FORMAT,
+    LOAD_REQUEST_HEADER,
+    LOAD_RESPONSE_HEADER,
+    merge_reports,
+    read_load_header,
+)
 from tg_base.pools.page_reader import read_page
 from tg_base.pools.pool_view import PoolView, make_view
 
 __all__ = [
+    "LOAD_FORMAT",
+    "LOAD_REQUEST_HEADER",
+    "LOAD_RESPONSE_HEADER",
     "Catalogue",
     "Destination",
     "DnsName",
@@ -18,6 +28,8 @@ __all__ = [
     "UseCase",
     "join_address",
     "make_view",
+    "merge_reports",
+    "read_load_header",
     "read_page",
     "split_address",
 ]
