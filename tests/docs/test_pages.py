@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.docs.interpreter import Interpreter
 from tests.docs.page import PAGES, ROOT, Block, blocks
@@ -150,6 +151,10 @@ def parse(block: Block, workshop: Workshop, place: str) -> None:
                 read_config(workshop.write("part.toml", block.text))
         case "json":
             json.loads(block.text)
+        case "yaml":
+            list(yaml.safe_load_all(block.text))
+            if block.file is not None:
+                workshop.write(block.file, block.text)
         case "text" | "console" | "sh":
             pass
         case other:
