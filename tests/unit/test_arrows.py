@@ -88,6 +88,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_flow.providers.mistral",
         "tg_flow.providers.ollama",
         "tg_flow.providers.openai",
+        "tg_flow.providers.pool",
     },
     "tg_flow.providers.anthropic": set(),
     "tg_flow.providers.cohere": set(),
@@ -95,6 +96,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
     "tg_flow.providers.mistral": {"tg_flow.providers.openai"},
     "tg_flow.providers.ollama": {"tg_flow.providers.openai"},
     "tg_flow.providers.openai": set(),
+    "tg_flow.providers.pool": {"tg_flow.providers.openai"},
     "tg_gateway": {
         "tg_gateway.access",
         "tg_gateway.description",

@@ -1,6 +1,7 @@
 """Pages of metrics -> load: vLLM's, SGLang's and Triton's, old and new names, and any bytes at all."""
 
 import math
+from typing import get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,15 @@ from tests.fakes.model_server_pages import Load, sglang_page, triton_page, vllm_
 from tg_base.instances import AdapterReport, LoadReport
 from tg_base.pools.metrics_page import MetricsPage
 from tg_base.pools.page_reader import read_page
+from tg_base.pools.scraper import ScrapeOptions
 from tg_base.pools.server_kinds import SERVER_KINDS, Metric
 
 BUSY = Load(3, 12, 0.25)
 KINDS = ["auto", *SERVER_KINDS]
+
+
+def test_each_kind_can_be_configured() -> None:
+    assert list(get_args(get_type_hints(ScrapeOptions)["kind"])) == KINDS
 
 
 def test_vllm() -> None:

@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
-from typing import Self
+from typing import Annotated, Literal, Self
 
 import structlog
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from tg_base.instances import Endpoint, LoadReport
 from tg_base.llm import open_pool
@@ -48,12 +48,12 @@ class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         concurrency: looks at the same time.
     """
 
-    kind: str = "auto"
+    kind: Literal["auto", "vllm", "sglang", "triton", "trtllm-serve", "llama.cpp", "tokengrid"] = "auto"
     path: str = "/metrics"
     tls: bool = False
-    interval: float = 0.05
-    timeout: float = 1.0
-    concurrency: int = 32
+    interval: Annotated[float, Meta(ge=0.005, le=3600)] = 0.05
+    timeout: Annotated[float, Meta(gt=0, le=3600)] = 1.0
+    concurrency: Annotated[int, Meta(ge=1, le=1000)] = 32
 
 
 @dataclass(slots=True)
@@ -63,6 +63,7 @@ class _Target:
     endpoint: Endpoint
     failures: int = 0
     reason: str = ""
+    is_reachable: bool = True
 
 
 class Scraper:
@@ -120,6 +121,11 @@ class Scraper:
         """The servers whose page cannot be read, by address, and why."""
         return {address: target.reason for address, target in self._targets.items() if target.failures}
 
+    @property
+    def unreachable(self) -> frozenset[str]:
+        """The addresses at which nobody took the last connection, or nobody answered on it."""
+        return frozenset(address for address, target in self._targets.items() if not target.is_reachable)
+
     def _interval(self, servers: int) -> float:
         return max(self._options.interval, servers / MAX_SCRAPES_PER_SECOND)
 
@@ -157,7 +163,7 @@ class Scraper:
             with translate_defects(Internal, _DEFECT, "scrape.defect", log):
                 self._succeed(target, await self._read(target.endpoint))
         except TgError as error:
-            self._fail(target, error.message)
+            self._fail(target, error)
         finally:
             self._free.release()
         pause = self._interval(len(self._targets))
@@ -197,15 +203,18 @@ class Scraper:
         finally:
             answer.close()
 
-    def _fail(self, target: _Target, reason: str) -> None:
+    def _fail(self, target: _Target, error: TgError) -> None:
         if not target.failures:
-            log.warning("scrape.failed", server=target.endpoint.name, address=target.endpoint.address, reason=reason)
+            place = {"server": target.endpoint.name, "address": target.endpoint.address}
+            log.warning("scrape.failed", **place, reason=error.message)
         target.failures += 1
-        target.reason = reason
+        target.reason = error.message
+        # A server without such a page answers all the same.
+        target.is_reachable = not isinstance(error, Unavailable | Timeout)
 
     def _succeed(self, target: _Target, report: LoadReport) -> None:
         if target.failures:
             log.info("scrape.recovered", server=target.endpoint.name, address=target.endpoint.address)
-        target.failures, target.reason = 0, ""
+        target.failures, target.reason, target.is_reachable = 0, "", True
         if self._targets.get(target.endpoint.address) is target:
             self._observe(target.endpoint, report)

@@ -2,7 +2,8 @@
 
 from tg_flow.providers.openai import request
 from tg_flow.providers.openai.azure import AzureOpenAi
-from tg_flow.providers.openai.provider import OpenAiCompatible
+from tg_flow.providers.openai.provider import ChatCompletions, OpenAiCompatible, OpenAiOptions
+from tg_flow.providers.openai.request import ChatRequest
 from tg_flow.providers.openai.stream import NO_TOKEN_ID, model_list
 from tg_flow.providers.openai.tgi import Tgi
 from tg_flow.providers.openai.vllm import Vllm
@@ -10,7 +11,10 @@ from tg_flow.providers.openai.vllm import Vllm
 __all__ = [
     "NO_TOKEN_ID",
     "AzureOpenAi",
+    "ChatCompletions",
+    "ChatRequest",
     "OpenAiCompatible",
+    "OpenAiOptions",
     "Tgi",
     "Vllm",
     "model_list",

@@ -1,0 +1,88 @@
+"""Configuration -> where a pool's servers are, and how one is picked."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.instances import ADMISSIONS, DEFAULT_POLICY, POLICIES
+from tg_base.llm import Endpoint
+from tg_base.pools import DnsName, Host, split_address
+from tg_base.pools.pool_watcher import PoolSources
+from tg_base.pools.scraper import ScrapeOptions
+from tg_flow.providers.openai import OpenAiOptions
+from tg_schema.errors import BadRequest
+
+
+class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The options of a pool, beside those of an OpenAI-compatible server.
+
+    Attributes:
+        resources: YAML files of routes, pools, objectives and rewrites.
+        endpoint_files: files of llm-d's or AIBrix's form.
+        endpoints: servers, as "HOST:PORT".
+        names: names in DNS, as "NAME:PORT"; each of their addresses is a server.
+        labels: of `endpoints` and `names`, for the pools of `resources` to select by.
+        policy: how a server is picked.
+        admission: which requests of a priority below 0 are refused when the servers are busy.
+        api_path: of OpenAI's API on each server.
+        https: whether the servers speak TLS.
+        scrape: how the load of the servers is read.
+        scraped: false = by our own count alone.
+    """
+
+    key_variables: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("POOL_API_KEY",)
+    key_needed: bool = False
+    base_url_variables: tuple[str, ...] = ()
+    default_base_url: str | None = None
+    resources: tuple[str, ...] = ()
+    endpoint_files: tuple[str, ...] = ()
+    endpoints: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    policy: str = DEFAULT_POLICY
+    admission: str = "always"
+    api_path: str = "/v1"
+    https: bool = False
+    scrape: ScrapeOptions = ScrapeOptions()
+    scraped: bool = True
+
+    @override
+    def endpoint(self, model: str) -> Endpoint:
+        """No single address; raises BadRequest if there is no server, or an option is none that is known."""
+        if self.base_url is not None:
+            raise BadRequest("a pool has no base_url: name its servers in endpoints, endpoint_files or names").at(
+                "base_url"
+            )
+        for option, value, known in (("policy", self.policy, POLICIES), ("admission", self.admission, ADMISSIONS)):
+            if value not in known:
+                raise BadRequest(f'{option}: there is no "{value}"; known are {", ".join(known)}').at(option)
+        if not (self.endpoints or self.endpoint_files or self.names):
+            raise BadRequest("a pool needs servers: name them in endpoints, endpoint_files or names").at("endpoints")
+        return Endpoint(None, model)
+
+    def sources(self, model: str) -> PoolSources:
+        """What to read.
+
+        Args:
+            model: the name of the pool without `resources`.
+
+        Raises:
+            BadRequest: an address is none.
+        """
+        hosts = [self._place("endpoints", at, text) for at, text in enumerate(self.endpoints)]
+        names = [self._place("names", at, text) for at, text in enumerate(self.names)]
+        return PoolSources(
+            resources=tuple(map(Path, self.resources)),
+            endpoint_files=tuple(map(Path, self.endpoint_files)),
+            hosts=tuple(Host(address, (port,), labels=self.labels) for address, port in hosts),
+            names=tuple(DnsName(name, (port,), self.labels) for name, port in names),
+            default=model,
+        )
+
+    def _place(self, option: str, at: int, text: str) -> tuple[str, int]:
+        place = split_address(text)
+        if place is None:
+            raise BadRequest(f'{option}: "{text}" must be HOST:PORT, without a scheme or path').at(option, str(at))
+        return place

@@ -1,0 +1,248 @@
+"""TextCompletionRequest -> the server that the scheduler picks, another one if that fails -> LlmChunks."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from random import Random
+from typing import Self, cast
+
+import msgspec
+import structlog
+from typing_extensions import override
+
+from tg_base.instances import Endpoint, InstanceRequest, InstanceUsage, Pick, Rejection, Scheduler, fingerprint_text
+from tg_base.instances import Objective as Goal
+from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, LlmService, SdkConnection, event_chunks, open_body
+from tg_base.pools import LOAD_RESPONSE_HEADER, Destination, PoolView, Promise, merge_reports, read_load_header
+from tg_base.pools.pool_watcher import PoolWatcher
+from tg_base.pools.scraper import Scraper
+from tg_flow.providers.openai import ChatCompletions, ChatRequest
+from tg_flow.providers.pool.connection import PoolConnection
+from tg_flow.providers.pool.options import PoolOptions
+from tg_schema import ModelInfo, TextCompletionRequest, TgError
+from tg_schema.errors import IncompleteStream, NotFound, ProtocolError, RateLimited, Unavailable
+from tg_schema.features import Feature
+
+log = structlog.get_logger()
+
+CHARACTERS_PER_TOKEN = 4
+"""A prompt's tokens are estimated by its characters: only servers can count them."""
+
+_REFUSALS: dict[int, tuple[type[TgError], str]] = {
+    404: (NotFound, "no server of the pool has the model"),
+    429: (RateLimited, "all servers of the pool are busy; ask again later"),
+    503: (Unavailable, "the pool has no server; its operator must check endpoints and their log"),
+}
+
+
+class Pool(ChatCompletions[PoolOptions]):
+    """One model and its adapters over many servers with OpenAI's API.
+
+    A request that fails before anything of its answer was shown goes to another server, never twice to the same.
+    """
+
+    features: frozenset[Feature] = ChatCompletions.features | {"adapter"}
+    optional_features = frozenset()
+
+    def __init__(
+        self, model: str, options: PoolOptions, connection: KeyedConnection[PoolConnection], watcher: PoolWatcher
+    ) -> None:
+        super().__init__(model, options, cast("KeyedConnection[SdkConnection]", connection))
+        # The servers of the pool are all the attempts that there are.
+        self.tries = 1
+        self._servers = connection
+        self._watcher = watcher
+        self._random = Random()  # noqa: S311 - it chooses between weights and ties
+        self._scheduler = Scheduler(options.policy, options.admission, random=self._random)
+        self._scraper = Scraper(self._scheduler.observe, options.scrape)
+        self._known: dict[str, Endpoint] = {}
+        self._exit = AsyncExitStack()
+
+    @classmethod
+    @override
+    async def open(cls, model: str, options: PoolOptions) -> Self:
+        options.endpoint(model)
+        watcher = await asyncio.to_thread(PoolWatcher, options.sources(model))
+        scheme = "https" if options.https else "http"
+        connection = await KeyedConnection[PoolConnection].open_in_thread(
+            options.key(), lambda key: PoolConnection(scheme, options.api_path, key)
+        )
+        pool = cls(model, options, connection, watcher)
+        await pool._enter()
+        return pool
+
+    async def _enter(self) -> None:
+        async with AsyncExitStack() as exit_stack:
+            exit_stack.push_async_callback(super().aclose)
+            if self.options.scraped:
+                await exit_stack.enter_async_context(self._scraper)
+            exit_stack.enter_context(self._watcher.follow(self._follow))
+            await exit_stack.enter_async_context(self._watcher)
+            self._follow(self._watcher.view)
+            self._exit = exit_stack.pop_all()
+
+    @override
+    async def aclose(self) -> None:
+        await self._exit.aclose()
+
+    def _follow(self, view: PoolView) -> None:
+        """Take the servers of a new view; what is known of those that left is forgotten."""
+        now = {endpoint.address: endpoint for endpoint in view.endpoints}
+        for address in self._known.keys() - now.keys():
+            self._scheduler.remove(self._known[address])
+        self._known = now
+        if self.options.scraped:
+            self._scraper.update(view.endpoints)
+
+    @override
+    async def read(self, body: bytes) -> TextCompletionRequest:
+        # Not in a worker process: the body that a server gets depends on where the request goes.
+        return await LlmService.read(self, body)
+
+    @override
+    async def models(self) -> tuple[ModelInfo, ...]:
+        view = self._watcher.view
+        served = (model for models in view.served.values() for model in sorted(models))
+        return tuple(ModelInfo(name) for name in dict.fromkeys((self.model, *view.catalogue.models, *served)))
+
+    @override
+    def asked(self, request: TextCompletionRequest) -> ChatRequest:
+        # The model is the destination's, not the configured one.
+        return msgspec.structs.replace(super().asked(request), model=request.model or self.upstream_model)
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        view = self._watcher.view
+        place = self._find_place(request, view)
+        sent = msgspec.structs.replace(request, model=place.model, adapter=None)
+        body = self.body(sent)
+        wanted = _describe(request, place, view, body)
+        left = self._eligible(view, place.pool)
+        failed: TgError | None = None
+        while True:
+            pick = self._scheduler.pick(wanted, left, self._now())
+            if isinstance(pick, Rejection):
+                raise failed or _refuse(pick)
+            left = [endpoint for endpoint in left if endpoint.address != pick.endpoint.address]
+            async with aclosing(self._attempt(pick, body, sent)) as chunks:
+                try:
+                    held = await _begin(chunks)
+                except TgError as error:
+                    if not self._goes_on(error, pick, place):
+                        raise
+                    failed = error
+                    continue
+                for chunk in held:
+                    yield chunk
+                async for chunk in chunks:
+                    yield chunk
+                return
+
+    async def _attempt(self, pick: Pick, body: bytes, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        """The answer of one server. However it ends, its placement does."""
+        placement = pick.placement
+        tokens = cached = prompt = 0
+        log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
+        try:
+            async with (
+                self._servers.lend() as connection,
+                open_body(self._ask(connection.ask(pick.endpoint.address, body), pick), self.wire.error_detail) as read,
+                aclosing(
+                    event_chunks(read, self.decoder(request), self.usage_patience, None, request.answers)
+                ) as chunks,
+            ):
+                async for chunk in chunks:
+                    if placement.first_at is None and chunk.has_content:
+                        placement.first_token(self._now())
+                    prompt += chunk.in_token or 0
+                    tokens += chunk.out_token or 0
+                    cached += chunk.cached_token or 0
+                    yield chunk
+        finally:
+            usage = InstanceUsage(prompt or None, cached or None, tokens or None)
+            placement.finish(usage, self._now())
+
+    async def _ask(self, asking: Awaitable[HttpAnswer], pick: Pick) -> HttpAnswer:
+        """The answer, whose header may tell the server's load."""
+        answer = await asking
+        told = answer.headers.get(LOAD_RESPONSE_HEADER)
+        report = read_load_header(told, self._now()) if told else None
+        if report is not None:
+            last = self._scheduler.server(pick.endpoint).report
+            self._scheduler.observe(pick.endpoint, merge_reports(last, report))
+        return answer
+
+    def _goes_on(self, error: TgError, pick: Pick, place: Destination) -> bool:
+        """Whether another server may do better; a wrong request is wrong everywhere."""
+        if isinstance(error, NotFound) and place.adapter is not None:
+            self._scheduler.forget_adapter(pick.endpoint, place.adapter)
+        elif not (error.retryable or isinstance(error, NotFound | ProtocolError)):
+            return False
+        log.warning("pool.failover", server=pick.endpoint.name, address=pick.endpoint.address, error=error.type)
+        return True
+
+    def _find_place(self, request: TextCompletionRequest, view: PoolView) -> Destination:
+        asked = request.adapter or self.upstream_model
+        found = view.catalogue.resolve(asked, self._random, served=view.served)
+        if found is not None:
+            return found
+        # Without resources nothing says which models there are: the servers do, with 404.
+        if len(view.catalogue.pools) == 1 and not (request.adapter and view.catalogue.models):
+            return Destination(next(iter(view.catalogue.pools)), asked, request.adapter)
+        what = "adapter" if request.adapter else "model"
+        raise NotFound(f"no route leads to the {what} of this request; known are {', '.join(view.catalogue.models)}")
+
+    def _eligible(self, view: PoolView, pool: str) -> Sequence[Endpoint]:
+        """The servers of a pool; without those that nobody can reach, unless there is no other."""
+        members = view.members.get(pool, ())
+        unreachable = self._scraper.unreachable
+        return [endpoint for endpoint in members if endpoint.address not in unreachable] or members
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+async def _begin(chunks: AsyncGenerator[LlmChunk, None]) -> list[LlmChunk]:
+    """The chunks up to the first one that a client would see.
+
+    Raises:
+        IncompleteStream: there is none.
+    """
+    held: list[LlmChunk] = []
+    async for chunk in chunks:
+        held.append(chunk)
+        if chunk.has_content or chunk.finish_reason is not None:
+            return held
+    raise IncompleteStream("the server's answer ended before it began; ask again")
+
+
+def _describe(request: TextCompletionRequest, place: Destination, view: PoolView, body: bytes) -> InstanceRequest:
+    """What the scheduler is told. The body begins with model and messages, so that equal prompts begin alike."""
+    text = body.decode("utf-8", "replace")
+    base = place.model
+    if place.adapter is not None:
+        base = next(iter(view.served.get(place.pool, ())), "")
+    return InstanceRequest(
+        model=base,
+        adapter=place.adapter,
+        prompt_tokens=len(text) // CHARACTERS_PER_TOKEN,
+        prefix=fingerprint_text(text, place.adapter or ""),
+        priority=place.priority,
+        objective=_goal(place.promises),
+        flow=request.user or "default-flow",
+    )
+
+
+def _goal(promises: tuple[Promise, ...]) -> Goal | None:
+    """The promises of a route as one goal; the strictest share counts for both latencies."""
+    if not promises:
+        return None
+    seconds = {promise.kind: promise.seconds for promise in promises}
+    share = max(promise.share for promise in promises)
+    return Goal(seconds.get("TimeToFirstToken"), seconds.get("OutputTokenLatency"), share)
+
+
+def _refuse(rejection: Rejection) -> TgError:
+    kind, sentence = _REFUSALS[rejection.status]
+    return kind(f"{sentence} ({rejection.reason})", retry_after=rejection.retry_after)

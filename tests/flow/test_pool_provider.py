@@ -1,0 +1,195 @@
+"""The pool provider over servers that misbehave: where requests go, when they go elsewhere, and what stays counted."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.openai_server import Fault, OpenAiServer, Script
+from tests.unit.test_pool_resources import OBJECTIVE, POOL, REWRITE, ROUTE
+from tg_flow.providers import open_provider
+from tg_flow.providers.pool import Pool
+from tg_schema import TextCompletionRequest, TextCompletionResponse
+from tg_schema.errors import BadRequest, IncompleteStream, NotFound, RateLimited, Unavailable
+
+MODEL = OpenAiServer.model
+REQUEST = TextCompletionRequest(prompt="say hello", streaming=True)
+DOWN = Script.refuse(503, "overloaded")
+DEAD = "127.0.0.1:1"
+
+OpenPool = Callable[..., Awaitable[Pool]]
+
+
+@pytest.fixture
+async def servers() -> AsyncIterator[list[OpenAiServer]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(OpenAiServer.running()) for _ in range(2)]
+
+
+@pytest.fixture
+async def open_pool(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenPool]:
+    monkeypatch.delenv("POOL_API_KEY", raising=False)
+    async with AsyncExitStack() as stack:
+
+        async def open_it(*servers: OpenAiServer, **options: Any) -> Pool:
+            table = {"endpoints": [address(server) for server in servers], "scraped": False, **options}
+            provider = await open_provider("tg_flow.providers.pool:Pool", MODEL, table)
+            stack.push_async_callback(provider.aclose)
+            assert isinstance(provider, Pool)
+            return provider
+
+        yield open_it
+
+
+def address(server: OpenAiServer) -> str:
+    return server.url.removeprefix("http://").removesuffix("/v1")
+
+
+def counted(pool: Pool) -> list[int]:
+    """The requests that the scheduler believes to run, by server."""
+    return [pool._scheduler.server(endpoint).requests for endpoint in pool._watcher.view.endpoints]
+
+
+async def records(pool: Pool, request: TextCompletionRequest = REQUEST) -> list[TextCompletionResponse]:
+    async with aclosing(pool.on_request(request)) as stream:
+        return [record async for record in stream]
+
+
+async def text(pool: Pool, request: TextCompletionRequest = REQUEST) -> str:
+    return "".join(each.response or "" for each in await records(pool, request))
+
+
+async def test_an_answer_is_that_of_a_server(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    pool = await open_pool(*servers, policy="round-robin")
+    assert [await text(pool) for _ in range(4)] == ["Hello €!"] * 4
+    assert [len(server.exchanges) for server in servers] == [2, 2]
+    last = (await records(pool))[-1]
+    assert (last.finish_reason, last.in_token, last.out_token) == ("stop", 11, 3)
+    assert servers[0].exchanges[0].headers["endpoint-load-metrics-format"] == "text"
+    assert counted(pool) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        DOWN,
+        Script.refuse(429, "rate_limit_exceeded"),
+        Script(fault=Fault.ABORT_BEFORE_STATUS),
+        Script(fault=Fault.ABORT, after=0),
+        Script(fault=Fault.CLEAN_END, after=0),
+        Script(fault=Fault.RAW, raw=b"data: {nonsense\n\n", after=0),
+        Script.refuse(404, "model_not_found"),
+    ],
+)
+async def test_a_failure_before_the_first_token_goes_elsewhere_once(
+    servers: list[OpenAiServer], open_pool: OpenPool, failing: Script
+) -> None:
+    pool = await open_pool(*servers, policy="round-robin")
+    servers[0].play(failing)
+    assert [await text(pool) for _ in range(2)] == ["Hello €!"] * 2
+    assert len(servers[1].exchanges) == 2
+    assert counted(pool) == [0, 0]
+
+
+async def test_no_server_is_asked_twice(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    pool = await open_pool(*servers)
+    for server in servers:
+        server.play(DOWN)
+    with pytest.raises(Unavailable, match="status 503"):
+        await text(pool)
+    assert [len(server.exchanges) for server in servers] == [1, 1]
+    assert counted(pool) == [0, 0]
+
+
+async def test_a_server_that_is_gone(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    pool = await open_pool(endpoints=[DEAD, address(servers[0])], policy="round-robin")
+    assert [await text(pool) for _ in range(3)] == ["Hello €!"] * 3
+
+
+async def test_after_the_first_token_no_other_server_is_asked(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    pool = await open_pool(*servers)
+    for server in servers:
+        server.play(Script(fault=Fault.ABORT, after=1))
+    with pytest.raises(IncompleteStream):
+        await text(pool)
+    assert sum(len(server.exchanges) for server in servers) == 1
+    assert counted(pool) == [0, 0]
+
+
+async def test_a_wrong_request_is_wrong_everywhere(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    pool = await open_pool(*servers)
+    for server in servers:
+        server.play(Script.refuse(400, "invalid_value"))
+    with pytest.raises(BadRequest):
+        await text(pool)
+    assert sum(len(server.exchanges) for server in servers) == 1
+
+
+async def test_a_client_that_leaves_is_counted_no_longer(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    pool = await open_pool(servers[0])
+    servers[0].play(Script(fault=Fault.ENDLESS))
+    async with aclosing(pool.on_request(REQUEST)) as stream:
+        await anext(stream)
+        assert counted(pool) == [1]
+    assert counted(pool) == [0]
+    async with asyncio.timeout(30):
+        await servers[0].exchanges[0].left.wait()
+
+
+async def test_routes_lead_to_adapters(servers: list[OpenAiServer], open_pool: OpenPool, tmp_path: Path) -> None:
+    file = tmp_path / "pools.yaml"
+    file.write_text(f"{POOL}---{ROUTE}---{REWRITE.replace('weight: 9', 'weight: 0')}---{OBJECTIVE}")
+    pool = await open_pool(*servers, resources=[str(file)], labels={"app": "vllm"})
+    for server in servers:
+        server.model = "sentiment-v2"
+    asked = TextCompletionRequest(prompt="say hello", adapter="sentiment")
+    assert await text(pool, asked) == "Hello €!"
+    with pytest.raises(NotFound, match="no route leads to the adapter of this request; known are sentiment"):
+        await text(pool, TextCompletionRequest(prompt="say hello", adapter="mood"))
+    assert [model.id for model in await pool.models()] == [MODEL, "sentiment"]
+
+
+async def test_an_adapter_that_a_server_lacks_is_asked_of_another(
+    servers: list[OpenAiServer], open_pool: OpenPool
+) -> None:
+    pool = await open_pool(*servers, policy="round-robin")
+    servers[1].model = "lora"
+    asked = TextCompletionRequest(prompt="say hello", adapter="lora")
+    assert [await text(pool, asked) for _ in range(2)] == ["Hello €!"] * 2
+    servers[1].play(DOWN)
+    with pytest.raises((NotFound, Unavailable)):
+        await text(pool, asked)
+
+
+async def test_the_load_in_a_header_is_taken(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    pool = await open_pool(servers[0])
+    told = "TEXT named_metrics.kv_cache_usage_perc=0.4, named_metrics.num_requests_waiting=3"
+    servers[0].play(Script(fault=Fault.STATUS, status=429, headers=(("endpoint-load-metrics", told),)))
+    with pytest.raises(RateLimited):
+        await text(pool)
+    report = pool._scheduler.server(pool._watcher.view.endpoints[0]).report
+    assert report is not None
+    assert (report.queued, report.kv_usage) == (3, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"endpoints": []}, "a pool needs servers: name them in endpoints, endpoint_files or names"),
+        ({"endpoints": ["http://a:1"]}, 'endpoints: "http://a:1" must be HOST:PORT, without a scheme or path'),
+        ({"policy": "best"}, 'policy: there is no "best"; known are '),
+        ({"admission": "some"}, 'admission: there is no "some"; known are always'),
+        ({"base_url": "http://a/v1"}, "a pool has no base_url: name its servers"),
+        ({"resources": ["none.yaml"]}, "none.yaml is not there; name an existing resource file"),
+        ({"scrape": {"intervall": 1}}, "intervall"),
+        ({"scrape": {"interval": 0}}, "interval"),
+        ({"scrape": {"kind": "cllm"}}, "kind"),
+    ],
+)
+async def test_wrong_options(open_pool: OpenPool, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        await open_pool(**{"endpoints": [DEAD], **options})
+    assert sentence in caught.value.message
