@@ -137,12 +137,15 @@ def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
     model = _last(piece.model for piece in pieces)
     index = pieces[-1].index if pieces else 0
     # Nearly all pieces have nothing but text, and this runs for each message: they are looked at once, not nine times.
-    pieces = [piece for piece in pieces if not _is_plain(piece)]
+    pieces = [piece for piece in pieces if piece.tokens or not _is_plain(piece)]
     if not pieces:
         return msgspec.structs.replace(whole, model=model, index=index)
     if len(pieces) == 1:
         # One of them, the last, has the counts and the reason of the end: nothing is there to be added up.
         return msgspec.structs.replace(whole, model=model, index=index, **_besides_text(pieces[0]))
+    tokens = tuple([token for piece in pieces for token in piece.tokens])
+    if all(map(_is_plain, pieces)):
+        return msgspec.structs.replace(whole, model=model, index=index, tokens=tokens)
     return msgspec.structs.replace(
         whole,
         model=model,
@@ -151,7 +154,7 @@ def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
         out_token=add_counts(piece.out_token for piece in pieces),
         finish_reason=_last(piece.finish_reason for piece in pieces),
         reasoning=join_text(piece.reasoning for piece in pieces),
-        tokens=tuple(token for piece in pieces for token in piece.tokens),
+        tokens=tokens,
         tool_calls=whole_calls(call for piece in pieces for call in piece.tool_calls),
         cached_token=add_counts(piece.cached_token for piece in pieces),
         reasoning_token=add_counts(piece.reasoning_token for piece in pieces),
@@ -183,13 +186,13 @@ def _last(values: Iterable[Value | None]) -> Value | None:
 
 
 def _is_plain(piece: Completion) -> bool:
+    """Whether it has nothing but text and its tokens."""
     return (
         piece.in_token is None
         and piece.out_token is None
         and piece.reasoning is None
         and piece.finish_reason is None
         and piece.signature is None
-        and not piece.tokens
         and not piece.tool_calls
         and piece.cached_token is None
         and piece.reasoning_token is None

@@ -25,21 +25,20 @@ def check_numbers(chunk: LlmChunk) -> LlmChunk:
     Raises:
         ProtocolError: a tool call's index is below 0 or above `MAX_CALL_INDEX`, or a token's id exceeds 64 bits.
     """
-    # Fast path: nearly all chunks are text without any number.
+    # Nearly all chunks are text, some with a token, and few have any other number: what they lack costs a comparison.
+    if chunk.tool_calls and any(not 0 <= call.index <= MAX_CALL_INDEX for call in chunk.tool_calls):
+        raise ProtocolError(f"the provider numbers a tool call outside of 0 to {MAX_CALL_INDEX}")
+    for token in chunk.tokens:
+        if not -1 <= token.id < 2**63 or (token.top and any(not -1 <= top[0] < 2**63 for top in token.top)):
+            raise ProtocolError("the provider sent a token whose id is no 64-bit number")
     if (
         chunk.in_token is None
         and chunk.out_token is None
         and chunk.cached_token is None
         and chunk.reasoning_token is None
         and chunk.cache_write_token is None
-        and not chunk.tool_calls
-        and not chunk.tokens
     ):
         return chunk
-    if any(not 0 <= call.index <= MAX_CALL_INDEX for call in chunk.tool_calls):
-        raise ProtocolError(f"the provider numbers a tool call outside of 0 to {MAX_CALL_INDEX}")
-    if any(not -1 <= number < 2**63 for token in chunk.tokens for number in (token.id, *(top[0] for top in token.top))):
-        raise ProtocolError("the provider sent a token whose id is no 64-bit number")
     wrong = [name for name in _COUNTS if not 0 <= (getattr(chunk, name) or 0) <= MAX_COUNT]
     if not wrong:
         return chunk
