@@ -149,6 +149,7 @@ class Gateway:
     ) -> None:
         # The server listens until all this is over: a refusal can be repeated elsewhere, a closed port says nothing.
         async with self._exit:
+            self._sockets.drain()
             await self._relay.drain(self._config.drain)
             await asyncio.gather(*(runs.close(DRAIN_ERROR_SECONDS) for runs in (self._background, self._resumable)))
             await self._sockets.close()

@@ -1,14 +1,14 @@
 """`tg-serve`: the whole pipeline in one process, or one process of many."""
 
-import tomllib
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import click
 
 from tg_cli import EXIT_FAILED, Failure, run, say, version_option
 from tg_serve.mlc_flags import MlcFlags, take_mlc_flags
 from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
+from tg_serve.provider_options import read_provider_options
 
 
 @click.command("tg-serve", context_settings={"help_option_names": ["-h", "--help"]})
@@ -69,7 +69,7 @@ def serve(
         raise click.UsageError("MODEL and --model are the same; give one of them")
     mlc.check()
     model = model or named_model
-    options = {**mlc.options, **_provider_options(base_url, option)}
+    options = {**mlc.options, **read_provider_options(base_url, option)}
     if model is None and (provider or options) and not (provider and check_only):
         describing = "--provider, --base-url, --option, --mode and --overrides"
         raise click.UsageError(f"{describing} describe a model: give its name with --model")
@@ -92,10 +92,11 @@ def serve(
         log_form=log_format,
         log_level=log_level,
     )
-    _run(order, check_only=check_only)
+    run_server(order, check_only=check_only)
 
 
-def _run(order: ServeOptions, *, check_only: bool) -> None:
+def run_server(order: ServeOptions, *, check_only: bool = False) -> None:
+    """Serve, or only check; a failure ends the command with a sentence."""
     # Imported only after the arguments were checked, so that --help and usage errors stay quick.
     from tg_schema import TgError
     from tg_serve import launcher
@@ -112,20 +113,6 @@ def _run(order: ServeOptions, *, check_only: bool) -> None:
         launcher.serve(order, click.echo)
     except TgError as error:
         raise Failure(error.message) from None
-
-
-def _provider_options(base_url: str | None, pairs: tuple[str, ...]) -> dict[str, Any]:
-    """The provider's options: `--base-url`, and NAME=VALUE pairs whose value is TOML, or else plain text."""
-    options: dict[str, Any] = {} if base_url is None else {"base_url": base_url}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not name or not equals:
-            raise click.UsageError(f"{pair!r} is no option of a provider: write NAME=VALUE")
-        try:
-            options[name] = tomllib.loads(f"value = {value}")["value"]
-        except (tomllib.TOMLDecodeError, RecursionError):
-            options[name] = value
-    return options
 
 
 def main() -> None:

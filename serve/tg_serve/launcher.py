@@ -235,6 +235,7 @@ def _overrides(order: ServeOptions) -> CliOverrides:
         order.key,
         order.allow_credentials,
         order.additional_models,
+        order.on_demand,
     )
 
 

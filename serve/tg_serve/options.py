@@ -32,6 +32,7 @@ class ServeOptions:
         key: the SHA-256 of a further key of the gateway, in hex.
         allow_credentials: whether the browsers of these origins may send cookies.
         additional_models: served beside `model`, with its provider and options.
+        on_demand: whether all models are served, each loaded for its first request.
         metrics_port: the port of the metrics, for a process without a gateway.
     """
 
@@ -50,5 +51,6 @@ class ServeOptions:
     key: str | None = None
     allow_credentials: bool | None = None
     additional_models: tuple[str, ...] = ()
+    on_demand: bool = False
     log_form: LogForm = "auto"
     log_level: LogLevel = "info"

@@ -181,7 +181,11 @@ def test_a_lock_has_a_hash_for_everything_and_no_address(lock: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", ["tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models", "tg-serve"]
+    "script",
+    [
+        *("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models"),
+        *("tg-serve", "tg-serve-model"),
+    ],
 )
 def test_every_command_tells_its_version(script: str) -> None:
     command = Path(sys.executable).parent / script
@@ -199,4 +203,5 @@ def test_every_script_is_in_the_test_above() -> None:
         "tg-lmtp",
         "tg-models",
         "tg-serve",
+        "tg-serve-model",
     }

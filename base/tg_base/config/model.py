@@ -123,6 +123,9 @@ class ModelConfig(Section, frozen=True):
     provider: str
     options: dict[str, Any] = {}
     """Read by the provider itself, into its own typed options."""
+    on_demand: bool = False
+    """The model is loaded for its first request, and unloaded when none has used it for `unload_after` seconds."""
+    unload_after: Seconds = 300.0
     queue: AtStart[Natural | None] = None
     """Queued requests per gateway; None = in proportion to the capacity, see `tg_base.client.admission`."""
 

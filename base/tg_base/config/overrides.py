@@ -24,7 +24,8 @@ class CliOverrides:
     """The options of the command line; None = the file's value. `options` are the provider's.
 
     `key` is the SHA-256 of a key in hex, beside the file's. Each of `additional_models` gets a flow of its own name,
-    and has the provider and the options of `model`.
+    and has the provider and the options of `model`. With `on_demand` all models of the file are served, each loaded for
+    its first request.
     """
 
     bus: str | None = None
@@ -38,6 +39,7 @@ class CliOverrides:
     key: str | None = None
     allow_credentials: bool | None = None
     additional_models: tuple[str, ...] = ()
+    on_demand: bool = False
 
     @property
     def flows(self) -> tuple[str, ...]:
@@ -58,6 +60,8 @@ class CliOverrides:
             given["keys"] = (*config.gateway.keys, ApiKey(name=_KEY_NAME, sha256=self.key))
         changes = {name: value for name, value in given.items() if value is not None}
         config = msgspec.structs.replace(config, gateway=msgspec.structs.replace(config.gateway, **changes))
+        if self.on_demand:
+            config = _serve_all_on_demand(config)
         served: set[str] = set()
         for model in (*(() if self.model is None else (self.model,)), *self.additional_models):
             name, config = self._with_model(config, model)
@@ -100,3 +104,12 @@ def _bind(config: Config, flow: str, model: str) -> Config:
     bound = config.bound(TextCompletionConfig).get(flow, TextCompletionConfig())
     services[TEXT_COMPLETION.name] = msgspec.structs.replace(bound, model=model)
     return msgspec.structs.replace(config, flows={**config.flows, flow: services})
+
+
+def _serve_all_on_demand(config: Config) -> Config:
+    """Every model has a flow: one that binds it already, or a new one of its name."""
+    models = {name: msgspec.structs.replace(model, on_demand=True) for name, model in config.models.items()}
+    bound = {said.model for said in config.bound(TextCompletionConfig).values()}
+    free = [model for model in models if model not in bound and model not in config.flows]
+    flows = {model: {TEXT_COMPLETION.name: TextCompletionConfig(model=model)} for model in free}
+    return msgspec.structs.replace(config, models=models, flows={**config.flows, **flows})

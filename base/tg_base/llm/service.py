@@ -80,9 +80,19 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         self.upstream_model = options.upstream_name(model)
         self.clocks = options.clocks
         self.tries = options.tries
-        self.capacity = options.capacity or type(self).capacity
+        self.capacity = self.find_capacity(options)
         self.native_features = self.announced(options)
-        self.features = service_features(self.native_features) | (READING_FEATURES - options.without)
+        self.features = self.find_features(options)
+
+    @classmethod
+    def find_capacity(cls, options: AnyOptions) -> int:
+        """Requests that it runs concurrently with these options."""
+        return options.capacity or cls.capacity
+
+    @classmethod
+    def find_features(cls, options: ProviderOptions) -> frozenset[Feature]:
+        """The features that it announces with these options, before it is known what its model lacks."""
+        return service_features(cls.announced(options)) | (READING_FEATURES - options.without)
 
     @classmethod
     def announced(cls, options: ProviderOptions) -> frozenset[Feature]:

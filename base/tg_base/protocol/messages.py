@@ -141,6 +141,7 @@ class Presence(msgspec.Struct, frozen=True):
         taken: requests taken from its queues since it started; -1 = not stated.
         waited: the longest queue time, in seconds, of a request taken since the previous announcement.
         request_bytes: size of the largest request that it fetches in parts; 0 = it takes no such request.
+        loading: whether a request waits until its model is loaded.
     """
 
     processor: str
@@ -156,6 +157,7 @@ class Presence(msgspec.Struct, frozen=True):
     taken: Last = -1
     waited: Seconds = 0.0
     request_bytes: Count = 0
+    loading: bool = False
 
     def over_below(self, inbox: str) -> int:
         """The lowest valid link number for this inbox. Links with a lower number are closed, and their streams over."""

@@ -363,6 +363,7 @@ class Processor:
             taken=self._taken,
             waited=round(self._waited, 3),
             request_bytes=MAX_REQUEST_BYTES,
+            loading=self._service.loading,
         )
         self._waited = 0.0
         try:

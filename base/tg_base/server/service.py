@@ -28,6 +28,11 @@ class Service(ABC, Generic[Req, Resp]):
     features: frozenset[Feature] = frozenset()
     """Optional features; announced with its presence."""
 
+    @property
+    def loading(self) -> bool:
+        """Whether a request waits for more than its turn: the service has yet to load what it answers with."""
+        return False
+
     @abstractmethod
     def on_request(self, request: Req) -> AsyncGenerator[Resp, None]:
         """Yield the responses; the last one has `last` set.

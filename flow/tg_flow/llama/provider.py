@@ -120,7 +120,6 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
 
     def __init__(self, model: str, options: LlamaCppOptions, engine: EnginePool, tokenizer: PromptTokenizer) -> None:
         super().__init__(model, options)
-        self.capacity = options.slots
         self.engine = engine
         # Without a chat template for several turns a model cannot tell earlier answers from the prompt.
         if not tokenizer.knows_history:
@@ -131,6 +130,11 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             self.features &= _ENCODER_FEATURES
         self._tokenizer = tokenizer
         self._pieces = tokenizer.pieces_with_marks()
+
+    @classmethod
+    @override
+    def find_capacity(cls, options: LlamaCppOptions) -> int:
+        return options.slots
 
     @classmethod
     @override

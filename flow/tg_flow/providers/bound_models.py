@@ -24,13 +24,18 @@ class ModelBinding:
     provider: str
     options: Mapping[str, Any]
     routes: tuple[Route[Any, Any], ...]
+    on_demand: bool = False
+    unload_after: float = 0.0
 
 
 def bind_models(config: Config) -> dict[str, ModelBinding]:
     """The binding of each bound model; models without a table are omitted."""
     models = {model: config.models[model] for model in list_bound_models(config) if model in config.models}
     return {
-        model: ModelBinding(table.provider, table.options, _routes_of(config, model)) for model, table in models.items()
+        model: ModelBinding(
+            table.provider, table.options, _routes_of(config, model), table.on_demand, table.unload_after
+        )
+        for model, table in models.items()
     }
 
 

@@ -2,12 +2,12 @@
 
 import asyncio
 from contextlib import AbstractContextManager, AsyncExitStack
+from typing import Any
 
 import structlog
 
-from tg_base.llm import LlmService
 from tg_base.runtime import translate_defects
-from tg_base.server import Processor
+from tg_base.server import Processor, Service
 from tg_flow.providers.bound_models import ModelBinding
 from tg_schema import TgError
 from tg_schema.errors import Internal
@@ -30,7 +30,7 @@ class ModelProcessor:
         self.error: TgError | None = None
         self._replaced = asyncio.Event()
 
-    async def run(self, service: LlmService) -> None:
+    async def run(self, service: Service[Any, Any]) -> None:
         """Serve until cancelled or, if replaced, until the last request has ended.
 
         Raises what ends the processor. Once it is replaced, its failure is only logged: another one serves.
@@ -61,7 +61,7 @@ class ModelProcessor:
         """Take no more requests; `run` returns when the last one has ended."""
         self._replaced.set()
 
-    async def _close(self, service: LlmService) -> None:
+    async def _close(self, service: Service[Any, Any]) -> None:
         try:
             with self._translate_defects():
                 await service.aclose()

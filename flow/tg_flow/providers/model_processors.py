@@ -10,10 +10,11 @@ import structlog
 from tg_base.bus import Bus
 from tg_base.config import Config
 from tg_base.protocol import HeartbeatTiming
-from tg_base.server import Processor
+from tg_base.server import Processor, Service
 from tg_flow.providers.bound_models import ModelBinding, bind_models, list_bound_models, open_model
 from tg_flow.providers.model_processor import ModelProcessor
-from tg_flow.providers.registry import open_provider, rehearse_provider
+from tg_flow.providers.on_demand_model import OnDemandModel
+from tg_flow.providers.registry import open_provider, outline_provider, rehearse_provider
 from tg_schema import TgError
 
 log = structlog.get_logger()
@@ -136,7 +137,7 @@ class ModelProcessors:
         return begun
 
     async def _serve(self, config: Config, model: str, binding: ModelBinding) -> ModelProcessor:
-        service = await open_model(config, model, open_provider)
+        service = await self._open_service(config, model, binding)
         processor = Processor(self._bus, config.topics, service, binding.routes, models=(model,), timing=self._timing)
         served = ModelProcessor(model, binding, processor)
         self._start(served.run(service), name=f"model {model}")
@@ -148,6 +149,12 @@ class ModelProcessors:
         if served.error is not None:
             raise served.error
         return served
+
+    async def _open_service(self, config: Config, model: str, binding: ModelBinding) -> Service[Any, Any]:
+        if not binding.on_demand:
+            return await open_model(config, model, open_provider)
+        outline = await open_model(config, model, outline_provider)
+        return OnDemandModel(model, outline, lambda: open_model(config, model, open_provider), binding.unload_after)
 
     def _start(self, work: Coroutine[Any, Any, None], name: str | None = None) -> asyncio.Task[None]:
         """A task that ends when the serving ends."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from tg_base.config import read_options
 from tg_base.llm import LlmService, ProviderOptions
 from tg_base.runtime import start_daemon_thread
+from tg_flow.providers.on_demand_model import ServiceOutline
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
 from tg_schema.features import Feature
@@ -120,6 +121,16 @@ async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> 
 async def rehearse_provider(provider: str, model: str, table: Mapping[str, Any]) -> None:
     """Open a provider as far as possible without loading weights. Arguments and errors as `open_provider`."""
     await _ready(provider, table, lambda kind, options: kind.rehearse(model, options))
+
+
+async def outline_provider(provider: str, model: str, table: Mapping[str, Any]) -> ServiceOutline:
+    """Rehearse a provider, and say what is known before it is opened. Arguments and errors as `open_provider`."""
+
+    async def outline(kind: type[LlmService], options: ProviderOptions) -> ServiceOutline:
+        await kind.rehearse(model, options)
+        return ServiceOutline(kind.find_capacity(options), kind.find_features(options))
+
+    return await _ready(provider, table, outline)
 
 
 async def _ready(

@@ -28,12 +28,16 @@ class FoundModel:
         model: its own name, as the flow's processors know it; None where nobody has said it.
         adapter: what stood behind the last colon, where the whole is no model's name.
         features: what all live processors of its queue announce (`tg_schema.features`); empty while there is none.
+        loading: whether each of them has yet to load the model.
+        busy: whether none of them has room for a request.
     """
 
     route: Route[Any, Any]
     model: str | None
     adapter: str | None = None
     features: frozenset[str] = frozenset()
+    loading: bool = False
+    busy: bool = False
 
 
 class Catalogue:
@@ -156,9 +160,15 @@ class Catalogue:
         return None
 
     def _find(self, route: Route[Any, Any], model: str | None, adapter: str | None = None) -> FoundModel:
-        announced = [frozenset(each.features) for each in self._serving(route.request)]
+        serving = self._serving(route.request)
+        if not serving:
+            return FoundModel(route, model, adapter)
         # Any of them may get the request, so only what all can do counts.
-        return FoundModel(route, model, adapter, frozenset.intersection(*announced) if announced else frozenset())
+        features = frozenset.intersection(*(frozenset(each.features) for each in serving))
+        loading = all(each.loading for each in serving)
+        return FoundModel(
+            route, model, adapter, features, loading, all(each.in_flight >= each.capacity for each in serving)
+        )
 
     def _route_of(self, model: str, preferred: str) -> Route[Any, Any] | None:
         having = [route for route in self._completions if model and model in self._models_of(route)]

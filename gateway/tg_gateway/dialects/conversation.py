@@ -93,3 +93,7 @@ class Conversation(Protocol):
 
     def take(self, message: bytes) -> None:
         """A message came. Whatever it is, it is answered, and disturbs no other request; nothing is raised."""
+
+    def drain(self) -> None:
+        """The gateway takes no more requests, and will close the socket when those that run have ended."""
+        return

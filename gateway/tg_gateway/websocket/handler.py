@@ -29,6 +29,7 @@ class _Socket(web.WebSocketResponse[Literal[False]]):
     """A WebSocket that never closes without a word to those who wait for an answer."""
 
     session: Session | None = None
+    conversation: Conversation | None = None
 
     @override
     async def close(self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True) -> bool:
@@ -45,6 +46,12 @@ class WebSocketHandler:
         self._config = config
         self._unauthenticated = unauthenticated
         self._sockets: set[_Socket] = set()
+
+    def drain(self) -> None:
+        """Tell all sockets that the gateway is about to leave."""
+        for socket in self._sockets:
+            if socket.conversation is not None:
+                socket.conversation.drain()
 
     async def close(self) -> None:
         """Close all sockets, within a bounded time; every request that still runs gets an error first."""
@@ -93,7 +100,7 @@ class WebSocketHandler:
                 self._backend, writer, entry, request.remote or "", principal, max_request=max_request
             ) as session:
                 socket.session = session
-                conversation = request[DOOR].dialect.converse(session)
+                conversation = socket.conversation = request[DOOR].dialect.converse(session)
                 await self._serve(socket, session, conversation, writer, request)
         finally:
             SOCKETS.dec()

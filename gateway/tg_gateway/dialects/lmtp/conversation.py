@@ -9,6 +9,7 @@ answered, by a TOKEN error where that ends a stream for which the client waits, 
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -41,6 +42,8 @@ from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_schema import TextCompletionRequest, TgError, decode
 from tg_schema.errors import BadRequest, NotFound, TooLarge, Unauthorized
 
+PATIENCE_SECONDS: Final = 1.5
+"""Without an item, before a stream's client is told why: processors say once a second how busy they are."""
 _ANSWERED_BY_STREAMS: Final = frozenset({"GENERATE", "SCORE", "RESUME"})
 
 
@@ -62,7 +65,7 @@ class _Buffer(msgspec.Struct, frozen=True):
 
 
 class _System(msgspec.Struct, frozen=True):
-    stream_id: int
+    stream_id: int | None
     kind: str
 
 
@@ -144,12 +147,32 @@ class LmtpConversation(Conversation):
             streaming=True,
             background=background,
             deadline=seconds,
-            on_accepted=(lambda: self._tell(stream, "started")) if system else None,
+            on_accepted=(lambda: self._start(writer)) if system else None,
         )
         socket.ask(stream, found.route, size, lambda: asked, writer.fail)
         if system:
             # Behind `ask`: a request that is refused was never queued.
             self._tell(stream, "queued")
+            if found.loading:
+                self._tell(stream, "loading")
+            asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._explain, body, writer)
+
+    def _start(self, writer: StreamWriter) -> None:
+        writer.begun = True
+        self._tell(writer.stream, "started")
+
+    def _explain(self, body: StreamBody, writer: StreamWriter) -> None:
+        """Say why a stream has not begun, if the processors have said it."""
+        if writer.begun or not self._socket.is_running(body.stream_id):
+            return
+        with suppress(NotFound):
+            if self._socket.catalogue.find_model(body.model).busy:
+                self._tell(body.stream_id, "throttled")
+
+    @override
+    def drain(self) -> None:
+        if "SYSTEM" in self._accepted:
+            self._tell(None, "draining")
 
     def _check_new(self, stream: int) -> None:
         # Two streams of one id could not be told apart in the messages.
@@ -170,7 +193,7 @@ class LmtpConversation(Conversation):
 
         self._socket.follow(stream, name, resume(self._socket.kept, name, body.after_seq, make_writer), fail)
 
-    def _tell(self, stream: int, kind: str) -> None:
+    def _tell(self, stream: int | None, kind: str) -> None:
         self._socket.say(encode_message(b"SYSTEM", [_System(stream, kind)]))
 
     def _tell_model(self, payload: bytes) -> None:

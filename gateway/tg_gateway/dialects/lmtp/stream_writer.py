@@ -35,6 +35,8 @@ class StreamWriter(Writer[TextCompletionResponse]):
         tops: alternatives of an item, at most.
 
     Attributes:
+        stream: its id.
+        begun: whether a processor is known to work on it.
         count: items so far, of those that are numbered.
     """
 
@@ -43,6 +45,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
         self._batch = batch
         self._typed = typed
         self._width = 1 + tops
+        self.begun = False
         self.count = 0
         self._after: int | None = None
 
@@ -59,6 +62,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     def tell(self, items: Sequence[StreamItem], *, last: bool) -> bytes:
         """Send these. With the last ones, the bytes of all that waits: nothing follows which could wait with them."""
+        self.begun = True
         if self._after:
             items = [item for item in items if isinstance(item.seq, int) and item.seq > self._after]
         self._batch.add(items, self._width)

@@ -1,0 +1,138 @@
+"""Requests -> a model that is loaded for the first of them, and unloaded when none has used it for a while."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import NamedTuple
+
+import structlog
+from typing_extensions import override
+
+from tg_base.llm import LlmService
+from tg_base.runtime import report
+from tg_base.server import Service
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
+from tg_schema.features import Feature
+
+log = structlog.get_logger()
+
+
+class ServiceOutline(NamedTuple):
+    """What is known of a service before its model is loaded."""
+
+    capacity: int
+    features: frozenset[Feature]
+
+
+class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
+    """One model. It announces what its provider has with these options; what the model itself lacks it refuses later.
+
+    Args:
+        model: its name, for the log.
+        outline: what it announces.
+        load: opens the provider.
+        unload_after: seconds without a request after which it is unloaded.
+    """
+
+    spec = TEXT_COMPLETION
+
+    def __init__(
+        self, model: str, outline: ServiceOutline, load: Callable[[], Awaitable[LlmService]], unload_after: float
+    ) -> None:
+        self.capacity, self.features = outline
+        self._log = log.bind(model=model)
+        self._load = load
+        self._unload_after = unload_after
+        self._service: LlmService | None = None
+        self._loading: asyncio.Task[LlmService] | None = None
+        self._unloading: asyncio.Task[None] | None = None
+        self._users = 0
+
+    @property
+    @override
+    def loading(self) -> bool:
+        return self._service is None
+
+    @override
+    async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
+        async with self._use() as service, aclosing(service.on_request(request)) as responses:
+            async for response in responses:
+                yield response
+
+    @override
+    async def read(self, body: bytes) -> TextCompletionRequest:
+        async with self._use() as service:
+            return await service.read(body)
+
+    @asynccontextmanager
+    async def _use(self) -> AsyncIterator[LlmService]:
+        """The model, which stays until the block is left.
+
+        Raises:
+            TgError: it cannot be loaded. The next request tries again.
+        """
+        self._users += 1
+        try:
+            if self._unloading is not None:
+                # Two copies might not fit in memory; and one that only waits to be unloaded stays.
+                await self._stop_unloading(self._unloading)
+            yield self._service or await self._wait_loaded()
+        finally:
+            self._users -= 1
+            self._watch_unused()
+
+    def _watch_unused(self) -> None:
+        if not self._users and self._service is not None and self._unloading is None:
+            self._unloading = asyncio.create_task(self._unload_unused(), name="unload")
+            self._unloading.add_done_callback(report)
+
+    async def _wait_loaded(self) -> LlmService:
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load_now(), name="load")
+            self._loading.add_done_callback(_note_failure)
+        # A client that leaves does not stop what others wait for.
+        return await asyncio.shield(self._loading)
+
+    async def _load_now(self) -> LlmService:
+        self._log.info("model.loading")
+        try:
+            self._service = await self._load()
+        finally:
+            self._loading = None
+        self._log.info("model.loaded")
+        self._watch_unused()
+        return self._service
+
+    async def _stop_unloading(self, unloading: "asyncio.Task[None]") -> None:
+        if self._service is not None:
+            unloading.cancel()
+            self._unloading = None
+        else:
+            await asyncio.wait([unloading])
+
+    async def _unload_unused(self) -> None:
+        await asyncio.sleep(self._unload_after)
+        service, self._service = self._service, None
+        try:
+            if service is not None:
+                await service.aclose()
+        finally:
+            self._unloading = None
+        self._log.info("model.unloaded")
+
+    @override
+    async def aclose(self) -> None:
+        tasks = [task for task in (self._loading, self._unloading) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        service, self._service = self._service, None
+        if service is not None:
+            await service.aclose()
+
+
+def _note_failure(loading: "asyncio.Task[LlmService]") -> None:
+    """Those who wait are told; there may be nobody left."""
+    if not loading.cancelled():
+        loading.exception()

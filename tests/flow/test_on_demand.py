@@ -1,0 +1,203 @@
+"""Models that are loaded for their first request: once, for all who wait, and unloaded when nobody uses them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+import pytest
+from aiohttp import ClientSession
+from typing_extensions import override
+
+from tests.fakes.token_llm import END, TokenLlm
+from tests.flow.narrow_gateway import OFTEN, until
+from tests.flow.open_gateway import open_gateway, until_listed
+from tests.flow.open_lmtp import Lmtp, open_lmtp
+from tg_base.llm import LlmService
+from tg_flow.providers.on_demand_model import OnDemandModel, ServiceOutline
+from tg_schema import TextCompletionRequest
+from tg_schema.errors import Unavailable
+from tg_serve.launcher import launch
+from tg_serve.options import ServeOptions
+
+
+class Shelf:
+    """Where models are loaded from, at the edge of the world."""
+
+    def __init__(self) -> None:
+        self.loads = 0
+        self.closed = 0
+        self.may_load = asyncio.Event()
+        self.error: Unavailable | None = None
+
+    async def load(self) -> LlmService:
+        self.loads += 1
+        await self.may_load.wait()
+        if self.error is not None:
+            raise self.error
+        return _Shelved(self)
+
+
+class _Shelved(TokenLlm):
+    def __init__(self, shelf: Shelf) -> None:
+        super().__init__()
+        self._shelf = shelf
+
+    @override
+    async def aclose(self) -> None:
+        self._shelf.closed += 1
+
+
+def on_demand(shelf: Shelf, unload_after: float = 60.0) -> OnDemandModel:
+    outline = ServiceOutline(TokenLlm.find_capacity(TokenLlm.Options()), TokenLlm.find_features(TokenLlm.Options()))
+    return OnDemandModel("counting", outline, shelf.load, unload_after)
+
+
+async def ask(model: OnDemandModel, prompt: str = "ab") -> str:
+    async with aclosing(model.on_request(TextCompletionRequest(prompt=prompt, streaming=True))) as responses:
+        return "".join([response.response or "" async for response in responses])
+
+
+async def test_all_who_wait_get_one_model_and_who_leaves_stops_nothing() -> None:
+    shelf = Shelf()
+    model = on_demand(shelf)
+    assert (model.loading, model.capacity, model.features) == (True, TokenLlm.capacity, TokenLlm().features)
+    asking = [asyncio.create_task(ask(model)) for _ in range(3)]
+    await until(lambda: shelf.loads == 1)
+    asking[0].cancel()
+    shelf.may_load.set()
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+    assert isinstance(answers[0], asyncio.CancelledError)
+    assert answers[1:] == ["ab", "ab"]
+    assert (model.loading, shelf.loads, shelf.closed) == (False, 1, 0)
+    await model.aclose()
+    assert shelf.closed == 1
+
+
+async def test_a_model_that_cannot_be_loaded_is_tried_again_by_the_next_request() -> None:
+    shelf = Shelf()
+    shelf.may_load.set()
+    shelf.error = Unavailable("the file is gone")
+    model = on_demand(shelf)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="gone"):
+            await ask(model)
+    shelf.error = None
+    assert await ask(model) == "ab"
+    assert shelf.loads == 3
+    await model.aclose()
+
+
+async def test_an_unused_model_is_unloaded_and_loaded_again() -> None:
+    shelf = Shelf()
+    shelf.may_load.set()
+    model = on_demand(shelf, unload_after=0.01)
+    for loads in (1, 2):
+        assert await ask(model) == "ab"
+        await until(lambda: model.loading and shelf.closed == shelf.loads)
+        assert shelf.loads == loads
+    # Nobody waited any more when it had been loaded.
+    shelf.may_load.clear()
+    asking = asyncio.create_task(ask(model))
+    await until(lambda: shelf.loads == 3)
+    asking.cancel()
+    shelf.may_load.set()
+    await until(lambda: shelf.closed == 3)
+    await model.aclose()
+    assert shelf.closed == 3
+
+
+async def test_a_request_in_time_keeps_the_model() -> None:
+    shelf = Shelf()
+    shelf.may_load.set()
+    model = on_demand(shelf)
+    for _ in range(3):
+        assert await ask(model) == "ab"
+    assert (shelf.loads, shelf.closed) == (1, 0)
+    await model.aclose()
+    assert shelf.closed == 1
+
+
+@asynccontextmanager
+async def greeted(http: ClientSession) -> AsyncIterator[Lmtp]:
+    """A client that is told what its streams wait for."""
+    async with http.ws_connect("/lmtp") as socket:
+        client = Lmtp(socket)
+        await client.send("HELLO", accept=["SYSTEM"])
+        await client.item()
+        yield client
+
+
+async def read_kinds(client: Lmtp, until_kind: str) -> list[str]:
+    """The kinds of system messages up to one."""
+    kinds: list[str] = []
+    while until_kind not in kinds:
+        kinds.append((await client.item("SYSTEM"))["kind"])
+    return kinds
+
+
+async def test_a_client_is_told_that_its_model_is_loading() -> None:
+    shelf = Shelf()
+    async with open_gateway(instead=on_demand(shelf), timing=OFTEN) as it:
+        await until_listed(it.http)
+        async with greeted(it.http) as client:
+            await client.generate(1, [72])
+            assert await read_kinds(client, "started") == ["queued", "loading", "started"]
+            shelf.may_load.set()
+            assert [each["token"] for each in await client.stream(1)] == [72, END]
+            # The processor says so with its next heartbeat.
+            kinds = ["loading"]
+            async with asyncio.timeout(10):
+                while "loading" in kinds:
+                    await client.generate(1, [72])
+                    kinds, items = [], list[int]()
+                    while END not in items:
+                        kind, came = await client.read()
+                        kinds += [each["kind"] for each in came] if kind == "SYSTEM" else []
+                        items += [each["token"] for each in came] if kind == "TOKEN" else []
+            assert shelf.loads == 1
+
+
+async def test_a_client_is_told_that_no_processor_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tg_gateway.dialects.lmtp.conversation.PATIENCE_SECONDS", 0.3)
+    llm = TokenLlm()
+    llm.capacity, llm.step = 1, asyncio.Semaphore(0)
+    async with open_gateway(llm=llm, timing=OFTEN) as it:
+        await until_listed(it.http)
+        async with greeted(it.http) as client:
+            await client.generate(1, [72])
+            # The one that runs is not told so, however long it takes.
+            assert await read_kinds(client, "started") == ["queued", "started"]
+            await client.generate(2, [73])
+            assert await read_kinds(client, "throttled") == ["queued", "throttled"]
+            for _ in range(2):
+                llm.step.release()
+            items: list[tuple[int, int]] = []
+            while len(items) < 4:
+                kind, came = await client.read()
+                items += [(each["stream_id"], each["token"]) for each in came] if kind == "TOKEN" else []
+            assert items == [(1, 72), (1, END), (2, 73), (2, END)]
+
+
+async def test_a_client_is_told_that_the_gateway_leaves() -> None:
+    async with open_lmtp() as (it, plain), greeted(it.http) as client:
+        await it.gateway.__aexit__(None, None, None)
+        assert await client.item("SYSTEM") == {"stream_id": None, "kind": "draining"}
+        # Who has not accepted such messages sees the end alone.
+        assert (await plain.socket.receive(timeout=10)).type.name in {"CLOSE", "CLOSING", "CLOSED"}
+
+
+async def test_a_served_configuration_loads_its_models_on_demand() -> None:
+    async with launch(ServeOptions(port=0, on_demand=True, drain=0.05, log_level="warning")) as (config, url):
+        assert config.models["tinydemo"].on_demand
+        assert url is not None
+        async with ClientSession(url) as http:
+            await until_listed(http)
+            async with greeted(http) as client:
+                await client.generate(1, [591, 310], model="tinydemo", max_tokens=1)
+                kinds: list[str] = []
+                kind = ""
+                while kind != "TOKEN":
+                    kind, came = await client.read()
+                    kinds += [each["kind"] for each in came] if kind == "SYSTEM" else []
+                assert kinds[:2] == ["queued", "loading"]
+                assert came[0]["finish_reason"] in {"length", "stop"}
