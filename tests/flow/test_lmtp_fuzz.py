@@ -18,7 +18,21 @@ VALUE = st.recursive(
     max_leaves=8,
 )
 FIELD = st.sampled_from(
-    ["stream_id", "model", "prompt", "scored", "max_tokens", "logit_bias", "mode", "buffer_id", "append", "accept"]
+    [
+        *(
+            "stream_id",
+            "model",
+            "prompt",
+            "scored",
+            "max_tokens",
+            "logit_bias",
+            "mode",
+            "buffer_id",
+            "append",
+            "accept",
+        ),
+        *("request_key", "after_seq"),
+    ]
 )
 RIGHT = {"stream_id": 5, "model": MODEL, "prompt": [1], "scored": [2], "buffer_id": 1, "accept": []}
 """A message that every type takes, before some of it is replaced."""
@@ -26,7 +40,7 @@ MESSAGE = st.one_of(
     st.binary(max_size=200),
     st.builds(
         lambda kind, fields: f"{kind} {json.dumps(RIGHT | fields)}".encode(),
-        st.sampled_from(["GENERATE", "SCORE", "MODEL_INFO", "HELLO", "CANCEL", "BUFFER", "TOKEN", ""]),
+        st.sampled_from(["GENERATE", "SCORE", "MODEL_INFO", "HELLO", "CANCEL", "BUFFER", "RESUME", "TOKEN", ""]),
         st.dictionaries(FIELD, VALUE, max_size=4),
     ),
 )

@@ -161,6 +161,73 @@ async def test_a_prompt_is_sent_once_and_named_later() -> None:
     assert whole != part
 
 
+async def read_leaving(client: Lmtp) -> tuple[dict[str, Any], list[int]]:
+    """What is said of the buffer that a stream leaves, and the stream's tokens; the buffer is there before the last."""
+    said: dict[str, Any] = {}
+    tokens: list[int] = []
+    while True:
+        kind, items = await client.read()
+        if kind == "MSG":
+            (said,) = items
+            continue
+        tokens += [each.get("token", 0) for each in items]
+        if items[-1]["finish_reason"] is not None:
+            assert said
+            return said, tokens
+
+
+async def test_a_finished_stream_is_the_beginning_of_the_next_prompt() -> None:
+    async with open_lmtp() as (it, client):
+        await client.generate(1, [1, 2], buffer_id="story")
+        told = {"stream_id": 1, "buffer_id": "story", "size": 4}
+        assert await read_leaving(client) == (told, [1, 2, END])
+        # It goes on in the same buffer; of an answer that reached its limit every token counts.
+        await client.generate(1, {"buffer": "story", "append": [9]}, buffer_id="story", max_tokens=2)
+        assert await read_leaving(client) == (told | {"size": 7}, [1, 2])
+        await client.generate(1, {"buffer": "story", "upto": 6})
+        await client.stream(1)
+        assert [request.prompt_ids for request in it.llm.requests[1:]] == [(1, 2, 1, 2, 9), (1, 2, 1, 2, 9, 1)]
+        assert [request.cache_key for request in it.llm.requests] == [None, hash_content((1, 2)), hash_content((1, 2))]
+
+
+async def test_a_stream_of_text_leaves_its_text() -> None:
+    async with open_lmtp() as (it, client):
+        await client.generate(1, "Hel", mode="text", buffer_id=7)
+        assert (await read_leaving(client))[0]["size"] == 6
+        await client.generate(1, {"buffer": 7, "append": "!"}, mode="text")
+        assert await read_text(client, 1) == "HelHel!"
+        assert it.llm.requests[1].prompt == "HelHel!"
+
+
+async def test_streams_that_leave_no_buffer() -> None:
+    llm = gated(2)
+    async with open_lmtp(llm) as (_, client):
+        for wrong, says in (
+            ({"request_key": "k"}, "belongs to its socket"),
+            ({"buffer_id": "x" * 257}, "at most 256"),
+            ({"mode": "text", "prompt": [{"role": "user", "content": "a"}]}, "no turns"),
+        ):
+            await client.generate(1, **{"prompt": [1], "buffer_id": "b"} | wrong)
+            assert says in (await client.stream(1))[0]["error"]
+        await client.send("BUFFER", buffer_id="b", append=[5])
+        await client.item()
+        await client.generate(1, [7, 8, 9], buffer_id="b")
+        while (await client.read())[1][-1]["token"] != 8:
+            pass
+        await client.send("CANCEL", stream_id=1)
+        await client.stream(1)
+        # What does not fit leaves the buffer as it was, and the stream ends well.
+        await client.send("BUFFER", buffer_id="large", append="x" * (MAX_BUFFERED_UNITS - 1))
+        await client.item()
+        assert llm.step is not None
+        llm.step.release()
+        await client.generate(1, [6], buffer_id="b")
+        told, tokens = await read_leaving(client)
+        assert ("drop one" in told["error"], tokens) == (True, [6, END])
+        await client.send("BUFFER", buffer_id="b")
+        assert (await client.item())["size"] == 1
+
+
 async def test_buffers_of_text() -> None:
     async with open_lmtp() as (it, client):
         await client.send("BUFFER", buffer_id=1, append="Hel")

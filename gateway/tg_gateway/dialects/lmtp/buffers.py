@@ -21,6 +21,7 @@ class Buffers:
 
     def __init__(self) -> None:
         self._contents: dict[BufferId, Content] = {}
+        self._roots: dict[BufferId, str] = {}
 
     def append(self, name: BufferId, more: Content) -> int:
         """Add to a buffer, which begins with its first use.
@@ -32,19 +33,43 @@ class Buffers:
             BadRequest: text for a buffer of ids, or the other way round.
             TooLarge: too much is buffered, or too many buffers are.
         """
+        content = join_contents(self._contents.get(name, ()), more)
         # Added up anew: at most `MAX_BUFFERS` numbers, and no count that could drift.
         held = sum(map(len, self._contents.values()))
         if held + len(more) > MAX_BUFFERED_UNITS:
             raise TooLarge(f"the buffers of a socket hold {MAX_BUFFERED_UNITS} ids and characters; drop one")
         if name not in self._contents and len(self._contents) >= MAX_BUFFERS:
             raise TooLarge(f"a socket has at most {MAX_BUFFERS} buffers; drop one")
-        content = self._contents[name] = join_contents(self._contents.get(name, ()), more)
+        self._contents[name] = content
         return len(content)
+
+    def keep(self, name: BufferId, content: Content, root: str) -> int:
+        """What a stream has left, in place of what the buffer had. Returns and raises as `append`.
+
+        Args:
+            name: of the buffer.
+            content: the prompt of the stream and its answer.
+            root: the key of that prompt: those who go on from one another have the same.
+        """
+        before = self._contents.pop(name, None)
+        try:
+            size = self.append(name, content)
+        except TooLarge:
+            if before is not None:
+                self._contents[name] = before
+            raise
+        self._roots[name] = root
+        return size
+
+    def find_key(self, name: BufferId, beginning: Content) -> str:
+        """What requests that begin with this much of a buffer have in common."""
+        return self._roots.get(name) or hash_content(beginning)
 
     def drop(self, name: BufferId) -> None:
         """Forget one. Raises: NotFound."""
         if self._contents.pop(name, None) is None:
             raise _unknown(name)
+        self._roots.pop(name, None)
 
     def read(self, name: BufferId, upto: int | None = None) -> Content:
         """The first `upto` ids or characters; None = all.

@@ -15,8 +15,9 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Ask, Conversation, FoundModel, Socket
-from tg_gateway.dialects.lmtp.buffers import BufferId, Buffers, Content
+from tg_gateway.dialects import Ask, Conversation, FoundModel, Socket, Writer
+from tg_gateway.dialects.answers import Background
+from tg_gateway.dialects.lmtp.buffers import BufferId, Buffers, Content, join_contents
 from tg_gateway.dialects.lmtp.errors import encode_error, encode_stream_error
 from tg_gateway.dialects.lmtp.information import (
     HelloBody,
@@ -25,8 +26,9 @@ from tg_gateway.dialects.lmtp.information import (
     encode_hello,
     encode_model_info,
 )
+from tg_gateway.dialects.lmtp.leaving_writer import LeavingWriter
 from tg_gateway.dialects.lmtp.messages import StreamId, encode_message, find_stream_id, split_message
-from tg_gateway.dialects.lmtp.prompt import read_prompt
+from tg_gateway.dialects.lmtp.prompt import Prompt, read_prompt
 from tg_gateway.dialects.lmtp.request import (
     DEFAULT_TOP_LOGPROBS,
     GenerateBody,
@@ -39,7 +41,7 @@ from tg_gateway.dialects.lmtp.resumable import RecordWriter, ResumeBody, make_ba
 from tg_gateway.dialects.lmtp.stream_form import StreamForm
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects.lmtp.token_batch import TokenBatch
-from tg_schema import TextCompletionRequest, TgError, decode
+from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError, decode
 from tg_schema.errors import BadRequest, NotFound, TooLarge, Unauthorized
 
 PATIENCE_SECONDS: Final = 1.5
@@ -119,9 +121,32 @@ class LmtpConversation(Conversation):
     def _generate(self, payload: bytes) -> None:
         body = decode(GenerateBody, payload)
         found = self._socket.catalogue.find_model(body.model)
-        request = make_generate(body, read_prompt(body.prompt, body.mode, self._buffers), found)
+        prompt = read_prompt(body.prompt, body.mode, self._buffers)
+        request = make_generate(body, prompt, found)
         tops = DEFAULT_TOP_LOGPROBS if body.mode == "ids" and body.top_logprobs is None else body.top_logprobs
-        self._ask(body, found, request, StreamForm(body.mode, body.max_tokens, tops), len(payload))
+        leave = None if body.buffer_id is None else self._plan_buffer(body, body.buffer_id, prompt)
+        self._ask(body, found, request, StreamForm(body.mode, body.max_tokens, tops), len(payload), leave=leave)
+
+    def _plan_buffer(self, body: GenerateBody, name: BufferId, prompt: Prompt) -> Callable[[Content], None]:
+        """What is done at the end of a stream that leaves a buffer."""
+        if body.request_key is not None:
+            raise BadRequest("buffer_id: a buffer belongs to its socket, and a stream with a request_key does not")
+        self._check_name(name)
+        beginning, root = prompt.content, prompt.root
+
+        def leave(answer: Content) -> None:
+            try:
+                size = self._buffers.keep(name, join_contents(beginning, answer), root)
+            except TgError as error:
+                self._socket.say(encode_error(body.stream_id, error, typed="ERRORS" in self._accepted))
+            else:
+                self._socket.say(encode_message(b"MSG", [_Buffer(body.stream_id, name, size)]))
+
+        return leave
+
+    def _check_name(self, name: BufferId) -> None:
+        if isinstance(name, str) and len(name) > self._socket.max_name:
+            raise BadRequest(f"buffer_id may have at most {self._socket.max_name} characters")
 
     def _score(self, payload: bytes) -> None:
         body = decode(ScoreBody, payload)
@@ -130,20 +155,31 @@ class LmtpConversation(Conversation):
         self._ask(body, found, request, StreamForm("score", len(body.scored)), len(payload))
 
     def _ask(
-        self, body: StreamBody, found: FoundModel, request: TextCompletionRequest, form: StreamForm, size: int
+        self,
+        body: StreamBody,
+        found: FoundModel,
+        request: TextCompletionRequest,
+        form: StreamForm,
+        size: int,
+        *,
+        leave: Callable[[Content], None] | None = None,
     ) -> None:
         socket, stream = self._socket, body.stream_id
         self._check_new(stream)
         writer = form.make_writer(stream, self._batch, typed="ERRORS" in self._accepted)
-        background = None
+        background: Background | None = None
+        told: Writer[TextCompletionResponse] = writer
         if body.request_key is not None:
             background = make_background(name_stream(socket.key, body.request_key), form, writer)
+            told = RecordWriter()
+        elif leave is not None:
+            told = LeavingWriter(writer, leave, ids=form.kind == "ids")
         seconds = None if body.deadline_ms is None else body.deadline_ms / 1000
         system = "SYSTEM" in self._accepted
         asked = Ask(
             found.route,
             request,
-            writer if background is None else RecordWriter(),
+            told,
             streaming=True,
             background=background,
             deadline=seconds,
@@ -214,8 +250,7 @@ class LmtpConversation(Conversation):
 
     def _buffer(self, payload: bytes) -> None:
         body = decode(_BufferBody, payload)
-        if isinstance(body.buffer_id, str) and len(body.buffer_id) > self._socket.max_name:
-            raise BadRequest(f"buffer_id may have at most {self._socket.max_name} characters")
+        self._check_name(body.buffer_id)
         if body.drop:
             self._buffers.drop(body.buffer_id)
         size = 0 if body.drop else self._buffers.append(body.buffer_id, body.append)

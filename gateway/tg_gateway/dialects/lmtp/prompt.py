@@ -34,6 +34,22 @@ class Prompt(msgspec.Struct, frozen=True):
     turns: tuple[Message, ...] = ()
     key: str | None = None
 
+    @property
+    def content(self) -> Content:
+        """As a buffer has it.
+
+        Raises:
+            BadRequest: turns are no text.
+        """
+        if self.turns:
+            raise BadRequest("buffer_id: a buffer has no turns; send a text, or token ids")
+        return self.ids or self.text
+
+    @property
+    def root(self) -> str:
+        """What this prompt has in common with those that go on from its answer."""
+        return self.key or hash_content(self.content)
+
     def place(self) -> TextCompletionRequest:
         """A request record with nothing but this prompt."""
         match self.turns:
@@ -59,7 +75,8 @@ def read_prompt(given: Given, mode: str, buffers: Buffers) -> Prompt:
     key = None
     if isinstance(given, BufferedPrompt):
         beginning = buffers.read(given.buffer, given.upto)
-        given, key = join_contents(beginning, given.append), hash_content(beginning)
+        key = buffers.find_key(given.buffer, beginning)
+        given = join_contents(beginning, given.append)
     if not given:
         raise BadRequest("prompt: it is empty")
     if isinstance(given, str):

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, cast
 import msgspec
 
 from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects.lmtp.buffers import BufferId
 from tg_gateway.dialects.lmtp.messages import RequestKey, StreamId
 from tg_gateway.dialects.lmtp.prompt import Given, Prompt
 from tg_schema import Sampling, TextCompletionRequest
@@ -52,6 +53,8 @@ class GenerateBody(StreamBody, frozen=True, kw_only=True):
     length_penalty: Annotated[float, msgspec.Meta(ge=-100, le=100)] | None = None
     seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     stop: tuple[str, ...] = ()
+    buffer_id: BufferId | None = None
+    """Of the buffer that the stream leaves at its end: its prompt and its answer."""
 
 
 class ScoreBody(StreamBody, frozen=True, kw_only=True):
