@@ -21,7 +21,7 @@ from tg_base.llm import (
     open_pool,
 )
 from tg_flow.providers.openai.endpoint import AzureEndpoint
-from tg_flow.providers.openai.token_calls import DetokenizeCall, TokenizeCall
+from tg_flow.providers.openai.token_calls import CompletionCall, DetokenizeCall, TokenizeCall
 
 
 def connect(endpoint: Endpoint) -> RoutedConnection:
@@ -45,6 +45,7 @@ def connect(endpoint: Endpoint) -> RoutedConnection:
     root = str(client.base_url).rstrip("/").removesuffix("/v1")
     urls: dict[type, str] = {
         EmbeddingCall: "/embeddings",
+        CompletionCall: "/completions",
         TokenizeCall: f"{root}/tokenize",
         DetokenizeCall: f"{root}/detokenize",
     }

@@ -19,7 +19,7 @@ from tg_schema.errors import ContentFilter
 NO_TOKEN_ID = -1
 """A token's id if the provider reports the token's text only, as OpenAI's API does."""
 
-_FINISH = {
+FINISH_REASONS = {
     "stop": "stop",
     "length": "length",
     "max_tokens": "length",
@@ -27,6 +27,7 @@ _FINISH = {
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
 }
+"""A server's finish reason -> ours; any other one is "stop"."""
 
 
 # `gc=False` here and below: what holds no container cannot be in a circle, and the collector need not look at it.
@@ -104,7 +105,9 @@ class _CompletionDetails(msgspec.Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct, frozen=True):
+class Usage(msgspec.Struct, frozen=True):
+    """The totals so far."""
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
@@ -123,7 +126,9 @@ class _Usage(msgspec.Struct, frozen=True):
         )
 
 
-class _Fault(msgspec.Struct, frozen=True):
+class Fault(msgspec.Struct, frozen=True):
+    """What a server says of an error."""
+
     code: str | int | None = None
     type: str | None = None
     message: str | None = None
@@ -139,8 +144,8 @@ class ChatEvent(msgspec.Struct, frozen=True):
 
     choices: tuple[_Choice, ...] | None = None
     model: str | None = None
-    usage: _Usage | None = None
-    error: _Fault | str | None = None
+    usage: Usage | None = None
+    error: Fault | str | None = None
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -160,7 +165,7 @@ _decode = msgspec.json.Decoder(ChatEvent).decode
 def error_detail(body: bytes) -> ErrorDetail:
     """The error code in an error's body: its `code`, or else its `type`; "" if it has none."""
     fault = _decode(body).error
-    return ErrorDetail(str(fault.code or fault.type or "") if isinstance(fault, _Fault) else "")
+    return ErrorDetail(str(fault.code or fault.type or "") if isinstance(fault, Fault) else "")
 
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
@@ -213,7 +218,7 @@ class StreamDecoder:
 
     def _uncommon(self, event: ChatEvent) -> LlmChunk | None:
         if event.error is not None:
-            fault = event.error if isinstance(event.error, _Fault) else _Fault()
+            fault = event.error if isinstance(event.error, Fault) else Fault()
             raise event_error(fault.code, fault.word)
         # Each event has one choice; servers that repeat the others beside it leave them empty.
         choice = next((choice for choice in event.choices or () if choice.says), _Choice())
@@ -233,7 +238,7 @@ class StreamDecoder:
         )
         return None if chunk == LlmChunk(model=event.model, index=choice.index) else chunk
 
-    def _convert_usage(self, usage: _Usage | None) -> Counts:
+    def _convert_usage(self, usage: Usage | None) -> Counts:
         """The increase of the usage since the last event; some servers repeat the running totals in each event."""
         return (None,) * 5 if usage is None else self._counts.add_totals(*usage.counts)
 
@@ -241,7 +246,7 @@ class StreamDecoder:
         """Our finish reason. By the reference, an answer to a request that forces a tool ends with "stop"."""
         if not choice.finish_reason:
             return None
-        ours = _FINISH.get(choice.finish_reason, "stop")
+        ours = FINISH_REASONS.get(choice.finish_reason, "stop")
         return "tool_calls" if ours == "stop" and self._calls[choice.index].count else ours
 
     def _convert_delta(self, choice: _Choice, model: str | None) -> LlmChunk | None:

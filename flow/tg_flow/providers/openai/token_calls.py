@@ -9,6 +9,12 @@ class TokenizeCall(msgspec.Struct, frozen=True):
     body: bytes
 
 
+class CompletionCall(msgspec.Struct, frozen=True):
+    """The body of a `POST /v1/completions`: a prompt that is no conversation."""
+
+    body: bytes
+
+
 class DetokenizeCall(msgspec.Struct, frozen=True):
     """The body of a `POST /detokenize`."""
 

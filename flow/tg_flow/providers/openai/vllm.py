@@ -1,15 +1,18 @@
 """TextCompletionRequest -> a vLLM server -> LlmChunks; and its own routes for tokens, which are beside `/v1`."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import Detokenized
+from tg_base.llm import Detokenized, EventDecoder, LlmChunk, Scores
+from tg_flow.providers.openai.completion_stream import CompletionDecoder, prompt_token, read_prompt_tokens
 from tg_flow.providers.openai.provider import ChatCompletions, OpenAiOptions
-from tg_flow.providers.openai.token_calls import DetokenizeCall, TokenizeCall
-from tg_schema import TextCompletionRequest
-from tg_schema.errors import BadRequest
+from tg_flow.providers.openai.token_calls import CompletionCall, DetokenizeCall, TokenizeCall
+from tg_schema import Sampling, TextCompletionRequest, Token
+from tg_schema.errors import BadRequest, ProtocolError
 from tg_schema.features import Feature
 
 MAX_TOKENIZED_TEXTS = 64
@@ -29,9 +32,20 @@ VLLM_FEATURES: frozenset[Feature] = frozenset(
         "count_tokens",
         "tokenize",
         "detokenize",
+        "raw",
+        "prompt_ids",
+        "echo",
+        "score",
+        "prompt_logprobs",
     }
 )
-"""What vLLM's API has besides OpenAI's ("Extra parameters" of its chat API, "Tokenizer API")."""
+"""What vLLM's API has besides OpenAI's ("Extra parameters" of its chat and completions APIs, "Tokenizer API")."""
+
+_OF_CHATS = (
+    *("messages", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort"),
+    *("logprobs", "top_logprobs", "max_tokens", "max_completion_tokens"),
+)
+"""Fields of a chat that are not those of a completion, or mean something else there."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -48,6 +62,68 @@ class Vllm(ChatCompletions[OpenAiOptions]):
     """A vLLM server, with the sampling fields that it has beyond OpenAI's."""
 
     features: frozenset[Feature] = ChatCompletions.features | VLLM_FEATURES
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        if request.echo and not _is_plain(request):
+            raise BadRequest("echo needs raw or prompt_ids: this server cannot repeat a conversation; leave it out")
+        sampling = request.sampling
+        wanted = None if sampling is None else sampling.prompt_logprobs
+        # Asked for before: vLLM tells them only in answers that are not streamed.
+        scored = () if wanted is None else await self._ranked(await self._prompt_ids(request), wanted)
+        echo = (await self._echo(request)) if request.echo else ""
+        if echo or scored:
+            for index in range(request.answers):
+                yield LlmChunk(echo, index=index, prompt_tokens=() if index else scored)
+        async with aclosing(super().generate_content_stream(request)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _echo(self, request: TextCompletionRequest) -> str:
+        return (await self.detokenize(request)).text if request.prompt_ids else request.prompt or ""
+
+    @override
+    def body(self, request: TextCompletionRequest) -> Any:
+        body = super().body(request)
+        if not _is_plain(request):
+            return body
+        fields = {name: value for name, value in msgspec.json.decode(body).items() if name not in _OF_CHATS}
+        sampling = self.options.sampling(request)
+        # Said even if there is none: the server's own limit of a completion is 16 tokens.
+        fields |= {"prompt": request.prompt_ids or request.prompt or "", "max_tokens": sampling.max_tokens}
+        if sampling.logprobs is not None:
+            fields |= {"logprobs": sampling.logprobs, "return_token_ids": True}
+        return CompletionCall(_encode(fields))
+
+    @override
+    def decoder(self, request: TextCompletionRequest) -> EventDecoder:
+        if not _is_plain(request):
+            return super().decoder(request)
+        return CompletionDecoder(request.sampling.logprobs or 0 if request.sampling else 0)
+
+    @override
+    async def score(self, request: TextCompletionRequest) -> Scores:
+        sampling = request.sampling or Sampling()
+        if sampling.logit_bias:
+            raise BadRequest("logit_bias: this server scores tokens without it; leave it out")
+        prompt = await self._prompt_ids(request)
+        most = max(sampling.logprobs or 0, sampling.prompt_logprobs or 0)
+        tokens = await self._ranked((*prompt, *request.scored), most)
+        told = [_with_alternatives(token, sampling.prompt_logprobs or 0) for token in tokens[: len(prompt)]]
+        return Scores(
+            tuple([_with_alternatives(token, sampling.logprobs or 0) for token in tokens[len(prompt) :]]),
+            () if sampling.prompt_logprobs is None else tuple(told),
+            len(tokens),
+        )
+
+    async def _ranked(self, ids: tuple[int, ...], alternatives: int) -> tuple[Token, ...]:
+        """The tokens `ids` as a prompt, each with its log-probability after those before it."""
+        fields = {"prompt": ids, "max_tokens": 1, "prompt_logprobs": alternatives, "return_token_ids": True}
+        call = CompletionCall(_encode({"model": self.upstream_model, **fields}))
+        told, ranked = await self.read_answer(call, read_prompt_tokens)
+        if told != ids:
+            raise ProtocolError("the provider did not score the tokens that it was asked for")
+        return tuple([prompt_token(id_, found, alternatives) for id_, found in zip(told, ranked, strict=True)])
 
     @override
     async def count_tokens(self, request: TextCompletionRequest) -> int:
@@ -79,6 +155,15 @@ class Vllm(ChatCompletions[OpenAiOptions]):
     async def _tokenized(self, fields: dict[str, Any]) -> tuple[int, ...]:
         call = TokenizeCall(_encode({"model": self.upstream_model, **fields}))
         return (await self.read_answer(call, _read_ids)).tokens
+
+
+def _is_plain(request: TextCompletionRequest) -> bool:
+    """Whether the prompt goes to the model without its chat template."""
+    return bool(request.raw or request.prompt_ids)
+
+
+def _with_alternatives(token: Token, most: int) -> Token:
+    return msgspec.structs.replace(token, top=token.top[:most], top_texts=token.top_texts[:most])
 
 
 _read_ids = msgspec.json.Decoder(_Tokenized).decode
