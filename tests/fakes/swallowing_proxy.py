@@ -1,4 +1,4 @@
-"""A TCP proxy that can fall silent while every socket stays open: it swallows bytes, or holds them back on one way."""
+"""A TCP proxy that can be away, or fall silent while every socket stays open: it swallows bytes, or holds them back."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,11 +14,16 @@ PORTION = 64 * 1024
 
 class SwallowingProxy:
     """Between clients and one port of this machine. What was swallowed is gone for good, so that on healing every
-    connection of before is cut, as a network that comes back does with connections whose bytes it has lost."""
+    connection of before is cut, as a network that comes back does with connections whose bytes it has lost.
+
+    Attributes:
+        connections: those of clients that are open now.
+    """
 
     def __init__(self, port: int) -> None:
         self.port = 0
         self.swallowed = 0
+        self.connections = 0
         self._target = port
         self._swallowing = False
         self._passing = {way: asyncio.Event() for way in WAYS}
@@ -31,16 +36,25 @@ class SwallowingProxy:
     async def before(cls, port: int) -> AsyncIterator["SwallowingProxy"]:
         """Listen on a free loopback port."""
         proxy = cls(port)
-        server = await asyncio.start_server(proxy._serve, "127.0.0.1", 0)
-        proxy.port = server.sockets[0].getsockname()[1]
+        await proxy.come_back()
         try:
             yield proxy
         finally:
-            server.close()
+            proxy._server.close()
             proxy.release()
             proxy._cut()
             if proxy._tasks:
                 await asyncio.wait(proxy._tasks)
+
+    def leave(self) -> None:
+        """From now on every connection is refused, and those of before are cut: as if the server had been killed."""
+        self._server.close()
+        self._cut()
+
+    async def come_back(self) -> None:
+        """Listen, on the port of before."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
 
     def swallow(self) -> None:
         """From now on nothing passes, and nobody is told; who connects is accepted and hears nothing."""
@@ -69,12 +83,18 @@ class SwallowingProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection("127.0.0.1", self._target)
         self._writers |= {writer, back}
+        self.connections += 1
         both: tuple[tuple[Way, asyncio.StreamReader, asyncio.StreamWriter], ...]
         both = ("out", reader, back), ("in", there, writer)
         for way, source, target in both:
             task = asyncio.create_task(self._pass_on(source, target, self._passing[way]))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            if way == "out":
+                task.add_done_callback(self._on_closed)
+
+    def _on_closed(self, _: "asyncio.Task[None]") -> None:
+        self.connections -= 1
 
     async def _pass_on(
         self, source: asyncio.StreamReader, target: asyncio.StreamWriter, passing: asyncio.Event

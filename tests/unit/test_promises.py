@@ -44,7 +44,7 @@ FIGURES = [
     (23, f"the limit of {LIMITS.sockets:,}"),
     (40, f"a burst of {BURST} on {CAPACITY} slots"),
     (43, f"away for {ABSENCE_SECONDS:g} s | "),
-    (43, f"within {LATEST_SECONDS:g} s after the broker is healthy"),
+    (43, f"within {LATEST_SECONDS:g} s after the broker is back"),
     (46, f"at most {MAX_EVENT_BYTES // KIB} KiB"),
     (52, f"within {END:g} s after the last sign of life or the last fault (looked at to {SLACK:g} s)"),
     (52, f"{SEEDS:,} seeds"),

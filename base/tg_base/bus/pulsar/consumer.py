@@ -1,4 +1,4 @@
-"""Broker -> deliveries: one subscription of the client, reopened on another client if the first has lost it."""
+"""Broker -> deliveries: one subscription of the client, opened anew if the client has lost it."""
 
 import contextlib
 import threading
@@ -49,9 +49,6 @@ class Consumer(Source):
         queue: messages that the client buffers.
         after: a message; None = the last one.
 
-    Attributes:
-        client: the client on which it is open now.
-
     Raises:
         BusError: the broker did not answer in time, or refused.
     """
@@ -64,6 +61,7 @@ class Consumer(Source):
         queue: int,
         after: "pulsar.MessageId | None" = None,
     ) -> None:
+        self._client = client
         self._topic = topic
         self._group = group
         self._queue = queue
@@ -71,26 +69,24 @@ class Consumer(Source):
         self._last: MessageId | pulsar.MessageId = pulsar.MessageId.latest if after is None else after
         self._closed = False
         self._swapping = threading.Lock()
-        self._handle = self._open(client)
-        self.client = client
+        self._handle = self._open()
 
     @property
     def connected(self) -> bool:
         """Whether the client believes that it is subscribed now."""
         return self._handle.is_connected()
 
-    def reopen(self, client: pulsar.Client) -> None:
-        """Open it on another client, and close it on the old one. Unacknowledged messages are redelivered.
+    def reopen(self) -> None:
+        """Open it anew, and close what was open. Unacknowledged messages are redelivered.
 
         Raises:
             BusError: as on creation; the old subscription stays.
         """
-        handle = self._open(client)
+        handle = self._open()
         # Under the lock, so that `close` in another thread closes the new handle, or keeps it from being used.
         with self._swapping:
             if not self._closed:
                 handle, self._handle = self._handle, handle
-                self.client = client
         close_quietly(handle)
 
     @override
@@ -119,7 +115,7 @@ class Consumer(Source):
         close_quietly(self._handle)
 
     def acknowledge(self, message: "MessageId") -> None:
-        """Acknowledge; the client sends it later, with others. A closed client has returned the message already."""
+        """Acknowledge; the client sends it later, with others. A closed one has returned the message already."""
         handle = self._handle
         if isinstance(handle, pulsar.Consumer):
             with contextlib.suppress(pulsar.PulsarException):
@@ -132,13 +128,15 @@ class Consumer(Source):
             with contextlib.suppress(pulsar.PulsarException):
                 handle.negative_acknowledge(message)
 
-    def _open(self, client: pulsar.Client) -> pulsar.Consumer | pulsar.Reader:
+    def _open(self) -> pulsar.Consumer | pulsar.Reader:
         with our_errors():
             if self._group is None:
                 # A reader, not a consumer: its subscription is not durable, so a dead process leaves no backlog behind.
                 queue = max(self._queue, 1)
-                return client.create_reader(self._topic, self._last, receiver_queue_size=queue, reader_name=uuid4().hex)
-            return client.subscribe(
+                return self._client.create_reader(
+                    self._topic, self._last, receiver_queue_size=queue, reader_name=uuid4().hex
+                )
+            return self._client.subscribe(
                 self._topic,
                 self._group,
                 pulsar.ConsumerType.Shared,

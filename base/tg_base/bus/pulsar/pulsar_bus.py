@@ -34,11 +34,11 @@ from tg_base.bus.core import (
     is_persistent,
 )
 from tg_base.bus.pulsar import topic_log
-from tg_base.bus.pulsar.client import Broker, close_quietly, error_of, in_time
-from tg_base.bus.pulsar.clients import Clients
+from tg_base.bus.pulsar.client import Broker, error_of, in_time
 from tg_base.bus.pulsar.consumer import Consumer, Queues
 from tg_base.bus.pulsar.message_limit import PROPERTIES_BYTES
 from tg_base.bus.pulsar.sender import Producer, Sender, Sent
+from tg_base.bus.pulsar.shared_client import SharedClient
 from tg_base.bus.pulsar.silence import WATCH_SECONDS, Silence
 from tg_schema import TgError
 from tg_schema.errors import BusError, TooLarge
@@ -58,7 +58,7 @@ class PulsarBus(Bus):
 
     def __init__(self, url: str, options: BusOptions) -> None:
         self._loop = asyncio.get_running_loop()
-        self._clients = Clients(Broker(url, options))
+        self._client = SharedClient(Broker(url, options))
         self._limit = MAX_MESSAGE_BYTES
         self._limit_known = False
         self._limit_asked: set[str] = set()
@@ -117,7 +117,7 @@ class PulsarBus(Bus):
     def _open_sender(self, topic: str) -> Sender:
         self._check_open()
         is_persistent(topic)
-        opening = self._off_loop(lambda: Producer.on(self._clients.current, topic))
+        opening = self._off_loop(lambda: Producer.on(self._client.handle, topic))
         sender = self._senders[topic] = Sender(opening, self._loop.time())
         opening.add_done_callback(lambda _: self._on_opened(topic, sender))
         return sender
@@ -172,7 +172,7 @@ class PulsarBus(Bus):
     ) -> AsyncIterator[AsyncIterator[Delivery]]:
         self._check_open()
         queues = Queues.of(prefetch, persistent=is_persistent(topic))
-        opening = self._off_loop(lambda: self._clients.subscribe(topic, group, queues.in_client))
+        opening = self._off_loop(lambda: self._client.subscribe(topic, group, queues.in_client))
         async with self._reading(opening, queues.handed_over) as reader:
             self._learn_limit(topic)
             yield reader
@@ -204,7 +204,7 @@ class PulsarBus(Bus):
         place = topic.partition("://")[2].rpartition("/")[0]
         if not self._limit_known and self._closing is None and place not in self._limit_asked:
             self._limit_asked.add(place)
-            self._off_loop(lambda: self._clients.ask_limit(topic)).add_done_callback(self._on_limit)
+            self._off_loop(lambda: self._client.ask_limit(topic)).add_done_callback(self._on_limit)
 
     def _on_limit(self, asked: "asyncio.Future[int]") -> None:
         if asked.cancelled() or isinstance(asked.exception(), TgError):
@@ -221,7 +221,7 @@ class PulsarBus(Bus):
         silent = self._silence.lasting(self._readers, self._senders.values())
         if silent is not None:
             self._silence.mending = True
-            self._off_loop(lambda: self._clients.reopen_all(silent)).add_done_callback(self._on_reopened)
+            self._off_loop(lambda: self._client.reopen_all(silent)).add_done_callback(self._on_reopened)
 
     def _on_reopened(self, reopening: "asyncio.Future[dict[Consumer, TgError | None] | None]") -> None:
         self._silence.mending = False
@@ -241,25 +241,18 @@ class PulsarBus(Bus):
         self._limit_known = False
 
     def _close_retired(self) -> None:
-        """Close replaced producers and clients once they are idle: their sends in flight may still succeed."""
+        """Close replaced producers once they are idle: their sends in flight may still succeed."""
         idle = [sender for sender in self._retired if sender.window.idle]
         self._retired = [sender for sender in self._retired if sender not in idle]
         for sender in idle:
             self._close_sender(sender)
-        if self._clients.all_in_use:
-            return
-        in_use = [consumer.client for consumer in self._readers]
-        senders = (*self._senders.values(), *self._retired)
-        in_use += [sender.producer.client for sender in senders if sender.producer is not None]
-        for client in self._clients.take_unused(in_use):
-            self._pool.submit(close_quietly, client)
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
         check_log(topic)
         self._check_size(body, properties)
         self._check_open()
-        return await in_time(self._off_loop(lambda: topic_log.append(self._clients.current, topic, body, properties)))
+        return await in_time(self._off_loop(lambda: topic_log.append(self._client.handle, topic, body, properties)))
 
     @override
     @asynccontextmanager
@@ -280,7 +273,7 @@ class PulsarBus(Bus):
         check_log(topic)
         self._check_open()
         start, ahead = topic_log.find_position(after), topic_log.READ_AHEAD_ENTRIES
-        opening = self._off_loop(lambda: self._clients.subscribe(topic, None, ahead, start))
+        opening = self._off_loop(lambda: self._client.subscribe(topic, None, ahead, start))
         async with self._reading(opening, ahead) as reader:
             yield topic_log.FollowedLog(reader)
 
@@ -288,18 +281,18 @@ class PulsarBus(Bus):
     async def read(self, topic: str) -> tuple[Entry, ...]:
         check_log(topic)
         self._check_open()
-        return await in_time(self._off_loop(lambda: topic_log.read(self._clients.current, topic)))
+        return await in_time(self._off_loop(lambda: topic_log.read(self._client.handle, topic)))
 
     @override
     async def erase(self, topic: str) -> None:
         check_log(topic)
         self._check_open()
-        await in_time(self._off_loop(lambda: topic_log.erase(self._clients.current, topic)))
+        await in_time(self._off_loop(lambda: topic_log.erase(self._client.handle, topic)))
 
     @override
     async def ping(self) -> None:
         self._check_open()
-        await in_time(self._off_loop(self._clients.ping))
+        await in_time(self._off_loop(self._client.ping))
 
     @override
     async def aclose(self) -> None:
@@ -318,11 +311,11 @@ class PulsarBus(Bus):
         self._pool.shutdown(wait=False)
 
     def _close(self) -> None:
-        """Close consumers and readers, then the clients: they survive no other order. Runs in any thread."""
+        """Close consumers and readers, then the client: they survive no other order. Runs in any thread."""
         atexit.unregister(self._close)
         for reader in tuple(self._readers.values()):
             reader.close()
-        self._clients.close()
+        self._client.close()
 
     def _check_open(self) -> None:
         if self._closing is not None:

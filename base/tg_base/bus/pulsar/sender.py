@@ -19,9 +19,8 @@ MAX_IN_FLIGHT_BYTES = 32 * 1024 * 1024
 
 
 class Producer(NamedTuple):
-    """A producer of the client, and the client that it belongs to."""
+    """A producer of the client."""
 
-    client: pulsar.Client
     handle: pulsar.Producer
 
     @property
@@ -46,7 +45,7 @@ class Producer(NamedTuple):
                 max_pending_messages_across_partitions=0,
                 batching_enabled=False,
             )
-        return cls(client, handle)
+        return cls(handle)
 
     def close(self) -> None:
         """Close it; sends in flight fail. Blocks."""
