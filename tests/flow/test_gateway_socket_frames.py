@@ -35,7 +35,9 @@ async def test_compression_is_not_taken() -> None:
 
 
 async def test_a_client_that_does_not_read_is_cut_off_alone() -> None:
-    async with open_gateway(limits=Limits(write=0.2), llm=WordyLlm()) as it, raw_connection(it.address) as raw:
+    # With less, both streams would end for what they hold, and the socket only with an unanswered ping.
+    limits = Limits(write=0.2, socket_bytes=1024 * 1024 * 1024)
+    async with open_gateway(limits=limits, llm=WordyLlm()) as it, raw_connection(it.address) as raw:
         await upgrade(raw)
         for name in range(2):
             raw.send(masked(json.dumps(ask(name, 10_000_000, streaming=True)).encode()))
