@@ -142,7 +142,7 @@ class VllmTokenServer:
         ids = _prompt_ids(body)
         ranked = [None, *[_ranked(token, body.prompt_logprobs or 0) for token in ids[1:]]]
         choice = {"index": 0, "text": "H", "logprobs": None, "finish_reason": "length", "stop_reason": None}
-        asked = {"prompt_token_ids": ids if body.return_token_ids else None}
+        asked: dict[str, Any] = {"prompt_token_ids": ids if body.return_token_ids else None}
         asked |= {"prompt_logprobs": ranked if body.prompt_logprobs is not None else None}
         usage = {"prompt_tokens": len(ids), "total_tokens": len(ids) + 1, "completion_tokens": 1}
         return {**self._head(), "choices": [choice | asked], "usage": usage}

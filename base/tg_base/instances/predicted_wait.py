@@ -14,17 +14,21 @@ from tg_base.instances.server_state import LOAD_SECONDS, ServerState
 
 CROWD_WEIGHT = 0.005
 """What a second taken from each running request counts against a second of this request's own wait."""
-STALL_WEIGHT = 0.005
-"""The same for the seconds in which an adapter is loaded and nothing runs."""
+WORK_WEIGHT = 1.5
+"""What a second of computing the prompt counts: the wait itself, and that the server and its cache are taken."""
+KV_POWER = 4.0
+KV_WEIGHT = 15.0
+"""What it counts to take room in a cache, by the seconds for which it is taken and by how full the cache is."""
 EVICTION_WEIGHT = 0.1
 """What the victim's next load counts, if it was used a moment ago."""
 EVICTION_DECAY_SECONDS = 10.0
 """After which an idle adapter's next load counts for 1 / e of that."""
-ACTIVATION_SECONDS = 0.1
-"""What the last free slot of a server counts; the first ones count a share of it."""
+SLOT_POWER = 1.0
+SLOT_WEIGHT = 0.1
+"""What it counts to use one more slot, by the seconds for which it is used and by how many are."""
 DRAIN_SECONDS = 2.0
-"""What it counts that no slot is free, beside the predicted wait for one."""
-DRAIN_WEIGHT = 1.0
+"""What it counts that no slot is free, for each adapter that waits for one, beside the predicted wait."""
+DRAIN_WEIGHT = 0.3
 """What a second of that predicted wait counts."""
 SHED_SHARE = 0.5
 """A sheddable request is refused if its predicted wait is above this share of its objective."""
@@ -42,18 +46,18 @@ class PredictedWait:
     def choose(self, situation: Situation) -> Choice | Refusal:
         """Choose among the servers that have the adapter or the prompt's beginning, and the least loaded ones."""
         request, random = situation.request, situation.random
-        best, ties = float("inf"), list[ServerState]()
+        best, wait, ties = float("inf"), 0.0, list[ServerState]()
         for server in _candidates(situation):
-            cost = _cost(server, situation)
+            cost, seconds = _cost(server, situation)
             if cost < best:
-                best, ties = cost, [server]
+                best, wait, ties = cost, seconds, [server]
             elif cost == best:
                 ties.append(server)
         chosen = ties[0] if len(ties) == 1 else random.choice(ties)
         if request.priority < 0:
             objective = request.objective
             bound = None if objective is None else objective.first_token
-            if best > SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS):
+            if wait > SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS):
                 return Refusal("objective-out-of-reach")
         return Choice(chosen, _reasons(chosen, situation, best))
 
@@ -78,8 +82,8 @@ def _candidates(situation: Situation) -> list[ServerState]:
     return list(found)
 
 
-def _cost(server: ServerState, situation: Situation) -> float:
-    """Seconds until the first token, and what the others lose."""
+def _cost(server: ServerState, situation: Situation) -> tuple[float, float]:
+    """Seconds until the first token with what the others lose counted in, and without."""
     request, speed = situation.request, server.speed
     residence = situation.expected_tokens * speed.output_token_seconds
     own = max(request.prompt_tokens - BLOCK_TOKENS * server.prefixes.match(request.prefix), 1)
@@ -92,23 +96,22 @@ def _cost(server: ServerState, situation: Situation) -> float:
             extra = _slot_cost(server, situation, residence)
         if adapter not in server.adapters.used_at:
             wait += LOAD_SECONDS
-            extra += STALL_WEIGHT * LOAD_SECONDS * server.requests
     if server.ready_at:
         wait += _loading_seconds(server, adapter, situation.now)
     capacity = server.cache_tokens
     if capacity:
-        excess = server.kv_tokens + own + situation.expected_tokens - capacity
+        used = server.used_tokens
+        excess = used + own - capacity
         if excess > 0:
-            wait += residence * excess / max(server.kv_tokens, 1)
-    return wait + work + extra + CROWD_WEIGHT * server.requests * (work + speed.fixed_seconds)
+            wait += residence * excess / capacity
+        extra += KV_WEIGHT * residence * own / capacity * (used / capacity) ** KV_POWER
+    cost = wait + WORK_WEIGHT * work + extra + CROWD_WEIGHT * server.requests * (work + speed.fixed_seconds)
+    return cost, wait + work
 
 
 def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> float:
     """How long loading adapters are ahead. One that waits for a slot is ahead of its own requests only."""
-    ready_at = server.ready_at
-    if adapter in ready_at:
-        return max(ready_at[adapter] - now, 0.0)
-    return sum(min(max(at - now, 0.0), LOAD_SECONDS) for at in ready_at.values() if at - now <= LOAD_SECONDS)
+    return max(server.ready_at.get(adapter or "", server.loads_end_at) - now, 0.0)
 
 
 def _slot_cost(server: ServerState, situation: Situation, residence: float) -> float:
@@ -118,8 +121,8 @@ def _slot_cost(server: ServerState, situation: Situation, residence: float) -> f
         return 0.0
     busy = len(server.adapter_requests)
     if busy >= slots:
-        return DRAIN_SECONDS + DRAIN_WEIGHT * server.drain_seconds(residence, situation.now)
-    cost = ACTIVATION_SECONDS / (slots - busy)
+        return DRAIN_SECONDS * (busy - slots + 1) + DRAIN_WEIGHT * server.drain_seconds(residence, situation.now)
+    cost: float = SLOT_WEIGHT * residence * ((busy + 1) / slots) ** SLOT_POWER
     adapters = server.adapters
     if situation.request.adapter not in adapters.used_at and len(adapters.used_at) >= slots:
         victim = adapters.victim(server.adapter_requests)

@@ -26,6 +26,7 @@ class ServerState:
         output_tokens: that they are expected to make.
         kv_tokens: that they are expected to need in the KV cache beside what was there before.
         ready_at: when adapters that were not loaded are predicted to be; gone with their first token.
+        loads_end_at: when those that need not wait for a slot are predicted to be loaded, one after the other.
         load: seconds of work that waits, roughly; to find the least loaded servers.
         adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
         adapters: those that the server probably has loaded.
@@ -42,6 +43,7 @@ class ServerState:
         "is_stale",
         "kv_tokens",
         "load",
+        "loads_end_at",
         "output_tokens",
         "prefixes",
         "prompt_tokens",
@@ -58,6 +60,7 @@ class ServerState:
         self.requests = self.unstarted = self.uncached_tokens = self.prompt_tokens = self.output_tokens = 0
         self.kv_tokens = 0
         self.load = 0.0
+        self.loads_end_at = 0.0
         self.ready_at: dict[str, float] = {}
         self.adapter_requests: dict[str, int] = {}
         self.adapters = ResidentAdapters()
@@ -77,6 +80,15 @@ class ServerState:
         """Share of the KV cache in use, as told; else 0."""
         report = self.report
         return 0.0 if report is None or report.kv_usage is None else report.kv_usage
+
+    @property
+    def used_tokens(self) -> float:
+        """Tokens of the KV cache that are in use or wait for room: as told and ours since; else our own alone."""
+        report, capacity = self.report, self.cache_tokens
+        if report is None or report.kv_usage is None or capacity is None:
+            return self.kv_tokens
+        # Blocks that requests share are in the report alone. Prompts not computed yet may be missing there.
+        return report.kv_usage * capacity + self.uncached_tokens
 
     @property
     def active_adapters(self) -> AbstractSet[str]:
@@ -121,7 +133,7 @@ class ServerState:
     def place(self, request: InstanceRequest, uncached: int, expected: int, now: float) -> bool:
         """Count a request that was placed here. Whether it may wait for more than prompts to be computed."""
         capacity = self.cache_tokens
-        is_full = capacity is not None and self.kv_tokens + uncached + expected > capacity
+        is_full = capacity is not None and self.used_tokens + uncached > capacity
         loads = request.adapter is not None and request.adapter not in self.adapters.used_at
         self.requests += 1
         self.unstarted += 1
@@ -132,7 +144,9 @@ class ServerState:
             counts = self.adapter_requests
             if loads:
                 wait = self.drain_seconds(expected * self.speed.output_token_seconds, now)
-                self.ready_at[request.adapter] = now + wait + LOAD_SECONDS
+                self.ready_at[request.adapter] = ready = max(now + wait, self.loads_end_at) + LOAD_SECONDS
+                if not wait:
+                    self.loads_end_at = ready
             counts[request.adapter] = counts.get(request.adapter, 0) + 1
             self.adapters.use(request.adapter, now, counts)
         self.prefixes.add(request.prefix)
@@ -160,6 +174,8 @@ class ServerState:
         """Count a request's first token."""
         if adapter is not None:
             self.ready_at.pop(adapter, None)
+            if not self.ready_at:
+                self.loads_end_at = 0.0
         self.unstarted -= 1
         self.uncached_tokens -= uncached
         self._weigh()

@@ -8,6 +8,7 @@ from typing_extensions import override
 from tg_gateway.dialects import Writer
 from tg_gateway.dialects.lmtp.buffers import Content
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
+from tg_gateway.dialects.output import Output
 from tg_schema import TextCompletionResponse, TgError
 
 _ENDED: Final = "stop"
@@ -31,7 +32,7 @@ class LeavingWriter(Writer[TextCompletionResponse]):
         self._reason: str | None = None
 
     @override
-    def write(self, record: TextCompletionResponse) -> bytes:
+    def write(self, record: TextCompletionResponse) -> Output:
         if self._ids:
             self._tokens += [token.id for token in record.tokens]
         elif record.response:
@@ -49,9 +50,9 @@ class LeavingWriter(Writer[TextCompletionResponse]):
         return tuple(self._tokens[:-1] if self._reason == _ENDED else self._tokens)
 
     @override
-    def end(self) -> bytes:
+    def end(self) -> Output:
         return self._writer.end()
 
     @override
-    def fail(self, error: TgError) -> bytes:
+    def fail(self, error: TgError) -> Output:
         return self._writer.fail(error)
