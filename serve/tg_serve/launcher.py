@@ -24,7 +24,7 @@ from tg_base.server import ServeContext, ServiceKind, serve_process
 from tg_base.telemetry import configure_log
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Timeout, Unavailable
-from tg_serve.options import GATEWAY, ServeOptions
+from tg_serve.options import GATEWAY, PickOptions, ServeOptions
 
 if TYPE_CHECKING:
     from tg_gateway.app import Gateway
@@ -42,6 +42,21 @@ def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
     """
     set_up(order)
     serve_process(_announce(order), ready)
+
+
+def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
+    """Pick endpoints for Envoy until SIGTERM or SIGINT; `ready` is called with one line when it listens.
+
+    Raises:
+        TgError: it cannot run; the message says what to do.
+    """
+    try:
+        from tg_gateway.envoy.picker_process import run_picker
+    except ModuleNotFoundError as error:
+        raise BadRequest(f"tg-pick needs {error.name}: install tokengrid-gateway[envoy]") from None
+    configure_log(order.log_form, order.log_level)
+    # gRPC's event loop integration is slower with uvloop.
+    serve_process(run_picker(order.file, order.listen), ready, plain_loop=True)
 
 
 def set_up(order: ServeOptions) -> None:

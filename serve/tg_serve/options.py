@@ -54,3 +54,18 @@ class ServeOptions:
     on_demand: bool = False
     log_form: LogForm = "auto"
     log_level: LogLevel = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class PickOptions:
+    """The options of `tg-pick`.
+
+    Attributes:
+        file: the configuration.
+        listen: "host:port"; None = as configured.
+    """
+
+    file: Path
+    listen: str | None = None
+    log_form: LogForm = "auto"
+    log_level: LogLevel = "info"

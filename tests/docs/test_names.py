@@ -23,6 +23,7 @@ FOREIGN = {
     "chat_template_kwargs",
     "enable_thinking",
     "flush_async",
+    "per_connection_buffer_limit_bytes",
     "process_open_fds",
     "process_resident_memory_bytes",
     "producer_exception",

@@ -23,6 +23,7 @@ from tests.docs.socket_talk import talk
 from tests.docs.workshop import Workshop
 from tests.missing import require_free_port
 from tg_base.config import read_config
+from tg_gateway.envoy.pick_config import read_pick_config
 
 pytestmark = [pytest.mark.model, pytest.mark.timeout(600)]
 
@@ -40,6 +41,8 @@ REASONS = {
     "an interactive shell's own",
 }
 """Every reason that a page may give."""
+OTHER_FILES = {"pick.toml": read_pick_config}
+"""Configurations of other commands than tg-serve, and who reads them."""
 UNREADABLE = {"wrong on purpose", "needs a class of yours"}
 """Configurations that are TOML, and that we refuse."""
 SERVERS = ("make serve", "tg-serve")
@@ -76,6 +79,8 @@ async def test_a_page_does_what_it_says(page: Path, workshop: Workshop) -> None:
             wrong += [f"{place}: {found}" async for found in run_shell(block, workshop)]
         elif block.reason is None and block.language == "python":
             printed = await run_python(block, workshop, interpreter, place)
+        elif block.file in OTHER_FILES:
+            OTHER_FILES[block.file](workshop.write(block.file, block.text))
         elif block.reason is None and block.language == "toml":
             wrong += [f"{place}:\n{found}" async for found in check_config(block, workshop)]
         elif block.reason is None and block.language.startswith("websocket"):

@@ -121,6 +121,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.websocket",
     },
     "tg_gateway.description": set(),
+    "tg_gateway.envoy": set(),
     "tg_gateway.openapi": {"tg_gateway.description", "tg_gateway.dialects", "tg_gateway.http"},
     "tg_gateway.access": {"tg_gateway.dialects", "tg_gateway.telemetry"},
     "tg_gateway.dialects": {"tg_gateway.description", "tg_gateway.dialects.answers", "tg_gateway.dialects.output"},
@@ -207,6 +208,7 @@ PAST_THE_FACE = {
     "tg_base.pools.pool_watcher": "as above",
     "tg_base.pools.scraper": "needs aiohttp, which is optional, and the HTTP connections of tg_base.llm",
     "tg_flow.llama.provider": "imports llama.cpp, which is optional; the other files are its own business",
+    "tg_gateway.envoy.picker_process": "needs gRPC, which is optional",
     "tg_client.event_reader": "for the commands; the SDK's face is a promise to programs",
     "tg_client.flow": "as above",
 }
@@ -238,7 +240,11 @@ FORBIDDEN = {
     "tg_bedrock": {"pulsar", "click", "aiohttp", "jinja2"} | {"openai", "anthropic", "google", "llama_cpp"},
     "tg_vertexai": {"pulsar", "click", "aiohttp", "openai", "llama_cpp", "jinja2", "vertexai"},
 }
-ALLOWED = {"tg_base.bus.pulsar": {"pulsar"}, "tg_base.llm.http.pool": {"aiohttp"}}
+ALLOWED = {
+    "tg_base.bus.pulsar": {"pulsar"},
+    "tg_base.llm.http.pool": {"aiohttp"},
+    "tg_gateway.envoy": {"google"},
+}
 """What keeps a library apart from the rest of its room, which imports it late or not at all: files and folders."""
 SDKS = {"openai", "anthropic", "google", "ollama", "cohere", "mistralai", "boto3", "botocore", "llama_cpp"}
 for without_providers in ("tg_schema", "tg_base", "tg_gateway", "tg_client", "tg_cli", "tg_serve"):

@@ -33,12 +33,17 @@ EXTRAS = {
     "tg_flow.providers.mistral": "mistral",
     "tg_flow.providers.ollama": "ollama",
     "tg_flow.providers.openai": "openai",
+    "tg_gateway.envoy": "envoy",
 }
 """Modules and packages that may import what an extra of their distribution brings; all others may not."""
 NAMES = {
+    "envoy": "xds-protos",
     "google.auth": "google-auth",
     "google.genai": "google-genai",
     "google.oauth2": "google-auth",
+    "google.protobuf": "protobuf",
+    "grpc": "grpcio",
+    "grpc_health": "grpcio-health-checking",
     "_pulsar": "pulsar-client",
     "llama_cpp": "llama-cpp-python",
     "pulsar": "pulsar-client",
@@ -48,7 +53,7 @@ NAMES = {
 """Imports that are not called as their distribution."""
 TYPES_ONLY = {"types-boto3-bedrock", "types-boto3-bedrock-runtime"}
 """Imported for the type checker alone; the development tools have them."""
-ALL = {"tokengrid-base[pulsar]", "tokengrid-bedrock", "tokengrid-vertexai"}
+ALL = {"tokengrid-base[pulsar]", "tokengrid-bedrock", "tokengrid-gateway[envoy]", "tokengrid-vertexai"}
 """What `tokengrid-serve[all]` has beside every extra of tokengrid-flow."""
 DEVELOPMENT = {"mypy", "pytest", "pytest-asyncio", "ruff", "hypothesis", "types-boto3"}
 NOT_FOR_A_DEMO = {"pulsar-client", "boto3", "google-genai", "openai", "anthropic", "mcp"} | DEVELOPMENT
@@ -184,7 +189,7 @@ def test_a_lock_has_a_hash_for_everything_and_no_address(lock: Path) -> None:
     "script",
     [
         *("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models"),
-        *("tg-serve", "tg-serve-model"),
+        *("tg-pick", "tg-serve", "tg-serve-model"),
     ],
 )
 def test_every_command_tells_its_version(script: str) -> None:
@@ -202,6 +207,7 @@ def test_every_script_is_in_the_test_above() -> None:
         "tg-invoke-prompt",
         "tg-lmtp",
         "tg-models",
+        "tg-pick",
         "tg-serve",
         "tg-serve-model",
     }

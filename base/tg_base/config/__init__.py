@@ -16,6 +16,7 @@ from tg_base.config.table_reader import TableReader
 from tg_base.config.text_completion_config import TextCompletionConfig
 from tg_base.config.text_file import read_text
 from tg_base.config.toml_positions import Keys
+from tg_base.config.toml_table import read_table
 from tg_base.config.watcher import ConfigWatcher, Prepare
 from tg_base.config.wrong_value import WrongValue, advise
 
@@ -23,5 +24,5 @@ __all__ = [
     "SERVICES", "AgentConfig", "AgentLimits", "ApiKey", "CliOverrides", "Config", "ConfigWatcher",
     "Findings", "FirstFinding", "GatewayConfig", "Keys", "LmiConfig", "Prepare", "PromptConfig", "ServiceConfig",
     "TableReader", "TextCompletionConfig", "ToolConfig", "ToolKindName", "WrongValue", "advise", "inspect_config",
-    "read_config", "read_options", "read_text", "sound_part",
+    "read_config", "read_options", "read_table", "read_text", "sound_part",
 ]  # fmt: skip

@@ -1,9 +1,7 @@
 """TOML file -> Config, or errors that name file, line and remedy."""
 
-import re
-import tomllib
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -14,6 +12,7 @@ from tg_base.config.services import SERVICES
 from tg_base.config.table_reader import TableReader
 from tg_base.config.text_file import read_text
 from tg_base.config.toml_positions import Keys, places_of
+from tg_base.config.toml_text import parse_toml
 from tg_base.config.wrong_value import WrongValue
 from tg_schema.errors import BadRequest, Internal
 
@@ -22,8 +21,6 @@ DEFAULT_FILE = Path(__file__).with_name("default.toml")
 
 Services = tuple[type[ServiceConfig], ...]
 _Flows = dict[str, dict[str, dict[str, Any]]]
-
-_SPOT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 def read_config(file: Path, services: Services = SERVICES) -> Config:
@@ -60,15 +57,7 @@ def _sound(config: Config | None) -> Config:
 
 
 def _inspect(text: str, file: Path, findings: Findings, services: Services) -> Config | None:
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        _refuse_syntax(text, file, str(error))
-    except RecursionError:
-        raise BadRequest(f"{file}: tables or lists are nested too deep") from None
-    except ValueError:
-        # What Python itself refuses to make of well-formed TOML: an integer of thousands of digits.
-        raise BadRequest(f"{file}: a number has too many digits; shorten it") from None
+    data = parse_toml(text, file)
     # tomllib reads CRLF as LF, and positions are counted in what it reads.
     source = Source(file, places_of(text.replace("\r\n", "\n")), services)
     # The reader sets this field; in a file it is as unknown as any other.
@@ -112,14 +101,6 @@ def _read_service(source: Source, reader: TableReader, keys: Keys, data: dict[st
     own = {field: value for field, value in data.items() if field not in foreign}
     read: ServiceConfig | None = reader.read(own, kind, ("flows", *keys))
     return read or ServiceConfig()
-
-
-def _refuse_syntax(text: str, file: Path, reason: str) -> NoReturn:
-    # tomllib offers the line only in its message; at the end of the document it gives none.
-    spot = _SPOT.search(reason)
-    line = int(spot[1]) if spot and spot[1] else len(text.rstrip().splitlines()) or 1
-    words = _SPOT.sub("", reason)
-    raise BadRequest(f"{file}, line {line}: not valid TOML: {words[:1].lower()}{words[1:]}")
 
 
 def _tell(source: Source, wrong: WrongValue) -> BadRequest:

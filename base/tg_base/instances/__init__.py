@@ -2,7 +2,13 @@
 
 from tg_base.instances.admission import ADMISSIONS, Admission
 from tg_base.instances.endpoint import Endpoint
-from tg_base.instances.fingerprint import NO_FINGERPRINT, Fingerprint, fingerprint_text, fingerprint_tokens
+from tg_base.instances.fingerprint import (
+    CHARACTERS_PER_TOKEN,
+    NO_FINGERPRINT,
+    Fingerprint,
+    fingerprint_text,
+    fingerprint_tokens,
+)
 from tg_base.instances.instance_request import InstanceRequest, InstanceUsage, Objective
 from tg_base.instances.load_report import AdapterReport, LoadReport, Residency
 from tg_base.instances.pick import Pick, Rejection
@@ -13,28 +19,8 @@ from tg_base.instances.scheduler import Scheduler
 from tg_base.instances.server_state import ServerState
 
 __all__ = [
-    "ADMISSIONS",
-    "DEFAULT_POLICY",
-    "NO_FINGERPRINT",
-    "POLICIES",
-    "AdapterReport",
-    "Admission",
-    "Choice",
-    "Endpoint",
-    "Fingerprint",
-    "InstanceRequest",
-    "InstanceUsage",
-    "LoadReport",
-    "Objective",
-    "Pick",
-    "Placement",
-    "Policy",
-    "Refusal",
-    "Rejection",
-    "Residency",
-    "Scheduler",
-    "ServerState",
-    "Situation",
-    "fingerprint_text",
-    "fingerprint_tokens",
-]
+    "ADMISSIONS", "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "NO_FINGERPRINT", "POLICIES", "AdapterReport",
+    "Admission", "Choice", "Endpoint", "Fingerprint", "InstanceRequest", "InstanceUsage", "LoadReport", "Objective",
+    "Pick", "Placement", "Policy", "Refusal", "Rejection", "Residency", "Scheduler", "ServerState", "Situation",
+    "fingerprint_text", "fingerprint_tokens",
+]  # fmt: skip

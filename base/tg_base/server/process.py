@@ -15,13 +15,20 @@ GC_THRESHOLD_OBJECTS = 20_000
 """Threshold of generation 0; Python's default of 700 cost a busy processor 10 % of its CPU time."""
 
 
-def serve_process(serving: AbstractAsyncContextManager[T], ready: Callable[[T], None]) -> None:
+def serve_process(
+    serving: AbstractAsyncContextManager[T], ready: Callable[[T], None], *, plain_loop: bool = False
+) -> None:
     """Enter `serving`, call `ready` with its value, and leave it on SIGTERM or SIGINT, which drains it.
 
     A signal during entering cancels that. A second signal ends the process at once. Uses uvloop if it is installed.
     Raises what `serving` and `ready` raise.
+
+    Args:
+        serving: the service.
+        ready: told what it yields.
+        plain_loop: use asyncio's own event loop.
     """
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=None if plain_loop else _loop_factory()) as runner:
         runner.run(_until_stopped(serving, ready))
 
 

@@ -1,0 +1,26 @@
+"""Envoy's messages -> picker: one HTTP request, as far as a picker reads it."""
+
+from msgspec import Struct
+
+
+class Asked(Struct, frozen=True):
+    """A request that waits for its endpoint.
+
+    Attributes:
+        headers: by lower-case name, Envoy's own (":path") among them.
+        body: all of it; None = it has none, or Envoy does not send it.
+        subset: the addresses to choose from, as the data plane says; None = no limit.
+    """
+
+    headers: dict[str, str]
+    body: bytes | None = None
+    subset: frozenset[str] | None = None
+
+    @property
+    def path(self) -> str:
+        """The path without its query."""
+        return self.headers.get(":path", "").partition("?")[0]
+
+    def header(self, *names: str) -> str:
+        """The first of these headers that is set; "" if none is."""
+        return next((value for name in names if (value := self.headers.get(name))), "")

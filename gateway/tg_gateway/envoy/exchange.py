@@ -1,0 +1,57 @@
+"""One HTTP request in Envoy -> picker: its messages in, their answers out. No network and no clock.
+
+Envoy sends the parts of a request, then those of its response, and waits for an answer to each. How much it sends is
+its processing mode: `FULL_DUPLEX_STREAMED` or `BUFFERED` for the request; the response in any mode, or not at all.
+"""
+
+from collections.abc import Iterable
+
+from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
+
+from tg_gateway.envoy.decision import Picker
+from tg_gateway.envoy.request_phase import RequestPhase
+from tg_gateway.envoy.response_phase import ResponsePhase
+
+
+class Exchange:
+    """One stream of messages. `close` must be called, however it ends."""
+
+    def __init__(self, picker: Picker) -> None:
+        self._request = RequestPhase(picker)
+        self._response = ResponsePhase()
+        self._asking = {
+            "request_headers": self._request.take_headers,
+            "request_body": self._request.take_body,
+            "request_trailers": self._request.take_trailers,
+        }
+        self._answering = {
+            "response_headers": self._response.take_headers,
+            "response_body": self._response.take_body,
+            "response_trailers": self._response.take_trailers,
+        }
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing may follow: the client was refused."""
+        return self._request.refused
+
+    async def take(self, message: wire.ProcessingRequest) -> Iterable[wire.ProcessingResponse]:
+        """Take Envoy's next message; return what answers it, in order.
+
+        A message of a kind that this protocol version does not have is answered by nothing.
+        """
+        if message.HasField("protocol_config"):
+            self._response.configure(message.protocol_config)
+        kind = message.WhichOneof("request")
+        if (asking := self._asking.get(kind)) is not None:
+            answered = await asking(message)
+            if self._request.course is not None:
+                self._response.follow(self._request.course)
+                self._request.course = None
+            return answered
+        answering = self._answering.get(kind)
+        return () if answering is None else (answering(message),)
+
+    def close(self) -> None:
+        """Release the request's placement if nothing else did: the client or the endpoint left."""
+        self._response.finish()

@@ -1,0 +1,154 @@
+"""Asked -> scheduler -> decision: from a request's body and headers to the model server that runs it."""
+
+from collections.abc import Callable, Iterable
+from random import Random
+
+import structlog
+
+from tg_base.instances import (
+    CHARACTERS_PER_TOKEN,
+    Endpoint,
+    InstanceRequest,
+    Objective,
+    Pick,
+    Rejection,
+    Scheduler,
+    fingerprint_text,
+)
+from tg_base.pools import Destination, PoolView, Promise
+from tg_gateway.envoy.asked import Asked
+from tg_gateway.envoy.decision import Directed, Refused
+from tg_gateway.envoy.model_request import ModelRequest, read_model_request, rename_model
+from tg_gateway.envoy.placement_course import LoadReader, PlacementCourse
+from tg_schema.errors import BadRequest
+
+OBJECTIVE_HEADERS = ("x-gateway-inference-objective", "x-llm-d-inference-objective")
+FLOW_HEADERS = ("x-gateway-inference-fairness-id", "x-llm-d-inference-fairness-id")
+FIRST_TOKEN_HEADERS = ("x-slo-ttft-ms", "x-llm-d-slo-ttft-ms")
+OUTPUT_TOKEN_HEADERS = ("x-slo-tpot-ms", "x-llm-d-slo-tpot-ms")
+DEFAULT_FLOW = "default-flow"
+
+log = structlog.get_logger()
+
+_SENTENCES = {
+    "no-endpoints": "no model server of this pool is ready; try again later",
+    "model-not-found": "no model server of this pool has this model; ask for one that /v1/models lists",
+    "saturated": "all model servers are busy; try again later, or with a higher priority",
+    "objective-out-of-reach": "no model server can keep this route's promise now; try again later",
+}
+_PUBLISHED = {"no-endpoints": "rejected-no-endpoints", "saturated": "rejected-saturated"}
+"""Reasons that llm-d's picker has a word for; the others keep ours."""
+
+
+class InstancePicker:
+    """Decides where requests go. See `Picker`. It belongs to one event loop.
+
+    Args:
+        scheduler: picks among the endpoints of a pool.
+        view: the pools as they are now.
+        clock: the scheduler's, in seconds.
+        read_load: takes the load headers of responses.
+        draw: decides between the weights of rewrites.
+        fallbacks: endpoints named beside the picked one. More than 0 only where Envoy's cluster takes a list: one of
+            kind `ORIGINAL_DST` answers 503 to it.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        view: Callable[[], PoolView],
+        clock: Callable[[], float],
+        *,
+        read_load: LoadReader,
+        draw: Random | None = None,
+        fallbacks: int = 0,
+    ) -> None:
+        self._scheduler = scheduler
+        self._view = view
+        self._clock = clock
+        self._draw = Random() if draw is None else draw  # noqa: S311 - it shares out requests
+        self._read_load = read_load
+        self._fallbacks = fallbacks
+
+    async def decide(self, asked: Asked) -> Directed | Refused:
+        """Choose an endpoint; a request without a body goes to any."""
+        if not asked.body:
+            return self._place(asked, InstanceRequest(flow=_flow(asked)), self._members(), None)
+        try:
+            wanted = read_model_request(asked.body)
+        except BadRequest as error:
+            return Refused(400, error.type, error.message)
+        view = self._view()
+        destination = view.catalogue.resolve(
+            wanted.model, self._draw, objective=asked.header(*OBJECTIVE_HEADERS), served=view.served
+        )
+        if destination is None:
+            return Refused(404, "model-not-found", _unknown(wanted.model))
+        body = rename_model(asked.body, destination.model) if destination.model != wanted.model else None
+        request = _instance_request(asked, wanted, destination)
+        return self._place(asked, request, view.members[destination.pool], body)
+
+    def _members(self) -> Iterable[Endpoint]:
+        return self._view().endpoints
+
+    def _place(
+        self, asked: Asked, request: InstanceRequest, members: Iterable[Endpoint], body: bytes | None
+    ) -> Directed | Refused:
+        subset = asked.subset
+        eligible = [each for each in members if subset is None or each.address in subset]
+        pick = self._scheduler.pick(request, eligible, self._clock())
+        if isinstance(pick, Rejection):
+            log.info("pick.refused", reason=pick.reason, model=request.adapter or request.model)
+            reason = _PUBLISHED.get(pick.reason, pick.reason)
+            return Refused(pick.status, reason, _SENTENCES[pick.reason], pick.retry_after)
+        _explain(asked, request, pick)
+        others = pick.fallbacks[: self._fallbacks]
+        course = PlacementCourse(self._scheduler, pick, request, self._clock, self._read_load)
+        return Directed((pick.endpoint.address, *(each.address for each in others)), course, body)
+
+
+def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destination) -> InstanceRequest:
+    return InstanceRequest(
+        model="" if destination.adapter else destination.model,
+        adapter=destination.adapter,
+        prompt_tokens=len(wanted.prompt) // CHARACTERS_PER_TOKEN,
+        prefix=fingerprint_text(wanted.prompt, destination.model),
+        priority=destination.priority,
+        objective=_objective(asked, destination.promises),
+        flow=_flow(asked),
+    )
+
+
+def _objective(asked: Asked, promises: Iterable[Promise]) -> Objective | None:
+    """What the route promises; a request's own headers come first."""
+    told = {promise.kind: promise for promise in promises}
+    first, output = told.get("TimeToFirstToken"), told.get("OutputTokenLatency")
+    first_token = _milliseconds(asked.header(*FIRST_TOKEN_HEADERS)) or (first.seconds if first else None)
+    output_token = _milliseconds(asked.header(*OUTPUT_TOKEN_HEADERS)) or (output.seconds if output else None)
+    if first_token is None and output_token is None:
+        return None
+    share = max((promise.share for promise in told.values()), default=Objective().quantile)
+    return Objective(first_token, output_token, share)
+
+
+def _milliseconds(text: str) -> float | None:
+    """Seconds of a header; None if it is no number of milliseconds from 1 to an hour."""
+    return int(text) / 1000 if text.isascii() and text.isdigit() and 0 < int(text[:8]) <= 3_600_000 else None
+
+
+def _flow(asked: Asked) -> str:
+    return asked.header(*FLOW_HEADERS) or DEFAULT_FLOW
+
+
+def _unknown(model: str) -> str:
+    return f"no route, rewrite or model server knows the model {model[:100]!r}; ask for one that /v1/models lists"
+
+
+def _explain(asked: Asked, request: InstanceRequest, pick: Pick) -> None:
+    log.debug(
+        "pick",
+        request=asked.header("x-request-id"),
+        endpoint=pick.endpoint.address,
+        model=request.adapter or request.model,
+        reasons=pick.reasons,
+    )

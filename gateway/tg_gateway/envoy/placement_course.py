@@ -1,0 +1,65 @@
+"""What Envoy saw of a request -> scheduler: one placement, begun, moved to a fallback and released."""
+
+from collections.abc import Callable
+
+from tg_base.instances import Endpoint, InstanceRequest, InstanceUsage, Pick, Rejection, Scheduler
+
+LoadReader = Callable[[Endpoint, str], None]
+"""Takes the load header of an endpoint's response."""
+NOT_FOUND = 404
+
+
+class PlacementCourse:
+    """The course of one picked request. See `Course`.
+
+    Args:
+        scheduler: who picked.
+        pick: what it picked.
+        request: for what.
+        clock: the scheduler's, in seconds.
+        read_load: takes what the endpoint says of its load.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        pick: Pick,
+        request: InstanceRequest,
+        clock: Callable[[], float],
+        read_load: LoadReader,
+    ) -> None:
+        self._scheduler = scheduler
+        self._request = request
+        self._clock = clock
+        self._read_load = read_load
+        self._endpoint = pick.endpoint
+        self._fallbacks = pick.fallbacks
+        self._placement = pick.placement
+
+    def served(self, address: str) -> None:
+        """Move the placement to the fallback that the data plane used."""
+        if address == self._endpoint.address or self._placement.ended:
+            return
+        used = next((each for each in self._fallbacks if each.address == address), None)
+        if used is None:
+            return
+        # The picked endpoint was not reached: counting there would keep others away from it.
+        self._placement.finish(None, self._clock())
+        moved = self._scheduler.pick(self._request, [used], self._clock())
+        if not isinstance(moved, Rejection):
+            self._endpoint, self._placement = used, moved.placement
+
+    def respond(self, status: int, load: str) -> None:
+        """Learn from the response's status and load header."""
+        if status == NOT_FOUND and self._request.adapter is not None:
+            self._scheduler.forget_adapter(self._endpoint, self._request.adapter)
+        if load:
+            self._read_load(self._endpoint, load)
+
+    def begin(self) -> None:
+        """Tell of the first token."""
+        self._placement.first_token(self._clock())
+
+    def end(self, usage: InstanceUsage | None) -> None:
+        """Release the placement."""
+        self._placement.finish(usage, self._clock())

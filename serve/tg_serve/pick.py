@@ -1,0 +1,38 @@
+"""`tg-pick`: the endpoint picker of an Envoy in front of model servers."""
+
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from tg_cli import Failure, run, version_option
+from tg_serve.options import LogForm, LogLevel, PickOptions
+
+
+@click.command("tg-pick", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--config", type=click.Path(path_type=Path, dir_okay=False), required=True, help="TOML file.")
+@click.option("--listen", metavar="HOST:PORT", help="Where to listen for Envoy. [default: as configured]")
+@click.option("--log-format", type=click.Choice(get_args(LogForm)), default="auto", show_default=True)
+@click.option("--log-level", type=click.Choice(get_args(LogLevel)), default="info", show_default=True)
+@version_option("tokengrid-serve")
+def pick(*, config: Path, listen: str | None, log_format: LogForm, log_level: LogLevel) -> None:
+    """Choose a model server for each request that Envoy asks about (external processing, protocol v1.0.0).
+
+    Several of these processes may listen on one address: run the command again. At --log-level debug each choice is
+    logged with its reasons.
+
+    Exit codes: 0 stopped, 1 error, 2 wrong usage.
+    """
+    # Imported only after the arguments were checked, so that --help and usage errors stay quick.
+    from tg_schema import TgError
+    from tg_serve import launcher
+
+    try:
+        launcher.pick(PickOptions(config, listen, log_format, log_level), click.echo)
+    except TgError as error:
+        raise Failure(error.message) from None
+
+
+def main() -> None:
+    """Run the command and exit."""
+    run(pick)

