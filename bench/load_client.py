@@ -40,7 +40,8 @@ TAIL = 64
 """Bytes kept between reads, in case a stamp or an end is cut."""
 
 
-def _body(door: str, prompt: str) -> tuple[str, dict[str, object]]:
+def make_request(door: str, prompt: str) -> tuple[str, dict[str, object]]:
+    """Path and JSON of the request for a stream at a door."""
     turns = [{"role": "user", "content": prompt}]
     chat: dict[str, object] = {"model": "bench", "messages": turns, "stream": True}
     long = {"mode": "text", "stream_id": 1, "max_tokens": 100_000}
@@ -61,7 +62,8 @@ def _body(door: str, prompt: str) -> tuple[str, dict[str, object]]:
     return requests.get(door, ("/api/v1/text-completion", native))
 
 
-def _post(host: str, path: str, body: bytes) -> bytes:
+def post(host: str, path: str, body: bytes) -> bytes:
+    """The request that has this body."""
     lines = [f"POST {path} HTTP/1.1", f"Host: {host}", "Content-Type: application/json"]
     return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
@@ -124,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._rest = b""
         self._repeats = False
         self._later = b""
-        path, body = _body(door, prompt)
+        path, body = make_request(door, prompt)
         if door == "websocket":
             envelope = {"id": "1", "service": "text-completion", "flow": "default", "request": body}
             self._now = handshake(host)
@@ -133,7 +135,7 @@ class Connection(asyncio.Protocol):
             self._now = handshake(host, path)
             self._later = masked(b"GENERATE " + json.dumps(body).encode())
         else:
-            self._now = _post(host, path, json.dumps(body).encode())
+            self._now = post(host, path, json.dumps(body).encode())
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
