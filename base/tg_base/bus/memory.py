@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Self
 
 from typing_extensions import override
 
@@ -315,10 +314,6 @@ class _Reader(AsyncIterator[Delivery]):
         self._queue = queue
         self._unacked: dict[int, _Message] = {}
         self._left = False
-
-    @override
-    def __aiter__(self) -> Self:
-        return self
 
     @override
     async def __anext__(self) -> Delivery:

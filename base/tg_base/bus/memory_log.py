@@ -1,7 +1,6 @@
 """Appender -> reader inside one process: a log of the memory bus."""
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Self
 
 from typing_extensions import override
 
@@ -56,10 +55,6 @@ class _LogReader(AsyncIterator[Entry]):
     def __init__(self, log: MemoryLog, index: int) -> None:
         self._log = log
         self._index = index
-
-    @override
-    def __aiter__(self) -> Self:
-        return self
 
     @override
     async def __anext__(self) -> Entry:

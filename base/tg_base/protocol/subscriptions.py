@@ -155,10 +155,6 @@ class Subscription(AsyncIterator[Delivery]):
         self._left = False
 
     @override
-    def __aiter__(self) -> Self:
-        return self
-
-    @override
     async def __anext__(self) -> Delivery:
         while True:
             if self._left:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator
-from typing import Protocol, Self
+from typing import Protocol
 
 import structlog
 from typing_extensions import override
@@ -60,10 +60,6 @@ class ThreadedReader(AsyncIterator[Delivery]):
         self._error: TgError | None = None
         self._thread = threading.Thread(target=self._receive, name="bus-reader", daemon=True)
         self._thread.start()
-
-    @override
-    def __aiter__(self) -> Self:
-        return self
 
     @override
     async def __anext__(self) -> Delivery:
