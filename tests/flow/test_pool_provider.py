@@ -1,14 +1,16 @@
 """The pool provider over servers that misbehave: where requests go, when they go elsewhere, and what stays counted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
+from tests.unit.test_config_edits import seen
 from tests.unit.test_pool_resources import OBJECTIVE, POOL, REWRITE, ROUTE
 from tg_flow.providers import open_provider
 from tg_flow.providers.pool import Pool
@@ -19,6 +21,7 @@ MODEL = OpenAiServer.model
 REQUEST = TextCompletionRequest(prompt="say hello", streaming=True)
 DOWN = Script.refuse(503, "overloaded")
 DEAD = "127.0.0.1:1"
+AIBRIX = "models: [{{name: gpt-fake, endpoints: ['{}', '{}']}}]"
 
 OpenPool = Callable[..., Awaitable[Pool]]
 
@@ -36,7 +39,7 @@ async def open_pool(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenPool]:
 
         async def open_it(*servers: OpenAiServer, **options: Any) -> Pool:
             table = {"endpoints": [address(server) for server in servers], "scraped": False, **options}
-            provider = await open_provider("tg_flow.providers.pool:Pool", MODEL, table)
+            provider = await open_provider("pool", MODEL, table)
             stack.push_async_callback(provider.aclose)
             assert isinstance(provider, Pool)
             return provider
@@ -193,3 +196,35 @@ async def test_wrong_options(open_pool: OpenPool, options: dict[str, Any], sente
     with pytest.raises(BadRequest) as caught:
         await open_pool(**{"endpoints": [DEAD], **options})
     assert sentence in caught.value.message
+
+
+async def test_the_key_goes_to_each_server(
+    servers: list[OpenAiServer], open_pool: OpenPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THEIR_KEY", "sk-some-key")
+    pool = await open_pool(*servers, key_variable="THEIR_KEY", policy="round-robin")
+    for server in servers:
+        server.key = "sk-some-key"
+    assert [await text(pool) for _ in range(2)] == ["Hello €!"] * 2
+
+
+async def test_a_server_whose_page_nobody_answers_is_left_out(
+    servers: list[OpenAiServer], open_pool: OpenPool, tmp_path: Path
+) -> None:
+    file = tmp_path / "endpoints.yaml"
+    file.write_text(AIBRIX.format(DEAD, address(servers[0])))
+    scrape = {"interval": 0.005, "timeout": 60}
+    logs: list[MutableMapping[str, Any]]
+    with structlog.testing.capture_logs() as logs:
+        pool = await open_pool(endpoint_files=[str(file)], policy="round-robin", scraped=True, scrape=scrape)
+        while (await seen(logs, "scrape.failed"))["address"] != DEAD:
+            pass
+        assert [await text(pool) for _ in range(3)] == ["Hello €!"] * 3
+        assert "pool.failover" not in {each["event"] for each in logs}
+        # All servers change at once: requests go on, and those that left are forgotten.
+        file.write_text(AIBRIX.format(address(servers[1]), address(servers[1]).replace("127.0.0.1", "localhost")))
+        await seen(logs, "pools.in_force")
+        asked = len(servers[0].exchanges)
+        assert [await text(pool) for _ in range(3)] == ["Hello €!"] * 3
+    chats = [each for each in servers[0].exchanges[asked:] if each.path.endswith("completions")]
+    assert chats == []

@@ -113,8 +113,9 @@ def credentials(provider: str, url: str) -> Mapping[str, str]:
 
 
 def test_every_provider_with_a_host_is_here() -> None:
-    assert {provider for provider, *_ in URLS} == set(PROVIDERS) - {"llama-cpp"}
-    assert set(KEYED) == set(PROVIDERS) - {"llama-cpp", "bedrock", "vertexai-claude", "vertexai-gemini"}
+    # A pool has no URL of its own, and its key goes to each of its servers: tests/flow/test_pool_provider.py.
+    assert {provider for provider, *_ in URLS} == set(PROVIDERS) - {"llama-cpp", "pool"}
+    assert set(KEYED) == set(PROVIDERS) - {"llama-cpp", "pool", "bedrock", "vertexai-claude", "vertexai-gemini"}
 
 
 @pytest.mark.parametrize(("provider", "variable", "server", "path"), URLS)

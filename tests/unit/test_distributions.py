@@ -34,6 +34,7 @@ EXTRAS = {
     "tg_flow.providers.ollama": "ollama",
     "tg_flow.providers.openai": "openai",
     "tg_gateway.envoy": "envoy",
+    "tg_flow.providers.pool": "pool",
 }
 """Modules and packages that may import what an extra of their distribution brings; all others may not."""
 NAMES = {

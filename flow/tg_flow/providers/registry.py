@@ -84,6 +84,7 @@ PROVIDERS: dict[str, ProviderEntry] = {
     "ollama": ProviderEntry("tg_flow.providers.ollama:Ollama", "tokengrid-flow[ollama]"),
     "openai": ProviderEntry(_COMPATIBLE, _OPENAI, _NEW_OPENAI),
     "openai-compatible": _compatible("OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL"),
+    "pool": ProviderEntry("tg_flow.providers.pool:Pool", "tokengrid-flow[pool]", {"without": _UNCERTAIN}),
     "tgi": ProviderEntry("tg_flow.providers.openai:Tgi", _OPENAI),
     "vertexai-claude": ProviderEntry("tg_vertexai:VertexClaude", "tokengrid-vertexai"),
     "vertexai-gemini": ProviderEntry("tg_vertexai:VertexGemini", "tokengrid-vertexai"),

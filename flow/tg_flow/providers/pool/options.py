@@ -19,6 +19,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
     """The options of a pool, beside those of an OpenAI-compatible server.
 
     Attributes:
+        tries: rounds through the servers; in each one a server is asked once.
         resources: YAML files of routes, pools, objectives and rewrites.
         endpoint_files: files of llm-d's or AIBrix's form.
         endpoints: servers, as "HOST:PORT".
@@ -34,6 +35,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
 
     key_variables: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("POOL_API_KEY",)
     key_needed: bool = False
+    tries: int = 1
     base_url_variables: tuple[str, ...] = ()
     default_base_url: str | None = None
     resources: tuple[str, ...] = ()

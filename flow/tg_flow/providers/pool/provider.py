@@ -28,6 +28,9 @@ log = structlog.get_logger()
 CHARACTERS_PER_TOKEN = 4
 """A prompt's tokens are estimated by its characters: only servers can count them."""
 
+MAX_TOKENS = 100_000_000
+"""A count of tokens above it is a lie, from which nothing is learnt."""
+
 _REFUSALS: dict[int, tuple[type[TgError], str]] = {
     404: (NotFound, "no server of the pool has the model"),
     429: (RateLimited, "all servers of the pool are busy; ask again later"),
@@ -48,8 +51,6 @@ class Pool(ChatCompletions[PoolOptions]):
         self, model: str, options: PoolOptions, connection: KeyedConnection[PoolConnection], watcher: PoolWatcher
     ) -> None:
         super().__init__(model, options, cast("KeyedConnection[SdkConnection]", connection))
-        # The servers of the pool are all the attempts that there are.
-        self.tries = 1
         self._servers = connection
         self._watcher = watcher
         self._random = Random()  # noqa: S311 - it chooses between weights and ties
@@ -159,7 +160,7 @@ class Pool(ChatCompletions[PoolOptions]):
                     cached += chunk.cached_token or 0
                     yield chunk
         finally:
-            usage = InstanceUsage(prompt or None, cached or None, tokens or None)
+            usage = InstanceUsage(_believable(prompt), _believable(cached), _believable(tokens))
             placement.finish(usage, self._now())
 
     async def _ask(self, asking: Awaitable[HttpAnswer], pick: Pick) -> HttpAnswer:
@@ -215,6 +216,11 @@ async def _begin(chunks: AsyncGenerator[LlmChunk, None]) -> list[LlmChunk]:
         if chunk.has_content or chunk.finish_reason is not None:
             return held
     raise IncompleteStream("the server's answer ended before it began; ask again")
+
+
+def _believable(tokens: int) -> int | None:
+    """A count that a server told; None: it told none, or one that cannot be."""
+    return tokens if 0 < tokens <= MAX_TOKENS else None
 
 
 def _describe(request: TextCompletionRequest, place: Destination, view: PoolView, body: bytes) -> InstanceRequest:
