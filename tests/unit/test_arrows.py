@@ -407,7 +407,7 @@ def test_a_face_is_short_and_only_shows(package: str) -> None:
 
 def test_faces_import_nothing_optional() -> None:
     """What an extra brings is imported by who needs it, not by who comes near."""
-    with_extras = {"tg_base.bus.pulsar"}
+    with_extras = {"tg_base.bus.pulsar", "tg_flow.providers.pool"}
     faces = [
         face
         for face in sorted(PACKAGES)
