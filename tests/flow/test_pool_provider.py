@@ -14,7 +14,7 @@ from tests.unit.test_config_edits import seen
 from tests.unit.test_pool_resources import OBJECTIVE, POOL, REWRITE, ROUTE
 from tg_flow.providers import open_provider
 from tg_flow.providers.pool import Pool
-from tg_schema import TextCompletionRequest, TextCompletionResponse
+from tg_schema import TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.errors import BadRequest, IncompleteStream, NotFound, RateLimited, Unavailable
 
 MODEL = OpenAiServer.model
@@ -53,7 +53,7 @@ def address(server: OpenAiServer) -> str:
 
 def counted(pool: Pool) -> list[int]:
     """The requests that the scheduler believes to run, by server."""
-    return [pool._scheduler.server(endpoint).requests for endpoint in pool._watcher.view.endpoints]
+    return [pool._scheduler.server(endpoint).requests for endpoint in pool.view.endpoints]
 
 
 async def records(pool: Pool, request: TextCompletionRequest = REQUEST) -> list[TextCompletionResponse]:
@@ -155,6 +155,17 @@ async def test_routes_lead_to_adapters(servers: list[OpenAiServer], open_pool: O
     assert [model.id for model in await pool.models()] == [MODEL, "sentiment"]
 
 
+async def test_a_request_that_a_worker_process_wrote(servers: list[OpenAiServer], open_pool: OpenPool) -> None:
+    pool = await open_pool(servers[0])
+    servers[0].model = "lora"
+    asked = TextCompletionRequest(prompt="say hello", adapter="lora", streaming=True)
+    prepared = await pool.read(encode(asked))
+    assert prepared.prompt is None
+    assert [await text(pool, each) for each in (asked, prepared)] == ["Hello €!"] * 2
+    sent, prepared_sent = servers[0].exchanges
+    assert sent.body == prepared_sent.body
+
+
 async def test_an_adapter_that_a_server_lacks_is_asked_of_another(
     servers: list[OpenAiServer], open_pool: OpenPool
 ) -> None:
@@ -173,7 +184,7 @@ async def test_the_load_in_a_header_is_taken(servers: list[OpenAiServer], open_p
     servers[0].play(Script(fault=Fault.STATUS, status=429, headers=(("endpoint-load-metrics", told),)))
     with pytest.raises(RateLimited):
         await text(pool)
-    report = pool._scheduler.server(pool._watcher.view.endpoints[0]).report
+    report = pool._scheduler.server(pool.view.endpoints[0]).report
     assert report is not None
     assert (report.queued, report.kv_usage) == (3, 0.4)
 

@@ -94,5 +94,15 @@ def _outline(request: TextCompletionRequest, sent: Any = None, plan: GenerationP
     return PreparedRequest(**kept, tools=strict, sent=sent, plan=plan)
 
 
-_KEPT: Final = ("streaming", "model", "sampling", "response_format", "schema", "operation", "parallel_tool_calls")
+_KEPT: Final = (
+    "streaming",
+    "model",
+    "sampling",
+    "response_format",
+    "schema",
+    "operation",
+    "parallel_tool_calls",
+    "adapter",
+    "user",
+)
 """Fields on which more depends than what the provider is sent."""

@@ -12,11 +12,11 @@ from typing_extensions import override
 
 from tg_base.instances import Endpoint, InstanceRequest, InstanceUsage, Pick, Rejection, Scheduler, fingerprint_text
 from tg_base.instances import Objective as Goal
-from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, LlmService, SdkConnection, event_chunks, open_body
+from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, SdkConnection, event_chunks, open_body
 from tg_base.pools import LOAD_RESPONSE_HEADER, Destination, PoolView, Promise, merge_reports, read_load_header
 from tg_base.pools.pool_watcher import PoolWatcher
 from tg_base.pools.scraper import Scraper
-from tg_flow.providers.openai import ChatCompletions, ChatRequest
+from tg_flow.providers.openai import ChatCompletions
 from tg_flow.providers.pool.connection import PoolConnection
 from tg_flow.providers.pool.options import PoolOptions
 from tg_schema import ModelInfo, TextCompletionRequest, TgError
@@ -24,9 +24,13 @@ from tg_schema.errors import IncompleteStream, NotFound, ProtocolError, RateLimi
 from tg_schema.features import Feature
 
 log = structlog.get_logger()
+_encode = msgspec.json.encode
 
 CHARACTERS_PER_TOKEN = 4
 """A prompt's tokens are estimated by its characters: only servers can count them."""
+
+MAX_PREFIX_BYTES = 512 * 1024
+"""Bytes of a request by which a server is found that computed its beginning: 131,072 tokens."""
 
 MAX_TOKENS = 100_000_000
 """A count of tokens above it is a lie, from which nothing is learnt."""
@@ -48,7 +52,11 @@ class Pool(ChatCompletions[PoolOptions]):
     optional_features = frozenset()
 
     def __init__(
-        self, model: str, options: PoolOptions, connection: KeyedConnection[PoolConnection], watcher: PoolWatcher
+        self,
+        model: str,
+        options: PoolOptions,
+        connection: KeyedConnection[PoolConnection],
+        watcher: PoolWatcher | None = None,
     ) -> None:
         super().__init__(model, options, cast("KeyedConnection[SdkConnection]", connection))
         self._servers = connection
@@ -69,17 +77,22 @@ class Pool(ChatCompletions[PoolOptions]):
             options.key(), lambda key: PoolConnection(scheme, options.api_path, key)
         )
         pool = cls(model, options, connection, watcher)
-        await pool._enter()
+        await pool._enter(watcher)
         return pool
 
-    async def _enter(self) -> None:
+    @property
+    def view(self) -> PoolView:
+        """The pools now; a worker process, which only writes requests, has none."""
+        return PoolView() if self._watcher is None else self._watcher.view
+
+    async def _enter(self, watcher: PoolWatcher) -> None:
         async with AsyncExitStack() as exit_stack:
             exit_stack.push_async_callback(super().aclose)
             if self.options.scraped:
                 await exit_stack.enter_async_context(self._scraper)
-            exit_stack.enter_context(self._watcher.follow(self._follow))
-            await exit_stack.enter_async_context(self._watcher)
-            self._follow(self._watcher.view)
+            exit_stack.enter_context(watcher.follow(self._follow))
+            await exit_stack.enter_async_context(watcher)
+            self._follow(watcher.view)
             self._exit = exit_stack.pop_all()
 
     @override
@@ -96,27 +109,17 @@ class Pool(ChatCompletions[PoolOptions]):
             self._scraper.update(view.endpoints)
 
     @override
-    async def read(self, body: bytes) -> TextCompletionRequest:
-        # Not in a worker process: the body that a server gets depends on where the request goes.
-        return await LlmService.read(self, body)
-
-    @override
     async def models(self) -> tuple[ModelInfo, ...]:
-        view = self._watcher.view
+        view = self.view
         served = (model for models in view.served.values() for model in sorted(models))
         return tuple(ModelInfo(name) for name in dict.fromkeys((self.model, *view.catalogue.models, *served)))
 
     @override
-    def asked(self, request: TextCompletionRequest) -> ChatRequest:
-        # The model is the destination's, not the configured one.
-        return msgspec.structs.replace(super().asked(request), model=request.model or self.upstream_model)
-
-    @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        view = self._watcher.view
+        view = self.view
         place = self._find_place(request, view)
-        sent = msgspec.structs.replace(request, model=place.model, adapter=None)
-        body = self.body(sent)
+        sent = self._sent(msgspec.structs.replace(request, adapter=None))
+        body = _name_model(sent, self.upstream_model, place.model)
         wanted = _describe(request, place, view, body)
         left = self._eligible(view, place.pool)
         failed: TgError | None = None
@@ -125,7 +128,7 @@ class Pool(ChatCompletions[PoolOptions]):
             if isinstance(pick, Rejection):
                 raise failed or _refuse(pick)
             left = [endpoint for endpoint in left if endpoint.address != pick.endpoint.address]
-            async with aclosing(self._attempt(pick, body, sent)) as chunks:
+            async with aclosing(self._attempt(pick, body, request)) as chunks:
                 try:
                     held = await _begin(chunks)
                 except TgError as error:
@@ -218,6 +221,11 @@ async def _begin(chunks: AsyncGenerator[LlmChunk, None]) -> list[LlmChunk]:
     raise IncompleteStream("the server's answer ended before it began; ask again")
 
 
+def _name_model(body: bytes, configured: str, model: str) -> bytes:
+    """The body of a request for another model, which is its first member."""
+    return b'{"model":' + _encode(model) + body[len(b'{"model":' + _encode(configured)) :]
+
+
 def _believable(tokens: int) -> int | None:
     """A count that a server told; None: it told none, or one that cannot be."""
     return tokens if 0 < tokens <= MAX_TOKENS else None
@@ -225,14 +233,14 @@ def _believable(tokens: int) -> int | None:
 
 def _describe(request: TextCompletionRequest, place: Destination, view: PoolView, body: bytes) -> InstanceRequest:
     """What the scheduler is told. The body begins with model and messages, so that equal prompts begin alike."""
-    text = body.decode("utf-8", "replace")
+    text = body[:MAX_PREFIX_BYTES].decode("utf-8", "replace")
     base = place.model
     if place.adapter is not None:
         base = next(iter(view.served.get(place.pool, ())), "")
     return InstanceRequest(
         model=base,
         adapter=place.adapter,
-        prompt_tokens=len(text) // CHARACTERS_PER_TOKEN,
+        prompt_tokens=len(body) // CHARACTERS_PER_TOKEN,
         prefix=fingerprint_text(text, place.adapter or ""),
         priority=place.priority,
         objective=_goal(place.promises),
