@@ -39,6 +39,7 @@ SETTINGS = {
     "dbStorage_writeCacheMaxSizeMb": "32",
     "dbStorage_readAheadCacheMaxSizeMb": "32",
     "managedLedgerCacheSizeMB": "64",
+    "forceDeleteNamespaceAllowed": "true",
 }
 # The broker dies with whoever started it, even by SIGKILL: the watcher reads a pipe that ends with its writer.
 SHELL = """
@@ -86,6 +87,11 @@ class PulsarServer:
     def pid(self) -> int:
         """The broker's own process, for instance to read its CPU time."""
         return int((self._data / "pid").read_text())
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and neither killed nor stopped since."""
+        return self._process is not None
 
     @property
     def log(self) -> Path:

@@ -1,5 +1,6 @@
 """The pipeline as processes before a model that counts, for the tests that break one of them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,3 +22,11 @@ async def line(pulsar: PulsarServer, live_model: LiveOpenAi, tmp_path: Path) -> 
     """No part of it runs yet."""
     async with pipeline(live_model.url, pulsar.service_url, tmp_path) as line:
         yield line
+
+
+@pytest.fixture
+async def mortal_pulsar(pulsar: PulsarServer) -> AsyncIterator[PulsarServer]:
+    """The broker that all tests share, for one that kills it; in the end it runs again, whatever became of the test."""
+    yield pulsar
+    if not pulsar.running:
+        await asyncio.to_thread(pulsar.start)

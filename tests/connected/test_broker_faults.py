@@ -128,7 +128,8 @@ async def test_leaving_and_closing_are_quick_while_the_broker_hangs(pulsar: Puls
 
 
 @pytest.mark.timeout(300)
-async def test_a_broker_that_is_killed_and_comes_back_finds_everybody_there() -> None:
+async def test_a_broker_that_is_killed_and_comes_back_finds_everybody_there(mortal_pulsar: PulsarServer) -> None:
+    server = mortal_pulsar
     kept, passing = topics()
     lasting = f"persistent://tg/response/{uuid4().hex}"
     accepted: set[bytes] = set()
@@ -139,7 +140,6 @@ async def test_a_broker_that_is_killed_and_comes_back_finds_everybody_there() ->
             accepted.add(b"%d" % number)
 
     async with (
-        started(PulsarServer()) as server,
         open_bus(server.service_url) as bus,
         reading(bus, kept, "g", 0) as idle_worker,
         reading(bus, kept, "h", 100) as eager_worker,
@@ -161,16 +161,6 @@ async def test_a_broker_that_is_killed_and_comes_back_finds_everybody_there() ->
             await eager_worker.until(accepted | {b"after"})
             await lasting_reader.until({b"before", b"after"})
             await reader.until({b"after"})
-
-
-@asynccontextmanager
-async def started(server: PulsarServer) -> AsyncIterator[PulsarServer]:
-    """A broker of our own; starting it takes a while, and the loop goes on."""
-    try:
-        await asyncio.to_thread(server.start)
-        yield server
-    finally:
-        await asyncio.to_thread(server.close)
 
 
 async def published(bus: Bus, names: list[str], body: bytes) -> None:

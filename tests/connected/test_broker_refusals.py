@@ -1,16 +1,15 @@
 """A broker that answers and refuses: a subscription that it has closed for good ends, with its reason."""
 
 import asyncio
-from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
 from aiohttp import ClientSession
 
 from tests.conformance.reading import take
-from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
 from tg_base.bus import Bus, open_bus
+from tg_base.bus.pulsar import silence
 from tg_base.protocol import Subscriptions
 from tg_schema.errors import BusError
 
@@ -39,11 +38,10 @@ class Namespace:
                 await asyncio.sleep(0.5)
 
 
-@pytest.fixture(scope="module")
-def refusing() -> Iterator[PulsarServer]:
-    """A broker that lets an operator delete what is in use."""
-    with pulsar_or_skip({"forceDeleteNamespaceAllowed": "true"}) as server:
-        yield server
+@pytest.fixture(autouse=True)
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused subscription ends soon, not after ten seconds."""
+    monkeypatch.setattr(silence, "REFUSAL_PAUSE_SECONDS", 1.0)
 
 
 async def read_on(bus: Bus, topic: str, reading: asyncio.Event) -> None:
@@ -55,9 +53,9 @@ async def read_on(bus: Bus, topic: str, reading: asyncio.Event) -> None:
         await anext(deliveries)
 
 
-async def test_a_subscription_whose_namespace_is_gone_ends_with_an_error(refusing: PulsarServer) -> None:
-    async with ClientSession() as http, open_bus(refusing.service_url) as bus:
-        namespace = Namespace(refusing, http)
+async def test_a_subscription_whose_namespace_is_gone_ends_with_an_error(pulsar: PulsarServer) -> None:
+    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
+        namespace = Namespace(pulsar, http)
         await namespace.create()
         reading = asyncio.Event()
         task = asyncio.create_task(read_on(bus, f"persistent://{namespace.name}/x", reading))
@@ -69,13 +67,13 @@ async def test_a_subscription_whose_namespace_is_gone_ends_with_an_error(refusin
                 await task
 
 
-async def test_what_reads_hears_again_when_its_namespace_is_back(refusing: PulsarServer) -> None:
+async def test_what_reads_hears_again_when_its_namespace_is_back(pulsar: PulsarServer) -> None:
     async with (
         ClientSession() as http,
-        open_bus(refusing.service_url) as bus,
+        open_bus(pulsar.service_url) as bus,
         Subscriptions(bus, give_up=600) as subscriptions,
     ):
-        namespace = Namespace(refusing, http)
+        namespace = Namespace(pulsar, http)
         await namespace.create()
         topic = f"persistent://{namespace.name}/x"
         async with subscriptions.open(topic, "g", prefetch=0) as deliveries:

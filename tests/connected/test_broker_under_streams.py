@@ -2,16 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from tests.connected.lateness import lateness
 from tests.connected.live_streams import STREAMS, TIMEOUT, asked, live_streams
-from tests.connected.pipeline import Pipeline, pipeline
+from tests.connected.pipeline import Pipeline
 from tests.fakes.live_openai import LiveOpenAi, told
-from tests.pulsar_or_skip import pulsar_or_skip
 from tests.pulsar_server import PulsarServer
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
@@ -22,23 +19,6 @@ BOUND_SECONDS = 5.0
 SECONDS_TO_RECOVER = 60.0
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[PulsarServer]:
-    """A broker of our own, since it is killed."""
-    server = pulsar_or_skip()
-    try:
-        await asyncio.to_thread(server.start)
-        yield server
-    finally:
-        await asyncio.to_thread(server.close)
-
-
-@pytest.fixture
-async def own_line(server: PulsarServer, live_model: LiveOpenAi, tmp_path: Path) -> AsyncIterator[Pipeline]:
-    async with pipeline(live_model.url, server.service_url, tmp_path) as line:
-        yield line
-
-
 def killed(server: PulsarServer) -> float:
     """The loop's time right before the kill; a thread of its own may be late itself."""
     moment = time.monotonic()
@@ -47,14 +27,14 @@ def killed(server: PulsarServer) -> float:
 
 
 async def test_a_broker_killed_under_fifty_streams(
-    server: PulsarServer, live_model: LiveOpenAi, own_line: Pipeline
+    mortal_pulsar: PulsarServer, live_model: LiveOpenAi, line: Pipeline
 ) -> None:
-    gateway = await own_line.start("gateway")
-    await asyncio.gather(own_line.start("text-completion"), own_line.start("text-completion"))
-    async with live_streams(gateway.url, own_line.flow) as live:
+    gateway = await line.start("gateway")
+    await asyncio.gather(line.start("text-completion"), line.start("text-completion"))
+    async with live_streams(gateway.url, line.flow) as live:
         await live.begun(30)
         async with lateness(gateway) as late:
-            kill = await asyncio.to_thread(killed, server)
+            kill = await asyncio.to_thread(killed, mortal_pulsar)
             await live.over(TIMEOUT)
             took = max(stream.ended_at for stream in live.streams) - kill
             print(f"all had ended {took:.2f} s after the kill; the machine was late by {late():.2f} s")
@@ -65,9 +45,9 @@ async def test_a_broker_killed_under_fifty_streams(
         for stream in live.streams:
             told(stream.text, whole=False)
     await live_model.until(lambda: not live_model.running, 10)
-    assert all(part.alive for part in own_line.parts)
-    await asyncio.to_thread(server.start)
+    assert all(part.alive for part in line.parts)
+    await asyncio.to_thread(mortal_pulsar.start)
     live_model.finish.set()
-    told(await asked(gateway.url, own_line.flow, "after", SECONDS_TO_RECOVER), whole=True)
-    assert all(part.alive for part in own_line.parts)
+    told(await asked(gateway.url, line.flow, "after", SECONDS_TO_RECOVER), whole=True)
+    assert all(part.alive for part in line.parts)
     assert [len(live_model.of(stream.prompt)) for stream in live.streams] == [1] * STREAMS
