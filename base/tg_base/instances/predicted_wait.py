@@ -19,6 +19,8 @@ WORK_WEIGHT = 1.5
 KV_POWER = 4.0
 KV_WEIGHT = 15.0
 """What it counts to take room in a cache, by the seconds for which it is taken and by how full the cache is."""
+GROWTH_SHARE = 0.25
+"""Of the answers expected of a server, for which it should have room besides."""
 EVICTION_WEIGHT = 0.1
 """What the victim's next load counts, if it was used a moment ago."""
 EVICTION_DECAY_SECONDS = 10.0
@@ -101,7 +103,7 @@ def _cost(server: ServerState, situation: Situation) -> tuple[float, float]:
     capacity = server.cache_tokens
     if capacity:
         used = server.used_tokens
-        excess = used + own - capacity
+        excess = used + own + GROWTH_SHARE * server.output_tokens - capacity
         if excess > 0:
             wait += residence * excess / capacity
         extra += KV_WEIGHT * residence * own / capacity * (used / capacity) ** KV_POWER
