@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.instances.cases import endpoint, request
@@ -74,6 +74,7 @@ class World:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=40)
 @given(events=st.lists(EVENTS, max_size=60), seed=st.integers(0, 5))
 def test_accounting_closes(policy: str, events: list[tuple[str, int, str | None]], seed: int) -> None:
     world = World(Scheduler(policy, random=Random(seed)))

@@ -9,6 +9,9 @@ from tg_base.instances.instance_request import InstanceRequest
 from tg_base.instances.pick import RejectionReason
 from tg_base.instances.server_state import ServerState
 
+MAX_FALLBACKS = 2
+"""Servers named beside the picked one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:
@@ -30,10 +33,11 @@ class Situation:
 
 
 class Choice(NamedTuple):
-    """The server that a policy chose, and why."""
+    """The server that a policy chose, and why; the next best, if it knows them."""
 
     server: ServerState
     reasons: tuple[str, ...]
+    others: Sequence[ServerState] = ()
 
 
 class Refusal(NamedTuple):

@@ -4,12 +4,11 @@ Scraped metrics are a scrape old, and many requests are placed between two of th
 itself, and reads reports for what it cannot know: slots, the size of the cache, what others placed.
 """
 
-from heapq import nsmallest
 from math import exp
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from tg_base.instances.fingerprint import BLOCK_TOKENS
-from tg_base.instances.policy import Choice, Refusal, Situation
+from tg_base.instances.policy import MAX_FALLBACKS, Choice, Refusal, Situation
 from tg_base.instances.server_state import LOAD_SECONDS, ServerState
 
 CROWD_WEIGHT = 0.005
@@ -25,7 +24,6 @@ EVICTION_WEIGHT = 0.1
 """What the victim's next load counts, if it was used a moment ago."""
 EVICTION_DECAY_SECONDS = 10.0
 """After which an idle adapter's next load counts for 1 / e of that."""
-SLOT_POWER = 1.0
 SLOT_WEIGHT = 0.1
 """What it counts to use one more slot, by the seconds for which it is used and by how many are."""
 DRAIN_SECONDS = 2.0
@@ -40,6 +38,7 @@ MAX_CANDIDATES = 6
 """Servers looked at for each reason to choose one: its adapter, its prompt's beginning, little to do."""
 
 _load_of = attrgetter("load")
+_RANK = itemgetter(0, 2)
 
 
 class PredictedWait:
@@ -48,40 +47,32 @@ class PredictedWait:
     def choose(self, situation: Situation) -> Choice | Refusal:
         """Choose among the servers that have the adapter or the prompt's beginning, and the least loaded ones."""
         request, random = situation.request, situation.random
-        best, wait, ties = float("inf"), 0.0, list[ServerState]()
-        for server in _candidates(situation):
-            cost, seconds = _cost(server, situation)
-            if cost < best:
-                best, wait, ties = cost, seconds, [server]
-            elif cost == best:
-                ties.append(server)
-        chosen = ties[0] if len(ties) == 1 else random.choice(ties)
+        ranked = sorted(
+            [(*_cost(server, situation), random.random(), server) for server in _candidates(situation)], key=_RANK
+        )
+        cost, wait, _, chosen = ranked[0]
         if request.priority < 0:
             objective = request.objective
             bound = None if objective is None else objective.first_token
             if wait > SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS):
                 return Refusal("objective-out-of-reach")
-        return Choice(chosen, _reasons(chosen, situation, best))
+        others = [server for *_, server in ranked[: MAX_FALLBACKS + 1]]
+        return Choice(chosen, _reasons(chosen, situation, cost), others)
 
 
 def _candidates(situation: Situation) -> list[ServerState]:
     servers, request = situation.servers, situation.request
     if len(servers) <= MAX_CANDIDATES:
         return list(servers)
-    found = dict.fromkeys(nsmallest(MAX_CANDIDATES, servers, key=_load_of))
+    by_load = sorted(servers, key=_load_of)
+    found = by_load[:MAX_CANDIDATES]
     adapter, blocks = request.adapter, request.prefix.blocks
     if adapter is not None:
-        homes = [server for server in servers if adapter in server.adapters.used_at]
-        found.update(
-            dict.fromkeys(homes if len(homes) <= MAX_CANDIDATES else nsmallest(MAX_CANDIDATES, homes, key=_load_of))
-        )
+        found += [server for server in by_load if adapter in server.adapters.used_at][:MAX_CANDIDATES]
     if blocks:
         first = blocks[0]
-        owners = [server for server in servers if first in server.prefixes.blocks]
-        found.update(
-            dict.fromkeys(owners if len(owners) <= MAX_CANDIDATES else nsmallest(MAX_CANDIDATES, owners, key=_load_of))
-        )
-    return list(found)
+        found += [server for server in by_load if first in server.prefixes.blocks][:MAX_CANDIDATES]
+    return list(dict.fromkeys(found))
 
 
 def _cost(server: ServerState, situation: Situation) -> tuple[float, float]:
@@ -112,7 +103,7 @@ def _cost(server: ServerState, situation: Situation) -> tuple[float, float]:
 
 
 def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> float:
-    """How long loading adapters are ahead. One that waits for a slot is ahead of its own requests only."""
+    """How long loads of adapters are ahead. One that waits for a slot is ahead of its own requests only."""
     return max(server.ready_at.get(adapter or "", server.loads_end_at) - now, 0.0)
 
 
@@ -124,7 +115,7 @@ def _slot_cost(server: ServerState, situation: Situation, residence: float) -> f
     busy = len(server.adapter_requests)
     if busy >= slots:
         return DRAIN_SECONDS * (busy - slots + 1) + DRAIN_WEIGHT * server.drain_seconds(residence, situation.now)
-    cost: float = SLOT_WEIGHT * residence * ((busy + 1) / slots) ** SLOT_POWER
+    cost = SLOT_WEIGHT * residence * (busy + 1) / slots
     adapters = server.adapters
     if situation.request.adapter not in adapters.used_at and len(adapters.used_at) >= slots:
         victim = adapters.victim(server.adapter_requests)

@@ -14,11 +14,9 @@ from tg_base.instances.output_estimates import OutputEstimates
 from tg_base.instances.pick import Pick, Rejection
 from tg_base.instances.placement import Placement
 from tg_base.instances.policies import DEFAULT_POLICY, POLICIES
-from tg_base.instances.policy import Policy, Refusal, Situation
+from tg_base.instances.policy import MAX_FALLBACKS, Policy, Refusal, Situation
 from tg_base.instances.server_state import ServerState
 
-MAX_FALLBACKS = 2
-"""Servers named beside the picked one."""
 STALE_SECONDS = 2.0
 """A report older than this is as good as none."""
 _SWEEP_SECONDS = 0.2
@@ -49,6 +47,9 @@ class Scheduler:
         self._servers: dict[str, ServerState] = {}
         self._estimates = OutputEstimates()
         self._swept_at = float("-inf")
+        self._last_endpoints: Sequence[Endpoint] | None = None
+        self._last_model = ""
+        self._last_eligible: list[ServerState] = []
 
     def pick(self, request: InstanceRequest, endpoints: Sequence[Endpoint], now: float) -> Pick | Rejection:
         """Pick one of the endpoints, and count the request there until its placement ends.
@@ -72,7 +73,7 @@ class Scheduler:
         if isinstance(choice, Refusal):
             return Rejection(choice.reason, 429, choice.retry_after)
         server = choice.server
-        others = nsmallest(MAX_FALLBACKS + 1, servers, key=requests_of)
+        others = choice.others or nsmallest(MAX_FALLBACKS + 1, servers, key=requests_of)
         fallbacks = [other.endpoint for other in others if other is not server][:MAX_FALLBACKS]
         cached = server.prefixes.match(request.prefix) * BLOCK_TOKENS
         placement = Placement(server, request, self._estimates, cached, now)
@@ -89,6 +90,8 @@ class Scheduler:
         known = self._servers.get(endpoint.address)
         if known is None:
             known = self._servers[endpoint.address] = ServerState(endpoint)
+        elif known.endpoint is not endpoint:
+            known.endpoint = endpoint  # the newest name and labels
         return known
 
     def forget_adapter(self, endpoint: Endpoint, adapter: str) -> None:
@@ -102,14 +105,15 @@ class Scheduler:
     def remove(self, endpoint: Endpoint) -> None:
         """Forget a server that left its pool. Its placements may still be told of."""
         self._servers.pop(endpoint.address, None)
+        self._last_endpoints = None
 
     def _eligible(self, model: str, endpoints: Sequence[Endpoint]) -> list[ServerState]:
-        known = self._servers
-        servers = []
-        for endpoint in endpoints:
-            if endpoint.models and model not in endpoint.models:
-                continue
-            servers.append(known.get(endpoint.address) or self.server(endpoint))
+        # The same tuple comes with nearly every request. It cannot change, so neither can what was found for it.
+        if endpoints is self._last_endpoints and model == self._last_model:
+            return self._last_eligible
+        servers = [self.server(each) for each in endpoints if not each.models or model in each.models]
+        if isinstance(endpoints, tuple):
+            self._last_endpoints, self._last_model, self._last_eligible = endpoints, model, servers
         return servers
 
     def _sweep(self, now: float) -> None:

@@ -29,6 +29,7 @@ class ServerState:
         loads_end_at: when those that need not wait for a slot are predicted to be loaded, one after the other.
         load: seconds of work that waits, roughly; to find the least loaded servers.
         adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
+        cache_tokens: that its KV cache holds; None = never told.
         adapters: those that the server probably has loaded.
         prefixes: blocks that it probably has cached.
         speed: learnt from its answers.
@@ -37,8 +38,10 @@ class ServerState:
     """
 
     __slots__ = (
+        "_told_tokens",
         "adapter_requests",
         "adapters",
+        "cache_tokens",
         "endpoint",
         "is_stale",
         "kv_tokens",
@@ -68,6 +71,8 @@ class ServerState:
         self.speed = ServerSpeed()
         self.report: LoadReport | None = None
         self.is_stale = False
+        self.cache_tokens: int | None = None
+        self._told_tokens: float | None = None
 
     @property
     def queued(self) -> int:
@@ -84,11 +89,8 @@ class ServerState:
     @property
     def used_tokens(self) -> float:
         """Tokens of the KV cache that are in use or wait for room: as told and ours since; else our own alone."""
-        report, capacity = self.report, self.cache_tokens
-        if report is None or report.kv_usage is None or capacity is None:
-            return self.kv_tokens
         # Blocks that requests share are in the report alone. Prompts not computed yet may be missing there.
-        return report.kv_usage * capacity + self.uncached_tokens
+        return self.kv_tokens if self._told_tokens is None else self._told_tokens + self.uncached_tokens
 
     @property
     def active_adapters(self) -> AbstractSet[str]:
@@ -107,27 +109,22 @@ class ServerState:
             return True
         return len(self.active_adapters) < report.adapters.slots
 
-    @property
-    def cache_tokens(self) -> int | None:
-        """Tokens that the KV cache holds; None = not told."""
-        report = self.report
-        if report is None or not report.blocks or not report.block_tokens:
-            return None
-        return report.blocks * report.block_tokens
-
     def observe(self, report: LoadReport) -> None:
         """Take what the server tells."""
         self.report = report
         self.is_stale = False
         if report.adapters is not None:
             self.adapters.observe(report.adapters, report.read_at, self.adapter_requests)
-        tokens = self.cache_tokens
-        if tokens is not None and self.prefixes.capacity != (blocks := max(tokens // BLOCK_TOKENS, 1)):
-            self.prefixes.resize(blocks)
+        self._told_tokens = None
+        if report.blocks and report.block_tokens:
+            self.cache_tokens = tokens = report.blocks * report.block_tokens
+            self._told_tokens = None if report.kv_usage is None else report.kv_usage * tokens
+            if self.prefixes.capacity != (blocks := max(tokens // BLOCK_TOKENS, 1)):
+                self.prefixes.resize(blocks)
 
     def expire(self) -> None:
         """Forget a report that is too old."""
-        self.report = None
+        self.report = self._told_tokens = None
         self.is_stale = True
 
     def place(self, request: InstanceRequest, uncached: int, expected: int, now: float) -> bool:
@@ -196,7 +193,7 @@ class ServerState:
 
     def restart(self) -> None:
         """Forget what a server loses when it starts anew. What is placed here stays counted until it ends."""
-        self.report = None
+        self.report = self._told_tokens = None
         self.adapters.clear()
         self.ready_at.clear()
         self.prefixes.clear()
