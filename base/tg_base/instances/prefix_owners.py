@@ -53,22 +53,23 @@ class PrefixOwners:
 
     def add(self, prefix: Fingerprint) -> None:
         """Note that the server computes this prompt. Of one longer than the cache, its beginning is noted."""
-        known, noted = self.blocks, prefix.blocks[: self.capacity]
-        for block in reversed(noted):
+        known = self.blocks
+        newest = prefix.blocks[: self.capacity]
+        for block in reversed(newest):
             known.pop(block, None)
             known[block] = None
-        self._evict(len(noted))
+        self._evict(len(newest))
 
     def clear(self) -> None:
         """Forget all: the server is gone or began anew."""
         self.blocks.clear()
 
-    def _evict(self, newest: int) -> None:
+    def _evict(self, newest: int = 0) -> None:
         """Forget the oldest blocks if there are too many, but none of the newest ones."""
         excess = len(self.blocks) - self.capacity
         if excess <= 0:
             return
         # One at a time would look at the holes of all earlier deletions each time.
-        batch = min(max(excess, self.capacity // EVICTED_SHARE), len(self.blocks) - newest)
+        batch = max(excess, min(self.capacity // EVICTED_SHARE, len(self.blocks) - newest))
         for block in list(islice(self.blocks, batch)):
             del self.blocks[block]
