@@ -196,6 +196,7 @@ class ServerState:
         self.report = self._told_tokens = None
         self.adapters.clear()
         self.ready_at.clear()
+        self.loads_end_at = 0.0
         self.prefixes.clear()
 
     def _weigh(self) -> None:
