@@ -38,7 +38,7 @@ async def parser() -> AsyncIterator[CallParser]:
 def make_call(path: str, body: Any) -> tuple[Dialect, Call]:
     (mount,) = (mount for mount in MOUNTS if (mount.method, mount.path) == ("POST", path))
     catalogue = Catalogue(TEXTS, lambda _: (PRESENCE,), {"other": "counting"})
-    variables = {"model": "counting"} if "{model}" in path else {}
+    variables = {name: value for name, value in (("model", "counting"), ("version", "1")) if f"{{{name}}}" in path}
     return mount.dialect, Call(mount.operation, catalogue, {}, variables, {}, "r", json.dumps(body).encode())
 
 
@@ -86,6 +86,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/chat_tokenize": {"messages": turns(2)},
     "/invocations": {"inputs": "one"},
     "/predictions/{model}": {"inputs": ["one", "two"]},
+    "/predictions/{model}/{version}": {"inputs": "one"},
     "/models/{model}/invoke": {"prompt": "one"},
     "/endpoints/{model}/invocations": {"messages": turns(2)},
     "/endpoints/{model}/invocations-response-stream": {"inputs": "one"},

@@ -136,7 +136,9 @@ def test_all_kinds_in_one_file() -> None:
 
 def test_models_that_no_route_names() -> None:
     found = catalogue(POOL)
-    assert found.resolve("llama", Random(0)) is None
+    # Nothing says which models there are, so the servers are asked; where they tell theirs, another is unknown.
+    assert found.resolve("llama", Random(0)) == Destination("assistant", "llama")
+    assert found.resolve("other", Random(0), served={"assistant": {"llama"}}) is None
     assert found.resolve("llama", Random(0), served={"assistant": {"llama"}}) == Destination("assistant", "llama")
     assert found.resolve("lora", Random(0), pool="assistant", served={"assistant": {"llama"}}) == (
         Destination("assistant", "lora", "lora")

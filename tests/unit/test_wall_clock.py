@@ -9,7 +9,7 @@ WALL = re.compile(r"\btime\.time(?:_ns)?\(|\bdatetime\.(?:now|utcnow|today)\(|\b
 READERS = {
     "base/tg_base/bus/pulsar/consumer.py",  # how old a message is: the broker's stamp is a wall clock's
     "base/tg_base/llm/core/errors.py",  # Retry-After as a date
-    "flow/tg_flow/llama/chat_template.py",  # templates that tell the model today's date
+    "flow/tg_flow/llama/template_sandbox.py",  # templates that tell the model today's date
     "gateway/tg_gateway/dialects/embeddings/score_writers.py",  # the field `created`
     "gateway/tg_gateway/dialects/ollama/answer_shape.py",  # the field `created_at`
     "gateway/tg_gateway/dialects/openai/chat_writers.py",  # the field `created`
