@@ -153,17 +153,29 @@ def install_server() -> None:
         subprocess.run([*command, *SERVER_NEEDS], check=True)
 
 
-@contextmanager
-def their_server() -> Iterator[str]:
-    """Their server, ready; gives its URL."""
+def free_port() -> int:
+    """A port on which nobody listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def their_server(*more: str) -> Iterator[str]:
+    """Their server with more arguments, ready; gives its URL."""
+    port = free_port()
     options = {"model": str(DEMO_MODEL), "n_ctx": str(CONTEXT), "host": "127.0.0.1", "port": str(port)}
     arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
-    arguments += ["--interrupt_requests", "False", "--verbose", "False"]
+    arguments += ["--interrupt_requests", "False", "--verbose", "False", *more]
+    with running([sys.executable, "-m", "llama_cpp.server", *arguments], port) as url:
+        yield url
+
+
+@contextmanager
+def running(command: list[str], port: int) -> Iterator[str]:
+    """A server's process, ready; gives its URL."""
     with subprocess.Popen(
-        [sys.executable, "-m", "llama_cpp.server", *arguments],
+        command,
         env=os.environ | {"PYTHONPATH": str(SERVER_PACKAGES)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -185,7 +197,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
             time.sleep(0.1)
         else:
             return
-    raise RuntimeError("llama_cpp.server did not start")
+    raise RuntimeError("a server did not start")
 
 
 def compare(options: argparse.Namespace) -> dict[str, Any]:

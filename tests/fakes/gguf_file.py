@@ -16,13 +16,18 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 def copy_with_template(source: Path, target: Path, template: str | None) -> Path:
     """A copy of a model file with another chat template; None = with none."""
+    return copy_with(source, target, {"tokenizer.chat_template": template})
+
+
+def copy_with(source: Path, target: Path, changes: Mapping[str, Any]) -> Path:
+    """A copy of a model file with other metadata; None = without that key."""
     raw = source.read_bytes()
     version, tensors, pairs = struct.unpack_from("<IQQ", raw, 4)
     at, kept = 24, []
     for _ in range(pairs):
         (length,) = struct.unpack_from("<Q", raw, at)
         end = _value_end(raw, at + 8 + length)
-        if raw[at + 8 : at + 8 + length] != b"tokenizer.chat_template":
+        if raw[at + 8 : at + 8 + length].decode() not in changes:
             kept.append(raw[at:end])
         at = end
     infos = at
@@ -30,8 +35,7 @@ def copy_with_template(source: Path, target: Path, template: str | None) -> Path
         (length,) = struct.unpack_from("<Q", raw, at)
         (dimensions,) = struct.unpack_from("<I", raw, at + 8 + length)
         at += 8 + length + 4 + 8 * dimensions + 12
-    if template is not None:
-        kept.append(_pair("tokenizer.chat_template", template))
+    kept += [_pair(key, value) for key, value in changes.items() if value is not None]
     head = b"GGUF" + struct.pack("<IQQ", version, tensors, len(kept)) + b"".join(kept) + raw[infos:at]
     target.write_bytes(_padded(head) + raw[at + -at % ALIGNMENT :])
     return target
