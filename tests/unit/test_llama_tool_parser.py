@@ -1,6 +1,7 @@
 """Tool calls in a model's text: what is text, what is a call, and that it does not matter how the text is split."""
 
 import json
+from collections.abc import AsyncGenerator
 from itertools import count, pairwise
 from typing import Any
 
@@ -8,8 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.tool_templates import HERMES, LLAMA
+from tg_base.llm import LlmChunk
+from tg_flow.llama.name_guard import NameGuard
 from tg_flow.llama.tool_call_parser import ToolCallParser
+from tg_flow.llama.tool_calls import read_calls
 from tg_flow.llama.tool_format import TOOL_FORMATS, ToolFormat
+from tg_flow.llama.tool_template import ToolTemplate
+from tg_schema import TextCompletionRequest, Tool
 from tg_schema.conversation import whole_calls
 
 FORMATS = {form.name: form for form in TOOL_FORMATS}
@@ -96,6 +103,26 @@ def test_arguments_are_passed_on_while_they_are_written() -> None:
     ((_, (more,)), _) = parser.feed(", 2]}"), parser.feed("}")
     assert (more.index, more.id, more.arguments) == (0, None, ", 2]}")
     assert (parser.begun, parser.ended) == (1, 1)
+
+
+@pytest.mark.parametrize(("template", "parallel", "calls"), [(LLAMA, None, 1), (HERMES, None, 2), (HERMES, False, 1)])
+async def test_an_answer_ends_where_there_may_be_no_other_call(
+    template: str, parallel: bool | None, calls: int
+) -> None:
+    known = ToolTemplate.of(template, {}, NameGuard(()))
+    assert known is not None
+    text = written(known.form, [("add", {"a": 1}), ("ask", {})])
+
+    async def answer() -> AsyncGenerator[LlmChunk, None]:
+        for character in text:
+            yield LlmChunk(character)
+        yield LlmChunk(finish_reason="stop")
+
+    request = TextCompletionRequest(tools=(Tool("add"), Tool("ask")), parallel_tool_calls=parallel)
+    chunks = [chunk async for chunk in read_calls(answer(), known, request)]
+    assert len(whole_calls(call for chunk in chunks for call in chunk.tool_calls)) == calls
+    assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == ["tool_calls"]
+    assert "".join(chunk.text for chunk in chunks) == ""
 
 
 VALUES = st.recursive(

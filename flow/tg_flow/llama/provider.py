@@ -166,7 +166,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         tools = self._tokenizer.tools
         if tools is None or not offered_tools(request):
             return answer
-        return read_calls(answer, tools.form, request)
+        return read_calls(answer, tools, request)
 
     async def _begin(self, request: TextCompletionRequest) -> tuple[Generation, str | None]:
         job = await self._job(request)

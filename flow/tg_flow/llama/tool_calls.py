@@ -8,7 +8,6 @@ import msgspec
 
 from tg_base.llm import LlmChunk
 from tg_flow.llama.tool_call_parser import ToolCallParser
-from tg_flow.llama.tool_format import ToolFormat
 from tg_flow.llama.tool_grammar import tool_grammar
 from tg_flow.llama.tool_template import ToolTemplate
 from tg_schema import TextCompletionRequest, Tool
@@ -49,14 +48,15 @@ def find_call_grammar(request: TextCompletionRequest, template: ToolTemplate) ->
 
 
 async def read_calls(
-    answer: AsyncGenerator[LlmChunk, None], form: ToolFormat, request: TextCompletionRequest
+    answer: AsyncGenerator[LlmChunk, None], template: ToolTemplate, request: TextCompletionRequest
 ) -> AsyncGenerator[LlmChunk, None]:
     """The chunks of one answer, its calls as deltas; it ends with its first call where there may be no other one.
 
     An answer with calls ends with "tool_calls", unless it was cut off.
     """
-    parser = ToolCallParser(form, {tool.name for tool in offered_tools(request)}, _new_call_id)
-    single = request.parallel_tool_calls is False
+    parser = ToolCallParser(template.form, {tool.name for tool in offered_tools(request)}, _new_call_id)
+    # Several would be refused with their results, where the template tells one call at a time.
+    single = request.parallel_tool_calls is False or not template.several
     async with aclosing(answer):
         async for chunk in answer:
             text, calls = parser.feed(chunk.text)
