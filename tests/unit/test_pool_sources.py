@@ -191,6 +191,13 @@ def test_hosts_without_resources_are_one_pool() -> None:
     assert (found.pool, found.model, found.adapter) == ("mine", "m", None)
 
 
+async def test_a_name_may_have_several_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    async with PoolWatcher(PoolSources(names=(DnsName("a.example", (1,)), DnsName("a.example", (2,))))) as watcher:
+        assert [each.address for each in watcher.view.endpoints] == ["10.0.0.1:1", "10.0.0.1:2"]
+
+
 async def test_a_name_is_resolved_again_and_keeps_its_last_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[list[str] | None] = [["10.0.0.2", "10.0.0.1", "fd00::1"], None, ["10.0.0.1", "10.0.0.2", "fd00::1"]]
 

@@ -26,6 +26,7 @@ log = structlog.get_logger()
 Follower = Callable[[PoolView], None]
 """Told each new view, on the loop. It must not fail and must not wait."""
 
+_NameKey = tuple[str, tuple[int, ...]]
 _DEFECT = "a defect, whose traceback is above; the pools stay as they are, and the next edit is read"
 
 
@@ -36,7 +37,7 @@ class PoolSources(Struct, frozen=True, kw_only=True):
         resources: YAML files of routes, pools, objectives and rewrites. Without any, all hosts are the pool `default`.
         endpoint_files: of llm-d's or AIBrix's form.
         hosts: known from the start.
-        names: in DNS, each once.
+        names: in DNS; one may stand there with several ports.
         default: the name of the pool without resources.
     """
 
@@ -77,8 +78,8 @@ class PoolWatcher:
         self._resolve = resolve
         self._edits = FileEdits((*sources.resources, *sources.endpoint_files), poll)
         self._files = _read(sources)
-        self._resolved: dict[str, tuple[Host, ...]] = {}
-        self._unresolved: set[str] = set()
+        self._resolved: dict[_NameKey, tuple[Host, ...]] = {}
+        self._unresolved: set[_NameKey] = set()
         self._refused = False
         self._followers: list[Follower] = []
         self._exit = AsyncExitStack()
@@ -131,13 +132,13 @@ class PoolWatcher:
         try:
             hosts = await name.resolve()
         except OSError as error:
-            if name.name not in self._unresolved:
+            if _key(name) not in self._unresolved:
                 log.error("pools.unresolved", name=name.name, reason=type(error).__name__)
-            self._unresolved.add(name.name)
+            self._unresolved.add(_key(name))
             return
-        self._unresolved.discard(name.name)
-        if hosts != self._resolved.get(name.name):
-            self._resolved[name.name] = hosts
+        self._unresolved.discard(_key(name))
+        if hosts != self._resolved.get(_key(name)):
+            self._resolved[_key(name)] = hosts
             self._publish(recovered=False)
 
     def _publish(self, *, recovered: bool) -> None:
@@ -151,8 +152,12 @@ class PoolWatcher:
             follower(view)
 
     def _make_view(self) -> PoolView:
-        resolved = (host for name in self._sources.names for host in self._resolved.get(name.name, ()))
+        resolved = (host for name in self._sources.names for host in self._resolved.get(_key(name), ()))
         return make_view(self._files.catalogue, (*self._files.hosts, *resolved))
+
+
+def _key(name: DnsName) -> _NameKey:
+    return name.name, name.ports
 
 
 def _read(sources: PoolSources) -> _Files:

@@ -171,7 +171,8 @@ class Pool(ChatCompletions[PoolOptions]):
         answer = await asking
         told = answer.headers.get(LOAD_RESPONSE_HEADER)
         report = read_load_header(told, self._now()) if told else None
-        if report is not None:
+        # Of a server that left its pool meanwhile nothing is kept.
+        if report is not None and pick.endpoint.address in self._known:
             last = self._scheduler.server(pick.endpoint).report
             self._scheduler.observe(pick.endpoint, merge_reports(last, report))
         return answer
