@@ -56,6 +56,11 @@ def counted(pool: Pool) -> list[int]:
     return [pool._scheduler.server(endpoint).requests for endpoint in pool.view.endpoints]
 
 
+def resident(pool: Pool) -> list[set[str]]:
+    """The adapters that the scheduler believes to be loaded, by server."""
+    return [set(pool._scheduler.server(endpoint).adapters.used_at) for endpoint in pool.view.endpoints]
+
+
 async def records(pool: Pool, request: TextCompletionRequest = REQUEST) -> list[TextCompletionResponse]:
     async with aclosing(pool.on_request(request)) as stream:
         return [record async for record in stream]
@@ -173,6 +178,7 @@ async def test_an_adapter_that_a_server_lacks_is_asked_of_another(
     servers[1].model = "lora"
     asked = TextCompletionRequest(prompt="say hello", adapter="lora")
     assert [await text(pool, asked) for _ in range(2)] == ["Hello €!"] * 2
+    assert resident(pool) == [set(), {"lora"}]
     servers[1].play(DOWN)
     with pytest.raises((NotFound, Unavailable)):
         await text(pool, asked)

@@ -135,6 +135,7 @@ def test_all_kinds_in_one_file() -> None:
 
 
 def test_models_that_no_route_names() -> None:
+    assert catalogue(POOL, ROUTE).resolve("llama", Random(0)) is None
     found = catalogue(POOL)
     # Nothing says which models there are, so the servers are asked; where they tell theirs, another is unknown.
     assert found.resolve("llama", Random(0)) == Destination("assistant", "llama")

@@ -190,7 +190,8 @@ class Pool(ChatCompletions[PoolOptions]):
         asked = request.adapter or self.upstream_model
         found = view.catalogue.resolve(asked, self._random, served=view.served)
         if found is not None:
-            return found
+            is_adapter = request.adapter is not None and found.model not in view.served.get(found.pool, ())
+            return msgspec.structs.replace(found, adapter=found.model) if is_adapter else found
         # Without resources nothing says which models there are: the servers do, with 404.
         if len(view.catalogue.pools) == 1 and not (request.adapter and view.catalogue.models):
             return Destination(next(iter(view.catalogue.pools)), asked, request.adapter)
