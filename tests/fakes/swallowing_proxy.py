@@ -26,6 +26,7 @@ class SwallowingProxy:
         self.connections = 0
         self._target = port
         self._swallowing = False
+        self._refusing = False
         self._passing = {way: asyncio.Event() for way in WAYS}
         self.release()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -36,7 +37,7 @@ class SwallowingProxy:
     async def before(cls, port: int) -> AsyncIterator["SwallowingProxy"]:
         """Listen on a free loopback port."""
         proxy = cls(port)
-        await proxy.come_back()
+        await proxy._listen()
         try:
             yield proxy
         finally:
@@ -51,8 +52,13 @@ class SwallowingProxy:
         self._server.close()
         self._cut()
 
-    async def come_back(self) -> None:
-        """Listen, on the port of before."""
+    async def come_back(self, *, refusing: bool = False) -> None:
+        """Listen, on the port of before; `refusing`: who connects is cut at once, as before a server that boots."""
+        self._server.close()
+        self._refusing = refusing
+        await self._listen()
+
+    async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -81,6 +87,9 @@ class SwallowingProxy:
         self._writers.clear()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refusing:
+            writer.transport.abort()
+            return
         there, back = await asyncio.open_connection("127.0.0.1", self._target)
         self._writers |= {writer, back}
         self.connections += 1

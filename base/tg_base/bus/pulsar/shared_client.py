@@ -20,7 +20,7 @@ from tg_schema import TgError
 from tg_schema.errors import BusError
 
 PROBE_TIMEOUT_SECONDS = 2
-"""Timeout of a probe whether the broker is back; within it the client's retry pauses stay below a second."""
+"""Timeout of the connection that tells whether it makes sense to ask the broker anything."""
 MAX_CONCURRENT_CALLS = 4
 """Subscriptions that are reopened concurrently."""
 
@@ -96,10 +96,9 @@ class SharedClient:
     def _answers(self) -> bool:
         if self._broker.connect_failure(PROBE_TIMEOUT_SECONDS) is not None:
             return False
-        # On a client of its own: a look-up joins one that runs already, which may be pausing for seconds.
+        # On this client: one that is closed while its connections fail may keep its threads and their descriptors.
         try:
-            with self._for_a_while(PROBE_TIMEOUT_SECONDS) as probe:
-                look_up(probe)
+            look_up(self.handle)
         except TgError:
             return False
         return True
