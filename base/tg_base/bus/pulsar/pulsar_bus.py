@@ -12,6 +12,7 @@ Closing is idempotent and bounded, and runs at interpreter exit if nothing else 
 
 import asyncio
 import atexit
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -62,7 +63,11 @@ class PulsarBus(Bus):
         self._limit = MAX_MESSAGE_BYTES
         self._limit_known = False
         self._limit_asked: set[str] = set()
+        self._limit_topics: deque[str] = deque()
+        self._limit_asking = False
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="bus")
+        # Asking takes 5 MiB a few times over, which its thread's part of the allocator keeps: so it is always this one.
+        self._limit_thread = ThreadPoolExecutor(1, thread_name_prefix="bus-limit")
         self._senders: dict[str, Sender] = {}
         self._retired: list[Sender] = []
         self._readers: dict[Consumer, ThreadedReader] = {}
@@ -204,11 +209,22 @@ class PulsarBus(Bus):
         place = topic.partition("://")[2].rpartition("/")[0]
         if not self._limit_known and self._closing is None and place not in self._limit_asked:
             self._limit_asked.add(place)
-            self._off_loop(lambda: self._client.ask_limit(topic)).add_done_callback(self._on_limit)
+            self._limit_topics.append(topic)
+            self._ask_limit()
+
+    def _ask_limit(self) -> None:
+        """Ask in one namespace after the other, until one has told the limit."""
+        if self._limit_topics and not self._limit_known and not self._limit_asking and self._closing is None:
+            self._limit_asking = True
+            topic = self._limit_topics.popleft()
+            asking = self._loop.run_in_executor(self._limit_thread, self._client.ask_limit, topic)
+            asking.add_done_callback(self._on_limit)
 
     def _on_limit(self, asked: "asyncio.Future[int]") -> None:
+        self._limit_asking = False
         if asked.cancelled() or isinstance(asked.exception(), TgError):
             # We may not send in this namespace, or the broker is down: a later opening asks again.
+            self._ask_limit()
             return
         self._limit, self._limit_known = asked.result(), True
         if self._limit < MAX_MESSAGE_BYTES:
@@ -238,6 +254,7 @@ class PulsarBus(Bus):
                 sender.window.close(error_of("NotConnected"))
         # The same broker may have come back with another limit.
         self._limit_asked.clear()
+        self._limit_topics.clear()
         self._limit_known = False
 
     def _close_retired(self) -> None:
@@ -309,6 +326,7 @@ class PulsarBus(Bus):
             self._senders.clear()
         await asyncio.shield(self._closing)
         self._pool.shutdown(wait=False)
+        self._limit_thread.shutdown(wait=False)
 
     def _close(self) -> None:
         """Close consumers and readers, then the client: they survive no other order. Runs in any thread."""
