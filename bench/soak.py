@@ -40,9 +40,9 @@ BOUNDS = {"memory_mib": 24.0, "descriptors": 10.0, "tasks": 8.0, "topics": 2.0, 
 process."""
 LONG = 6
 """Looks from which on the first third of them belongs to the warm-up: allocators and pools grow to what they need."""
-SHORT_FACTOR = 2.0
-"""How many times as much a process may grow in a run with fewer looks, which has no other warm-up than its first one:
-each kind of fault comes for the first time, and a client of the bus stays open as long as a reader has it."""
+SHORT_MEMORY_FACTOR = 2.0
+"""How many times as much memory a process may grow by in a run with fewer looks, which has no other warm-up than its
+first one: what is freed stays with the allocator, and each kind of fault takes its buffers for the first time."""
 
 
 @dataclass
@@ -139,8 +139,7 @@ class Soak:
 
 def _no_more(look: Look, first: Look) -> bool:
     return (
-        # Of each process: what one has closed must not hide what another still has open. A client of a broker that was
-        # away stays open for some seconds, with its memory.
+        # Of each process: what one has closed must not hide what another still has open.
         all(count <= first.descriptors[name] + 1 for name, count in look.descriptors.items())
         and all(count <= first.tasks[name] for name, count in look.tasks.items())
         and look.topics <= first.topics
@@ -188,7 +187,7 @@ def growths(looks: list[Look]) -> list[Growth]:
         values = [float(value(look)) for look in looks]
         each = slope(times, values)
         grown = round(each * span, 1)
-        bound = BOUNDS[kind] * (SHORT_FACTOR if short and " of " in what else 1)
+        bound = BOUNDS[kind] * (SHORT_MEMORY_FACTOR if short and kind == "memory_mib" else 1)
         found.append(Growth(what, values[0], values[-1], round(each * 3600, 1), grown, bound))
     return found
 
