@@ -31,6 +31,7 @@ Feature = Literal[
     "repetition_penalty",
     "length_penalty",
     "logit_bias",
+    "packed_bias",
     "min_tokens",
     "ignore_eos",
     "stop_ids",
@@ -68,8 +69,8 @@ Feature = Literal[
     "anthropic_fields",
     "openai_fields",
 ]
-"""developer and reasoning_turns: turns and parts that older processors cannot read; the others are fields of the
-request of that name, or operations."""
+"""packed_bias: `logit_bias` as one text, which only gateways ask for. developer and reasoning_turns: turns and parts
+that older processors cannot read. The others are fields of the request of that name, or operations."""
 
 COMMON_FEATURES: frozenset[Feature] = frozenset(get_args(CommonFeature))
 

@@ -63,6 +63,8 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether `tokens` has the token that ended the answer too, the model's own end token or one of `stop_ids`.
 
     It is the last one, and no part of the text or of the counts; needs `logprobs`."""
+    packed_bias: str | None = None
+    """`logit_bias` as "id,bias,id,bias,...", whole numbers: a mask of a vocabulary is read at once, not by entry."""
 
     def __post_init__(self) -> None:
         """Forget what says nothing: no feature names it, and an older processor refuses every field that is new."""
@@ -88,7 +90,8 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
             "typical_p": self.typical_p is not None,
             "repetition_penalty": self.repetition_penalty is not None,
             "length_penalty": self.length_penalty is not None,
-            "logit_bias": bool(self.logit_bias),
+            "logit_bias": bool(self.logit_bias) or self.packed_bias is not None,
+            "packed_bias": self.packed_bias is not None,
             "min_tokens": bool(self.min_tokens),
             "ignore_eos": self.ignore_eos,
             "stop_ids": bool(self.stop_ids),

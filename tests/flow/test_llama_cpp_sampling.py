@@ -193,6 +193,12 @@ async def test_log_probabilities_are_those_after_the_bias(service: LlamaCpp) -> 
     assert sum(math.exp(logprob) for _, logprob in token.top[:3]) == pytest.approx(1)
     assert token.logprob == token.top[0][1] == max(logprob for _, logprob in token.top)
     assert token.top[3][1] < -50
+    packed = ",".join(f"{number},-100" for number in mask)
+    assert (await whole(service, asked(STORY, temperature=0, max_tokens=1, logprobs=4, packed_bias=packed))).tokens == (
+        token,
+    )
+    with pytest.raises(BadRequest, match="token ids are 0 to"):
+        await whole(service, asked(STORY, packed_bias=f"{vocabulary},1"))
     plain = await whole(service, asked(STORY, temperature=0, max_tokens=1, logprobs=4))
     assert not {number for number, _ in plain.tokens[0].top} & set(allowed)
     ids = (await whole(service, TextCompletionRequest(prompt=STORY, operation="tokenize"))).ids

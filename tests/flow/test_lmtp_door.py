@@ -279,6 +279,26 @@ async def test_a_mask_of_a_megabyte() -> None:
         sampling = it.llm.requests[0].sampling
         assert sampling is not None
         assert sampling.logit_bias == dict.fromkeys(range(0, 160_000, 2), 100.0)
+        assert sampling.packed_bias is None
+
+
+class _PackedLlm(TokenLlm):
+    features = TokenLlm.features | {"packed_bias"}
+
+
+async def test_a_mask_is_packed_for_processors_that_know_it() -> None:
+    mask = {str(number): -100 for number in range(0, 160_000, 2)}
+    async with open_lmtp(_PackedLlm()) as (it, client):
+        await client.generate(1, [72], logit_bias=mask)
+        await client.generate(2, [72], logit_bias=mask | {"5": 1.5})
+        await client.generate(3, [72], logit_bias=mask | {"5": "x"})
+        items = await client.streams(1, 2, 3)
+        assert "logit_bias" in items[3][0]["error"]
+    packed, mixed = sorted(it.llm.requests, key=lambda request: bool(request.sampling and request.sampling.logit_bias))
+    assert packed.sampling is not None
+    assert packed.sampling.packed_bias == ",".join(f"{number},-100" for number in mask)
+    assert mixed.sampling is not None
+    assert mixed.sampling.logit_bias == {int(number): -100 for number in mask} | {5: 1.5}
 
 
 async def test_a_request_over_the_limit_is_refused_alone() -> None:

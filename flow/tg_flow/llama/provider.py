@@ -88,7 +88,7 @@ class LlamaCppOptions(ProviderOptions, frozen=True, kw_only=True):
 
 _FEATURES: frozenset[Feature] = frozenset(
     {
-        *("n", "min_p", "typical_p", "repetition_penalty", "logit_bias"),
+        *("n", "min_p", "typical_p", "repetition_penalty", "logit_bias", "packed_bias"),
         *("min_tokens", "ignore_eos", "stop_ids", "keep_stop", "end_token"),
         *("raw", "prompt_ids", "max_prompt_tokens", "echo", "choice", "regex"),
         *("count_tokens", "tokenize", "detokenize", "token_texts"),
@@ -287,11 +287,14 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         sampling = request.sampling or Sampling()
         check_sampling(sampling, self.engine.model.vocabulary)
         options = self.options
+        settings = SamplerSettings.of(
+            sampling, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p
+        )
+        if settings.logit_bias is not None:
+            settings.logit_bias.check(self.engine.model.vocabulary)
         return Job(
             prompt=await self._prompt(request, self.engine.context_length),
-            settings=SamplerSettings.of(
-                sampling, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p
-            ),
+            settings=settings,
             max_tokens=self.engine.context_length if sampling.max_tokens is None else sampling.max_tokens,
             stop=sampling.stop,
             stop_ids=frozenset(sampling.stop_ids),

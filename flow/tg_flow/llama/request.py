@@ -37,7 +37,6 @@ def check_sampling(sampling: Sampling, vocabulary: int) -> None:
     if len(sampling.stop) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop):
         raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters")
     check_ids("sampling.stop_ids", sampling.stop_ids, vocabulary)
-    check_ids("sampling.logit_bias", tuple(sampling.logit_bias or ()), vocabulary)
 
 
 def check_ids(field: str, ids: tuple[int, ...], vocabulary: int) -> None:

@@ -57,8 +57,14 @@ class SamplerSettings(msgspec.Struct, frozen=True):
             min_p=_within("min_p", sampling.min_p, 0.0, 0, 1),
             typical_p=_within("typical_p", sampling.typical_p, 1.0, 0, 1),
             repetition_penalty=_within("repetition_penalty", sampling.repetition_penalty, 1.0, 0.01, 100),
-            logit_bias=LogitBias(sampling.logit_bias) if sampling.logit_bias else None,
+            logit_bias=_read_bias(sampling),
         )
+
+
+def _read_bias(sampling: Sampling) -> LogitBias | None:
+    if sampling.packed_bias is not None:
+        return LogitBias.unpack(sampling.packed_bias)
+    return LogitBias.of(sampling.logit_bias) if sampling.logit_bias else None
 
 
 def _within(name: str, value: float | None, default: float, low: float, high: float) -> float:

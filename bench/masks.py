@@ -1,0 +1,75 @@
+"""What a mask of half a vocabulary costs over LMTP, at the door and at the processor of llama-cpp.
+
+    python -m bench.masks
+
+Process CPU milliseconds, medians in one process. The door: from the message to what is published. The processor: from
+what is published to the settings of the sampler. `mapping` is how processors of an older version get it.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tg_base.llm.validation import check_completion
+from tg_base.protocol import EncodedRequest, Route
+from tg_flow.llama.provider import LlamaCpp, LlamaCppOptions
+from tg_flow.llama.sampler_settings import SamplerSettings
+from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects.lmtp.buffers import Buffers
+from tg_gateway.dialects.lmtp.messages import split_message
+from tg_gateway.dialects.lmtp.prompt import read_prompt
+from tg_gateway.dialects.lmtp.request import GenerateBody, make_generate
+from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest, decode
+
+VOCABULARY: Final = 160_000
+RUNS: Final = 15
+ROUTE: Final = Route("default", TEXT_COMPLETION, "request", "response")
+FEATURES: Final = LlamaCpp.find_features(LlamaCppOptions())
+
+
+def pass_door(message: bytes, features: frozenset[str]) -> bytes:
+    """The record of a GENERATE, as it travels."""
+    body = decode(GenerateBody, split_message(message)[1])
+    request = make_generate(
+        body, read_prompt(body.prompt, body.mode, Buffers()), FoundModel(ROUTE, "m", None, features)
+    )
+    return EncodedRequest.of(TEXT_COMPLETION, request).body
+
+
+def take_request(body: bytes) -> SamplerSettings:
+    """What llama.cpp samples with."""
+    request = decode(TextCompletionRequest, body)
+    check_completion(request)
+    settings = SamplerSettings.of(request.sampling or Sampling(), temperature=0.8, top_k=40, top_p=0.95)
+    assert settings.logit_bias is not None
+    settings.logit_bias.check(VOCABULARY)
+    return settings
+
+
+def measure(run: Callable[[], object]) -> float:
+    """Milliseconds of one run."""
+    spent: list[float] = []
+    for _ in range(RUNS):
+        began = time.process_time()
+        run()
+        spent.append((time.process_time() - began) * 1000)
+    return statistics.median(spent)
+
+
+def main() -> None:
+    """Print a row for each form of the mask."""
+    mask = {str(token): 100 for token in range(0, VOCABULARY, 2)}
+    asked = {"model": "m", "prompt": [1], "stream_id": 1, "logit_bias": mask}
+    message = b"GENERATE " + json.dumps(asked).encode()
+    print(f"a message of {len(message):,} bytes, {len(mask):,} entries")
+    print("| mask | door | processor | bytes between |\n|---|---|---|---|")
+    for name, features in (("packed", FEATURES), ("mapping", FEATURES - {"packed_bias"})):
+        body = pass_door(message, features)
+        door, processor = measure(lambda: pass_door(message, features)), measure(lambda: take_request(body))  # noqa: B023
+        print(f"| {name} | {door:.1f} ms | {processor:.1f} ms | {len(body):,} |")
+
+
+if __name__ == "__main__":
+    main()
