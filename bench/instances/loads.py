@@ -163,7 +163,7 @@ LOADS: dict[str, LoadKind] = {
     "prefix": LoadKind(_prefix(0), 60, 130),
     "prefix-adapters": LoadKind(_prefix(20), 60, 110),
     "code-generation": LoadKind(code_generation, 30, 48, 4.0),
-    "reasoning": LoadKind(reasoning, 600, 1_400, 3.0),
+    "reasoning": LoadKind(reasoning, 600, 1_700, 3.0),
     "b2b-saas": LoadKind(_saas, 12, 18, 3.0),
 }
 """By name."""

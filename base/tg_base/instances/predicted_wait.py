@@ -18,6 +18,8 @@ WORK_WEIGHT = 1.5
 KV_POWER = 4.0
 KV_WEIGHT = 15.0
 """What it counts to take room in a cache, by the seconds for which it is taken and by how full the cache is."""
+KV_BALANCE_WEIGHT = 3.0
+"""The same while the cache is far from full: where a prompt is put first is where those like it will follow."""
 GROWTH_SHARE = 0.25
 """Of the answers expected of a server, for which it should have room besides."""
 EVICTION_WEIGHT = 0.1
@@ -97,7 +99,9 @@ def _cost(server: ServerState, situation: Situation) -> tuple[float, float]:
         excess = used + own + GROWTH_SHARE * server.output_tokens - capacity
         if excess > 0:
             wait += residence * excess / capacity
-        extra += KV_WEIGHT * residence * own / capacity * (used / capacity) ** KV_POWER
+        fullness = used / capacity
+        price = KV_BALANCE_WEIGHT * fullness + KV_WEIGHT * fullness**KV_POWER
+        extra += price * residence * own / capacity
     cost = wait + WORK_WEIGHT * work + extra + CROWD_WEIGHT * server.requests * (work + speed.fixed_seconds)
     return cost, wait + work
 
