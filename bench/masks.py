@@ -18,7 +18,9 @@ from tg_flow.llama.provider import LlamaCpp, LlamaCppOptions
 from tg_flow.llama.sampler_settings import SamplerSettings
 from tg_gateway.dialects import FoundModel
 from tg_gateway.dialects.lmtp.buffers import Buffers
+from tg_gateway.dialects.lmtp.mask import read_mask
 from tg_gateway.dialects.lmtp.messages import split_message
+from tg_gateway.dialects.lmtp.packed_bias import pack_bias
 from tg_gateway.dialects.lmtp.prompt import read_prompt
 from tg_gateway.dialects.lmtp.request import GenerateBody, make_generate
 from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest, decode
@@ -32,9 +34,10 @@ FEATURES: Final = LlamaCpp.find_features(LlamaCppOptions())
 def pass_door(message: bytes, features: frozenset[str]) -> bytes:
     """The record of a GENERATE, as it travels."""
     body = decode(GenerateBody, split_message(message)[1])
-    request = make_generate(
-        body, read_prompt(body.prompt, body.mode, Buffers()), FoundModel(ROUTE, "m", None, features)
-    )
+    packed = pack_bias(body.logit_bias) if "packed_bias" in features else None
+    mask = None if packed else read_mask(body.logit_bias)
+    prompt = read_prompt(body.prompt, body.mode, Buffers())
+    request = make_generate(body, prompt, FoundModel(ROUTE, "m", None, features), mask, packed)
     return EncodedRequest.of(TEXT_COMPLETION, request).body
 
 

@@ -101,6 +101,7 @@ class Bedrock(LlmService[BedrockOptions]):
 
     @override
     async def aclose(self) -> None:
+        await super().aclose()
         # The threads first, since they use the client.
         await asyncio.to_thread(self._threads.shutdown)
         await self._client.aclose()

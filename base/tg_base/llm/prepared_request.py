@@ -10,9 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from tg_base.llm.generation_plan import GenerationPlan
-from tg_base.server import Unreadable
-from tg_schema import Message, TextCompletionRequest, decode
-from tg_schema.errors import BadRequest
+from tg_base.llm.large_request import RequestParts, read_request, split_request
+from tg_schema import Message, TextCompletionRequest
 
 COMPLETION: Final = frozenset({None, "", "completion"})
 """The operation that generates, by all its names."""
@@ -30,8 +29,8 @@ class PreparedRequest(TextCompletionRequest, frozen=True):
     plan: GenerationPlan | None = None
 
 
-def prepare_request(kind: Any, model: str, options: Any, data: bytes) -> PreparedRequest | TextCompletionRequest:
-    """What is left to do for a request; runs in a worker process. A request for no answer is returned as it is.
+def prepare_request(kind: Any, model: str, options: Any, data: bytes) -> PreparedRequest | RequestParts:
+    """What is left to do for a request; runs in a worker process. A request for no answer is only read and checked.
 
     Args:
         kind: the provider's class, an `SdkProvider`.
@@ -43,12 +42,9 @@ def prepare_request(kind: Any, model: str, options: Any, data: bytes) -> Prepare
         Unreadable: it is no request.
         TgError: the provider refuses it.
     """
-    try:
-        request = decode(TextCompletionRequest, data)
-    except BadRequest as error:
-        raise Unreadable(error.message) from None
+    request = read_request(data)
     if request.operation not in COMPLETION:
-        return request
+        return split_request(request)
     # Without a connection: nothing is sent from here.
     provider = kind(model, options, None)
     request = provider.check(request)

@@ -29,12 +29,13 @@ from tg_base.llm.http import (
     read_whole_body,
 )
 from tg_base.llm.keyed_connection import KeyedConnection
+from tg_base.llm.large_request import RequestParts, join_request
 from tg_base.llm.operations import Embeddings
 from tg_base.llm.options import UrlOptions
 from tg_base.llm.prepared_request import PreparedRequest, prepare_request
 from tg_base.llm.routed_connection import EmbeddingCall
 from tg_base.llm.service import LlmService
-from tg_base.runtime import Unpicklable, WorkerPool, start_daemon_thread
+from tg_base.runtime import Unpicklable, start_daemon_thread
 from tg_schema import ModelInfo, TextCompletionRequest
 from tg_schema.deltas import add_counts
 from tg_schema.errors import BadRequest, ProtocolError
@@ -97,7 +98,6 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         super().__init__(model, options)
         self.usage_patience = USAGE_TIMEOUT_SECONDS
         self._connection = connection
-        self._workers = WorkerPool()
 
     @classmethod
     @override
@@ -141,10 +141,11 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     @override
     async def read(self, body: bytes) -> TextCompletionRequest:
         try:
-            return await self._workers.call(prepare_request, type(self), self.model, self.options, body)
+            read = await self._workers.call(prepare_request, type(self), self.model, self.options, body)
         except Unpicklable as reason:
             log.warning("provider.large_request_here", provider=type(self).__name__, reason=str(reason))
             return await super().read(body)
+        return await join_request(read) if isinstance(read, RequestParts) else read
 
     async def record(self, sent: Any, small: Any) -> Any:
         """What the SDK would send, for another process to send it in place of `small`.
@@ -206,5 +207,5 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
 
     @override
     async def aclose(self) -> None:
-        await self._workers.aclose()
+        await super().aclose()
         await self._connection.aclose()

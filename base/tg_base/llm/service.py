@@ -17,11 +17,13 @@ from tg_base.llm.answer_form import AnswerForm
 from tg_base.llm.core import LlmChunk, join_chunks
 from tg_base.llm.generation_plan import EMULATED_FEATURES, GenerationPlan
 from tg_base.llm.guard import guard_stream
+from tg_base.llm.large_request import CheckedRequest, join_request, read_in_parts
 from tg_base.llm.merged_streams import merge_streams
 from tg_base.llm.operations import Detokenized, Embeddings, Scores, operate
 from tg_base.llm.options import ProviderOptions
 from tg_base.llm.prepared_request import COMPLETION, PreparedRequest
 from tg_base.llm.validation import check_completion
+from tg_base.runtime import WorkerPool
 from tg_base.server import Service
 from tg_schema import TEXT_COMPLETION, ModelInfo, TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.answer_collector import AnswerCollector
@@ -83,6 +85,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         self.capacity = self.find_capacity(options)
         self.native_features = self.announced(options)
         self.features = self.find_features(options)
+        self._workers = WorkerPool()
 
     @classmethod
     def find_capacity(cls, options: AnyOptions) -> int:
@@ -227,6 +230,15 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         for record in await answer.last_records():
             yield record
 
+    @override
+    async def read(self, body: bytes) -> TextCompletionRequest:
+        return await join_request(await self._workers.call(read_in_parts, body))
+
+    @override
+    async def aclose(self) -> None:
+        """As `Service.aclose`; call it where you override it."""
+        await self._workers.aclose()
+
     def check(self, request: TextCompletionRequest) -> TextCompletionRequest:
         """The request, with its model.
 
@@ -234,7 +246,8 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             BadRequest: it is in itself wrong, or needs what this provider lacks.
             NotFound: it is for another model.
         """
-        check_completion(request)
+        if not isinstance(request, CheckedRequest):
+            check_completion(request)
         if request.model not in {None, "", self.model}:
             raise NotFound(f"no model of that name is served here; this flow serves {self.model}")
         if missing := request.features - self.features:

@@ -99,6 +99,7 @@ class Processor:
         self._running: dict[StreamKey, RequestTask] = {}
         self._leaving = False
         self._changed = asyncio.Event()
+        self._reading = asyncio.Lock()
         self._seconds = 0.0
         self._taken = 0
         self._waited = 0.0
@@ -205,12 +206,23 @@ class Processor:
                 if call.span is not None:
                     trace.enter(call.span)
                 # The size is asked first: most requests are small.
-                large = call.size or (len(delivery.body) > MAX_QUICK_BYTES and is_costly(delivery.body))
-                request = delivery.body if large else decode(route.spec.request, delivery.body)
+                if not call.size and len(delivery.body) <= MAX_QUICK_BYTES:
+                    request = decode(route.spec.request, delivery.body)
+                else:
+                    request = await self._read_large(route, delivery.body, call)
             except BadRequest as error:
                 await self._refuse(route, delivery, None if isinstance(call, BadRequest) else call, error)
                 return
             await self._work_on(route, delivery, call, request, slot)
+
+    async def _read_large(self, route: Route[Any, Any], body: bytes, call: RequestHeaders) -> Any:
+        """The request, or its body if the service has to read it in another process."""
+        if call.size:
+            return body
+        # One in a turn of the event loop: the requests of a long list of texts come together.
+        async with self._reading:
+            await asyncio.sleep(0)
+            return body if is_costly(body) else decode(route.spec.request, body)
 
     async def _work_on(
         self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders, request: object, slot: Slot

@@ -38,6 +38,9 @@ MAX_DEFAULT_CONTEXT_TOKENS = 4096
 LONG_TEXT_CHARACTERS = 8_000
 """Characters from which a prompt is tokenized in another thread; a shorter one takes less than a millisecond."""
 
+MANY_MESSAGES = 100
+"""Messages from which on a chat is made in another thread."""
+
 MAX_COUNTED_TOKENS = 200_000
 """Tokens up to which a prompt beyond the context is counted; more could hold up the other prompts for seconds."""
 
@@ -221,8 +224,6 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
     async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
         model, ids = self.engine.model, request.prompt_ids
         check_ids("prompt_ids", ids, model.vocabulary)
-        if len(ids) > MAX_COUNTED_TOKENS:
-            raise TooLarge(f"prompt_ids may have {MAX_COUNTED_TOKENS} ids")
         tokens = await asyncio.to_thread(_all_data, model, ids) if request.token_texts else ()
         return Detokenized(await asyncio.to_thread(model.detokenize, ids), tokens)
 
@@ -317,8 +318,9 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
 
     async def _prompt(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
         if request.prompt_ids:
-            check_ids("prompt_ids", request.prompt_ids, self.engine.model.vocabulary)
-            return keep_end(request.prompt_ids, request.max_prompt_tokens, self.engine.model.begin)
+            ids = keep_end(request.prompt_ids, request.max_prompt_tokens, self.engine.model.begin)
+            check_ids("prompt_ids", ids, self.engine.model.vocabulary)
+            return ids
         tokenizer = self._tokenizer
         if needs_tools(request):
             tools = offered_tools(request)
@@ -327,17 +329,24 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             limit = limit if request.max_prompt_tokens is None else MAX_COUNTED_TOKENS
             tokens = await asyncio.to_thread(tokenizer.raw_tokens, request.prompt or "", limit)
             return keep_end(tokens, request.max_prompt_tokens, self.engine.model.begin)
+        if len(request.messages) > MANY_MESSAGES:
+            return await asyncio.to_thread(self._chat_tokens, request, limit)
         *earlier, prompt = alternating_texts(request.turns)
         system = request.system_text
         if len(system) + len(prompt) + sum(map(len, earlier)) < LONG_TEXT_CHARACTERS:
             return tokenizer.tokens(system, prompt, limit, earlier)
         return await asyncio.to_thread(tokenizer.tokens, system, prompt, limit, earlier)
 
+    def _chat_tokens(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
+        *earlier, prompt = alternating_texts(request.turns)
+        return self._tokenizer.tokens(request.system_text, prompt, limit, earlier)
+
     def _text(self, ids: tuple[int, ...]) -> str:
         return b"".join([self.engine.model.pieces[token] for token in ids]).decode("utf-8", "replace")
 
     @override
     async def aclose(self) -> None:
+        await super().aclose()
         await asyncio.to_thread(self.engine.close)
 
 

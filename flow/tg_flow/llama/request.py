@@ -10,13 +10,16 @@ from tg_flow.llama.choice_grammar import choice_grammar
 from tg_flow.llama.json_grammar import ANY_STRUCTURE, json_grammar
 from tg_flow.llama.regex_grammar import regex_grammar
 from tg_schema import Message, Sampling, TextCompletionRequest
-from tg_schema.errors import BadRequest
+from tg_schema.errors import BadRequest, TooLarge
 
 MAX_STOPS = 16
 MAX_STOP_CHARACTERS = 256
 """Maximum length of a stop string in characters."""
 
 MAX_LOGPROBS = 20
+
+MAX_IDS = 200_000
+"""Token ids of one list, or as many as the model has; to look at more would hold up all other prompts."""
 
 
 def check_sampling(sampling: Sampling, vocabulary: int) -> None:
@@ -40,7 +43,14 @@ def check_sampling(sampling: Sampling, vocabulary: int) -> None:
 
 
 def check_ids(field: str, ids: tuple[int, ...], vocabulary: int) -> None:
-    """Check that `ids` are tokens of the model. Raises: BadRequest, which names the field."""
+    """Check that `ids` are tokens of the model.
+
+    Raises:
+        TooLarge: they are more than any context has; the message names the field, as that of the next.
+        BadRequest: one is no token.
+    """
+    if len(ids) > max(MAX_IDS, vocabulary):
+        raise TooLarge(f"{field} may have {max(MAX_IDS, vocabulary)} ids")
     if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
         raise BadRequest(f"{field}: this model's token ids are 0 to {vocabulary - 1}")
 

@@ -1,6 +1,6 @@
 """WebSocket messages -> dialect -> requests: what a protocol of sockets does, and what its socket does for it."""
 
-from collections.abc import AsyncGenerator, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from typing import Any, Protocol
 
 from tg_base.protocol import Route
@@ -50,7 +50,12 @@ class Socket(Protocol):
         """Whether a request of this name has not ended yet."""
 
     def ask(
-        self, name: Name, route: Route[Any, Any], size: int, parse: Callable[[], Ask], fail: Callable[[TgError], Output]
+        self,
+        name: Name,
+        route: Route[Any, Any],
+        size: int,
+        parse: Callable[[], Ask | Awaitable[Ask]],
+        fail: Callable[[TgError], Output],
     ) -> None:
         """Ask a service; the writer's bytes, framed by it as WebSocket messages, go to the client as they come.
 
@@ -61,7 +66,7 @@ class Socket(Protocol):
             name: no running request has it.
             route: what the log and the metrics name.
             size: bytes of the request.
-            parse: reads the request; what it raises is the request's answer.
+            parse: reads the request, in steps if that takes long; what it raises is the request's answer.
             fail: the frames that end a request which failed, at any time.
 
         Raises:

