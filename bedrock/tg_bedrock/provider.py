@@ -74,7 +74,8 @@ class Bedrock(LlmService[BedrockOptions]):
         finished = False
         async with (
             self._client.lend() as client,
-            ThreadedStream(self._threads, partial(client.chunks, self._wire(request))) as stream,
+            # The request is made there as well: a large one would hold up all other streams.
+            ThreadedStream(self._threads, lambda: client.chunks(self._wire(request))) as stream,
         ):
             while not finished and (batch := await stream.batch()):
                 for chunk in batch if len(batch) == 1 else join_chunks(batch):

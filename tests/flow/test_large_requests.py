@@ -14,8 +14,9 @@ from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.protocol import MAX_REQUEST_BYTES, PART_BYTES, WINDOW_BYTES, HeartbeatTiming, Route
-from tg_base.server import Processor
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
+from tg_base.runtime import MAX_QUICK_BYTES, running
+from tg_base.server import Processor, processor
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, decode
 from tg_schema.errors import TooLarge
 from tg_schema.topics import Topics
 
@@ -160,3 +161,33 @@ async def test_what_is_larger_than_parts_may_be_is_refused_before_it_is_queued(r
     assert not bus.asked
     assert PART_BYTES < WINDOW_BYTES
     assert not llm.requests
+
+
+async def test_requests_that_come_together_are_read_in_turns(
+    route: Completions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = 0
+    read_in: list[int] = []
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def spy(kind: type[object], body: bytes) -> object:
+        if kind is TextCompletionRequest:
+            read_in.append(turn)
+        return decode(kind, body)
+
+    monkeypatch.setattr(processor, "decode", spy)
+    bus, llm = MemoryBus(), CountingLlm()
+    async with (
+        Processor(bus, TOPICS, llm, (route,)),
+        Requestor(bus, TOPICS) as requestor,
+        running(count_turns()),
+    ):
+        client = LlmClient(requestor, route)
+        answers = await asyncio.gather(*(client.request("x" * 2 * MAX_QUICK_BYTES, "3") for _ in range(8)))
+    assert answers == ["0 1 2 "] * 8
+    assert len(read_in) == len({*read_in}) == 8

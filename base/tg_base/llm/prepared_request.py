@@ -4,6 +4,7 @@ To decode a request of 10 MB, check it, write it in the provider's format and le
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from tg_base.llm.generation_plan import GenerationPlan
 from tg_base.llm.large_request import RequestParts, read_request, split_request
 from tg_schema import Message, TextCompletionRequest
 
+COUNT: Final = "count-tokens"
+COUNT_FEATURE: Final = "count_tokens"
 COMPLETION: Final = frozenset({None, "", "completion"})
 """The operation that generates, by all its names."""
 
@@ -43,17 +46,34 @@ def prepare_request(kind: Any, model: str, options: Any, data: bytes) -> Prepare
         TgError: the provider refuses it.
     """
     request = read_request(data)
-    if request.operation not in COMPLETION:
-        return split_request(request)
     # Without a connection: nothing is sent from here.
     provider = kind(model, options, None)
+    if request.operation == COUNT and COUNT_FEATURE in provider.native_features:
+        request = provider.check(request)
+        (counted,) = _record_all(kind, provider.count_body, model, options, (request,))
+        return _outline(request, sent=counted)
+    if request.operation not in COMPLETION:
+        return split_request(request)
     request = provider.check(request)
     plan = GenerationPlan.of(request, provider.native_features)
-    sent: list[Any] = [provider.body(each) for each in plan.requests]
-    if not all(isinstance(each, bytes) for each in sent):
-        sent = _runner().run(_record(kind, provider.body(_stand_in(request)), model, options, sent))
+    sent = _record_all(kind, provider.body, model, options, plan.requests)
     outlines = tuple(_outline(each, one) for each, one in zip(plan.requests, sent, strict=True))
     return _outline(request, plan=msgspec.structs.replace(plan, requests=outlines))
+
+
+def _record_all(
+    kind: Any,
+    make: Callable[[TextCompletionRequest], Any],
+    model: str,
+    options: Any,
+    requests: Sequence[TextCompletionRequest],
+) -> list[Any]:
+    """What is sent for these requests, of which `make` makes arguments of `post`."""
+    sent = [make(each) for each in requests]
+    # Encoded already, alone or as the body of a call: no SDK encodes it.
+    if all(isinstance(getattr(each, "body", each), bytes) for each in sent):
+        return sent
+    return _runner().run(_record(kind, make(_stand_in(requests[0])), model, options, sent))
 
 
 @cache

@@ -138,6 +138,18 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     def _sent(self, request: TextCompletionRequest) -> Any:
         return request.sent if isinstance(request, PreparedRequest) else self.body(request)
 
+    def count_body(self, request: TextCompletionRequest) -> Any:
+        """The argument of the client's `post` that counts a prompt's tokens, if the provider has "count_tokens".
+
+        It may be called in another process. Raises as `body`.
+        """
+        raise BadRequest(describe_missing(("count_tokens",)))
+
+    async def count_by(self, request: TextCompletionRequest, read: Callable[[bytes], int]) -> int:
+        """Count with `count_body`; `read` and what it raises as in `read_answer`."""
+        sent = request.sent if isinstance(request, PreparedRequest) else self.count_body(request)
+        return await self.read_answer(sent, read)
+
     @override
     async def read(self, body: bytes) -> TextCompletionRequest:
         try:

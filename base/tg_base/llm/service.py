@@ -196,7 +196,8 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         if request.operation not in COMPLETION:
-            checked = self.check(request) if request.operation in CHECKED_OPERATIONS else request
+            unchecked = request.operation in CHECKED_OPERATIONS and not isinstance(request, PreparedRequest)
+            checked = self.check(request) if unchecked else request
             for record in await operate(self, checked):
                 yield record
             return

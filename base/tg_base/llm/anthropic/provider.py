@@ -68,9 +68,13 @@ class Claude(SdkProvider[AnyOptions], Generic[AnyOptions]):
         return StreamDecoder(by_tool=answers_by_tool(request, self._defaults))
 
     @override
-    async def count_tokens(self, request: TextCompletionRequest) -> int:
+    def count_body(self, request: TextCompletionRequest) -> Any:
         fields = {name: value for name, value in self._fields(request).items() if name in COUNTED_FIELDS}
-        return await self.read_answer(ClaudeCall("/v1/messages/count_tokens", fields, betas(request)), token_count)
+        return ClaudeCall("/v1/messages/count_tokens", fields, betas(request))
+
+    @override
+    async def count_tokens(self, request: TextCompletionRequest) -> int:
+        return await self.count_by(request, token_count)
 
     def _fields(self, request: TextCompletionRequest) -> dict[str, Any]:
         wire = to_wire(request, self.upstream_model, self._defaults)

@@ -55,9 +55,12 @@ class Gemini(SdkProvider[AnyOptions], Generic[AnyOptions]):
         return StreamDecoder()
 
     @override
+    def count_body(self, request: TextCompletionRequest) -> Any:
+        return CountedPrompt(_encode(self.counted(to_wire(request, self._defaults))))
+
+    @override
     async def count_tokens(self, request: TextCompletionRequest) -> int:
-        counted = self.counted(to_wire(request, self._defaults))
-        return await self.read_answer(CountedPrompt(_encode(counted)), token_count)
+        return await self.count_by(request, token_count)
 
     def counted(self, wire: GenerateRequest) -> Any:
         """The body of `countTokens` for the body of an answer, as Vertex AI takes it."""
