@@ -75,7 +75,8 @@ async def followed(model: LiveOpenAi, one: AsyncOpenAI, other: AsyncOpenAI) -> N
     follower = await other.responses.retrieve(name, stream=True)
     await until_told(follower)
     assert not (await generating(model, "follow")).over
-    assert [(await client.responses.retrieve(quiet.id)).status for client in (one, other)] == ["in_progress"] * 2
+    running = {(await client.responses.retrieve(quiet.id)).status for client in (one, other)}
+    assert running <= {"queued", "in_progress"}
     model.finish.set()
     rest = await gather(follower)
     events = await gather(await one.responses.retrieve(name, stream=True))

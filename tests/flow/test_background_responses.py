@@ -1,7 +1,7 @@
 """Responses in the background, as OpenAI's own SDK uses them: polled, followed, cancelled, deleted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,7 @@ from tg_base.bus import Bus, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
+from tg_base.llm import ProviderOptions
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
 from tg_gateway.relay import answer_store, answer_writer, background_runs
@@ -30,6 +31,8 @@ from tg_schema.topics import Topics
 
 DEADLINE = 20.0
 MANY = "100000"
+RUNNING = {"queued", "in_progress"}
+"""Statuses of a response that has not ended."""
 
 
 @dataclass
@@ -68,14 +71,19 @@ async def open_pair(limits: Limits | None = None) -> AsyncIterator[Pair]:
         yield Pair(llm, opened, one, other)
 
 
-async def poll(client: AsyncOpenAI, name: str) -> Any:
-    """The response when it has ended, as the SDK's users wait for it."""
+async def poll(client: AsyncOpenAI, name: str, passing: Collection[str] = RUNNING) -> Any:
+    """The response when it has ended, or has left these statuses, as the SDK's users wait for it."""
     async with asyncio.timeout(DEADLINE):
         while True:
             response = await client.responses.retrieve(name)
-            if response.status not in {"queued", "in_progress"}:
+            if response.status not in passing:
                 return response
             await asyncio.sleep(0.01)
+
+
+def show(event: dict[str, Any]) -> dict[str, Any]:
+    """The response of an event."""
+    return dict(event["response"])
 
 
 async def begin(stream: Any) -> str:
@@ -103,9 +111,11 @@ async def gather(stream: Any) -> list[dict[str, Any]]:
 async def test_a_response_is_polled_through_any_gateway() -> None:
     async with open_pair() as it:
         made = await it.one.responses.create(model=MODEL, input="3", background=True, metadata={"a": "b"})
-        assert (made.status, made.background, made.output, made.to_dict()["store"]) == ("in_progress", True, [], True)
+        assert (made.status, made.background, made.output, made.to_dict()["store"]) == ("queued", True, [], True)
         for client in (it.one, it.other):
-            assert (await client.responses.retrieve(made.id)).to_dict() == made.to_dict()
+            found = await client.responses.retrieve(made.id)
+            assert found.status in RUNNING
+            assert found.to_dict() | {"status": "queued"} == made.to_dict()
         it.step(3)
         final = await poll(it.other, made.id)
         assert (final.status, final.output_text, final.id) == ("completed", "0 1 2 ", made.id)
@@ -114,6 +124,30 @@ async def test_a_response_is_polled_through_any_gateway() -> None:
         assert (await it.one.responses.retrieve(made.id)).to_dict() == final.to_dict()
         with pytest.raises(openai.BadRequestError, match="not streamed"):
             await it.other.responses.retrieve(made.id, stream=True)
+
+
+async def test_a_response_is_queued_until_a_model_works_on_it() -> None:
+    llm = CountingLlm(options=ProviderOptions(capacity=1))
+    llm.step = asyncio.Semaphore(0)
+    async with open_gateway(llm=llm) as opened, client_of(opened.gateway) as client:
+        first = await client.responses.create(model=MODEL, input="1", background=True)
+        await llm.started.wait()
+        stream = aiter(await client.responses.create(model=MODEL, input="1", background=True, stream=True))
+        async with asyncio.timeout(DEADLINE):
+            told = [(await anext(stream)).to_dict() for _ in range(2)]
+            name = show(told[0])["id"]
+            assert [event["type"] for event in told] == ["response.created", "response.queued"]
+            assert {show(event)["status"] for event in told} == {"queued"}
+            assert (await client.responses.retrieve(name)).status == "queued"
+            llm.step.release()
+            assert (await poll(client, first.id)).status == "completed"
+            # Told before the model says anything.
+            told.append((await anext(stream)).to_dict())
+            assert (told[-1]["type"], show(told[-1])["status"]) == ("response.in_progress", "in_progress")
+            assert (await poll(client, name, {"queued"})).status == "in_progress"
+            llm.step.release()
+            told += [event.to_dict() async for event in stream]
+        assert check_stream(told)["status"] == "completed"
 
 
 async def test_who_leaves_does_not_stop_it_and_anybody_follows_it() -> None:
@@ -195,7 +229,7 @@ async def test_only_what_runs_in_the_background_is_cancelled() -> None:
 async def test_a_conversation_goes_on_from_one_that_has_ended() -> None:
     async with open_pair() as it:
         first = await it.one.responses.create(model=MODEL, input="2", background=True)
-        with pytest.raises(openai.BadRequestError, match="is in_progress") as raised:
+        with pytest.raises(openai.BadRequestError, match=r"is (queued|in_progress)") as raised:
             await it.other.responses.create(model=MODEL, input="1", previous_response_id=first.id)
         assert raised.value.param == "previous_response_id"
         it.step(3)
@@ -386,7 +420,7 @@ async def test_an_end_that_the_bus_refuses_is_appended_again() -> None:
     async with open_gateway(bus=bus) as opened, client_of(opened.gateway) as client:
         made = await client.responses.create(model=MODEL, input="3", background=True)
         await asyncio.wait_for(bus.asked.wait(), DEADLINE)
-        assert (await client.responses.retrieve(made.id)).status == "in_progress"
+        assert (await client.responses.retrieve(made.id)).status in RUNNING
         bus.refused = set()
         assert (await poll(client, made.id)).status == "completed"
 
@@ -519,4 +553,4 @@ async def test_a_response_in_the_background_is_its_keys_alone() -> None:
             for asking in (theirs.retrieve(made.id), streaming, theirs.cancel(made.id), theirs.delete(made.id)):
                 with pytest.raises(openai.NotFoundError):
                     await asking
-            assert (await one.responses.retrieve(made.id)).status == "in_progress"
+            assert (await one.responses.retrieve(made.id)).status in RUNNING

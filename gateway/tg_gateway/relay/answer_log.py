@@ -1,8 +1,8 @@
 """Entries of one log -> the answer that they keep: whole, or made by and by.
 
-An answer that was kept at its end is one entry. One in the background is a head, parts, signs of life, perhaps a
-request to stop, and an end. Of several ends the first counts, for every reader: the writer, and readers that took it
-for dead, may each append one.
+An answer that was kept at its end is one entry. One in the background is a head, parts, a note that a processor works
+on it, signs of life, perhaps a request to stop, and an end. Of several ends the first counts, for every reader: the
+writer, and readers that took it for dead, may each append one.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Final, cast, get_args
 from tg_base.bus import Entry
 from tg_gateway.dialects.answers import KeptAnswer, Outcome
 
-WHOLE, HEAD, PART, ALIVE, CANCEL, END = "", "head", "part", "alive", "cancel", "end"
+WHOLE, HEAD, PART, ALIVE, BEGUN, CANCEL, END = "", "head", "part", "alive", "begun", "cancel", "end"
 """The kinds of entries."""
 
 _KEY: Final = "key"
@@ -78,6 +78,7 @@ class AnswerLog:
         self._head: bytes | None = None
         self._end = b""
         self._cut = False
+        self._begun = False
         self._next_part = 0
         self._parts: list[bytes] = []
         for entry in entries:
@@ -94,6 +95,8 @@ class AnswerLog:
         elif self.key is not None and self.outcome == "running":
             if kind == PART:
                 self._add_part(entry)
+            elif kind == BEGUN:
+                self._begun = True
             elif kind == END:
                 self._finish(entry)
 
@@ -105,7 +108,7 @@ class AnswerLog:
     @property
     def answer(self) -> KeptAnswer:
         """The answer as it stands."""
-        return KeptAnswer(self._head, self._end, self.outcome, self._cut)
+        return KeptAnswer(self._head, self._end, self.outcome, self._cut, self._begun)
 
     def _begin(self, kind: str, entry: Entry) -> None:
         if kind not in {WHOLE, HEAD}:

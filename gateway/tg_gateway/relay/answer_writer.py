@@ -10,7 +10,7 @@ from typing_extensions import override
 from tg_base.bus import LogWriter
 from tg_gateway.dialects.answers import Outcome
 from tg_gateway.dialects.output import Output, join_output, measure_output
-from tg_gateway.relay.answer_log import ALIVE, label, label_end, label_part
+from tg_gateway.relay.answer_log import ALIVE, BEGUN, label, label_end, label_part
 from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.sink import Sink
 from tg_schema.errors import BusError, TooLarge
@@ -55,11 +55,22 @@ class AnswerWriter(Sink):
         self._sent_bytes = 0
         self._number = 0
         self._cut = False
+        self._begun = self._told_begun = False
         self._wake = asyncio.Event()
         self._taken = asyncio.Event()
 
+    def begin(self, data: bytes) -> None:
+        """Send what comes before the work on the answer."""
+        self._keep(data)
+
     @override
     def send(self, data: Output, *, last: bool) -> None:
+        if not self._begun:
+            self._begun = True
+            self._wake.set()
+        self._keep(data)
+
+    def _keep(self, data: Output) -> None:
         if not self._keeps_parts or not data:
             return
         if self._live is not None:
@@ -95,7 +106,11 @@ class AnswerWriter(Sink):
         """Append what is sent, until cancelled. Run it in a task while the answer is made."""
         while True:
             await self._until_sent()
-            if self._waiting:
+            if self._begun and not self._told_begun:
+                # Where it is lost, the answer is told as queued until its end.
+                self._told_begun = True
+                await self._append(b"", label(BEGUN))
+            elif self._waiting:
                 await self._append_part(bytes(self._waiting[:MAX_BATCH_BYTES]))
                 await asyncio.sleep(BATCH_SECONDS)
             else:
@@ -104,7 +119,7 @@ class AnswerWriter(Sink):
     async def _until_sent(self) -> None:
         try:
             async with asyncio.timeout(self._alive):
-                while not self._waiting:
+                while not self._waiting and self._begun == self._told_begun:
                     self._wake.clear()
                     await self._wake.wait()
         except TimeoutError:

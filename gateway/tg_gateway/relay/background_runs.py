@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
@@ -172,12 +173,11 @@ class BackgroundRuns:
             try:
                 with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
                     async with self._relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
-                        if asked.on_accepted is not None:
-                            exchange.responses.listen_accepted(asked.on_accepted)
                         opened = self.store.open(entry.key, background, run.live)
                         writer, position = await stack.enter_async_context(opened)
                         begun.set_result(None)
-                        writer.send(background.begin, last=False)
+                        writer.begin(background.begin)
+                        exchange.responses.listen_accepted(partial(_begin, asked, background, writer))
                         heed = self._heed(run, position, exchange)
                         heeding = await stack.enter_async_context(running(heed))
                         await self._relay_in_time(exchange, asked, writer)
@@ -223,3 +223,10 @@ class BackgroundRuns:
                 await asyncio.sleep(WATCH_AGAIN_SECONDS)
             else:
                 return
+
+
+def _begin(asked: Ask, background: Background, writer: AnswerWriter) -> None:
+    """A processor works on the answer."""
+    if asked.on_accepted is not None:
+        asked.on_accepted()
+    writer.send(background.start(), last=False)

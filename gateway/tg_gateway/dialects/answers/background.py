@@ -29,11 +29,12 @@ class Background:
         name: unguessable and new; or `chosen`.
         head: kept first, at most `MAX_KEPT_BYTES`.
         begin: kept before what the writer writes.
-        keeps_parts: whether `begin` and what the writer writes are kept, for `KeptAnswers.follow`.
+        keeps_parts: whether `begin`, `start` and what the writer writes are kept, for `KeptAnswers.follow`.
         finish: makes the end, at most `MAX_KEPT_BYTES`. The writer's `fail` is not called.
         answer: what the client gets, as soon as the head is kept; its argument is what its key keeps.
         chosen: the name is made of the client's own word. It is taken where an answer of that name is kept, and the
             answer is made even if the client leaves before it is told, since it knows the name.
+        start: makes what is kept once a processor works on it, perhaps after the writer's first bytes.
     """
 
     name: str
@@ -43,3 +44,4 @@ class Background:
     finish: Finish
     answer: Callable[[KeptAnswers], Answer | StreamedAnswer]
     chosen: bool = False
+    start: Callable[[], bytes] = bytes

@@ -25,12 +25,14 @@ class KeptAnswer:
         end: what `Keep` or `Background` made at its end; empty unless the outcome is "ended".
         outcome: how it stands.
         cut: whether its parts are not whole, since they were too many or the bus did not take them.
+        begun: whether a processor works, or has worked, on it.
     """
 
     head: bytes | None
     end: bytes
     outcome: Outcome
     cut: bool
+    begun: bool = True
 
 
 class KeptAnswers(Protocol):

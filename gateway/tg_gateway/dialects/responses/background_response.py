@@ -4,7 +4,7 @@ The log has the events but the last. That one is made of what the log's end says
 same end, also where the writer did not live to tell one.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -52,6 +52,7 @@ def make_background(
     draft: ResponseDraft,
     items: tuple[InputItem, ...],
     begin: bytes,
+    start: Callable[[], bytes],
     headers: Mapping[str, str],
 ) -> Background:
     """How the gateway keeps a response while it is made.
@@ -60,12 +61,13 @@ def make_background(
         draft: of the response.
         items: the whole conversation before its output.
         begin: its first events.
+        start: makes the event that a model works on it.
         headers: further ones of its answer.
     """
     created = join_output(draft.encode())
     head = BackgroundHead(msgspec.Raw(created), items, draft.streamed)
     answer = _FirstAnswer(draft.response.id, created, draft.streamed, headers)
-    return Background(draft.response.id, encode(head), begin, draft.streamed, _Finish(draft), answer)
+    return Background(draft.response.id, encode(head), begin, draft.streamed, _Finish(draft), answer, start=start)
 
 
 # What the gateway is given is no function inside another: those cannot be pickled.
@@ -103,9 +105,9 @@ def show_response(answer: KeptAnswer, head: BackgroundHead) -> bytes:
     """The response as it stands."""
     if answer.outcome == "ended":
         return answer.end
-    if answer.outcome == "running":
+    if answer.outcome == "running" and not answer.begun:
         return bytes(head.response)
-    status = "cancelled" if answer.outcome == "cancelled" else "failed"
+    status = {"running": "in_progress", "cancelled": "cancelled"}.get(answer.outcome, "failed")
     fields = decode(dict[str, msgspec.Raw], head.response)
     return encode(fields | {"status": status, "error": _FAILURES.get(answer.outcome)})
 

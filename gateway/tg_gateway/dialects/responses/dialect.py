@@ -91,7 +91,8 @@ def _make_ask(call: Call, body: RequestBody, items: tuple[InputItem, ...], earli
         background_writer = BackgroundWriter(draft, headers)
         # Before a model is asked: what is too large to be kept shall cost nothing.
         check_items(items)
-        background = make_background(draft, items, background_writer.begin(), headers)
+        begin = background_writer.begin()
+        background = make_background(draft, items, begin, background_writer.start, headers)
         return Ask(found.route, request.record, background_writer, streaming=True, background=background)
     events: list[bytes] = []
     writer: Writer[TextCompletionResponse]

@@ -22,8 +22,14 @@ class ResponseCreated(Event, frozen=True, tag="response.created"):
     response: ResponseObject
 
 
+class ResponseQueued(Event, frozen=True, tag="response.queued"):
+    """The second event of a response in the background: no model works on it yet."""
+
+    response: ResponseObject
+
+
 class ResponseInProgress(Event, frozen=True, tag="response.in_progress"):
-    """The second event."""
+    """The event before the first of the output: a model works on it."""
 
     response: ResponseObject
 

@@ -16,6 +16,7 @@ from tg_gateway.dialects.responses.events import (
     ResponseFailed,
     ResponseIncomplete,
     ResponseInProgress,
+    ResponseQueued,
 )
 from tg_gateway.dialects.responses.long_fields import LongFields
 from tg_gateway.dialects.responses.output_draft import OutputDraft
@@ -84,7 +85,16 @@ class ResponseDraft:
     def begin(self) -> Iterator[Event]:
         """The events before the first record."""
         yield ResponseCreated(self.response)
-        yield ResponseInProgress(self.response)
+        if self.response.status == "queued":
+            yield ResponseQueued(self.response)
+        else:
+            yield ResponseInProgress(self.response)
+
+    def start(self) -> Iterator[Event]:
+        """The event of a response in the background on which a model works now; none for the second time."""
+        if self.response.status == "queued":
+            self.response = msgspec.structs.replace(self.response, status="in_progress")
+            yield ResponseInProgress(self.response)
 
     def add(self, record: TextCompletionResponse) -> Iterator[Event]:
         """The events of one more record. Raises as `OutputDraft.add`."""
@@ -124,7 +134,7 @@ def _make_response(response_id: str, request: ReadRequest, model: str, long_fiel
     return ResponseObject(
         id=response_id,
         created_at=int(time.time()),
-        status="in_progress",
+        status="queued" if body.background else "in_progress",
         background=bool(body.background),
         instructions=long_fields.encode(body.instructions),
         max_output_tokens=body.max_output_tokens,

@@ -10,7 +10,7 @@ from tg_gateway.dialects.responses.request_body import (
 )
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
-ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
 def _tell_null() -> msgspec.Raw:

@@ -119,8 +119,16 @@ class BackgroundWriter(EventWriter):
     """The same events, but without the last: whoever reads the response makes it of what is kept at its end."""
 
     def begin(self) -> bytes:
-        """The events before the first record; call it first."""
+        """The events before a model works on it; call it first."""
         return join_output(self._begin())
+
+    def start(self) -> bytes:
+        """What is written when a model works on it; nothing for the second time."""
+        return join_output(self._encode(self._draft.start()))
+
+    @override
+    def write(self, record: TextCompletionResponse) -> Output:
+        return append_output(self.start(), super().write(record))
 
     @override
     def end(self) -> Output:
