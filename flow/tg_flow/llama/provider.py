@@ -21,7 +21,7 @@ from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import model_file
 from tg_flow.llama.model_load import ModelLoad
 from tg_flow.llama.prompt_tokenizer import PromptTokenizer
-from tg_flow.llama.request import alternating_texts, check_ids, check_sampling, find_grammar, keep_end
+from tg_flow.llama.request import alternating_texts, check_ids, check_sampling, find_grammar, keep_end, measure_texts
 from tg_flow.llama.sampler_settings import SamplerSettings
 from tg_flow.llama.token_data import token_data
 from tg_flow.llama.tool_calls import find_call_grammar, needs_tools, offered_tools, read_calls
@@ -43,7 +43,6 @@ MANY_MESSAGES = 100
 
 MAX_COUNTED_TOKENS = 200_000
 """Tokens up to which a prompt beyond the context is counted; more could hold up the other prompts for seconds."""
-
 
 MAX_EMBEDDED_CHARACTERS = 2_000_000
 """Characters of all texts of a request to embed."""
@@ -329,13 +328,9 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             limit = limit if request.max_prompt_tokens is None else MAX_COUNTED_TOKENS
             tokens = await asyncio.to_thread(tokenizer.raw_tokens, request.prompt or "", limit)
             return keep_end(tokens, request.max_prompt_tokens, self.engine.model.begin)
-        if len(request.messages) > MANY_MESSAGES:
+        if len(request.messages) > MANY_MESSAGES or measure_texts(request) >= LONG_TEXT_CHARACTERS:
             return await asyncio.to_thread(self._chat_tokens, request, limit)
-        *earlier, prompt = alternating_texts(request.turns)
-        system = request.system_text
-        if len(system) + len(prompt) + sum(map(len, earlier)) < LONG_TEXT_CHARACTERS:
-            return tokenizer.tokens(system, prompt, limit, earlier)
-        return await asyncio.to_thread(tokenizer.tokens, system, prompt, limit, earlier)
+        return self._chat_tokens(request, limit)
 
     def _chat_tokens(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
         *earlier, prompt = alternating_texts(request.turns)
