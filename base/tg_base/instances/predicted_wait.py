@@ -16,7 +16,7 @@ CROWD_WEIGHT = 0.005
 WORK_WEIGHT = 1.5
 """What a second of computing the prompt counts: the wait itself, and that the server and its cache are taken."""
 KV_POWER = 4.0
-KV_WEIGHT = 15.0
+KV_WEIGHT = 8.0
 """What it counts to take room in a cache, by the seconds for which it is taken and by how full the cache is."""
 KV_BALANCE_WEIGHT = 3.0
 """The same while the cache is far from full: where a prompt is put first is where those like it will follow."""
