@@ -12,6 +12,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.llm import LlmChunk, LlmService, ProviderOptions
+from tg_base.llm.large_request import read_request
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import Unavailable
 
@@ -100,6 +101,11 @@ class ScriptedModel(LlmService):
         super().__init__("scripted", ProviderOptions(capacity=capacity, tries=1))
         self._begin = begin
         self._now = now
+
+    @override
+    async def read(self, body: bytes) -> TextCompletionRequest:
+        # Here, since the simulated world has no worker processes.
+        return read_request(body)
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:

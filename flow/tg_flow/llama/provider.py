@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from functools import partial
 from typing import Annotated, Self
 
@@ -380,17 +380,14 @@ def _cut_texts(model: Model, texts: tuple[str, ...]) -> list[tuple[int, ...]]:
 def _close_late(opening: asyncio.Future[tuple[EnginePool, PromptTokenizer]]) -> None:
     """Close what a cancelled opening has loaded."""
     if not opening.cancelled() and opening.exception() is None:
-        engine, _ = opening.result()
-        engine.close()
+        opening.result()[0].close()
 
 
 def _rehearse(options: LlamaCppOptions) -> None:
     model = _model(options, ModelLoad(), weights=False)
     if model is not None:
-        try:
+        with closing(model):
             PromptTokenizer(model)
-        finally:
-            model.close()
 
 
 def _model(options: LlamaCppOptions, load: ModelLoad, *, weights: bool) -> Model | None:
