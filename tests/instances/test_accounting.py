@@ -19,6 +19,8 @@ from tg_base.instances import (
     Scheduler,
     ServerState,
 )
+from tg_base.instances.output_estimates import ASSUMED_OUTPUT_TOKENS
+from tg_base.instances.resident_adapters import MAX_ADAPTERS
 
 ENDPOINTS = tuple(map(endpoint, "abc"))
 EVENTS = st.tuples(
@@ -37,7 +39,12 @@ def counters(server: ServerState) -> list[object]:
         server.prompt_tokens,
         server.output_tokens,
         server.adapter_requests,
+        server.kv_tokens,
+        server.ready_at,
     ]
+
+
+NOTHING = [0, 0, 0, 0, 0, {}, 0, {}]
 
 
 @dataclass
@@ -85,7 +92,7 @@ def test_accounting_closes(policy: str, events: list[tuple[str, int, str | None]
     assert sum(state.requests for state in states) == open_requests
     for placement in world.placements:
         placement.finish(None, world.now)
-    assert [counters(state) for state in states] == [[0, 0, 0, 0, 0, {}]] * 3
+    assert [counters(state) for state in states] == [NOTHING] * 3
 
 
 def test_what_a_request_counts_until_it_ends() -> None:
@@ -93,19 +100,19 @@ def test_what_a_request_counts_until_it_ends() -> None:
     pick = scheduler.pick(request("x", tokens=200, blocks=(1, 2)), ENDPOINTS[:1], 0.0)
     assert isinstance(pick, Pick)
     state = scheduler.server(ENDPOINTS[0])
-    assert counters(state) == [1, 1, 200, 200, 128, {"x": 1}]
+    assert counters(state)[:6] == [1, 1, 200, 200, 128, {"x": 1}]
     again = scheduler.pick(request("x", tokens=200, blocks=(1, 2, 3)), ENDPOINTS[:1], 0.1)
     assert isinstance(again, Pick)
-    assert counters(state) == [2, 2, 200 + 200 - 2 * 64, 400, 256, {"x": 2}]
+    assert counters(state)[:6] == [2, 2, 200 + 200 - 2 * 64, 400, 256, {"x": 2}]
     pick.placement.first_token(0.2)
     pick.placement.first_token(0.3)
-    assert counters(state) == [2, 1, 72, 400, 256, {"x": 2}]
+    assert counters(state)[:6] == [2, 1, 72, 400, 256, {"x": 2}]
     pick.placement.finish(InstanceUsage(output_tokens=11), 1.2)
     pick.placement.finish(None, 1.3)
     pick.placement.first_token(1.4)
-    assert counters(state) == [1, 1, 72, 200, 128, {"x": 1}]
+    assert counters(state)[:6] == [1, 1, 72, 200, 128, {"x": 1}]
     again.placement.finish(None, 2.0)
-    assert counters(state) == [0, 0, 0, 0, 0, {}]
+    assert counters(state) == NOTHING
 
 
 def test_the_same_calls_give_the_same_decisions() -> None:
@@ -131,6 +138,38 @@ def test_a_removed_server_s_placements_may_still_end() -> None:
     scheduler = Scheduler("round-robin")
     pick = scheduler.pick(request("x"), ENDPOINTS[:1], 0.0)
     assert isinstance(pick, Pick)
-    scheduler.remove(ENDPOINTS[0])
+    scheduler.retain(ENDPOINTS[1:])
     pick.placement.finish(None, 1.0)
-    assert counters(scheduler.server(ENDPOINTS[0])) == [0, 0, 0, 0, 0, {}]
+    assert counters(scheduler.server(ENDPOINTS[0])) == NOTHING
+
+
+def test_a_server_that_left_and_was_told_of_late_is_forgotten_at_the_next_change() -> None:
+    scheduler = Scheduler("round-robin")
+    pick = scheduler.pick(request("x"), ENDPOINTS[:1], 0.0)
+    scheduler.retain(ENDPOINTS[1:])
+    scheduler.observe(ENDPOINTS[0], LoadReport(1.0, queued=5))
+    scheduler.retain(ENDPOINTS[1:])
+    assert isinstance(pick, Pick)
+    pick.placement.finish(None, 1.0)
+    assert scheduler.server(ENDPOINTS[0]).report is None
+
+
+@pytest.mark.parametrize("told", [-5, 10**9, 10**400], ids=["negative", "many", "no float"])
+def test_nothing_is_learnt_of_answers_that_cannot_be(told: int) -> None:
+    scheduler = Scheduler()
+    for now in range(3):
+        pick = scheduler.pick(request("x"), ENDPOINTS, now)
+        assert isinstance(pick, Pick)
+        assert pick.placement.expected_tokens == ASSUMED_OUTPUT_TOKENS
+        pick.placement.first_token(now)
+        pick.placement.finish(InstanceUsage(output_tokens=told), now + 0.5)
+
+
+def test_adapters_are_forgotten_whatever_slots_a_server_tells() -> None:
+    state = ServerState(ENDPOINTS[0])
+    state.observe(LoadReport(0.0, adapters=AdapterReport(10_000_000)))
+    for at in range(MAX_ADAPTERS + 10):
+        state.place(request(f"made-up-{at}"), 0, 1, 0.0)
+        state.start(f"made-up-{at}", 0)
+        state.release(f"made-up-{at}", 100, 0, 1)
+    assert len(state.adapters) == MAX_ADAPTERS

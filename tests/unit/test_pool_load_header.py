@@ -32,6 +32,7 @@ VLLM_JSON = 'JSON {"named_metrics": {"kv_cache_usage_perc": 0.4, "num_requests_w
         ('JSON {"named_metrics": [', None),
         ('JSON {"named_metrics": 5}', None),
         ("JSON " + "[" * 100_000, None),
+        ('JSON {"named_metrics": {"x": 1' + "0" * 400 + ', "num_requests_waiting": 1}}', LoadReport(7, 1)),
         ("JSON \udcff{}", None),
         ("BIN CAESAA==", None),
         ("", None),

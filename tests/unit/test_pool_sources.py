@@ -13,7 +13,7 @@ import structlog
 from tests.unit.test_config_edits import replace, seen
 from tests.unit.test_pool_resources import POOL, ROUTE
 from tg_base.instances import Endpoint
-from tg_base.pools import Catalogue, DnsName, Host, Pool, PoolView, make_view, split_address
+from tg_base.pools import Catalogue, DnsName, Host, Pool, PoolView, join_address, make_view, split_address
 from tg_base.pools.endpoint_file import MODEL_LABEL, parse_endpoint_file
 from tg_base.pools.pool_watcher import PoolSources, PoolWatcher
 from tg_schema.errors import BadRequest
@@ -50,6 +50,19 @@ def test_a_file_of_llm_d() -> None:
         Host("10.0.0.1", (8000,), "a", {"app": "vllm"}),
         Host("2001:db8::2", (8001,), "ml/b", {"app": "vllm", "zone": "x"}),
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [(AIBRIX, "line 6, column 5"), (LLM_D.replace("10.0.0.1", "gpu-1"), "line 5, column 3")],
+)
+def test_names_where_only_addresses_can_be_used(text: str, place: str) -> None:
+    with pytest.raises(BadRequest, match=f"^endpoints.yaml, {place}: gpu-. .*write one, or the name into `names`"):
+        parse_endpoint_file(text.replace("gpu-2.example", "gpu-2"), FILE, ip_only=True)
+
+
+def test_an_address_has_one_form() -> None:
+    assert join_address("2001:DB8:0:0::0001", 80) == "[2001:db8::1]:80"
 
 
 def test_a_file_of_aibrix() -> None:

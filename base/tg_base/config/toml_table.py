@@ -1,5 +1,6 @@
 """A TOML file of its own, beside the configuration -> one value, or its first error with its line."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,8 +16,13 @@ from tg_schema.errors import BadRequest
 Table = TypeVar("Table", bound=msgspec.Struct)
 
 
-def read_table(file: Path, kind: type[Table]) -> Table:
+def read_table(file: Path, kind: type[Table], check: Callable[[Table], object] = bool) -> Table:
     """Read a file whose tables are the fields of `kind`.
+
+    Args:
+        file: what to read.
+        kind: its form.
+        check: what no type says; raises BadRequest, whose `option` is the wrong value's place.
 
     Raises:
         BadRequest: it cannot be read, is not TOML, or has a wrong value; the message names file, line and remedy.
@@ -29,4 +35,8 @@ def read_table(file: Path, kind: type[Table]) -> Table:
         raise BadRequest(f"{source.where(*wrong.blamed)}: {wrong.tell()}")
     if table is None:
         raise BadRequest(f"{file}: nothing in it can be read")
+    try:
+        check(table)
+    except BadRequest as error:
+        raise BadRequest(f"{source.where(*error.option)}: {error.message}") from None
     return table

@@ -4,6 +4,9 @@ from tg_base.instances.instance_request import InstanceRequest, InstanceUsage
 from tg_base.instances.output_estimates import OutputEstimates
 from tg_base.instances.server_state import ServerState
 
+MAX_OUTPUT_TOKENS = 1_000_000
+"""A longer answer is a lie, from which nothing is learnt: one would spoil what is expected of all others."""
+
 
 class Placement:
     """One request on one server. Its two calls may come in any order and any number of times: each counts once.
@@ -77,6 +80,8 @@ class Placement:
         if self.first_at is None:
             server.start(self.adapter, self.uncached_tokens)
         server.release(self.adapter, self.prompt_tokens, self.uncached_tokens, self.expected_tokens)
-        if self.first_at is not None and usage is not None and usage.output_tokens:
+        if self.first_at is None or usage is None or usage.output_tokens is None:
+            return
+        if 0 < usage.output_tokens <= MAX_OUTPUT_TOKENS:
             server.speed.learn_output(usage.output_tokens, now - self.first_at)
             self._estimates.learn(self.adapter, usage.output_tokens)

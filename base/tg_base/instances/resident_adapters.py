@@ -6,6 +6,8 @@ from tg_base.instances.load_report import AdapterReport
 
 DEFAULT_MAX_ADAPTERS = 1_024
 """Adapters remembered of a server that does not tell its slots."""
+MAX_ADAPTERS = 1_024
+"""Adapters remembered of any server, whatever slots it tells: names come from clients."""
 LOADING_SECONDS = 2.0
 """A placement this recent is believed before a report that does not know of it: the adapter may be loading."""
 
@@ -77,7 +79,7 @@ class ResidentAdapters:
             self.used_at[adapter] = now
 
     def _make_room(self, busy: Container[str]) -> None:
-        most = DEFAULT_MAX_ADAPTERS if self.slots is None else max(self.slots, 1)
+        most = DEFAULT_MAX_ADAPTERS if self.slots is None else min(max(self.slots, 1), MAX_ADAPTERS)
         excess = len(self.used_at) - most
         if excess > 0:
             idle = [adapter for adapter in self.used_at if adapter not in busy][:excess]

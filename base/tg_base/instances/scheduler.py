@@ -1,6 +1,6 @@
 """Door or pool provider -> servers: picks the server of each request and counts what it was given."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from random import Random
 
@@ -102,9 +102,14 @@ class Scheduler:
         """Note that a server lost its adapters and its cache."""
         self.server(endpoint).restart()
 
-    def remove(self, endpoint: Endpoint) -> None:
-        """Forget a server that left its pool. Its placements may still be told of."""
-        self._servers.pop(endpoint.address, None)
+    def retain(self, endpoints: Iterable[Endpoint]) -> None:
+        """Forget all servers but these. Placements on the others may still be told of.
+
+        One that left may come back for a while, by an answer that ends late; the next call forgets it again.
+        """
+        kept = {endpoint.address for endpoint in endpoints}
+        for address in self._servers.keys() - kept:
+            del self._servers[address]
         self._last_endpoints = None
 
     def _eligible(self, model: str, endpoints: Sequence[Endpoint]) -> list[ServerState]:

@@ -2,7 +2,7 @@
 
 from tg_base.pools.catalogue import Catalogue, Destination, Objective, Pool, Promise, UseCase
 from tg_base.pools.dns_name import DnsName
-from tg_base.pools.host import Host, join_address, split_address
+from tg_base.pools.host import Host, is_ip, join_address, split_address
 from tg_base.pools.load_header import (
     LOAD_FORMAT,
     LOAD_REQUEST_HEADER,
@@ -26,6 +26,7 @@ __all__ = [
     "PoolView",
     "Promise",
     "UseCase",
+    "is_ip",
     "join_address",
     "make_view",
     "merge_reports",

@@ -1,12 +1,11 @@
 """llm-d's and AIBrix's files of endpoints -> hosts."""
 
-from ipaddress import ip_address
 from pathlib import Path
 
 from msgspec import Struct
 
 from tg_base.config import read_text
-from tg_base.pools.host import Host, is_host, join_address, parse_port, split_address
+from tg_base.pools.host import Host, is_host, is_ip, join_address, parse_port, split_address
 from tg_base.pools.kinds import Name
 from tg_base.pools.resource import convert
 from tg_base.pools.yaml_document import YamlDocument, parse_yaml
@@ -14,6 +13,8 @@ from tg_schema.errors import BadRequest
 
 MODEL_LABEL = "model.aibrix.ai/name"
 """The label that AIBrix gives the servers of a model; so do we, with the first model of an address."""
+
+_NO_IP = "is a name; Envoy takes IP addresses alone, so write one, or the name into `names` of the configuration"
 
 
 class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,16 +38,20 @@ class _ModelList(Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[_Model, ...]
 
 
-def read_endpoint_file(file: Path) -> tuple[Host, ...]:
+def read_endpoint_file(file: Path, *, ip_only: bool = False) -> tuple[Host, ...]:
     """The hosts of a file.
+
+    Args:
+        file: what to read.
+        ip_only: whether a name in place of an IP address is refused.
 
     Raises:
         BadRequest: it cannot be read, or is of neither form; with line and column.
     """
-    return parse_endpoint_file(read_text(file, "endpoint"), file)
+    return parse_endpoint_file(read_text(file, "endpoint"), file, ip_only=ip_only)
 
 
-def parse_endpoint_file(text: str, file: Path) -> tuple[Host, ...]:
+def parse_endpoint_file(text: str, file: Path, *, ip_only: bool = False) -> tuple[Host, ...]:
     """The hosts of a file's text: llm-d's form has the key `endpoints`, AIBrix's the key `models`.
 
     Raises:
@@ -57,19 +62,21 @@ def parse_endpoint_file(text: str, file: Path) -> tuple[Host, ...]:
         raise BadRequest(f"{file}: needs one document with the key endpoints or models, not {len(documents)}")
     data = documents[0].data
     if isinstance(data, dict) and "models" in data:
-        return _read_models(documents[0], convert(documents[0], data, _ModelList))
-    return _read_endpoints(documents[0], convert(documents[0], data, _EndpointList))
+        return _read_models(documents[0], convert(documents[0], data, _ModelList), ip_only)
+    return _read_endpoints(documents[0], convert(documents[0], data, _EndpointList), ip_only)
 
 
-def _read_endpoints(document: YamlDocument, read: _EndpointList) -> tuple[Host, ...]:
+def _read_endpoints(document: YamlDocument, read: _EndpointList, ip_only: bool) -> tuple[Host, ...]:
     hosts: list[Host] = []
     names: set[str] = set()
     places: set[str] = set()
     for at, entry in enumerate(read.endpoints):
         keys = ("endpoints", str(at))
-        if not _is_address(entry.address):
+        if not (is_ip(entry.address) or is_host(entry.address)):
             sentence = f'"{entry.address}" is no IP address or host name; write the port and the scheme elsewhere'
             raise document.fault(sentence, *keys, "address")
+        if ip_only and not is_ip(entry.address):
+            raise document.fault(f"{entry.address} {_NO_IP}", *keys, "address")
         # llm-d writes ports as text.
         port = parse_port(str(entry.port))
         if port is None:
@@ -86,7 +93,7 @@ def _read_endpoints(document: YamlDocument, read: _EndpointList) -> tuple[Host, 
     return tuple(hosts)
 
 
-def _read_models(document: YamlDocument, read: _ModelList) -> tuple[Host, ...]:
+def _read_models(document: YamlDocument, read: _ModelList, ip_only: bool) -> tuple[Host, ...]:
     served: dict[tuple[str, int], list[str]] = {}
     for at, model in enumerate(read.models):
         for number, endpoint in enumerate(model.endpoints):
@@ -94,6 +101,8 @@ def _read_models(document: YamlDocument, read: _ModelList) -> tuple[Host, ...]:
             keys = ("models", str(at), "endpoints", str(number))
             if place is None:
                 raise document.fault(f'"{endpoint}" must be HOST:PORT, without a scheme or path', *keys)
+            if ip_only and not is_ip(place[0]):
+                raise document.fault(f"{place[0]} {_NO_IP}", *keys)
             names = served.setdefault(place, [])
             if model.name in names:
                 raise document.fault(f"{endpoint} serves {model.name} already; keep one", *keys)
@@ -102,11 +111,3 @@ def _read_models(document: YamlDocument, read: _ModelList) -> tuple[Host, ...]:
         Host(address, (port,), labels={MODEL_LABEL: names[0]}, models=tuple(names))
         for (address, port), names in served.items()
     )
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return is_host(text)
-    return True

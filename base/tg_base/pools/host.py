@@ -1,6 +1,6 @@
 """A source -> the pools: an address under which model servers are found."""
 
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 
 from msgspec import Struct
 
@@ -24,8 +24,8 @@ class Host(Struct, frozen=True):
 
 
 def join_address(address: str, port: int) -> str:
-    """Host and port as one text, with brackets around an IPv6 address."""
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    """Host and port as one text, with brackets around an IPv6 address, in the one form that everybody else writes."""
+    return f"[{IPv6Address(address)}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def split_address(text: str) -> tuple[str, int] | None:
@@ -47,6 +47,15 @@ def parse_port(text: str) -> int | None:
     """The number of a port; None: it is none."""
     is_number = text.isascii() and text.isdigit() and len(text) <= 5
     return int(text) if is_number and 1 <= int(text) <= 65535 else None
+
+
+def is_ip(text: str) -> bool:
+    """Whether a text is an IP address, without brackets."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def is_host(text: str) -> bool:

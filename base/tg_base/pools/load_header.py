@@ -111,4 +111,7 @@ def _read_json(text: str) -> Iterator[tuple[str, float]]:
         return
     for name, number in list(read.named_metrics.items())[:MAX_METRICS]:
         if isinstance(number, int | float) and not isinstance(number, bool):
-            yield name, float(number)
+            try:
+                yield name, float(number)
+            except OverflowError:  # JSON's integers have no end
+                continue

@@ -39,6 +39,7 @@ class PoolSources(Struct, frozen=True, kw_only=True):
         hosts: known from the start.
         names: in DNS; one may stand there with several ports.
         default: the name of the pool without resources.
+        ip_only: whether names in endpoint files are refused, since who reads the endpoints cannot resolve them.
     """
 
     resources: tuple[Path, ...] = ()
@@ -46,6 +47,7 @@ class PoolSources(Struct, frozen=True, kw_only=True):
     hosts: tuple[Host, ...] = ()
     names: tuple[DnsName, ...] = ()
     default: str = "default"
+    ip_only: bool = False
 
 
 class _Files(Struct, frozen=True):
@@ -162,7 +164,8 @@ def _key(name: DnsName) -> _NameKey:
 
 def _read(sources: PoolSources) -> _Files:
     resources = tuple(each for file in sources.resources for each in read_resources(file))
-    hosts = (*sources.hosts, *(host for file in sources.endpoint_files for host in read_endpoint_file(file)))
+    read = (read_endpoint_file(file, ip_only=sources.ip_only) for file in sources.endpoint_files)
+    hosts = (*sources.hosts, *(host for each in read for host in each))
     catalogue = build_catalogue(resources)
     expected = (*hosts, *(name.host for name in sources.names))
     check_endpoints(resources, [host.labels for host in expected])

@@ -54,4 +54,7 @@ class Exchange:
 
     def close(self) -> None:
         """Release the request's placement if nothing else did: the client or the endpoint left."""
+        if (course := self._request.course) is not None:
+            # It was decided, but the answer could not be written.
+            self._response.follow(course)
         self._response.finish()

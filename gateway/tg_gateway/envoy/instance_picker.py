@@ -27,6 +27,8 @@ FLOW_HEADERS = ("x-gateway-inference-fairness-id", "x-llm-d-inference-fairness-i
 FIRST_TOKEN_HEADERS = ("x-slo-ttft-ms", "x-llm-d-slo-ttft-ms")
 OUTPUT_TOKEN_HEADERS = ("x-slo-tpot-ms", "x-llm-d-slo-tpot-ms")
 DEFAULT_FLOW = "default-flow"
+MAX_LOGGED = 100
+"""Characters of a client's text in the log or in an error."""
 
 log = structlog.get_logger()
 
@@ -75,18 +77,21 @@ class InstancePicker:
         if not asked.body:
             return self._place(asked, InstanceRequest(flow=_flow(asked)), self._members(), None)
         try:
-            wanted = read_model_request(asked.body)
+            return self._decide_on(asked, asked.body)
         except BadRequest as error:
             return Refused(400, error.type, error.message)
+
+    def _decide_on(self, asked: Asked, body: bytes) -> Directed | Refused:
+        wanted = read_model_request(body)
         view = self._view()
         destination = view.catalogue.resolve(
             wanted.model, self._draw, objective=asked.header(*OBJECTIVE_HEADERS), served=view.served
         )
         if destination is None:
             return Refused(404, "model-not-found", _unknown(wanted.model))
-        body = rename_model(asked.body, destination.model) if destination.model != wanted.model else None
+        renamed = rename_model(body, destination.model) if destination.model != wanted.model else None
         request = _instance_request(asked, wanted, destination)
-        return self._place(asked, request, view.members[destination.pool], body)
+        return self._place(asked, request, view.members[destination.pool], renamed)
 
     def _members(self) -> Iterable[Endpoint]:
         return self._view().endpoints
@@ -98,7 +103,7 @@ class InstancePicker:
         eligible = [each for each in members if subset is None or each.address in subset]
         pick = self._scheduler.pick(request, eligible, self._clock())
         if isinstance(pick, Rejection):
-            log.info("pick.refused", reason=pick.reason, model=request.adapter or request.model)
+            log.info("pick.refused", reason=pick.reason, model=_short(request))
             reason = _PUBLISHED.get(pick.reason, pick.reason)
             return Refused(pick.status, reason, _SENTENCES[pick.reason], pick.retry_after)
         _explain(asked, request, pick)
@@ -111,7 +116,7 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
     return InstanceRequest(
         model="" if destination.adapter else destination.model,
         adapter=destination.adapter,
-        prompt_tokens=len(wanted.prompt) // CHARACTERS_PER_TOKEN,
+        prompt_tokens=wanted.prompt_bytes // CHARACTERS_PER_TOKEN,
         prefix=fingerprint_text(wanted.prompt, destination.model),
         priority=destination.priority,
         objective=_objective(asked, destination.promises),
@@ -133,7 +138,8 @@ def _objective(asked: Asked, promises: Iterable[Promise]) -> Objective | None:
 
 def _milliseconds(text: str) -> float | None:
     """Seconds of a header; None if it is no number of milliseconds from 1 to an hour."""
-    return int(text) / 1000 if text.isascii() and text.isdigit() and 0 < int(text[:8]) <= 3_600_000 else None
+    is_number = text.isascii() and text.isdigit() and len(text) <= 7
+    return int(text) / 1000 if is_number and 0 < int(text) <= 3_600_000 else None
 
 
 def _flow(asked: Asked) -> str:
@@ -141,14 +147,20 @@ def _flow(asked: Asked) -> str:
 
 
 def _unknown(model: str) -> str:
-    return f"no route, rewrite or model server knows the model {model[:100]!r}; ask for one that /v1/models lists"
+    name = model[:MAX_LOGGED]
+    return f"no route, rewrite or model server knows the model {name!r}; ask for one that /v1/models lists"
+
+
+def _short(request: InstanceRequest) -> str:
+    """The model for the log; clients choose its name."""
+    return (request.adapter or request.model)[:MAX_LOGGED]
 
 
 def _explain(asked: Asked, request: InstanceRequest, pick: Pick) -> None:
     log.debug(
         "pick",
-        request=asked.header("x-request-id"),
+        request=asked.header("x-request-id")[:MAX_LOGGED],
         endpoint=pick.endpoint.address,
-        model=request.adapter or request.model,
+        model=_short(request),
         reasons=pick.reasons,
     )

@@ -12,18 +12,25 @@ from tg_schema.errors import BadRequest
 _NOT_JSON = "the body is not a JSON object; send one with the field `model`"
 _NO_MODEL = "the body has no `model`; name the model as a string"
 
+MAX_PREFIX_BYTES = 512 * 1024
+"""Bytes of a prompt by which a server is found that computed its beginning: 131,072 tokens. The hashes of 32 MiB would
+hold the event loop for half a second."""
+
 
 class ModelRequest(Struct, frozen=True):
     """What a picker needs of a request.
 
     Attributes:
         model: as the client names it.
-        prompt: the JSON of what the model reads, in the order of chat templates: tools, instructions, turns.
+        prompt: the JSON of what the model reads, in the order of chat templates: tools, instructions, turns; of a long
+            one the first MAX_PREFIX_BYTES.
+        prompt_bytes: of all of it.
         max_tokens: the longest answer that it asks for; None = it does not say.
     """
 
     model: str
     prompt: str
+    prompt_bytes: int
     max_tokens: int | None = None
 
 
@@ -65,13 +72,21 @@ def read_model_request(body: bytes) -> ModelRequest:
         raise BadRequest(_NOT_JSON) from None
     if not found.model:
         raise BadRequest(_NO_MODEL)
-    prompt = b"".join(bytes(getattr(found, name)) for name in _PROMPT_PARTS)
-    return ModelRequest(found.model, prompt.decode("utf-8", "replace"), _cap(found))
+    parts = [memoryview(getattr(found, name)) for name in _PROMPT_PARTS]
+    prompt = b"".join(part[:MAX_PREFIX_BYTES] for part in parts)[:MAX_PREFIX_BYTES]
+    return ModelRequest(found.model, prompt.decode("utf-8", "replace"), sum(map(len, parts)), _cap(found))
 
 
 def rename_model(body: bytes, model: str) -> bytes:
-    """The same body with another `model`; every other value keeps its bytes."""
-    fields = _FIELDS.decode(body)
+    """The same body with another `model`; every other value keeps its bytes.
+
+    Raises:
+        BadRequest: a name of a field is no text.
+    """
+    try:
+        fields = _FIELDS.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise BadRequest(_NOT_JSON) from None
     fields["model"] = Raw(msgspec.json.encode(model))
     return msgspec.json.encode(fields)
 

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from tg_base.config import advise, read_table
 from tg_base.instances import ADMISSIONS, DEFAULT_POLICY, POLICIES
-from tg_base.pools import DnsName, Host, split_address
+from tg_base.pools import DnsName, Host, is_ip, split_address
 from tg_base.pools.pool_watcher import PoolSources
 from tg_base.pools.scraper import ScrapeOptions
 from tg_schema.errors import BadRequest
@@ -48,14 +48,32 @@ class PickConfig(Struct, frozen=True):
         """
         if not (self.endpoint_files or self.endpoints or self.names):
             raise BadRequest("no model servers are configured: set endpoints, names or endpoint_files")
-        hosts = tuple(Host(*_split("endpoints", each), models=self.models) for each in self.endpoints)
-        names = tuple(DnsName(*_split("names", each), models=self.models) for each in self.names)
+        hosts = [_split("endpoints", at, text) for at, text in enumerate(self.endpoints)]
+        for at, (address, _) in enumerate(hosts):
+            if not is_ip(address):
+                sentence = f"endpoints: Envoy takes IP addresses alone; move the name {address} to `names`"
+                raise BadRequest(sentence).at("endpoints", str(at))
+        names = [_split("names", at, text) for at, text in enumerate(self.names)]
         return PoolSources(
             resources=tuple(folder / file for file in self.resources),
             endpoint_files=tuple(folder / file for file in self.endpoint_files),
-            hosts=hosts,
-            names=names,
+            hosts=tuple(Host(address, ports, models=self.models) for address, ports in hosts),
+            names=tuple(DnsName(name, ports, models=self.models) for name, ports in names),
+            ip_only=True,
         )
+
+    def check(self) -> None:
+        """What no type says.
+
+        Raises:
+            BadRequest: see `read_pick_config`.
+        """
+        for field, name, known in (("policy", self.policy, POLICIES), ("admission", self.admission, ADMISSIONS)):
+            if name not in known:
+                raise BadRequest(f"unknown {field} {name!r}; {advise(name, list(known))}").at(field)
+        if split_address(self.listen) is None and not self.listen.endswith(":0"):
+            raise BadRequest("listen must be host:port, for instance 0.0.0.0:9002").at("listen")
+        self.make_sources(Path())
 
 
 def read_pick_config(file: Path) -> PickConfig:
@@ -64,18 +82,13 @@ def read_pick_config(file: Path) -> PickConfig:
     Raises:
         BadRequest: the message names file, line and remedy.
     """
-    config = read_table(file, PickConfig)
-    for field, name, known in (("policy", config.policy, POLICIES), ("admission", config.admission, ADMISSIONS)):
-        if name not in known:
-            raise BadRequest(f"{file}: unknown {field} {name!r}; {advise(name, list(known))}")
-    if split_address(config.listen) is None and not config.listen.endswith(":0"):
-        raise BadRequest(f"{file}: listen must be host:port, for instance 0.0.0.0:9002")
-    return config
+    return read_table(file, PickConfig, PickConfig.check)
 
 
-def _split(field: str, text: str) -> tuple[str, tuple[int, ...]]:
+def _split(field: str, at: int, text: str) -> tuple[str, tuple[int, ...]]:
     found = split_address(text)
     if found is None:
-        raise BadRequest(f"{field}: {text[:100]!r} is no host:port; write it as 10.0.0.7:8000, without a scheme")
+        sentence = f"{field}: {text[:100]!r} is no host:port; write it as 10.0.0.7:8000, without a scheme"
+        raise BadRequest(sentence).at(field, str(at))
     address, port = found
     return address, (port,)

@@ -51,15 +51,10 @@ async def _following(
 ) -> AsyncIterator[None]:
     """Keep scheduler, scraper and health at the pools as they are now."""
     changed = asyncio.Event()
-    known: dict[str, Endpoint] = {}
 
     def follow(view: PoolView) -> None:
         scraper.update(view.endpoints)
-        there = {endpoint.address: endpoint for endpoint in view.endpoints}
-        for address in known.keys() - there.keys():
-            scheduler.remove(known[address])
-        known.clear()
-        known.update(there)
+        scheduler.retain(view.endpoints)
         changed.set()
 
     async def tell_health() -> None:

@@ -46,6 +46,8 @@ class RequestPhase:
 
     async def take_headers(self, message: wire.ProcessingRequest) -> Iterable[wire.ProcessingResponse]:
         """Decide at once if there is no body. In duplex mode nothing may be answered before the body is complete."""
+        if self._complete:
+            return _NO_ANSWER
         if message.HasField("protocol_config"):
             self._mode = message.protocol_config.request_body_mode
         self._headers = read_headers(message.request_headers.headers)

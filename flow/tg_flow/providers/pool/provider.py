@@ -64,7 +64,6 @@ class Pool(ChatCompletions[PoolOptions]):
         self._random = Random()  # noqa: S311 - it chooses between weights and ties
         self._scheduler = Scheduler(options.policy, options.admission, random=self._random)
         self._scraper = Scraper(self._scheduler.observe, options.scrape)
-        self._known: dict[str, Endpoint] = {}
         self._exit = AsyncExitStack()
 
     @classmethod
@@ -101,10 +100,7 @@ class Pool(ChatCompletions[PoolOptions]):
 
     def _follow(self, view: PoolView) -> None:
         """Take the servers of a new view; what is known of those that left is forgotten."""
-        now = {endpoint.address: endpoint for endpoint in view.endpoints}
-        for address in self._known.keys() - now.keys():
-            self._scheduler.remove(self._known[address])
-        self._known = now
+        self._scheduler.retain(view.endpoints)
         if self.options.scraped:
             self._scraper.update(view.endpoints)
 

@@ -1,0 +1,91 @@
+"""The picker against clients and servers that leave, lie and send what nobody sends: nothing stays counted."""
+
+from random import Random
+
+import msgspec
+import pytest
+import structlog
+from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
+
+from tests.envoy.scripted_picker import ScriptedPicker
+from tests.envoy.test_exchange import BODY, body, headers, response, response_headers
+from tests.instances.test_accounting import NOTHING, counters
+from tg_base.instances import Endpoint, Scheduler
+from tg_base.pools import Catalogue, Pool, PoolView
+from tg_gateway.envoy.asked import Asked
+from tg_gateway.envoy.decision import Directed, Refused
+from tg_gateway.envoy.exchange import Exchange
+from tg_gateway.envoy.instance_picker import MAX_LOGGED, InstancePicker
+
+SERVERS = tuple(Endpoint(f"10.0.0.{at}:8000", f"s{at}") for at in range(3))
+REWRITES = {("p", "old"): (("new", 1),)}
+ENDINGS = 2_000
+
+
+def picker(scheduler: Scheduler) -> InstancePicker:
+    """One of a pool of three servers that have any model."""
+    view = PoolView(Catalogue({"p": Pool("p", {}, ())}, rewrites=REWRITES), {"p": SERVERS})
+    ticks = iter(range(1_000_000))
+    return InstancePicker(scheduler, lambda: view, lambda: next(ticks) / 100, read_load=lambda *_: None, fallbacks=2)
+
+
+def served(address: str) -> wire.ProcessingRequest:
+    """The head of a response, of whoever says that it is this address."""
+    message = response_headers()
+    message.attributes["envoy.filters.http.ext_proc"].update({"upstream.address": address})
+    return message
+
+
+def messages(draw: Random) -> list[wire.ProcessingRequest]:
+    """One request and its response as Envoy may send them, cut off anywhere; now and then a message comes twice."""
+    usage = b'{"usage":{"completion_tokens":%d}}' % draw.choice([7, -1, 10**30, 10**400])
+    whole = [headers(), body(BODY[:9], end=False), body(BODY[9:]), served(f"10.0.0.{draw.randrange(5)}:8000")]
+    whole += [response(usage[:5], end=False), response(usage[5:], end=True)]
+    whole = [headers(end=True), *whole[3:]] if draw.random() < 0.3 else whole
+    cut = whole[: draw.randint(0, len(whole))]
+    if cut and draw.random() < 0.3:
+        cut.insert(draw.randrange(len(cut)), draw.choice(cut))
+    return cut
+
+
+async def test_however_requests_end_nothing_stays_counted() -> None:
+    scheduler, draw = Scheduler(random=Random(1)), Random(2)
+    asked = picker(scheduler)
+    for _ in range(ENDINGS):
+        exchange = Exchange(asked)
+        for message in messages(draw):
+            await exchange.take(message)
+        exchange.close()
+    assert [counters(scheduler.server(each)) for each in SERVERS] == [NOTHING] * 3
+
+
+async def test_a_decision_whose_answer_cannot_be_written_is_released() -> None:
+    scripted = ScriptedPicker()
+    scripted.addresses = ("\ud800",)
+    exchange = Exchange(scripted)
+    with pytest.raises(UnicodeEncodeError):
+        await exchange.take(headers(end=True))
+    exchange.close()
+    assert scripted.courses[0].told == [None]
+
+
+@pytest.mark.parametrize("text", ["00000001" + "0" * 400, "9" * 5000, "3600001", "-1", "1e3", "\u0661", ""])
+async def test_a_promise_that_is_no_number_counts_for_nothing(text: str) -> None:
+    asked = picker(Scheduler())
+    assert isinstance(await asked.decide(Asked({"x-slo-ttft-ms": text}, BODY)), Directed)
+
+
+async def test_a_body_that_cannot_be_renamed_is_refused() -> None:
+    refused = await picker(Scheduler()).decide(Asked({}, b'{"model":"old","\xff":1}'))
+    assert isinstance(refused, Refused)
+    assert refused.status == 400
+
+
+async def test_a_name_of_a_megabyte_is_logged_by_its_beginning() -> None:
+    scheduler = Scheduler()
+    asked = Asked({"x-request-id": "r" * 1_000_000}, msgspec.json.encode({"model": "m" * 1_000_000}))
+    with structlog.testing.capture_logs() as logs:
+        assert isinstance(await picker(scheduler).decide(asked), Directed)
+        assert isinstance(await picker(scheduler).decide(Asked({}, asked.body, frozenset())), Refused)
+    assert [entry["event"] for entry in logs] == ["pick", "pick.refused"]
+    assert all(len(str(value)) <= MAX_LOGGED for entry in logs for value in entry.values())

@@ -1,0 +1,37 @@
+"""Files of `tg-pick` with a mistake: each refusal says where it is and what would be right."""
+
+from pathlib import Path
+
+import pytest
+
+from tg_gateway.envoy.pick_config import read_pick_config
+from tg_schema.errors import BadRequest
+
+SERVER = 'endpoints = ["10.0.0.1:8000"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("", 0, "set endpoints, names or endpoint_files"),
+        ("endpoints = 'x'", 1, "a list"),
+        (SERVER + "policy = 'sticky'", 2, "known are random"),
+        (SERVER + "admission = 'never'", 2, "always"),
+        (SERVER + "listen = '0.0.0.0'", 2, "host:port"),
+        (SERVER + "listen = 7", 2, "must be text"),
+        (SERVER + "fallbacks = 3", 2, "<= 2"),
+        (SERVER + "[scrape]\ninterval = 0", 3, ">= 0.005"),
+        (SERVER + "sources = []", 2, 'did you mean "resources"'),
+        ("endpoints = [\n'10.0.0.1:8000',\n'http://10.0.0.1:8000']", 3, "without a scheme"),
+        ("endpoints = ['gpu-1:8000']", 1, "move the name gpu-1 to `names`"),
+        (SERVER + "names = ['gpu']", 2, "host:port"),
+    ],
+)
+def test_a_mistake(tmp_path: Path, text: str, line: int, words: str) -> None:
+    file = tmp_path / "pick.toml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(BadRequest) as caught:
+        read_pick_config(file)
+    where, _, sentence = caught.value.message.partition(": ")
+    assert where == (f"{file}, line {line}" if line else str(file))
+    assert words in sentence
