@@ -18,15 +18,22 @@ from tg_gateway.envoy.exchange import Exchange
 from tg_gateway.envoy.instance_picker import MAX_LOGGED, InstancePicker
 
 SERVERS = tuple(Endpoint(f"10.0.0.{at}:8000", f"s{at}") for at in range(3))
-REWRITES = {("p", "old"): (("new", 1),)}
+REWRITES: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {("p", "old"): (("new", 1),)}
 ENDINGS = 2_000
 
 
-def picker(scheduler: Scheduler) -> InstancePicker:
+def picker(scheduler: Scheduler, unreachable: frozenset[str] = frozenset()) -> InstancePicker:
     """One of a pool of three servers that have any model."""
     view = PoolView(Catalogue({"p": Pool("p", {}, ())}, rewrites=REWRITES), {"p": SERVERS})
     ticks = iter(range(1_000_000))
-    return InstancePicker(scheduler, lambda: view, lambda: next(ticks) / 100, read_load=lambda *_: None, fallbacks=2)
+    return InstancePicker(
+        scheduler,
+        lambda: view,
+        lambda: next(ticks) / 100,
+        read_load=lambda *_: None,
+        unreachable=lambda: unreachable,
+        fallbacks=2,
+    )
 
 
 def served(address: str) -> wire.ProcessingRequest:
@@ -57,6 +64,18 @@ async def test_however_requests_end_nothing_stays_counted() -> None:
             await exchange.take(message)
         exchange.close()
     assert [counters(scheduler.server(each)) for each in SERVERS] == [NOTHING] * 3
+
+
+async def test_a_server_that_nobody_can_reach_is_picked_only_if_there_is_no_other() -> None:
+    dead = frozenset(each.address for each in SERVERS[:2])
+    asked = picker(Scheduler("round-robin"), dead)
+    for _ in range(4):
+        directed = await asked.decide(Asked({}, BODY))
+        assert isinstance(directed, Directed)
+        assert directed.addresses == (SERVERS[2].address,)
+    alone = await asked.decide(Asked({}, BODY, frozenset([SERVERS[0].address])))
+    assert isinstance(alone, Directed)
+    assert alone.addresses == (SERVERS[0].address,)
 
 
 async def test_a_decision_whose_answer_cannot_be_written_is_released() -> None:

@@ -1,6 +1,6 @@
 """Asked -> scheduler -> decision: from a request's body and headers to the model server that runs it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from random import Random
 
 import structlog
@@ -50,6 +50,8 @@ class InstancePicker:
         view: the pools as they are now.
         clock: the scheduler's, in seconds.
         read_load: takes the load headers of responses.
+        unreachable: the addresses that nobody can reach now. They are picked only if there is no other: a dead server
+            has the least to do, so that it would attract every request.
         draw: decides between the weights of rewrites.
         fallbacks: endpoints named beside the picked one. More than 0 only where Envoy's cluster takes a list: one of
             kind `ORIGINAL_DST` answers 503 to it.
@@ -62,6 +64,7 @@ class InstancePicker:
         clock: Callable[[], float],
         *,
         read_load: LoadReader,
+        unreachable: Callable[[], Container[str]] = tuple,
         draw: Random | None = None,
         fallbacks: int = 0,
     ) -> None:
@@ -70,6 +73,7 @@ class InstancePicker:
         self._clock = clock
         self._draw = Random() if draw is None else draw  # noqa: S311 - it shares out requests
         self._read_load = read_load
+        self._unreachable = unreachable
         self._fallbacks = fallbacks
 
     async def decide(self, asked: Asked) -> Directed | Refused:
@@ -99,8 +103,9 @@ class InstancePicker:
     def _place(
         self, asked: Asked, request: InstanceRequest, members: Iterable[Endpoint], body: bytes | None
     ) -> Directed | Refused:
-        subset = asked.subset
-        eligible = [each for each in members if subset is None or each.address in subset]
+        subset, unreachable = asked.subset, self._unreachable()
+        allowed = [each for each in members if subset is None or each.address in subset]
+        eligible = [each for each in allowed if each.address not in unreachable] or allowed
         pick = self._scheduler.pick(request, eligible, self._clock())
         if isinstance(pick, Rejection):
             log.info("pick.refused", reason=pick.reason, model=_short(request))

@@ -39,7 +39,14 @@ async def run_picker(file: Path, listen: str | None = None) -> AsyncIterator[str
             if report is not None:
                 scheduler.observe(endpoint, merge_reports(scheduler.server(endpoint).report, report))
 
-        picker = InstancePicker(scheduler, lambda: watcher.view, clock, read_load=read_load, fallbacks=config.fallbacks)
+        picker = InstancePicker(
+            scheduler,
+            lambda: watcher.view,
+            clock,
+            read_load=read_load,
+            unreachable=lambda: scraper.unreachable,
+            fallbacks=config.fallbacks,
+        )
         server = await stack.enter_async_context(serve_picker(picker, listen or config.listen))
         await stack.enter_async_context(_following(watcher, scheduler, scraper, server))
         yield f"picking at {server.address} among {len(watcher.view.endpoints)} model servers"
