@@ -64,6 +64,7 @@ class Pool(ChatCompletions[PoolOptions]):
         self._random = Random()  # noqa: S311 - it chooses between weights and ties
         self._scheduler = Scheduler(options.policy, options.admission, random=self._random)
         self._scraper = Scraper(self._scheduler.observe, options.scrape)
+        self._known: frozenset[str] = frozenset()
         self._exit = AsyncExitStack()
 
     @classmethod
@@ -100,6 +101,7 @@ class Pool(ChatCompletions[PoolOptions]):
 
     def _follow(self, view: PoolView) -> None:
         """Take the servers of a new view; what is known of those that left is forgotten."""
+        self._known = frozenset(endpoint.address for endpoint in view.endpoints)
         self._scheduler.retain(view.endpoints)
         if self.options.scraped:
             self._scraper.update(view.endpoints)
