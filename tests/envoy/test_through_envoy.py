@@ -123,6 +123,17 @@ async def test_a_fallback_answers_for_a_server_that_is_gone(world: World) -> Non
         assert ("served", world.members[1].address) in course.told
 
 
+async def test_fallbacks_answer_for_many_requests_at_once(world: World) -> None:
+    buffered = world.mode == "buffered"
+    world.picker.addresses = (world.closed,) if buffered else (world.closed, world.members[1].address)
+
+    async def status() -> int:
+        async with world.session.post(f"{world.url}/v1/completions", json={"model": "m"}) as answer:
+            return answer.status
+
+    assert set(await asyncio.gather(*(status() for _ in range(50)))) == {503 if buffered else 200}
+
+
 async def test_a_body_above_the_limit_is_refused(world: World) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(33):
