@@ -11,6 +11,7 @@ from tests.instances.cases import endpoint, request
 from tg_base.instances import (
     POLICIES,
     AdapterReport,
+    InstanceRequest,
     InstanceUsage,
     LoadReport,
     Pick,
@@ -19,7 +20,7 @@ from tg_base.instances import (
     Scheduler,
     ServerState,
 )
-from tg_base.instances.output_estimates import ASSUMED_OUTPUT_TOKENS
+from tg_base.instances.output_estimates import ASSUMED_OUTPUT_TOKENS, OutputEstimates
 from tg_base.instances.resident_adapters import MAX_ADAPTERS
 
 ENDPOINTS = tuple(map(endpoint, "abc"))
@@ -173,3 +174,8 @@ def test_adapters_are_forgotten_whatever_slots_a_server_tells() -> None:
         state.start(f"made-up-{at}", 0)
         state.release(f"made-up-{at}", 100, 0, 1)
     assert len(state.adapters) == MAX_ADAPTERS
+
+
+@pytest.mark.parametrize(("known", "cap", "expected"), [(None, 10, 10), (None, 1_000, 128), (50, 10, 10), (None, 0, 1)])
+def test_no_answer_is_expected_to_be_longer_than_it_may(known: int | None, cap: int, expected: int) -> None:
+    assert OutputEstimates().expect(InstanceRequest(expected_tokens=known, max_tokens=cap)) == expected

@@ -30,6 +30,7 @@ class InstanceRequest(Struct, frozen=True):
         priority: higher is served first; below 0 may be refused to protect the others.
         objective: what its route promises; None = nothing.
         expected_tokens: tokens of the answer, if something is known of them.
+        max_tokens: the longest answer that it allows; None = it does not say.
         flow: whom it counts for, where flows are treated fairly.
     """
 
@@ -40,6 +41,7 @@ class InstanceRequest(Struct, frozen=True):
     priority: int = 0
     objective: Objective | None = None
     expected_tokens: int | None = None
+    max_tokens: int | None = None
     flow: str = "default-flow"
 
 

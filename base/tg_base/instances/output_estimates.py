@@ -20,9 +20,10 @@ class OutputEstimates:
         self._means: dict[str | None, float] = {}
 
     def expect(self, request: InstanceRequest) -> int:
-        """Tokens of the answer: as the request says, else as learnt. At least 1."""
+        """Tokens of the answer: as the request says, else as learnt, and no more than it allows. At least 1."""
         known = request.expected_tokens
-        return max(int(self._means.get(request.adapter, self._all)) if known is None else known, 1)
+        expected = int(self._means.get(request.adapter, self._all)) if known is None else known
+        return max(expected if request.max_tokens is None else min(expected, request.max_tokens), 1)
 
     def learn(self, adapter: str | None, tokens: int) -> None:
         """Note the length of an answer."""

@@ -125,6 +125,7 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
         prefix=fingerprint_text(wanted.prompt, destination.model),
         priority=destination.priority,
         objective=_objective(asked, destination.promises),
+        max_tokens=wanted.max_tokens,
         flow=_flow(asked),
     )
 

@@ -244,6 +244,7 @@ def _describe(request: TextCompletionRequest, place: Destination, view: PoolView
         prefix=fingerprint_text(text, place.adapter or ""),
         priority=place.priority,
         objective=_goal(place.promises),
+        max_tokens=request.sampling.max_tokens if request.sampling else None,
         flow=request.user or "default-flow",
     )
 
