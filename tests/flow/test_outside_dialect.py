@@ -176,7 +176,7 @@ async def test_a_defect_in_mid_stream_breaks_the_body() -> None:
     assert b"event: word" in answer
     assert not answer.endswith(b"\r\n0\r\n\r\n")
     (defect,) = (entry for entry in logs if entry["event"] == "gateway.defect")
-    assert isinstance(defect["exc_info"], ZeroDivisionError)
+    assert defect["exc_info"] is True
     (line,) = (entry for entry in logs if entry["event"] == "gateway.request")
     assert (line["status"], line["outcome"]) == (200, "internal")
 
