@@ -18,7 +18,7 @@ from tg_base.protocol import Route
 from tg_base.server import Processor
 from tg_gateway.app import Gateway
 from tg_schema import TEXT_COMPLETION
-from tg_schema.errors import BusError
+from tg_schema.errors import BusError, Unavailable
 from tg_schema.topics import Topics
 
 ROOT = Path(__file__).parents[2]
@@ -44,13 +44,21 @@ async def test_an_end_of_a_reader_leaves_nobody_deaf(kind: str, error: BusError 
         }[kind]
         client = LlmClient(requestor, route)
         for _ in range(3):
-            assert await client.request("", "3", timeout=20) == "0 1 2 "
+            assert await answered(client) == "0 1 2 "
             opened = bus.opened.count(topic)
             bus.end(topic, error)
             async with asyncio.timeout(20):
                 while bus.opened.count(topic) == opened:  # noqa: ASYNC110 - nothing tells when
                     await asyncio.sleep(0.005)
-        assert await client.request("", "3", timeout=20) == "0 1 2 "
+        assert await answered(client) == "0 1 2 "
+
+
+async def answered(client: LlmClient) -> str:
+    """What the lone processor answers: while one of its readers is being opened again, it takes no requests."""
+    async with asyncio.timeout(20):
+        while True:
+            with suppress(Unavailable):
+                return await client.request("", "3", timeout=20)
 
 
 async def ready(http: ClientSession, expected: object) -> None:

@@ -108,7 +108,7 @@ class AnswerLog:
     @property
     def answer(self) -> KeptAnswer:
         """The answer as it stands."""
-        return KeptAnswer(self._head, self._end, self.outcome, self._cut, self._begun)
+        return KeptAnswer(self._head, self._end, self.outcome, self._cut, self._begun or self.outcome == "ended")
 
     def _begin(self, kind: str, entry: Entry) -> None:
         if kind not in {WHOLE, HEAD}:
