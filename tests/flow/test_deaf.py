@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -108,6 +109,7 @@ async def test_a_processor_that_hears_nothing_serves_nobody_until_it_does(kind: 
 
 PROGRAM = """
 import sys
+from contextlib import suppress
 from contextlib import asynccontextmanager
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.ending_bus import EndingBus
