@@ -19,7 +19,7 @@ from tg_gateway.access import Limits
 from tg_gateway.app import RESUMABLE, Gateway
 from tg_gateway.dialects.lmtp.resumable import name_stream
 from tg_gateway.dialects.lmtp.stream_form import StreamForm
-from tg_gateway.relay.answer_log import HEAD, label_end, label_first, label_part
+from tg_gateway.relay.answer_log import CANCEL, HEAD, kind_of, label_end, label_first, label_part
 from tg_schema import encode
 from tg_schema.errors import Unavailable
 from tg_schema.topics import Topics
@@ -208,6 +208,18 @@ async def test_cancel_stops_the_model_from_any_gateway() -> None:
         items = await other.stream(5)
         assert [each.get("token") for each in items] == [72, None]
         assert items[-1]["code"] == "cancelled"
+
+
+async def test_a_cancel_that_is_sent_again_and_again_is_kept_once() -> None:
+    async with open_pair() as it, it.connect() as client:
+        await client.generate(1, WORD, request_key="k")
+        it.step(1)
+        await read_tokens(client, 1)
+        for _ in range(100):
+            await client.send("CANCEL", stream_id=1)
+        assert (await client.stream(1))[-1]["code"] == "cancelled"
+        kinds = [kind_of(entry) for entry in await it.opened.bus.read(kept("k"))]
+        assert kinds.count(CANCEL) == 1
 
 
 async def test_a_cancel_while_it_begins() -> None:

@@ -27,6 +27,9 @@ class Shelf:
         self.loads = 0
         self.closed = 0
         self.may_load = asyncio.Event()
+        self.closing = asyncio.Event()
+        self.may_close = asyncio.Event()
+        self.may_close.set()
         self.error: Unavailable | None = None
 
     async def load(self) -> LlmService:
@@ -44,6 +47,8 @@ class _Shelved(TokenLlm):
 
     @override
     async def aclose(self) -> None:
+        self._shelf.closing.set()
+        await self._shelf.may_close.wait()
         self._shelf.closed += 1
 
 
@@ -104,6 +109,20 @@ async def test_an_unused_model_is_unloaded_and_loaded_again() -> None:
     await until(lambda: shelf.closed == 3)
     await model.aclose()
     assert shelf.closed == 3
+
+
+async def test_a_model_that_is_being_unloaded_is_closed_before_the_end() -> None:
+    shelf = Shelf()
+    shelf.may_load.set()
+    shelf.may_close.clear()
+    model = on_demand(shelf, unload_after=0.01)
+    assert await ask(model) == "ab"
+    await asyncio.wait_for(shelf.closing.wait(), 10)
+    ending = asyncio.create_task(model.aclose())
+    await asyncio.sleep(0)
+    shelf.may_close.set()
+    await ending
+    assert shelf.closed == 1
 
 
 async def test_a_request_in_time_keeps_the_model() -> None:

@@ -168,6 +168,7 @@ def test_any_split_reads_the_same_calls(
         max_size=12,
     ),
 )
+@example(form=FORMATS["hermes list"], parts=['<tool_call>[{"name": "add", "arguments": {}}', "</tool", "_call> x"])
 @settings(max_examples=300, deadline=None)
 def test_any_split_of_any_text_reads_the_same(form: ToolFormat, parts: list[str]) -> None:
     assert read(form, *parts) == read(form, "".join(parts)) == read(form, *"".join(parts))

@@ -1,6 +1,8 @@
 """One stream's responses, waited for or listened to."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 
 import pytest
@@ -156,3 +158,24 @@ async def test_what_is_too_long_for_an_event_is_cut(stream: Stream) -> None:
     assert max(len(encode(record)) for record in records) <= MAX_EVENT_BYTES + 512
     assert [record.finish_reason for record in records] == [None] * (len(records) - 1) + ["length"]
     assert TextCompletionResponse.join(records) == (whole,)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_stream_that_is_closed_needs_no_garbage_collector(fails: bool) -> None:
+    """A large request must not stay in memory until one comes: there may be hundreds more before it does."""
+    gc.collect()
+    gc.disable()
+    try:
+        opened = ResponseStream("s", TextCompletionResponse, 5.0)
+        freed = weakref.ref(opened)
+        put(opened, "a", last=not fails)
+        assert text_of(opened.poll()) == "a"
+        if fails:
+            opened.fail(RateLimited("later"))
+            with pytest.raises(RateLimited):
+                opened.poll()
+        opened.close()
+        del opened
+        assert freed() is None
+    finally:
+        gc.enable()

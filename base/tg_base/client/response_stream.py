@@ -51,8 +51,10 @@ class StreamClock:
         return self._due - self._loop.time()
 
     def close(self) -> None:
-        """Stop the timer."""
+        """Stop the timer, for good."""
         self._timer.cancel()
+        # Of the stream, which has this clock: as a circle both, and the request, would wait for the garbage collector.
+        self._expire = _ignore_expiry
 
     @property
     def _due(self) -> float:
@@ -168,7 +170,11 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     def close(self) -> None:
         """The reader has left."""
         self._clock.close()
-        self.fail(SlowConsumer("the stream was closed by its reader"))
+        left = SlowConsumer("the stream was closed by its reader")
+        self.fail(left)
+        if self.failed:
+            # The traceback of an error that was raised refers to this object, which must not be a circle either.
+            self._error = left
 
     def poll(self) -> Resp | None:
         """The next record, without waiting; None if none is buffered, or after the last one (`complete`).
@@ -271,3 +277,7 @@ class AskedStream(ResponseStream[Any]):
 
 def _ignore() -> None:
     """Nobody listens."""
+
+
+def _ignore_expiry(_: Timeout) -> None:
+    """Nobody waits."""

@@ -279,7 +279,8 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             return await anext(stream), stream
         except TgError as error:
             left = until - time()
-            if left <= 0:
+            # What is raised within a retry is a circle with its traceback, and keeps the request in memory.
+            if left <= 0 or _retry(error) is False:
                 raise
             return await self._try_again(request, error, left)
 

@@ -170,7 +170,7 @@ class ToolCallParser:
         """A call ended: another one of a list, or the mark of the end, may follow."""
         text = self._held = self._held.lstrip(_SPACE)
         end = self._form.end
-        if not text or (end.startswith(text) and not self._listing and text != end):
+        if not text or (end.startswith(text) and text != end):
             return False
         if text[0] == ("," if self._listing else ";") and (self._listing or not self._form.begin):
             self._held, self._state, self._raw = text[1:], self._open, text[0]

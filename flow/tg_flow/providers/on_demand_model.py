@@ -122,9 +122,12 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
 
     @override
     async def aclose(self) -> None:
+        if self._loading is not None:
+            self._loading.cancel()
+        if self._unloading is not None and self._service is not None:
+            self._unloading.cancel()
+        # An unloading that has begun goes on: nobody else closes the model that it has taken.
         tasks = [task for task in (self._loading, self._unloading) if task is not None]
-        for task in tasks:
-            task.cancel()
         if tasks:
             await asyncio.wait(tasks)
         service, self._service = self._service, None

@@ -46,6 +46,7 @@ class _Running:
         apart: whether its answer is made apart from the socket.
         begun: set once `cancel` is, or nothing comes of it.
         cancel: stops the making of the answer.
+        cancelling: the client has asked for that, and once is enough.
     """
 
     task: asyncio.Task[None]
@@ -53,6 +54,7 @@ class _Running:
     apart: bool = False
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     cancel: Callable[[], Awaitable[object]] | None = None
+    cancelling: bool = False
 
     def begin(self, cancel: Callable[[], Awaitable[object]]) -> None:
         """The answer can be found, and cancelled."""
@@ -144,7 +146,10 @@ class Session(Socket):
         if running is None:
             return
         if running.apart:
-            self._group.create_task(self._cancel_kept(running))
+            # Each one reads the log and adds to it.
+            if not running.cancelling:
+                running.cancelling = True
+                self._group.create_task(self._cancel_kept(running))
         else:
             running.task.cancel()
 

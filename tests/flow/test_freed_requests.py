@@ -1,0 +1,61 @@
+"""What a request leaves in memory: nothing, however it ended. A garbage collector would come after hundreds more."""
+
+import gc
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from typing_extensions import override
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.flow.narrow_gateway import until
+from tests.flow.open_gateway import Opened, open_gateway
+from tg_base.client.response_stream import AskedStream
+from tg_base.llm import LlmChunk
+from tg_gateway.dialects import Call
+from tg_schema import TextCompletionRequest
+from tg_schema.errors import BadRequest
+
+CHAT = "/v1/chat/completions"
+
+
+class _Refusing(CountingLlm):
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncIterator[LlmChunk]:  # type: ignore[override]
+        raise BadRequest("not this one")
+        yield LlmChunk()
+
+
+def body(words: int, *, streaming: bool) -> bytes:
+    turns = [{"role": "user", "content": str(words)}]
+    return json.dumps({"model": "counting", "messages": turns, "stream": streaming}).encode()
+
+
+def find_kept() -> list[object]:
+    return [each for each in gc.get_objects() if isinstance(each, AskedStream | Call | TextCompletionRequest)]
+
+
+@asynccontextmanager
+async def opened_without_collector(llm: CountingLlm) -> AsyncIterator[Opened]:
+    async with open_gateway(llm=llm) as it:
+        gc.collect()
+        before = len(find_kept())
+        gc.disable()
+        try:
+            yield it
+            llm.requests.clear()
+            await until(lambda: len(find_kept()) <= before)
+        finally:
+            gc.enable()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("kind", [CountingLlm, _Refusing])
+async def test_a_request_is_freed_with_its_answer(kind: type[CountingLlm], *, streaming: bool) -> None:
+    async with opened_without_collector(kind()) as it:
+        for _ in range(2):
+            data = body(3, streaming=streaming)
+            async with it.http.post(CHAT, data=data, headers={"Connection": "close"}) as response:
+                await response.read()
+                assert response.status == (400 if kind is _Refusing else 200)
