@@ -1,4 +1,4 @@
-"""Our grammars on llama.cpp beside llguidance and xgrammar: compiling a form, and masking a vocabulary for a token.
+"""Our grammars, llguidance and xgrammar side by side: compiling a form, and masking a vocabulary for a token.
 
     python -m bench.grammars
     python -m bench.grammars --sizes 2048 32000 128000
@@ -19,7 +19,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,8 +29,6 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
-
-from tests.fakes.gguf_file import write_model
 
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = ROOT / ".cache" / "bench" / "grammars"
@@ -126,51 +123,25 @@ Library = Callable[[list[bytes]], tuple[Callable[[Any], Any], Callable[[Any, int
 
 
 def ours(tokens: list[bytes]) -> Any:
-    """Role: the grammars of this project, and llama.cpp that follows them."""
-    import ctypes  # noqa: PLC0415 - the other roles run without these
-
-    from tg_flow.llama.grammar_sampler import _CANDIDATE, _accept, _apply, _array  # noqa: PLC0415
-    from tg_flow.llama.json_grammar import json_grammar  # noqa: PLC0415
-    from tg_flow.llama.library import native  # noqa: PLC0415
+    """Role: the grammars of this project, which llguidance follows."""
+    from tg_flow.llama.json_grammar import json_grammar  # noqa: PLC0415 - the other roles run without these
     from tg_flow.llama.regex_grammar import regex_grammar  # noqa: PLC0415
+    from tg_flow.llama.token_grammars import TokenGrammars  # noqa: PLC0415
 
-    names = ["</s>", *[f"<0x{number:02X}>" for number in range(256)]]
-    names += [token.decode().replace(" ", "▁") for token in tokens[257:]]
-    metadata = {
-        "general.architecture": "llama",
-        "llama.context_length": 8, "llama.embedding_length": 8, "llama.block_count": 1, "llama.feed_forward_length": 8,
-        "llama.attention.head_count": 1, "llama.attention.layer_norm_rms_epsilon": 1e-5,
-        "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": names,
-        "tokenizer.ggml.scores": [0.0] * len(names),
-        "tokenizer.ggml.token_type": [3, *[6] * 256, *[1] * (len(names) - 257)],
-        "tokenizer.ggml.eos_token_id": 0, "tokenizer.ggml.bos_token_id": 0,
-    }  # fmt: skip
-    settings = native.llama_model_default_params()
-    settings.vocab_only = True
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_model(Path(folder) / "vocabulary.gguf", metadata, {})
-        vocabulary = native.llama_model_get_vocab(native.llama_model_load_from_file(str(path).encode(), settings))
-    candidates = np.zeros(len(tokens), dtype=_CANDIDATE)
-    numbers, logits = np.arange(len(tokens), dtype=np.int32), np.zeros(len(tokens), dtype=np.float32)
+    grammars = TokenGrammars(tokens, {0})
+    bits = np.zeros((len(tokens) + 31) // 32, dtype=np.uint32)
+    grammars.compile("start: /a/")  # reads the vocabulary, once for a model
 
     def build(form: Any) -> Any:
-        text = regex_grammar(form) if isinstance(form, str) else json_grammar(form)
-        return native.llama_sampler_init_grammar(vocabulary, text.encode(), b"root")
+        grammars.clear()
+        return grammars.start(regex_grammar.__wrapped__(form) if isinstance(form, str) else json_grammar(form))
 
-    def mask(grammar: Any) -> None:
-        candidates["id"], candidates["logit"] = numbers, logits
-        _apply(grammar, ctypes.byref(_array(candidates)))
-
-    def allows(grammar: Any, token: int) -> None:
-        one = np.array([(token, 0.0, 0.0)], dtype=_CANDIDATE)
-        _apply(grammar, ctypes.byref(_array(one)))
-        if not np.isfinite(one["logit"][0]):
+    def step(matcher: Any, token: int, told: dict[str, list[float]]) -> None:
+        told["mask"].append(timed(lambda: matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)))
+        told["one token"].append(timed(lambda: matcher.validate_tokens([token])))
+        told["accept"].append(timed(lambda: matcher.consume_token(token)))
+        if matcher.is_error():
             raise ValueError(f"token {tokens[token]!r} is not allowed")
-
-    def step(grammar: Any, token: int, told: dict[str, list[float]]) -> None:
-        told["mask"].append(timed(lambda: mask(grammar)))
-        told["one token"].append(timed(lambda: allows(grammar, token)))
-        told["accept"].append(timed(lambda: _accept(grammar, token)))
 
     return build, step
 
@@ -288,7 +259,13 @@ def main() -> None:
         return
     python, report = install(), {}
     for role in ROLES:
-        command = [sys.executable if role == "ours" else str(python), "-m", "bench.grammars", "--role", role]
+        command = [
+            sys.executable if role == "ours" else str(python),
+            "-m",
+            "bench.grammars",
+            "--role",
+            role,
+        ]
         run = subprocess.run([*command, "--sizes", *map(str, options.sizes)], check=True, stdout=subprocess.PIPE)
         report[role] = json.loads(run.stdout)
     print(json.dumps(report, indent=1))

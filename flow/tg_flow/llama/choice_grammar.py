@@ -1,16 +1,14 @@
-"""Texts to choose from -> a GBNF grammar that allows each of them, and nothing else."""
+"""Texts to choose from -> a grammar that allows each of them, and nothing else."""
 
+from tg_flow.llama.regex_grammar import escape_text, write_pattern
 from tg_schema.errors import BadRequest
 
 MAX_CHOICES = 64
-"""Each may be open at the same time, which costs time at each token."""
 MAX_CHOICE_CHARACTERS = 1000
-
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\x00"}
 
 
 def choice_grammar(choices: tuple[str, ...]) -> str:
-    """The grammar, with the start rule `root`.
+    """The grammar.
 
     Raises:
         BadRequest: there are too many choices, or one is too long or no Unicode.
@@ -19,8 +17,5 @@ def choice_grammar(choices: tuple[str, ...]) -> str:
         raise BadRequest(f"choice may have {MAX_CHOICES} texts of at most {MAX_CHOICE_CHARACTERS} characters")
     if any("\ud800" <= character <= "\udfff" for choice in choices for character in choice):
         raise BadRequest("choice: a text is not Unicode")
-    return "root ::= " + " | ".join([_literal(choice) for choice in choices])
-
-
-def _literal(text: str) -> str:
-    return '"' + "".join([_ESCAPES.get(character, character) for character in text]) + '"'
+    # One pattern: of several terminals the longest would be taken, though a shorter one is a choice too.
+    return f"start: {write_pattern('|'.join([escape_text(choice) for choice in choices]))}"

@@ -35,7 +35,7 @@ class Job(msgspec.Struct, frozen=True):
         end_token: whether the data of the token that ends the answer are wanted too.
         shared: whether other answers begin with the same prompt.
         shows_marks: whether control tokens that mark tool calls are text.
-        grammar: GBNF grammar of the answer; its start rule is `root`.
+        grammar: grammar of the answer, in llguidance's language.
     """
 
     prompt: tuple[int, ...]

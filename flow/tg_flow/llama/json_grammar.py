@@ -1,305 +1,128 @@
-"""JSON schema -> GBNF grammar, whose every text satisfies the schema.
+"""JSON schema -> grammar, whose every text satisfies the schema.
 
 A keyword that the grammar cannot enforce is rejected, never ignored. Every text that it allows is JSON without
 insignificant white space, except one blank after a colon or comma. If a schema allows more (other orders of properties,
 additional properties), the grammar uses the simplest form.
 """
 
+import copy
 import json
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from tg_flow.llama.schema_keywords import ANNOTATIONS, KINDS, KNOWN, fits, kinds_of, without
+from tg_flow.llama.schema_keywords import (
+    ANNOTATIONS,
+    KINDS,
+    KNOWN,
+    LISTS_OF_SCHEMAS,
+    MAPS_OF_SCHEMAS,
+    SCHEMAS,
+    fits,
+    merges,
+)
+from tg_flow.llama.token_grammars import find_error
 from tg_schema.errors import BadRequest
 
 MAX_NODES = 1000
-"""Sub-schemas in a schema; every use of a reference counts once."""
+"""Sub-schemas in a schema."""
 
 MAX_DEPTH = 32
 """Nesting depth of sub-schemas."""
 
 MAX_REPETITION = 1000
-"""Limit of minItems, maxItems, minLength and maxLength: llama.cpp makes a rule for each repetition."""
+"""Limit of minItems, maxItems, minLength and maxLength: a grammar has states for each repetition."""
 
 MAX_TOTAL_REPETITIONS = 20_000
-"""Limit of all these together: a stream that starts must not delay those that run."""
+"""Limit of all these together."""
 
-MAX_GRAMMAR_CHARACTERS = 200_000
-"""Characters of a grammar."""
+MAX_SCHEMA_CHARACTERS = 200_000
+"""Characters of a schema."""
 
-MAX_READINGS = 64
-"""Parses of a text that the grammar may have open at once: each costs time at each token."""
-
-ANY_STRUCTURE: dict[str, Any] = {"anyOf": [{"type": "object"}, {"type": "array"}]}
-"""The schema of JSON mode without a schema."""
-
-LEADS_TO_ITSELF = "schema: a $ref leads to nothing but itself"
-
-_HEX = "[0-9a-fA-F]"
-
-_BUILT_IN = {
-    "ws": '" "?',
-    "char": rf'[^"\\\x7F\x00-\x1F] | "\\" (["\\/bfnrt] | "u" ([0-9a-cA-CeEfF] {_HEX} | [dD] [0-7]) {_HEX} {_HEX})',
-    "digits": '"0" | [1-9] [0-9]{0,14}',
-    "string": r'"\"" char* "\""',
-    "integer": '"-"? digits',
-    "number": '"-"? digits ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?',
-    "boolean": '"true" | "false"',
-    "null": '"null"',
-    "value": "object | array | string | number | boolean | null",
-    "object": '"{" (string ":" ws value ("," ws string ":" ws value)*)? "}"',
-    "array": '"[" (value ("," ws value)*)? "]"',
-    "day": '[0-9]{4} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | "1" [0-9] | "2" [0-8])',
-    "hour": '[01] [0-9] | "2" [0-3]',
-    "clock": 'hour ":" [0-5] [0-9] ":" [0-5] [0-9] ("Z" | [-+] hour ":" [0-5] [0-9])',
-    "format-date": '"\\"" day "\\""',
-    "format-time": '"\\"" clock "\\""',
-    "format-date-time": '"\\"" day "T" clock "\\""',
-    "format-uuid": rf'"\"" {_HEX}{{8}} "-" {_HEX}{{4}} "-" {_HEX}{{4}} "-" {_HEX}{{4}} "-" {_HEX}{{12}} "\""',
+_STRUCTURES = [{"$ref": "#/$defs/object"}, {"$ref": "#/$defs/array"}]
+_ANY: dict[str, Any] = {"anyOf": [*_STRUCTURES, {"type": ["string", "number", "boolean", "null"]}]}
+ANY_STRUCTURE: dict[str, Any] = {
+    "anyOf": _STRUCTURES,
+    "$defs": {
+        "object": {"type": "object", "additionalProperties": _ANY},
+        "array": {"type": "array", "items": _ANY},
+    },
 }
+"""The schema of JSON mode without a schema. It names all types, so that its numbers are bounded."""
+
+# Of a oneOf each alternative is allowed, whether or not it excludes the others.
+_FORM = {"item_separator": ", ?", "key_separator": ": ?", "whitespace_flexible": False, "coerce_one_of": True}
+
+_MAX_NUMBER = 10**15 - 1
+_INTEGER = {"type": "integer", "minimum": -_MAX_NUMBER, "maximum": _MAX_NUMBER}
+_NUMBERS: dict[str, dict[str, Any]] = {"number": _INTEGER | {"type": "number", "multipleOf": 1e-9}, "integer": _INTEGER}
+# Without bounds a weak model repeats a digit up to its last token. llguidance bounds digits by values alone, and then
+# it knows no exponents.
+
+_DAY = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
+_HOUR = r"([01][0-9]|2[0-3])"
+_CLOCK = rf"{_HOUR}:[0-5][0-9]:[0-5][0-9](Z|[+-]{_HOUR}:[0-5][0-9])"
+# llguidance's own patterns allow days that do not exist.
+_PATTERNS = {"date": f"^{_DAY}$", "time": f"^{_CLOCK}$", "date-time": f"^{_DAY}T{_CLOCK}$"}
+_FORMATS = {"duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"}
 
 
 def json_grammar(schema: dict[str, Any]) -> str:
-    """The grammar of `schema`, with the start rule `root`. Takes milliseconds for the largest schema allowed.
+    """The grammar of `schema`. Takes milliseconds for the largest schema allowed.
 
     Raises:
         BadRequest: the schema is wrong, too large, or uses what a grammar cannot enforce; the message says what.
     """
-    root, rules = json_rules(schema)
-    return write_grammar({"root": root} | rules)
+    return f"start: {json_rule(schema)}"
 
 
-def json_rules(schema: dict[str, Any], prefix: str = "") -> tuple[str, dict[str, str]]:
-    """The body of the schema's rule, and the rules that it needs beside the built-in ones, as a part of a grammar.
-
-    The names of the rules begin with `prefix`. Raises as `json_grammar`.
-    """
-    return _Grammar(schema, prefix).parts()
-
-
-def write_grammar(rules: dict[str, str]) -> str:
-    """The grammar of some rules and the built-in ones. Raises: BadRequest, if it is too long."""
-    text = "\n".join(f"{name} ::= {body}" for name, body in (rules | _BUILT_IN).items())
-    if len(text) > MAX_GRAMMAR_CHARACTERS:
+def json_rule(schema: dict[str, Any]) -> str:
+    """The body of a rule of the schema's values, as a part of a grammar. Raises as `json_grammar`."""
+    _Check().run(schema)
+    text = json.dumps(
+        _simplified(schema) | {"x-guidance": _FORM, "x-numbers": _NUMBERS}, ensure_ascii=False, separators=(",", ":")
+    )
+    if len(text) > MAX_SCHEMA_CHARACTERS:
         raise BadRequest("schema: it is too long for this provider; name fewer properties and values")
-    return text
+    rule = f"%json {text}"
+    said = find_error(f"start: {rule}")
+    if said is not None:
+        raise BadRequest(_words(said))
+    return rule
 
 
-class _Rule(NamedTuple):
-    """A rule's name (or short body), and the most parses that a text may have open within it."""
+def _words(said: str) -> str:
+    if not said or "stack level" in said:
+        return "schema: no value satisfies it, or a $ref leads to nothing but itself"
+    if "Pointer" in said:
+        return "schema: a $ref points to nothing"
+    return f"schema: this provider cannot hold a model to it: {said}"
 
-    text: str
-    readings: int = 1
 
+class _Check:
+    """What llguidance would overlook, take too long for, or say in no words of a client."""
 
-class _Grammar:
-    def __init__(self, schema: dict[str, Any], prefix: str) -> None:
-        self._schema = schema
-        self._prefix = prefix
-        self._rules: dict[str, str] = {}
-        self._references: dict[str, _Rule] = {}
-        self._open: set[str] = set()
-        self._recursive = False
+    def __init__(self) -> None:
         self._nodes = self._repetitions = 0
 
-    def parts(self) -> tuple[str, dict[str, str]]:
-        root = self._rule(self._schema, 0)
-        if root.readings > (1 if self._recursive else MAX_READINGS):
-            raise BadRequest(
-                "schema: alternatives that begin alike are nested too deep for this model; tell them apart by type"
-            )
-        return root.text, self._rules
-
-    def _name_rule(self, body: str, *within: _Rule) -> _Rule:
-        name = f"{self._prefix}r{len(self._rules)}"
-        self._rules[name] = body
-        return _Rule(name, max([rule.readings for rule in within], default=1))
-
-    def _rule(self, schema: object, depth: int) -> _Rule:
-        """The rule of one sub-schema."""
-        if schema is True or schema == {}:
-            return _Rule("value")
+    def run(self, schema: object, depth: int = 0) -> None:
+        if isinstance(schema, bool):
+            return
         if not isinstance(schema, dict):
-            raise BadRequest("schema: every sub-schema must be an object or true")
-        if "$ref" in schema:
-            self._count(schema, depth)
-            return self._reference(self._resolve(_pointer(schema)), depth)
-        alternatives = list(self._alternatives(schema, set(), depth))
-        if not alternatives:
-            raise BadRequest(LEADS_TO_ITSELF)
-        if len(alternatives) == 1:
-            return self._single(alternatives[0], depth)
-        rules = [self._single(alternative, depth) for alternative in alternatives]
-        union = self._name_rule(" | ".join([rule.text for rule in rules]), *rules)
-        return union._replace(readings=union.readings * self._alike(alternatives))
-
-    def _count(self, schema: dict[str, Any], depth: int) -> None:
+            raise BadRequest("schema: every sub-schema must be an object, true or false")
         self._nodes += 1
         if self._nodes > MAX_NODES or depth > MAX_DEPTH:
             raise BadRequest(f"schema: it may have {MAX_NODES} sub-schemas, {MAX_DEPTH} within each other")
-        unknown = next((word for word in schema if word not in KNOWN), None)
-        if unknown is not None:
-            raise BadRequest(f"schema: this provider cannot hold a model to {json.dumps(unknown)[:100]}; leave it out")
+        for word, value in schema.items():
+            if word not in KNOWN:
+                raise BadRequest(f"schema: this provider cannot hold a model to {json.dumps(word)[:100]}; leave it out")
+            if word in _CHECKS:
+                _CHECKS[word](value)
+        self._bounds(schema, "minItems", "maxItems")
+        self._bounds(schema, "minLength", "maxLength")
+        for inner in _inner(schema):
+            self.run(inner, depth + 1)
 
-    def _alternatives(self, schema: object, seen: set[str], depth: int) -> Iterator[dict[str, Any]]:
-        """The schema's alternatives, including those of nested unions; a reference comes once."""
-        if schema is True or schema == {}:
-            schema = {"type": list(KINDS)}
-        if not isinstance(schema, dict):
-            raise BadRequest("schema: every sub-schema must be an object or true")
-        self._count(schema, depth)
-        plain = without(schema, ANNOTATIONS)
-        choices = _choices(plain)
-        if choices is not None:
-            for choice in choices:
-                yield from self._alternatives(choice, seen, depth + 1)
-        elif "$ref" not in plain:
-            yield plain
-        elif (pointer := self._resolve(_pointer(plain))) not in seen:
-            seen.add(pointer)
-            target = self._target(pointer)
-            union = isinstance(target, dict) and _choices(without(target, ANNOTATIONS)) is not None
-            if union:
-                yield from self._alternatives(target, seen, depth + 1)
-            else:
-                yield {"$ref": pointer}
-
-    def _behind(self, pointer: str, reference: dict[str, Any], seen: set[str], depth: int) -> Iterator[dict[str, Any]]:
-        """A reference to a union counts as its alternatives, a reference to anything else as itself."""
-        inner = list(self._alternatives(self._target(pointer), seen, depth + 1))
-        if len(inner) == 1 and "$ref" not in inner[0]:
-            yield reference
-        else:
-            yield from inner
-
-    def _target(self, pointer: str) -> object:
-        target: Any = self._schema
-        for step in pointer.removeprefix("#").split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            target = target.get(key) if isinstance(target, dict) else None
-        if target is None:
-            raise BadRequest("schema: a $ref points to nothing")
-        return target
-
-    def _resolve(self, pointer: str) -> str:
-        """The target of a chain of references."""
-        seen: set[str] = set()
-        while isinstance(target := self._target(pointer), dict) and "$ref" in target:
-            if pointer in seen:
-                raise BadRequest(LEADS_TO_ITSELF)
-            seen.add(pointer)
-            pointer = _pointer(target)
-        return pointer
-
-    def _alike(self, alternatives: list[dict[str, Any]]) -> int:
-        """The most alternatives that begin with the same bracket."""
-        counts = dict.fromkeys(KINDS, 0)
-        for alternative in alternatives:
-            schema = self._target(alternative["$ref"]) if "$ref" in alternative else alternative
-            for kind in kinds_of(schema):
-                counts[kind] += 1
-        return max(counts["object"], counts["array"], 1)
-
-    def _single(self, schema: dict[str, Any], depth: int) -> _Rule:
-        if "$ref" in schema:
-            return self._reference(schema["$ref"], depth)
-        if "const" in schema or "enum" in schema:
-            return self._enum(schema)
-        kinds = kinds_of(schema)
-        if len(kinds) != 1:
-            raise BadRequest(f'schema: the "type" of every sub-schema must be one of {", ".join(KINDS)}')
-        if kinds[0] == "object":
-            return self._object(schema, depth)
-        if kinds[0] == "array":
-            return self._array(schema, depth)
-        return self._string(schema) if kinds[0] == "string" else _Rule(kinds[0])
-
-    def _reference(self, pointer: str, depth: int) -> _Rule:
-        known = self._references.get(pointer)
-        if known is not None:
-            self._recursive = self._recursive or pointer in self._open
-            return known
-        name = f"{self._prefix}d{len(self._references)}"
-        # Known before its body is made: a schema within it that refers to it finds this rule.
-        self._references[pointer] = _Rule(name)
-        self._open.add(pointer)
-        rule = self._rule(self._target(pointer), depth + 1)
-        self._open.discard(pointer)
-        self._rules[name] = rule.text
-        self._references[pointer] = _Rule(name, rule.readings)
-        return self._references[pointer]
-
-    def _enum(self, schema: dict[str, Any]) -> _Rule:
-        values = schema.get("enum", [schema.get("const")])
-        kind = schema.get("type")
-        if not isinstance(values, list) or len(values) > MAX_NODES:
-            raise BadRequest(f"schema: enum must be a list of at most {MAX_NODES} values")
-        fitting = [value for value in values if kind is None or fits(value, kind)]
-        if not fitting:
-            raise BadRequest("schema: an enum or const has no value of its type")
-        return self._name_rule(" | ".join([literal(value) for value in fitting]))
-
-    def _object(self, schema: dict[str, Any], depth: int) -> _Rule:
-        properties = schema.get("properties", {})
-        required = schema.get("required", [])
-        more = schema.get("additionalProperties", True)
-        if not isinstance(properties, dict) or not _is_names(required):
-            raise BadRequest("schema: properties must be an object, required a list of names")
-        for name in required:
-            if name not in properties:
-                if more is False:
-                    raise BadRequest("schema: required names a property that properties does not have")
-                properties = properties | {name: more}
-        if properties:
-            return self._properties(properties, set(required), depth)
-        if more is False:
-            return _Rule('"{}"')
-        value = self._rule(more, depth + 1)
-        pair = f'string ":" ws {value.text}'
-        return self._name_rule(f'"{{" ({pair} ("," ws {pair})*)? "}}"', value)
-
-    def _properties(self, properties: dict[str, Any], required: set[str], depth: int) -> _Rule:
-        """Properties in the schema's order: `first` has nothing before it, `following` needs a comma."""
-        values = {name: self._rule(schema, depth + 1) for name, schema in properties.items()}
-        first, following = "", ""
-        # From the last one back, so that each rule names the one for what may follow, and their number stays linear.
-        for name, value in reversed(values.items()):
-            pair = self._name_rule(f'{literal(name)} ":" ws {value.text}').text
-            here, later = f"{pair} {following}", f'"," ws {pair} {following}'
-            if name not in required:
-                here = f"{here} | {first}" if first else f"({here})?"
-                later = f"{later} | {following}" if following else f"({later})?"
-            first, following = self._name_rule(here).text, self._name_rule(later).text
-        return self._name_rule(f'"{{" {first} "}}"', *values.values())
-
-    def _array(self, schema: dict[str, Any], depth: int) -> _Rule:
-        least, most = self._bounds(schema, "minItems", "maxItems")
-        if "prefixItems" in schema:
-            return self._tuple(schema, least, most, depth)
-        item = self._rule(schema.get("items", True), depth + 1)
-        if most == 0:
-            return _Rule('"[]"')
-        many = f"{{{max(least - 1, 0)},{'' if most is None else most - 1}}}"
-        items = f'{item.text} ("," ws {item.text}){many}'
-        return self._name_rule(f'"[" {items} "]"' if least else f'"[" ({items})? "]"', item)
-
-    def _tuple(self, schema: dict[str, Any], least: int, most: int | None, depth: int) -> _Rule:
-        items = schema["prefixItems"]
-        if not isinstance(items, list) or not items:
-            raise BadRequest("schema: prefixItems must be a list of schemas")
-        if least > len(items) or (most is not None and most < len(items)):
-            raise BadRequest("schema: minItems and maxItems must agree with prefixItems")
-        rules = [self._rule(item, depth + 1) for item in items]
-        return self._name_rule('"[" ' + ' "," ws '.join([rule.text for rule in rules]) + ' "]"', *rules)
-
-    def _string(self, schema: dict[str, Any]) -> _Rule:
-        least, most = self._bounds(schema, "minLength", "maxLength")
-        if least or most is not None:
-            return self._name_rule(rf'"\"" char{{{least},{"" if most is None else most}}} "\""')
-        form = schema.get("format")
-        return _Rule(f"format-{form}" if isinstance(form, str) and f"format-{form}" in _BUILT_IN else "string")
-
-    def _bounds(self, schema: dict[str, Any], low: str, high: str) -> tuple[int, int | None]:
+    def _bounds(self, schema: dict[str, Any], low: str, high: str) -> None:
         least, most = schema.get(low, 0), schema.get(high)
         for name, value in ((low, least), (high, most)):
             if value is not None and not (fits(value, "integer") and 0 <= value <= MAX_REPETITION):
@@ -309,39 +132,109 @@ class _Grammar:
         self._repetitions += most or least
         if self._repetitions > MAX_TOTAL_REPETITIONS:
             raise BadRequest(f"schema: its lengths may be {MAX_TOTAL_REPETITIONS} altogether")
-        return least, most
 
 
-def _choices(plain: dict[str, Any]) -> list[Any] | None:
-    """The alternatives of a union; None for any other schema."""
-    if isinstance(plain.get("type"), list) and plain["type"]:
-        return [plain | {"type": kind} for kind in plain["type"]]
-    word = next((word for word in ("anyOf", "oneOf", "allOf") if word in plain), None)
-    if word is None:
-        return None
-    choices = plain[word]
-    if len(plain) > 1 or not isinstance(choices, list) or not choices:
-        raise BadRequest(f"schema: {word} must be a list, and cannot have other keywords beside it")
-    if word == "allOf" and len(choices) > 1:
-        raise BadRequest("schema: this provider cannot hold a model to allOf with several schemas")
-    return choices
+def _check_type(value: object) -> None:
+    kinds = value if isinstance(value, list) else [value]
+    if not kinds or not all(isinstance(kind, str) and kind in KINDS for kind in kinds):
+        raise BadRequest(f'schema: the "type" of every sub-schema must be one of {", ".join(KINDS)}')
 
 
-def _pointer(schema: dict[str, Any]) -> str:
-    pointer = schema["$ref"]
-    if not isinstance(pointer, str) or not pointer.startswith("#"):
+def _check_enum(value: object) -> None:
+    if not isinstance(value, list) or not 0 < len(value) <= MAX_NODES:
+        raise BadRequest(f"schema: enum must be a list of 1 to {MAX_NODES} values")
+
+
+def _check_reference(value: object) -> None:
+    if not isinstance(value, str) or not value.startswith("#"):
         raise BadRequest("schema: $ref must point into the schema itself, for instance to #/$defs/name")
-    if len(without(schema, ANNOTATIONS)) > 1:
-        raise BadRequest("schema: $ref cannot have other keywords beside it")
-    return pointer
 
 
-def _is_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+def _check_names(value: object) -> None:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise BadRequest("schema: required must be a list of names")
 
 
-def literal(value: object, *, quoted: bool = True) -> str:
-    """A GBNF literal of `value` as JSON, or, not `quoted`, of a text as it is."""
-    text = json.dumps(value, ensure_ascii=False) if quoted else str(value)
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + escaped.replace("\n", "\\n") + '"'
+_CHECKS: dict[str, Callable[[object], None]] = {
+    "type": _check_type,
+    "enum": _check_enum,
+    "$ref": _check_reference,
+    "required": _check_names,
+}
+
+
+def _inner(schema: dict[str, Any]) -> Iterator[object]:
+    """The sub-schemas of a schema; what should have some and has no place for them is left to llguidance."""
+    for word, value in schema.items():
+        if word in MAPS_OF_SCHEMAS and isinstance(value, dict):
+            yield from value.values()
+        elif word in LISTS_OF_SCHEMAS and isinstance(value, list):
+            yield from value
+        elif word in SCHEMAS:
+            yield value
+
+
+def _every(schema: object) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        yield schema
+        for inner in _inner(schema):
+            yield from _every(inner)
+
+
+def _simplified(schema: dict[str, Any]) -> dict[str, Any]:
+    schema = copy.deepcopy(schema)
+    # What is closed cannot be merged with another schema that names other properties.
+    closes = not any(merges(inner) for inner in _every(schema))
+    for inner in _every(schema):
+        _replace_format(inner)
+        _bound_number(inner)
+        if closes:
+            _close_object(inner)
+            _close_tuple(inner)
+    return schema
+
+
+def _replace_format(schema: dict[str, Any]) -> None:
+    form = schema.get("format")
+    if isinstance(form, str) and form in _PATTERNS and "pattern" not in schema:
+        schema["pattern"] = _PATTERNS[schema.pop("format")]
+    elif form is not None and not (isinstance(form, str) and form in _FORMATS | _PATTERNS.keys()):
+        # A format that is not known says nothing about validity.
+        del schema["format"]
+
+
+def _bound_number(schema: dict[str, Any]) -> None:
+    kinds = schema.get("type")
+    kind = next((kind for kind in _NUMBERS if kind == kinds or (isinstance(kinds, list) and kind in kinds)), None)
+    if kind is None or schema.keys() & {"enum", "const", "multipleOf"}:
+        return
+    if kinds == kind and schema.keys() <= ANNOTATIONS | {"type"}:
+        # One definition for all: a machine that counts digits is large.
+        del schema["type"]
+        schema["$ref"] = f"#/x-numbers/{kind}"
+        return
+    low, high = {"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}
+    unbounded = {word: value for word, value in _NUMBERS[kind].items() if word not in schema}
+    if schema.keys() & low:
+        unbounded.pop("minimum", None)
+    if schema.keys() & high:
+        unbounded.pop("maximum", None)
+    schema |= unbounded
+
+
+def _close_object(schema: dict[str, Any]) -> None:
+    properties, more = schema.get("properties"), schema.get("additionalProperties", True)
+    if not isinstance(properties, dict) or not properties or more is False:
+        return
+    if "patternProperties" in schema or "minProperties" in schema:
+        return
+    schema["properties"] = properties | {name: more for name in schema.get("required", []) if name not in properties}
+    schema["additionalProperties"] = False
+
+
+def _close_tuple(schema: dict[str, Any]) -> None:
+    items = schema.get("prefixItems")
+    if isinstance(items, list) and "items" not in schema and schema.get("minItems", 0) <= len(items):
+        schema["items"] = False
+        # A tuple is whole, as the model's author would expect it.
+        schema.setdefault("minItems", min(len(items), schema.get("maxItems", len(items))))

@@ -8,7 +8,7 @@ from pathlib import Path
 from tg_flow.llama.embedding import OwnPooling
 from tg_flow.llama.library import hold_interpreter_lock, native
 from tg_flow.llama.model_load import ModelLoad
-from tg_flow.llama.utf8_tokens import Utf8Tokens
+from tg_flow.llama.token_grammars import TokenGrammars
 from tg_schema.errors import BadRequest, Unavailable
 
 _tokenize = hold_interpreter_lock(native.llama_tokenize)
@@ -38,8 +38,8 @@ class Model:
         pooling: how its author pools vectors.
         vocabulary: the number of its tokens.
         pieces: the bytes of each token, b"" for control tokens.
-        utf8: which tokens may follow each other in UTF-8.
         end_tokens: the tokens that end an answer.
+        grammars: its compiled grammars.
         divisible: whether a sequence's memory can be cut after a common beginning and reused.
         chat_template: the file's own Jinja template; None if it has none.
     """
@@ -69,10 +69,10 @@ class Model:
         self.vocabulary: int = native.llama_vocab_n_tokens(self.vocab)
         buffer = ctypes.create_string_buffer(MAX_PIECE_BYTES)
         self.pieces = [self._read_piece(token, buffer) for token in range(self.vocabulary)]
-        self.utf8 = Utf8Tokens(self.pieces)
         self.longest_piece = max(map(len, self.pieces))
         is_end = hold_interpreter_lock(native.llama_vocab_is_eog)
         self.end_tokens = frozenset(token for token in range(self.vocabulary) if is_end(self.vocab, token))
+        self.grammars = TokenGrammars(self.pieces, self.end_tokens)
         self.divisible: bool = not (
             native.llama_model_n_swa(self.pointer)
             or native.llama_model_is_recurrent(self.pointer)

@@ -76,11 +76,15 @@ class PromptTokenizer:
     def pieces_with_marks(self) -> Sequence[bytes]:
         """The bytes of each of the model's tokens, also of the control tokens that mark tool calls."""
         pieces = list(self._model.pieces)
-        for mark in self.tools.form.marks if self.tools is not None else ():
-            tokens = self._model.tokenize(mark, special=True)
-            if len(tokens) == 1 and not pieces[tokens[0]]:
-                pieces[tokens[0]] = mark.encode()
+        for mark, token in self.find_marks().items():
+            pieces[token] = mark.encode()
         return pieces
+
+    def find_marks(self) -> dict[str, int]:
+        """The marks of tool calls that are control tokens."""
+        marks = self.tools.form.marks if self.tools is not None else ()
+        cut = {mark: self._model.tokenize(mark, special=True) for mark in marks}
+        return {mark: ids[0] for mark, ids in cut.items() if len(ids) == 1 and not self._model.pieces[ids[0]]}
 
     def tool_tokens(
         self, system: str, turns: Sequence[Message], offered: Sequence[Tool], limit: int

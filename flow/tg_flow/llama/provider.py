@@ -132,6 +132,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             self.features &= _ENCODER_FEATURES
         self._tokenizer = tokenizer
         self._pieces = tokenizer.pieces_with_marks()
+        self._marks = tokenizer.find_marks()
 
     @classmethod
     @override
@@ -310,10 +311,13 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
 
     async def _grammar(self, request: TextCompletionRequest) -> str | None:
         template = self._tokenizer.tools
-        if template is None or not request.tools:
-            return await find_grammar(request)
-        forced = await asyncio.to_thread(find_call_grammar, request, template)
-        return await find_grammar(request, forced)
+        forced = None
+        if template is not None and request.tools:
+            forced = await asyncio.to_thread(find_call_grammar, request, template, self._marks)
+        grammar = await find_grammar(request, forced)
+        if grammar is not None:
+            await asyncio.to_thread(self.engine.model.grammars.compile, grammar)
+        return grammar
 
     async def _prompt(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
         if request.prompt_ids:

@@ -1,7 +1,7 @@
-"""Regular expression -> a GBNF grammar of the texts that match it as a whole.
+"""Regular expression -> a grammar of the texts that match it as a whole.
 
-Python's own parser reads the expression. No library that is kept writes GBNF of one, and those that check tokens by
-themselves (llguidance, xgrammar) would replace llama.cpp's grammars for schemas too.
+Python's own parser reads the expression, because a client means Python's language. The grammar has it in that of Rust,
+where some signs mean something else: `a++`, `[a&&b]`.
 """
 
 import re
@@ -15,20 +15,20 @@ from tg_schema.errors import BadRequest
 MAX_REGEX_CHARACTERS = 2000
 
 MAX_STATES = 1000
-"""Characters of the expression with its counted repetitions written out: each costs time at each token."""
+"""Characters of the expression with its counted repetitions written out: they become states of a machine."""
 
 _SUPPORTED = (
     "regex: only characters, classes, groups, alternatives and repetitions can be kept to; leave out the rest (back "
     "references, looking ahead or behind, word boundaries, anchors in the middle, flags)"
 )
-_CLASSES = {"DIGIT": "0-9", "SPACE": r"\x20\t\n\r\x0B\x0C", "WORD": r"0-9A-Z_a-z"}
+_CLASSES = {"DIGIT": "0-9", "SPACE": r"\x20\x09-\x0D", "WORD": r"0-9A-Z_a-z"}
 _ENDS = {"AT_BEGINNING": 0, "AT_BEGINNING_STRING": 0, "AT_END": -1, "AT_END_STRING": -1}
 """Anchors, and where they say nothing: the whole text matches anyway."""
 
 
 @lru_cache(maxsize=64)
 def regex_grammar(expression: str) -> str:
-    r"""The grammar, with the start rule `root`.
+    r"""The grammar.
 
     `\d`, `\s` and `\w` are ASCII's; `.` is any character but a line feed. Anchors may stand at the ends.
 
@@ -48,7 +48,17 @@ def regex_grammar(expression: str) -> str:
         raise BadRequest(
             f"regex: with its repetitions written out it may have {MAX_STATES} characters; make it simpler"
         )
-    return f"root ::= {body}"
+    return f"start: {write_pattern(body)}"
+
+
+def write_pattern(body: str) -> str:
+    """A terminal of a grammar: what matches `body`, which is in Rust's language."""
+    return f"/(?s:{body})/" if body else '""'
+
+
+def escape_text(text: str) -> str:
+    """A body that matches `text` alone."""
+    return "".join([_character(ord(character)) for character in text])
 
 
 def _without_anchors(parsed: Any) -> list[Any]:
@@ -62,7 +72,7 @@ def _without_anchors(parsed: Any) -> list[Any]:
 def _sequence(items: Iterable[Any]) -> tuple[str, int]:
     """The grammar of one thing after the other, and its states."""
     parts = [_item(str(op), value) for op, value in items]
-    return " ".join([part for part, _ in parts]) or '""', sum([states for _, states in parts])
+    return "".join([part for part, _ in parts]), sum([states for _, states in parts])
 
 
 def _item(op: str, value: Any) -> tuple[str, int]:
@@ -70,10 +80,10 @@ def _item(op: str, value: Any) -> tuple[str, int]:
         return _SINGLES[op](value), 1
     if op == "BRANCH":
         branches = [_sequence(branch) for branch in value[1]]
-        return f"({' | '.join([text for text, _ in branches])})", sum([states for _, states in branches])
+        return f"(?:{'|'.join([text for text, _ in branches])})", sum([states for _, states in branches])
     if op == "SUBPATTERN" and not (value[1] or value[2]):
         text, states = _sequence(value[3])
-        return f"({text})", states
+        return f"(?:{text})", states
     if op in {"MAX_REPEAT", "MIN_REPEAT"}:
         return _repetition(*value)
     raise BadRequest(_SUPPORTED)
@@ -84,11 +94,9 @@ def _repetition(least: int, most: int, repeated: Any) -> tuple[str, int]:
     unlimited = most == import_module("re._constants").MAXREPEAT
     times = (least + 1) if unlimited else int(most)
     if times == 0:
-        return '""', 0
-    if (unlimited or times > 1) and repeated.getwidth()[0] == 0:
-        raise BadRequest("regex: what is repeated may be empty; repeat what has at least one character")
+        return "", 0
     bounds = f"{{{least},}}" if unlimited else f"{{{least},{int(most)}}}"
-    return f"({text}){bounds}", states * times
+    return f"(?:{text}){bounds}", states * times
 
 
 def _class(items: list[Any]) -> str:
@@ -117,11 +125,11 @@ def _character(code: int) -> str:
         return character
     if 0xD800 <= code <= 0xDFFF:
         raise BadRequest("regex: a character is not Unicode")
-    return f"\\x{code:02X}" if code < 0x100 else f"\\U{code:08X}"
+    return f"\\x{{{code:X}}}"
 
 
 _SINGLES: dict[str, Callable[[Any], str]] = {
-    "LITERAL": lambda code: f"[{_character(code)}]",
+    "LITERAL": lambda code: _character(code),
     "NOT_LITERAL": lambda code: f"[^{_character(code)}]",
     "ANY": lambda _: r"[^\n]",
     "IN": _class,

@@ -85,7 +85,7 @@ def _role(turn: Message) -> str:
 
 
 async def find_grammar(request: TextCompletionRequest, forced: str | None = None) -> str | None:
-    """The GBNF grammar of the request's answers, or `forced`, that of a call; None = any text.
+    """The grammar of the request's answers, or `forced`, that of a call; None = any text.
 
     Raises:
         BadRequest: no grammar can hold an answer to it; the message says why.
@@ -107,7 +107,9 @@ async def _form(request: TextCompletionRequest) -> str | None:
 
 async def _json_grammar(request: TextCompletionRequest) -> str | None:
     if request.schema is None:
-        return _ANY_STRUCTURE if request.response_format == "json" else None
+        if request.response_format != "json":
+            return None
+        return await asyncio.to_thread(_schema_grammar, _ANY_STRUCTURE)
     try:
         return await asyncio.to_thread(_schema_grammar, msgspec.json.encode(request.schema))
     except (RecursionError, UnicodeEncodeError) as error:
@@ -119,4 +121,4 @@ def _schema_grammar(schema: bytes) -> str:
     return json_grammar(msgspec.json.decode(schema))
 
 
-_ANY_STRUCTURE = json_grammar(ANY_STRUCTURE)
+_ANY_STRUCTURE = msgspec.json.encode(ANY_STRUCTURE)

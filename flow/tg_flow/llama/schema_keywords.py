@@ -10,35 +10,31 @@ ANNOTATIONS = frozenset(
 )
 """Keywords without an effect on validity; `default` and `examples` may hold anything."""
 
-_PYTHON = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+MAPS_OF_SCHEMAS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+LISTS_OF_SCHEMAS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+SCHEMAS = frozenset({"items", "additionalProperties"})
+"""Keywords whose values have sub-schemas: by name, in a list, or are one."""
 
-_BY_KIND = {
-    "object": frozenset({"properties", "required", "additionalProperties"}),
-    "array": frozenset({"items", "prefixItems", "minItems", "maxItems"}),
-    "string": frozenset({"minLength", "maxLength", "format"}),
-}
-
-KNOWN = ANNOTATIONS.union({"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}, *_BY_KIND.values())
+KNOWN = ANNOTATIONS.union(
+    MAPS_OF_SCHEMAS,
+    LISTS_OF_SCHEMAS,
+    SCHEMAS,
+    {"type", "enum", "const", "$ref", "required", "minProperties", "maxProperties", "minItems", "maxItems"},
+    {"minLength", "maxLength", "pattern", "format"},
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+)
 """Every keyword of JSON Schema 2020-12 that is enforced or needs no enforcing."""
 
+_MERGING = frozenset({"anyOf", "oneOf", "allOf", "$ref"})
 
-def without(schema: dict[str, Any], words: frozenset[str]) -> dict[str, Any]:
-    """`schema` without the keywords `words`."""
-    return {word: value for word, value in schema.items() if word not in words}
+_PYTHON = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
-def kinds_of(schema: object) -> tuple[str, ...]:
-    """The types that a value of `schema` may have according to its own keywords; all if they do not say."""
-    if not isinstance(schema, dict):
-        return KINDS
-    kind = schema.get("type")
-    if isinstance(kind, str) and kind in KINDS:
-        return (kind,)
-    if "const" in schema or "enum" in schema:
-        values = schema.get("enum", [schema.get("const")])
-        return tuple(kind for kind in KINDS if any(fits(value, kind) for value in values))
-    meant = tuple(kind for kind, words in _BY_KIND.items() if not words.isdisjoint(schema))
-    return meant or KINDS
+def merges(schema: dict[str, Any]) -> bool:
+    """Whether a value must satisfy several schemas at once."""
+    words = schema.keys() - ANNOTATIONS
+    several = schema.get("allOf")
+    return bool(words & _MERGING and len(words) > 1) or (isinstance(several, list) and len(several) > 1)
 
 
 def fits(value: object, kind: object) -> bool:

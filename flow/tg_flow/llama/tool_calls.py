@@ -1,6 +1,6 @@
 """Chunks of a model's text -> chunks with its tool calls: what a request with tools asks for, and how it is read."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from uuid import uuid4
 
@@ -28,8 +28,10 @@ def needs_tools(request: TextCompletionRequest) -> bool:
     return bool(offered_tools(request)) or any(turn.tool_calls or turn.role == "tool" for turn in request.messages)
 
 
-def find_call_grammar(request: TextCompletionRequest, template: ToolTemplate) -> str | None:
-    """The grammar of a forced call; None if the model is free to answer with text.
+def find_call_grammar(
+    request: TextCompletionRequest, template: ToolTemplate, marks: Mapping[str, int] | None = None
+) -> str | None:
+    """The grammar of a forced call; None if the model is free to answer with text. `marks`: as for `tool_grammar`.
 
     Raises:
         BadRequest: the call cannot be forced, or the request wants a form of the answer beside tools.
@@ -44,7 +46,7 @@ def find_call_grammar(request: TextCompletionRequest, template: ToolTemplate) ->
         return None
     named = [tool for tool in tools if tool.name == request.tool_choice]
     several = template.several and not named and request.parallel_tool_calls is not False
-    return tool_grammar(template.form, named or tools, several=several)
+    return tool_grammar(template.form, named or tools, several=several, marks=marks)
 
 
 async def read_calls(

@@ -1,25 +1,36 @@
-"""Tools of a request -> the GBNF grammar of a forced call, in the model's own format."""
+"""Tools of a request -> the grammar of a forced call, in the model's own format."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from tg_flow.llama.json_grammar import json_rules, literal, write_grammar
-from tg_flow.llama.schema_keywords import KNOWN
+from tg_flow.llama.json_grammar import json_rule
+from tg_flow.llama.regex_grammar import escape_text, write_pattern
+from tg_flow.llama.schema_keywords import KNOWN, LISTS_OF_SCHEMAS, MAPS_OF_SCHEMAS, SCHEMAS
 from tg_flow.llama.tool_format import ToolFormat
 from tg_schema import Tool
 from tg_schema.errors import BadRequest
 
 MAX_FORCED_TOOLS = 64
-"""Each may be open at the same time, which costs time at each token."""
+
+_BLANK = '" "?'
 
 
-def tool_grammar(form: ToolFormat, tools: Sequence[Tool], *, several: bool) -> str:
+def tool_grammar(
+    form: ToolFormat, tools: Sequence[Tool], *, several: bool, marks: Mapping[str, int] | None = None
+) -> str:
     """The grammar of answers that call one of `tools`, or, with `several`, one after the other.
 
     Of the schema of a tool that is not strict, what a grammar cannot enforce is left out.
+
+    Args:
+        form: how the model writes calls.
+        tools: at least one.
+        several: whether one call may follow another.
+        marks: the form's marks that are control tokens of the model; the others are text.
 
     Raises:
         BadRequest: there are too many tools, or the schema of one cannot be turned into a grammar; the message says
@@ -27,40 +38,52 @@ def tool_grammar(form: ToolFormat, tools: Sequence[Tool], *, several: bool) -> s
     """
     if len(tools) > MAX_FORCED_TOOLS:
         raise BadRequest(f"tools: a call can be forced of {MAX_FORCED_TOOLS} at most; name fewer in allowed_tools")
-    return _grammar(form, msgspec.json.encode([(tool.name, tool.parameters) for tool in tools]), several)
+    encoded = msgspec.json.encode([(tool.name, tool.parameters) for tool in tools])
+    return _grammar(form, encoded, several, tuple((marks or {}).items()))
 
 
 @lru_cache(maxsize=64)
-def _grammar(form: ToolFormat, encoded: bytes, several: bool) -> str:
-    rules: dict[str, str] = {"root": "", "nl": r'"\n"?'}
+def _grammar(form: ToolFormat, encoded: bytes, several: bool, marks: tuple[tuple[str, int], ...]) -> str:
+    tokens = dict(marks)
+    rules: dict[str, str] = {"nl": r'"\n"?'}
     calls: list[str] = []
     for number, (name, parameters) in enumerate(msgspec.json.decode(encoded)):
         try:
-            arguments, more = json_rules(_arguments_schema(parameters), f"t{number}")
+            rules[f"arguments{number}"] = json_rule(_arguments_schema(parameters))
         except BadRequest as refused:
             raise BadRequest(f"tools: {name}: a call of it cannot be forced: {refused.message}") from None
-        rules |= more
-        calls.append(_call(form, name, arguments))
+        calls.append(_call(form, name, f"arguments{number}", tokens))
     rules["call"] = " | ".join(calls)
-    rules["root"] = _answer(form, several=several)
-    return write_grammar(rules)
+    rules["start"] = _answer(form, tokens, several=several)
+    return "\n".join([f"{name}: {body}" for name, body in rules.items()])
 
 
-def _call(form: ToolFormat, name: str, arguments: str) -> str:
+def _call(form: ToolFormat, name: str, arguments: str, tokens: dict[str, int]) -> str:
     if form.split:
-        return f"{literal(name, quoted=False)} {literal(form.split, quoted=False)} {arguments}"
-    key = literal(form.arguments_key)
-    return f'"{{" {literal("name")} ":" ws {literal(name)} "," ws {key} ":" ws {arguments} "}}"'
+        return f"{_text(name)} {_mark(form.split, tokens)} {arguments}"
+    quoted = json.dumps(name, ensure_ascii=False)
+    head = [_text('{"name":'), _BLANK, _text(f"{quoted},"), _BLANK, _text(f'"{form.arguments_key}":'), _BLANK]
+    return " ".join([*head, arguments, _text("}")])
 
 
-def _answer(form: ToolFormat, *, several: bool) -> str:
-    begin, end = literal(form.begin, quoted=False), literal(form.end, quoted=False)
+def _answer(form: ToolFormat, tokens: dict[str, int], *, several: bool) -> str:
+    begin, end = _mark(form.begin, tokens), _mark(form.end, tokens)
     if form.listed:
-        more = '("," ws call)*' if several else ""
-        return f'{begin} ws "[" call {more} "]" {end}'
+        more = f"({_text(',')} {_BLANK} call)*" if several else ""
+        return f"{begin} {_BLANK} {_text('[')} call {more} {_text(']')} {end}"
     one = f"{begin} nl call nl {end}" if form.end else f"{begin} call"
     # Without a mark, a second call could not be told from text.
     return f"{one} (nl {one})*" if several and form.begin else one
+
+
+def _text(text: str) -> str:
+    return write_pattern(escape_text(text))
+
+
+def _mark(mark: str, tokens: dict[str, int]) -> str:
+    if not mark:
+        return ""
+    return f"<[{tokens[mark]}]>" if mark in tokens else _text(mark)
 
 
 def _arguments_schema(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -80,8 +103,8 @@ def _loosened(schema: Any) -> Any:
 
 
 def _loosened_value(word: str, value: Any) -> Any:
-    if word in {"properties", "$defs", "definitions"} and isinstance(value, dict):
+    if word in MAPS_OF_SCHEMAS and isinstance(value, dict):
         return {name: _loosened(schema) for name, schema in value.items()}
-    if word in {"anyOf", "oneOf", "allOf", "prefixItems"} and isinstance(value, list):
+    if word in LISTS_OF_SCHEMAS and isinstance(value, list):
         return [_loosened(schema) for schema in value]
-    return _loosened(value) if word in {"items", "additionalProperties"} else value
+    return _loosened(value) if word in SCHEMAS else value

@@ -1,0 +1,114 @@
+"""Grammar of an answer -> matcher, which tells the tokens of one model that may come next."""
+
+import re
+import threading
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+
+from tg_schema.errors import BadRequest
+
+MAX_COMPILED_GRAMMARS = 32
+"""Grammars of one model that are kept compiled."""
+
+MAX_LEXER_STATES = 50_000
+"""States of one grammar, of up to 2 kB each."""
+
+MAX_READINGS = 5000
+"""Places of a grammar at which a text may be at the same time: an object of 1000 optional properties needs 4000."""
+
+_LIMITS = LLParserLimits(
+    max_lexer_states=MAX_LEXER_STATES,
+    max_items_in_row=MAX_READINGS,
+    initial_lexer_fuel=3_000_000,
+    verbose_errors=False,
+)
+"""Beside this, llguidance's own bounds of the work of compiling (tens of milliseconds) and for each token (some)."""
+
+
+_PLACE = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
+_HEAD = '%llguidance {"no_forcing": true}\n'
+"""A text that must come may be cut into tokens as the model likes; else llguidance would cut it, by the tokenizer."""
+
+
+class _Vocabulary:
+    """The interface that llguidance reads a vocabulary by. Its names are llguidance's."""
+
+    bos_token_id = None
+
+    def __init__(self, tokens: Sequence[bytes], special: Collection[int], end: int) -> None:
+        self.tokens = list(tokens)
+        self.special_token_ids = sorted(special)
+        self.eos_token_id = end
+
+    def __call__(self, _text: str) -> list[int]:
+        """Asked for texts that are to be forced at once, which nobody does here."""
+        return []
+
+
+class TokenGrammars:
+    """The compiled grammars of one model. Any thread may call it; a matcher belongs to one thread at a time.
+
+    Args:
+        pieces: the bytes of each token, b"" for those that are no text: only a grammar that names one allows it.
+        end_tokens: allowed where a grammar may end, and nowhere else.
+    """
+
+    def __init__(self, pieces: Sequence[bytes], end_tokens: Collection[int]) -> None:
+        self._pieces = pieces
+        self._end_tokens = sorted(end_tokens)
+        self._lock = threading.Lock()
+        self._tokenizer: LLTokenizer | None = None
+        self._compile = lru_cache(MAX_COMPILED_GRAMMARS)(self._compile_anew)
+
+    def compile(self, grammar: str) -> None:
+        """Compile `grammar`, so that `start` takes microseconds. Blocks, the first time for up to a second.
+
+        Raises:
+            BadRequest: it cannot be read, or is too large.
+        """
+        self._compile(grammar)
+
+    def start(self, grammar: str) -> Any:
+        """An `LLMatcher` at the beginning of an answer. Raises as `compile`."""
+        return self._compile(grammar).deep_copy()
+
+    def clear(self) -> None:
+        """Forget the compiled grammars: one that reached a bound would reach it again for the next answer."""
+        self._compile.cache_clear()
+
+    def _compile_anew(self, grammar: str) -> Any:
+        with self._lock:
+            if self._tokenizer is None:
+                self._tokenizer = _tokenizer(self._pieces, self._end_tokens)
+        matcher = LLMatcher(self._tokenizer, _HEAD + grammar, log_level=0, limits=_LIMITS)
+        if matcher.is_error():
+            raise BadRequest("the form of the answer cannot be turned into a grammar; make it simpler")
+        return matcher
+
+
+def _tokenizer(pieces: Sequence[bytes], end_tokens: Sequence[int]) -> LLTokenizer:
+    special = {token for token, piece in enumerate(pieces) if not piece} | set(end_tokens)
+    # Each has a name of its own: llguidance keeps one of several tokens with the same bytes.
+    names = [b"<%d>" % token if token in special else piece for token, piece in enumerate(pieces)]
+    end = end_tokens[0] if end_tokens else 0
+    wrapped = TokenizerWrapper(_Vocabulary(names, special, end))
+    return LLTokenizer(wrapped, eos_token=list(end_tokens) or None)
+
+
+@lru_cache(maxsize=1)
+def _bytes() -> LLTokenizer:
+    return _tokenizer([bytes([number]) for number in range(256)] + [b""], [256])
+
+
+def find_error(grammar: str) -> str | None:
+    """Why no model can write an answer of `grammar`, in llguidance's words, "" if it says nothing; None = it can."""
+    matcher = LLMatcher(_bytes(), _HEAD + grammar, log_level=0, limits=_LIMITS)
+    if not matcher.is_error():
+        matcher.compute_bitmask()
+    if not matcher.is_error():
+        return None
+    said = _PLACE.sub("", matcher.get_error().partition("\n")[0].strip())
+    return "" if said.startswith("NoExtension") else said[:200]
