@@ -132,7 +132,6 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
             self.features &= _ENCODER_FEATURES
         self._tokenizer = tokenizer
         self._pieces = tokenizer.pieces_with_marks()
-        self._marks = tokenizer.find_marks()
 
     @classmethod
     @override
@@ -310,14 +309,11 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         )
 
     async def _grammar(self, request: TextCompletionRequest) -> str | None:
-        template = self._tokenizer.tools
-        forced = None
-        if template is not None and request.tools:
-            forced = await asyncio.to_thread(find_call_grammar, request, template, self._marks)
-        grammar = await find_grammar(request, forced)
-        if grammar is not None:
-            await asyncio.to_thread(self.engine.model.grammars.compile, grammar)
-        return grammar
+        tokenizer, forced = self._tokenizer, None
+        if tokenizer.tools is not None and request.tools:
+            marks = tokenizer.find_marks()
+            forced = await asyncio.to_thread(find_call_grammar, request, tokenizer.tools, marks)
+        return await find_grammar(request, self.engine.model.grammars, forced)
 
     async def _prompt(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
         if request.prompt_ids:

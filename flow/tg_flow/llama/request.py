@@ -9,6 +9,7 @@ import msgspec
 from tg_flow.llama.choice_grammar import choice_grammar
 from tg_flow.llama.json_grammar import ANY_STRUCTURE, json_grammar
 from tg_flow.llama.regex_grammar import regex_grammar
+from tg_flow.llama.token_grammars import TokenGrammars
 from tg_schema import Message, Sampling, TextCompletionRequest
 from tg_schema.errors import BadRequest, TooLarge
 
@@ -84,8 +85,10 @@ def _role(turn: Message) -> str:
     return turn.role
 
 
-async def find_grammar(request: TextCompletionRequest, forced: str | None = None) -> str | None:
-    """The grammar of the request's answers, or `forced`, that of a call; None = any text.
+async def find_grammar(
+    request: TextCompletionRequest, grammars: TokenGrammars, forced: str | None = None
+) -> str | None:
+    """The grammar of the request's answers, or `forced`, that of a call, compiled in `grammars`; None = any text.
 
     Raises:
         BadRequest: no grammar can hold an answer to it; the message says why.
@@ -94,6 +97,8 @@ async def find_grammar(request: TextCompletionRequest, forced: str | None = None
     sampling = request.sampling
     if grammar is not None and sampling is not None and (sampling.ignore_eos or sampling.min_tokens):
         raise BadRequest("ignore_eos and min_tokens: an answer in a form ends where its form ends; leave them out")
+    if grammar is not None:
+        await asyncio.to_thread(grammars.compile, grammar)
     return grammar
 
 
