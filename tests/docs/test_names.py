@@ -21,6 +21,7 @@ FOREIGN = {
     "ListFoundationModels",
     "NAME_TOOL",
     "chat_template_kwargs",
+    "circuit_breakers",
     "enable_thinking",
     "flush_async",
     "per_connection_buffer_limit_bytes",

@@ -109,7 +109,6 @@ async def test_a_processor_that_hears_nothing_serves_nobody_until_it_does(kind: 
 
 PROGRAM = """
 import sys
-from contextlib import suppress
 from contextlib import asynccontextmanager
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.ending_bus import EndingBus
