@@ -23,6 +23,6 @@ def prompt(first: tuple[str, int], first_tokens: int, second: tuple[str, int], s
 
 
 def extended(prefix: Fingerprint, name: tuple[str, int], tokens: int) -> Fingerprint:
-    """A fingerprint that goes on to a prompt of so many tokens."""
+    """A fingerprint, continued to the length of a prompt in tokens."""
     known = prefix.blocks
     return Fingerprint(known + _part(name, known[-1] if known else 0, tokens // BLOCK_TOKENS - len(known)))

@@ -27,7 +27,7 @@ class AdapterReport(Struct, frozen=True):
 class LoadReport(Struct, frozen=True):
     """One look at a server. None = not told: a reader must cope with any subset.
 
-    Every number is finite and in its range; whoever makes a report leaves out what is not.
+    Every number is finite and in its range: the reader of a page or header leaves out all others.
 
     Attributes:
         read_at: seconds on the clock that the scheduler is given.

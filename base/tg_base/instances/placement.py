@@ -11,7 +11,7 @@ MAX_OUTPUT_TOKENS = 1_000_000
 class Placement:
     """One request on one server. Its two calls may come in any order and any number of times: each counts once.
 
-    Whoever picked must see to it that `finish` is called, however the request ends.
+    The caller of `pick` must call `finish`, however the request ends.
 
     Attributes:
         address: of the server.

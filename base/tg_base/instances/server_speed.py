@@ -35,7 +35,7 @@ class ServerSpeed:
         self._t, self._nt = half * (self.fixed_seconds + long), half * _PRIOR_PROMPT_TOKENS * long
 
     def learn_first_token(self, tokens: int, seconds: float) -> None:
-        """Note that so many tokens, those of requests ahead included, took so long."""
+        """Note the seconds that a number of tokens took, those of earlier requests included."""
         self._weight = FORGETTING * self._weight + 1
         self._n = FORGETTING * self._n + tokens
         self._t = FORGETTING * self._t + seconds

@@ -71,7 +71,7 @@ class Quantile(Node, frozen=True):
 
 
 class Latency(Node, frozen=True):
-    """So many of the requests take no longer."""
+    """The share of the requests that keep a latency."""
 
     value: str
     """A duration as Kubernetes writes it: `2s`, `500ms`, `1m30s`."""

@@ -7,7 +7,7 @@ from tg_base.pools.metrics_page import Labels, MetricsPage
 from tg_base.pools.server_kinds import SERVER_KINDS, InfoLabels, Metric, ServerKind
 
 MAX_COUNT = 10_000_000
-"""A count above it is a lie: no server has so many requests, slots or blocks."""
+"""A larger count is ignored: no server has more requests, slots or blocks."""
 
 MAX_ADAPTERS = 10_000
 """Adapters of one server; a page with more is a lie."""
