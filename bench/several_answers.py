@@ -4,7 +4,8 @@
     python -m bench.several_answers --answers 4 --engines 1
 
 Answers of 96 tokens, by turns; each ratio is that of two requests one after the other. The last row is llama.cpp's step
-alone, without anything of ours: so many rows beside one. A JSON object on standard output: medians.
+alone, without anything of ours: a batch of that many rows beside a batch of one. A JSON object on
+standard output: medians.
 """
 
 import argparse
@@ -51,7 +52,7 @@ async def compare(answers: int, engines: int, pairs: int) -> dict[str, Any]:
 
 
 def step_seconds(model: Model, rows: int) -> float:
-    """CPU seconds of a step with so many sequences."""
+    """CPU seconds of a step, by the number of its sequences."""
     context = Context(model, sequences=16, tokens=512, batch=512, threads=1)
     times = []
     for position in range(WARM + TOKENS):

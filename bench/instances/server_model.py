@@ -40,14 +40,14 @@ class ServerModel:
     speed: float = 1.0
 
     def prefill_seconds(self, tokens: float, context: float) -> float:
-        """Of a batch of prompts: so many tokens, the mean token behind so many others."""
+        """Seconds that a batch of prompts takes, by its tokens and the mean number of tokens before each."""
         seconds = self.fixed_prefill_seconds + self.prefill_token_seconds * tokens * (
             1 + context / self.attention_tokens
         )
         return max(seconds, self.min_prefill_seconds) / self.speed
 
     def decode_seconds(self, sequences: int, tokens: int) -> float:
-        """Of a step of so many sequences with so many tokens in all."""
+        """Seconds that a decoding step takes, by its sequences and the tokens in all of them."""
         return (
             self.fixed_decode_seconds + self.sequence_seconds * sequences + self.cached_token_seconds * tokens
         ) / self.speed

@@ -12,7 +12,7 @@ REPORTED_BLOCK_TOKENS = 16
 
 
 class SimulatedServer:
-    """Runs jobs step by step. Whoever owns it calls `begin`, waits as long as it says, and calls `end`.
+    """Runs jobs step by step. Its owner calls `begin`, waits as long as it says, and calls `end`.
 
     Requests are admitted in order; one whose adapter finds no slot is passed over, as vLLM does. Growth of answers that
     does not fit sends the youngest request back to the queue.

@@ -39,7 +39,7 @@ class _Row(msgspec.Struct):
 
 
 def replay(trace: Trace, speed: float, seconds: float) -> Load:
-    """The rows whose time comes within so many seconds, at `speed` times their pace."""
+    """The rows that come in the first `seconds` of a replay at `speed` times their pace."""
     jobs = []
     with trace.path.open("rb") as lines:
         for line in filter(bytes.strip, lines):
