@@ -52,12 +52,12 @@ pytestmark = pytest.mark.timeout(180)
 
 
 async def visit(config: GatewayConfig, *, configured: bool, folder: Path) -> list[Any]:
-    program = chromium_or_skip()
+    program, environment = chromium_or_skip(folder / "program")
     async with PageServer.serving(PAGE) as page:
         origins = (page.origin,) if configured else ("https://app.example",)
         async with open_gateway(structs.replace(config, origins=origins)) as it:
             query = urlencode({"gateway": it.gateway.url, "token": TOKEN})
-            seen: list[Any] = json.loads(await page.visit(program, query, folder))
+            seen: list[Any] = json.loads(await page.visit(program, environment, query, folder / "profile"))
     return seen
 
 
