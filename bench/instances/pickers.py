@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from tg_base.instances import (
-    HEARTBEAT_SECONDS,
+    DEFAULT_TIMING,
     Endpoint,
     InstanceRequest,
     LoadReport,
@@ -97,4 +97,4 @@ class _Teller:
         self.is_woken = True
 
     def is_due(self, now: float) -> bool:
-        return now - self.flushed_at >= (FLUSH_SECONDS if self.is_woken else HEARTBEAT_SECONDS / 2)
+        return now - self.flushed_at >= (FLUSH_SECONDS if self.is_woken else DEFAULT_TIMING.heartbeat / 2)

@@ -194,7 +194,7 @@ class Gateway:
         limits, runs = self._limits, self._background
         bounds = BandBounds(runs.store, max_key=limits.waiting, max_all=limits.all_waiting)
         dialects = {mount.dialect.restarts: mount.dialect for mount in self._mounts if mount.dialect.restarts}
-        return Band(self._requestor, runs, catalogue, dialects, bounds)
+        return Band(self._requestor, runs, catalogue, dialects, bounds, longest_pause=limits.band_pause)
 
     def _make_runs(self, scope: str = "", seconds: float = KEPT_SECONDS) -> BackgroundRuns:
         limits = self._limits

@@ -15,7 +15,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.server import Processor
-from tg_flow.llama import adapter_slots
+from tg_flow.llama.adapter_slots import MAX_KNOWN
 from tg_gateway.app import Gateway
 
 pytestmark = pytest.mark.model
@@ -119,12 +119,13 @@ async def test_what_is_refused(http: ClientSession) -> None:
     assert not wrong
 
 
-async def test_a_model_has_a_bounded_number_of_adapters(http: ClientSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter_slots, "MAX_KNOWN", 2)
-    polite = {"lora_path": "polite.gguf"}
-    answers = [await posted(http, LOAD, {"lora_name": name, **polite}) for name in "ab"]
+async def test_a_model_has_a_bounded_number_of_adapters(folder: Path) -> None:
+    known = {f"known-{number}": POLITE for number in range(MAX_KNOWN - 1)}
+    async with opened(adapters=known, adapter_folder=str(folder)) as llm, described_gateway(llm) as http:
+        polite = {"lora_path": "polite.gguf"}
+        answers = [await posted(http, LOAD, {"lora_name": name, **polite}) for name in "ab"]
     assert [status for status, _, _ in answers] == [200, 400]
-    assert answers[1][1] == "this model has 2 adapters already: unload one first"
+    assert answers[1][1] == f"this model has {MAX_KNOWN} adapters already: unload one first"
 
 
 async def test_a_model_without_a_folder_loads_nothing() -> None:

@@ -21,7 +21,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_gateway.dialects import Keep
-from tg_gateway.relay import AnswerStore, answer_store, written_answers
+from tg_gateway.relay import AnswerStore, answer_store
 from tg_schema import Message
 from tg_schema.conversation import ReasoningPart
 from tg_schema.errors import BusError, IncompleteStream, NotFound, TooLarge
@@ -290,10 +290,8 @@ async def test_what_has_expired_is_erased_with_the_next_that_is_kept() -> None:
     assert await bus.read(Topics().kept("a")) == ()
 
 
-async def test_a_key_over_its_bounds_loses_its_oldest_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written_answers, "MAX_KEY_ANSWERS", 3)
-    monkeypatch.setattr(written_answers, "MAX_KEY_BYTES", 100)
-    store = AnswerStore(MemoryBus(), Topics())
+async def test_a_key_over_its_bounds_loses_its_oldest_answers() -> None:
+    store = AnswerStore(MemoryBus(), Topics(), key_answers=3, key_bytes=100)
 
     async def kept(key: str) -> list[str]:
         return [name for name in "abcdefg" if await found(key, name)]

@@ -31,7 +31,6 @@ from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.relay import band
 from tg_gateway.relay.answer_log import TAKEN, label_claim
 from tg_gateway.relay.band import BandMessage
 from tg_gateway.relay.band_bounds import CHECKED_AT_ONCE
@@ -203,10 +202,9 @@ async def test_what_waits_outlives_its_gateway() -> None:
         assert sorted(it.llm.order) == ["0", "1", "2", "3", "4", "5", "work"]
 
 
-async def test_what_no_server_has_room_for_waits_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(band, "MAX_PAUSE_SECONDS", 0.05)
+async def test_what_no_server_has_room_for_waits_again() -> None:
     async with open_band(refusals=2) as it:
-        client = await it.open_gateway()
+        client = await it.open_gateway(limits=Limits(band_pause=0.05))
         streamed = await ask(client, "a", stream=True)
         it.llm.steps.release()
         events = await gather(streamed)

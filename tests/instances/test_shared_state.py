@@ -24,7 +24,7 @@ from tg_base.instances import (
 from tg_base.instances.delta import Ask, Batch, Bye, Heartbeat, Known, Placed, encode_delta, pack_blocks
 from tg_base.instances.journal import MAX_PENDING
 from tg_base.instances.resident_adapters import MAX_ADAPTERS
-from tg_base.instances.shared_state import DEAD_SECONDS, MAX_PEERS, MAX_WANTS
+from tg_base.instances.shared_state import MAX_PEERS, MAX_WANTS, SharingTiming
 
 ENDPOINTS = tuple(map(endpoint, "abc"))
 FLUSH_SECONDS = 0.03
@@ -239,13 +239,13 @@ def test_the_requests_of_a_dead_picker_are_dropped_and_what_servers_have_is_not(
     first, second = Picker(1), Picker(2)
     first.pick(request("x", tokens=200, blocks=(1, 2)), 0.0, at=0)
     exchange([first, second], 0.03)
-    second.shared.flush(DEAD_SECONDS)
+    second.shared.flush(SharingTiming().dead_after)
     assert second.shared.peers == {1: 1}
-    second.shared.flush(DEAD_SECONDS + 0.1)
+    second.shared.flush(SharingTiming().dead_after + 0.1)
     assert (second.counters(), second.shared.peers) == ([NOTHING] * 3, {})
     assert (second.blocks()[0], second.loaded()[0]) == ({1, 2}, {"x"})
-    exchange([first, second], DEAD_SECONDS + 0.2)
-    settle([first, second], DEAD_SECONDS + 0.2)
+    exchange([first, second], SharingTiming().dead_after + 0.2)
+    settle([first, second], SharingTiming().dead_after + 0.2)
     assert second.counters()[0] == first.counters()[0]
     second.shared.receive(first.shared.leave(), 20.0)
     assert second.counters() == [NOTHING] * 3

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-import pytest
 import structlog
 
 from tests.fakes.ending_bus import EndingBus
@@ -13,8 +12,8 @@ from tests.fakes.mortal_bus import MortalBus
 from tests.instances.cases import request
 from tests.unit.test_config_edits import seen
 from tg_base.bus import Bus, open_bus
-from tg_base.instances import Pick, Placement, Scheduler, shared_state
-from tg_base.pools import Host, placement_exchange
+from tg_base.instances import DEFAULT_TIMING, Pick, Placement, Scheduler, SharingTiming
+from tg_base.pools import Host
 from tg_base.pools.followed_pools import FollowedPools
 from tg_base.pools.placement_exchange import PlacementExchange
 from tg_base.pools.pool_watcher import PoolSources, PoolWatcher
@@ -22,16 +21,17 @@ from tg_base.runtime import new_id
 from tg_schema.topics import Topics
 
 TOPIC = Topics().placements
+HASTY = SharingTiming(heartbeat=0.05, dead_after=0.5, ask=0.05)
 SOURCES = PoolSources(hosts=(Host("10.0.0.1", (8000,)), Host("10.0.0.2", (8000,))))
 
 
 class SharingPicker:
     """A scheduler over two servers, and its exchange."""
 
-    def __init__(self, bus: Bus, topic: str = TOPIC) -> None:
+    def __init__(self, bus: Bus, topic: str = TOPIC, timing: SharingTiming = DEFAULT_TIMING) -> None:
         self.scheduler = Scheduler("round-robin")
         self.pools = FollowedPools(PoolWatcher(SOURCES), self.scheduler, None)
-        self.exchange = PlacementExchange(bus, topic, self.scheduler, self.pools)
+        self.exchange = PlacementExchange(bus, topic, self.scheduler, self.pools, timing=timing, retry=0.05)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["SharingPicker"]:
@@ -77,19 +77,10 @@ async def test_pickers_over_a_bus_pick_as_one(bus: Bus) -> None:
     await follow_each_other(bus, f"{TOPIC}-{new_id()}")
 
 
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heartbeats are fast, and deaths too."""
-    for name, seconds in (("HEARTBEAT_SECONDS", 0.05), ("DEAD_SECONDS", 0.5), ("ASK_SECONDS", 0.05)):
-        monkeypatch.setattr(shared_state, name, seconds)
-    monkeypatch.setattr(placement_exchange, "HEARTBEAT_SECONDS", 0.05)
-    monkeypatch.setattr(placement_exchange, "RETRY_SECONDS", 0.05)
-
-
-async def test_a_killed_picker_s_requests_end_with_its_heartbeat(hasty: None) -> None:
-    async with open_bus("memory://") as bus, SharingPicker(bus).running() as lives:
+async def test_a_killed_picker_s_requests_end_with_its_heartbeat() -> None:
+    async with open_bus("memory://") as bus, SharingPicker(bus, timing=HASTY).running() as lives:
         mortal = MortalBus(bus)
-        async with SharingPicker(mortal).running() as dies:
+        async with SharingPicker(mortal, timing=HASTY).running() as dies:
             dies.place()
             await until(lambda: lives.requests == 1)
             mortal.kill()
@@ -97,13 +88,13 @@ async def test_a_killed_picker_s_requests_end_with_its_heartbeat(hasty: None) ->
             assert [len(server.prefixes) for server in lives.scheduler.servers] == [2]
 
 
-async def test_without_a_bus_a_picker_goes_on_alone(hasty: None) -> None:
+async def test_without_a_bus_a_picker_goes_on_alone() -> None:
     logs: list[MutableMapping[str, Any]]
     with structlog.testing.capture_logs() as logs:
-        async with open_bus("memory://") as bus, SharingPicker(bus).running() as other:
+        async with open_bus("memory://") as bus, SharingPicker(bus, timing=HASTY).running() as other:
             ending = EndingBus(bus)
             ending.away = True
-            async with SharingPicker(ending).running() as alone:
+            async with SharingPicker(ending, timing=HASTY).running() as alone:
                 assert (await seen(logs, "placements.alone"))["reason"]
                 other.place()
                 alone.place()

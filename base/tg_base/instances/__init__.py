@@ -21,14 +21,15 @@ from tg_base.instances.policy import Choice, Policy, Refusal, Situation
 from tg_base.instances.queue_limits import BandLimits, QueueLimits
 from tg_base.instances.scheduler import Scheduler
 from tg_base.instances.server_state import ServerState
-from tg_base.instances.shared_state import HEARTBEAT_SECONDS, SharedState
+from tg_base.instances.shared_state import DEFAULT_TIMING, SharedState, SharingTiming
 from tg_base.instances.sliding_window import Attained
 from tg_base.instances.waiting import Waiting
 
 __all__ = [
-    "ADMISSIONS", "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "HEARTBEAT_SECONDS", "NO_FINGERPRINT", "POLICIES",
+    "ADMISSIONS", "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "DEFAULT_TIMING", "NO_FINGERPRINT", "POLICIES",
     "AdapterReport", "Admission", "Attained", "Attainment", "BandLimits", "Choice", "Endpoint", "Fingerprint",
     "FlowControl", "InstanceRequest", "InstanceUsage", "LoadReport", "Objective", "Pick", "Placement", "Policy",
     "QueueLimits", "Refusal", "Rejection", "Residency", "RouteAttainment", "Scheduler", "ServerState", "SharedState",
-    "Situation", "Waiting", "fingerprint_prompt", "fingerprint_text", "fingerprint_tokens", "saturation",
+    "SharingTiming", "Situation", "Waiting", "fingerprint_prompt", "fingerprint_text", "fingerprint_tokens",
+    "saturation",
 ]  # fmt: skip

@@ -237,7 +237,7 @@ class FlowControl:
         return roomy or (None if serving else endpoints)
 
     def _retry_after(self, queue: RequestQueue, now: float) -> float:
-        """Seconds in which so many requests as wait now were served lately; at most as long as one waits."""
+        """Seconds in which, at the recent rate, the requests that wait now are served; at most as long as one waits."""
         served = self._served.read(now).total
         if not served:
             return min(self._limits.max_seconds, 1.0)

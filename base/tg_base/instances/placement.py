@@ -23,7 +23,7 @@ class PlacementListener(Protocol):
     """Told what a scheduler does, in its order. It must not fail and must not wait."""
 
     def placed(self, placement: "Placement", prefix: Fingerprint, matched: int) -> None:
-        """A request was placed; of its prompt's blocks the server is believed to have had so many."""
+        """A request was placed on a server that is believed to have had `matched` blocks of its prompt."""
 
     def started(self, placement: "Placement", lesson: Lesson | None) -> None:
         """Its answer began; and what was learnt of the time until then."""

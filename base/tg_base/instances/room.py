@@ -13,7 +13,7 @@ from tg_base.instances.waiting import Waiting
 MAX_UNSEEN = 16
 """Requests that a server gets between two looks at its queue before each more counts as queued."""
 ALONE_FACTOR = 1.5
-"""A server is as good as idle for a request whose first token takes up to so many times that of an idle one."""
+"""A server counts as idle for a request whose first token takes at most this many times an idle server's."""
 ELSEWHERE = "the best server would miss the promise"
 """The reason of a pick that is not the policy's first."""
 FAIR_SHARE = 0.5

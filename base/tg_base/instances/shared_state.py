@@ -7,6 +7,7 @@ and beginnings of prompts, stays known: it does not leave with who placed it the
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -39,11 +40,6 @@ from tg_base.instances.resident_adapters import MAX_ADAPTERS
 from tg_base.instances.scheduler import Scheduler
 from tg_base.instances.server_state import ServerState
 
-HEARTBEAT_SECONDS = 1.0
-DEAD_SECONDS = 3.0
-"""After which a scheduler that is not heard of has ended, and its requests with it."""
-ASK_SECONDS = 1.0
-"""Between two questions to one scheduler, and between two snapshots."""
 MAX_PEERS = 256
 MAX_WANTS = 64
 """Unknown beginnings of prompts that are asked for at once."""
@@ -51,6 +47,24 @@ MAX_ANSWERS = 8
 """Of them, that are answered at once."""
 MAX_TOLD_BLOCKS = 65_536
 """Blocks that a newcomer is told of, of all servers together: half a megabyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharingTiming:
+    """All in seconds, each above 0.
+
+    Attributes:
+        heartbeat: between two messages of a scheduler that has nothing else to tell.
+        dead_after: a scheduler that is silent for longer has ended, and its requests with it.
+        ask: between two questions to one scheduler; four times what is between two snapshots.
+    """
+
+    heartbeat: float = 1.0
+    dead_after: float = 3.0
+    ask: float = 1.0
+
+
+DEFAULT_TIMING = SharingTiming()
 
 
 class SharedState:
@@ -61,6 +75,7 @@ class SharedState:
         find: the server at an address; None = we have none there. What is told of such a server is dropped.
         origin: a random number of this process's own: a process that starts again is another scheduler.
         wake: called when there is something to tell, after a time without.
+        timing: of heartbeats and questions.
 
     Attributes:
         dropped: messages and parts of them that were not taken, by reason: `poison` (no message of a scheduler, or one
@@ -73,12 +88,14 @@ class SharedState:
         find: Callable[[str], Endpoint | None],
         origin: int,
         wake: Callable[[], None] = lambda: None,
+        timing: SharingTiming = DEFAULT_TIMING,
     ) -> None:
         self.dropped: Counter[str] = Counter()
         self._scheduler = scheduler
         self._find = find
         self._origin = origin
         self._wake = wake
+        self._timing = timing
         self._journal = scheduler.listener = Journal(origin, wake)
         self._peers: dict[int, PeerState] = {}
         self._wants: dict[Want, None] = {}
@@ -100,13 +117,13 @@ class SharedState:
         self._wake()
 
     def flush(self, now: float) -> list[bytes]:
-        """What is to be told now, in this order. Call it when woken, and every HEARTBEAT_SECONDS."""
-        for origin in [origin for origin, peer in self._peers.items() if now - peer.heard_at > DEAD_SECONDS]:
+        """What is to be told now, in this order. Call it when woken, and with every heartbeat."""
+        for origin in [origin for origin, peer in self._peers.items() if now - peer.heard_at > self._timing.dead_after]:
             self._forget(origin, now)
         told = [*self._own(now), *self._questions(now), *self._knowledge()]
         if any(isinstance(each, Batch) for each in told):
             self._beat_at = now
-        elif now - self._beat_at >= HEARTBEAT_SECONDS:
+        elif now - self._beat_at >= self._timing.heartbeat:
             self._beat_at = now
             told.append(Heartbeat(self._origin, self._journal.seq))
         bodies = [encode_delta(each) for each in told]
@@ -164,17 +181,17 @@ class SharedState:
         batch = self._journal.take()
         if batch is not None:
             yield batch
-        if self._is_asked and now - self._snapshot_at >= ASK_SECONDS / 4:
+        if self._is_asked and now - self._snapshot_at >= self._timing.ask / 4:
             self._is_asked, self._snapshot_at = False, now
             yield self._journal.snapshot()
 
     def _questions(self, now: float) -> Iterator[Delta]:
         for origin, peer in self._peers.items():
-            if peer.is_behind and now - peer.asked_at >= ASK_SECONDS:
+            if peer.is_behind and now - peer.asked_at >= self._timing.ask:
                 peer.asked_at = now
                 yield Ask(self._origin, origin)
         # What servers have is asked of one after the other, until somebody answers.
-        if self._peers and not self._has_learnt and now - self._learnt_at >= ASK_SECONDS:
+        if self._peers and not self._has_learnt and now - self._learnt_at >= self._timing.ask:
             self._learnt_at = now
             self._teacher = next(iter(self._peers))
             self._peers[self._teacher] = self._peers.pop(self._teacher)

@@ -1,4 +1,4 @@
-"""Names that clients made up -> labels of metrics: only so many of them, and only what a page of metrics can hold."""
+"""Names made up by clients -> labels of metrics: bounded in number, and only what a page of metrics can hold."""
 
 from collections.abc import Callable
 

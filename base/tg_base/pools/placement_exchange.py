@@ -7,7 +7,7 @@ import structlog
 from typing_extensions import override
 
 from tg_base.bus import Bus
-from tg_base.instances import HEARTBEAT_SECONDS, Scheduler, SharedState
+from tg_base.instances import DEFAULT_TIMING, Scheduler, SharedState, SharingTiming
 from tg_base.pools.followed_pools import FollowedPools
 from tg_base.runtime import Entered, new_id, running
 from tg_base.telemetry import POISON
@@ -19,8 +19,6 @@ FLUSH_SECONDS = 0.02
 """Between two batches. What happens after a longer pause is told at once."""
 PUBLISH_SECONDS = 1.0
 """After which a message that the bus does not take is given up; the others notice the gap."""
-RETRY_SECONDS = 1.0
-"""Until a subscription that ended is tried again."""
 
 
 class PlacementExchange(Entered):
@@ -33,20 +31,33 @@ class PlacementExchange(Entered):
         topic: non-persistent; that of all schedulers whose pools have servers in common.
         scheduler: ours.
         pools: those of the scheduler; entered before this.
+        timing: of heartbeats and questions.
+        retry: seconds until a subscription that ended is tried again.
 
     Attributes:
         shared: what is known of the others.
     """
 
-    def __init__(self, bus: Bus, topic: str, scheduler: Scheduler, pools: FollowedPools) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        topic: str,
+        scheduler: Scheduler,
+        pools: FollowedPools,
+        *,
+        timing: SharingTiming = DEFAULT_TIMING,
+        retry: float = 1.0,
+    ) -> None:
         super().__init__()
         self._bus = bus
         self._topic = topic
         self._pools = pools
+        self._timing = timing
+        self._retry = retry
         self._woken = asyncio.Event()
         self._woken.set()  # the others learn of us at once
         self._lost: set[str] = set()
-        self.shared = SharedState(scheduler, pools.find, int(new_id()[:15], 16), self._woken.set)
+        self.shared = SharedState(scheduler, pools.find, int(new_id()[:15], 16), self._woken.set, timing)
 
     @override
     async def _start(self, stack: AsyncExitStack) -> None:
@@ -59,7 +70,7 @@ class PlacementExchange(Entered):
         clock = asyncio.get_running_loop().time
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(HEARTBEAT_SECONDS / 2):
+                async with asyncio.timeout(self._timing.heartbeat / 2):
                     await self._woken.wait()
             self._woken.clear()
             for body in self.shared.flush(clock()):
@@ -90,7 +101,7 @@ class PlacementExchange(Entered):
                         await asyncio.sleep(0)
             except TgError as error:
                 self._lose("subscribe", error)
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(self._retry)
 
     async def _leave(self) -> None:
         with suppress(TgError, TimeoutError):

@@ -9,7 +9,8 @@ import re
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack
+from functools import partial
 from typing import cast
 from urllib.parse import quote, urlsplit
 
@@ -94,14 +95,14 @@ class HttpConnections:
         """
         request = self._make_request(method, url, {**self._headers, **headers}, body)
         connection = self._find_idle() or await self._connect()
-        try:
+        with ExitStack() as cut:
+            cut.callback(partial(connection.release, reusable=False))
             # `aclose` has not seen one that was still being opened.
             if self.closed:
                 raise WireError
-            return await connection.ask(request)
-        except BaseException:
-            connection.release(reusable=False)
-            raise
+            response = await connection.ask(request)
+            cut.pop_all()
+        return response
 
     async def aclose(self) -> None:
         """Close all connections; who still reads gets a WireError."""
@@ -300,6 +301,5 @@ def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
 
 def _make_tls() -> ssl.SSLContext:
     context = ssl.create_default_context()
-    with suppress(NotImplementedError):
-        context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols(["http/1.1"])
     return context

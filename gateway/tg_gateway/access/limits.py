@@ -23,6 +23,7 @@ class Limits:
         all_background: the same, of all keys.
         waiting: answers of one key that wait on the bus for room.
         all_waiting: the same, of all keys.
+        band_pause: for how long at most nothing that waits for a model is taken after a refusal.
         followers: clients of one key that follow answers in the background side by side.
         all_followers: the same, of all keys.
         silence: how long such an answer's log may have no new entry before its gateway counts as dead.
@@ -43,6 +44,7 @@ class Limits:
     all_background: int = 256
     waiting: int = 1000
     all_waiting: int = 4000
+    band_pause: float = 30.0
     followers: int = 64
     all_followers: int = 256
     silence: float = 15.0

@@ -62,6 +62,8 @@ class AnswerStore:
         silence: seconds without an entry after which the writer of an answer in the background counts as dead.
         max_followers: clients of one key that follow answers side by side.
         max_all_followers: the same, of all keys.
+        key_answers: answers that one gateway keeps for one key; the oldest make room.
+        key_bytes: the same in bytes.
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class AnswerStore:
         silence: float = 15.0,
         max_followers: int = 64,
         max_all_followers: int = 256,
+        key_answers: int = 1_000,
+        key_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._bus = bus
         self._topics = topics
@@ -84,7 +88,7 @@ class AnswerStore:
         self._silence = silence
         self._followers = FollowerCount(max_followers, max_all_followers)
         self._seen = SeenLogs(silence, time.monotonic)
-        self._written = WrittenAnswers()
+        self._written = WrittenAnswers(key_answers, key_bytes)
 
     def of(self, key: str | None, *, bounded: bool = True, live: LiveParts | None = None) -> KeptAnswers:
         """What this key keeps; without one, what all without a key share.

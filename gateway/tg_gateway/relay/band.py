@@ -37,8 +37,7 @@ GROUP: Final = "tg-band"
 ROOM_CHECK_SECONDS: Final = 0.1
 """Between two looks for room, unless an answer of the band has ended: processors announce themselves once a second."""
 MIN_PAUSE_SECONDS: Final = 0.5
-MAX_PAUSE_SECONDS: Final = 30.0
-"""The bounds of the pause after a refusal, which a provider may ask for in `retry_after`; it doubles with each."""
+"""After a first refusal, unless the provider asks for more in `retry_after`; it doubles with each."""
 MAX_HELD_MESSAGES: Final = 64
 """Of one model, whose keys are over their limits: beyond it nothing more is taken until one is let go."""
 
@@ -76,6 +75,7 @@ class _Lane:
 
     route: Route[Any, Any]
     topic: str
+    longest_pause: float
     starting: set[str] = field(default_factory=set)
     held: int = 0
     refusals: int = 0
@@ -89,14 +89,14 @@ class _Lane:
     def pause(self, seconds: float | None) -> None:
         """Take nothing for a while: each attempt costs two entries of a log."""
         wait = max(seconds or 0.0, MIN_PAUSE_SECONDS * 2.0**self.refusals)
-        self.resume_at = asyncio.get_running_loop().time() + min(wait, MAX_PAUSE_SECONDS)
+        self.resume_at = asyncio.get_running_loop().time() + min(wait, self.longest_pause)
         self.refusals = min(self.refusals + 1, 10)
 
     async def hold(self, seconds: float | None) -> None:
         """Wait with one message, while others are taken."""
         self.held += 1
         try:
-            await asyncio.sleep(min(max(seconds or 0.0, MIN_PAUSE_SECONDS), MAX_PAUSE_SECONDS))
+            await asyncio.sleep(min(max(seconds or 0.0, MIN_PAUSE_SECONDS), self.longest_pause))
         finally:
             self.held -= 1
 
@@ -110,6 +110,7 @@ class Band:
         catalogue: has the models.
         dialects: by `Dialect.restarts`.
         bounds: of what may wait.
+        longest_pause: seconds until the next is taken after a refusal, at most.
     """
 
     def __init__(
@@ -119,6 +120,8 @@ class Band:
         catalogue: Catalogue,
         dialects: Mapping[str, Dialect],
         bounds: BandBounds,
+        *,
+        longest_pause: float,
     ) -> None:
         self._bus, self._topics = requestor.bus, requestor.topics
         self._requestor = requestor
@@ -128,7 +131,7 @@ class Band:
         self._dialects = dialects
         self._bounds = bounds
         routes = [each for each in catalogue.routes if each.spec.name == TEXT_COMPLETION.name and not each.plain]
-        self._lanes = {route.request: _Lane(route, self._topics.band(route.request)) for route in routes}
+        self._lanes = {route.request: _Lane(route, self._topics.band(route.request), longest_pause) for route in routes}
         self._deliveries: dict[str, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 

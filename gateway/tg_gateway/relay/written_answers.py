@@ -3,9 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-MAX_KEY_ANSWERS: Final = 1_000
-MAX_KEY_BYTES: Final = 64 * 1024 * 1024
-"""What one gateway keeps for one key; the oldest answers make room."""
 MAX_ERASED_AT_ONCE: Final = 4
 """Answers that are erased before the next is kept: enough to get ahead of what comes, without a pause that is felt."""
 
@@ -28,9 +25,16 @@ class Written:
 
 
 class WrittenAnswers:
-    """Counts by name, and by key, in the order of writing."""
+    """Counts by name, and by key, in the order of writing.
 
-    def __init__(self) -> None:
+    Args:
+        key_answers: the most of one key; the oldest make room.
+        key_bytes: the same in bytes.
+    """
+
+    def __init__(self, key_answers: int, key_bytes: int) -> None:
+        self._key_answers = key_answers
+        self._key_bytes = key_bytes
         self._written: dict[str, Written] = {}
         self._names: dict[str, dict[str, None]] = {}
 
@@ -69,7 +73,7 @@ class WrittenAnswers:
         own = {name: each.size for name in self._names[key] if not (each := self._written[name]).waits}
         count, size = len(own), sum(own.values())
         for name, each_size in own.items():
-            if (count <= MAX_KEY_ANSWERS and size <= MAX_KEY_BYTES) or len(chosen) == MAX_ERASED_AT_ONCE:
+            if (count <= self._key_answers and size <= self._key_bytes) or len(chosen) == MAX_ERASED_AT_ONCE:
                 break
             count, size = count - 1, size - each_size
             if name not in chosen:

@@ -26,7 +26,7 @@ class BufferBudget:
         self._held: dict[Holder, int] = {}
 
     def hold(self, holder: Holder, size: int) -> None:
-        """A stream holds so many bytes now. Ends the streams that hold most, until the rest is within the limit."""
+        """Note a stream's bytes. Ends the streams that hold most, until the rest is within the limit."""
         self.total += size - self._held.pop(holder, 0)
         if size:
             self._held[holder] = size
