@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import signal
 import uuid
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.flow.command import SCRIPTS, environment
+from tests.suspended import suspended
 
 READY = 60.0
 TG_SERVE = SCRIPTS / "tg-serve"
@@ -41,11 +41,8 @@ class Part:
     @contextmanager
     def suspended(self) -> Iterator[None]:
         """It is stopped inside the block, as by a debugger, a snapshot of its machine or a frozen container."""
-        self.process.send_signal(signal.SIGSTOP)
-        try:
+        with suspended(self.process.pid):
             yield
-        finally:
-            self.process.send_signal(signal.SIGCONT)
 
 
 @dataclass

@@ -1,16 +1,15 @@
 """The broker hangs, dies and comes back: every call ends in time, subscriptions survive, what was accepted arrives."""
 
 import asyncio
-import os
-import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from uuid import uuid4
 
 import pytest
 
 from tests.pulsar_server import PulsarServer
+from tests.suspended import suspended
 from tg_base.bus import Bus, open_bus
 from tg_schema.errors import BusError
 
@@ -54,16 +53,6 @@ async def reading(bus: Bus, topic: str, group: str | None, prefetch: int) -> Asy
             await asyncio.wait([task])
 
 
-@contextmanager
-def hanging(server: PulsarServer) -> Iterator[None]:
-    """The broker's process stands still, its sockets stay open."""
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
-
-
 async def fails_in_time(call: Awaitable[None]) -> None:
     """The call raises BusError, within its deadline."""
     start = time.monotonic()
@@ -104,7 +93,7 @@ async def test_while_the_broker_hangs_calls_fail_in_time_and_readers_stay(pulsar
         async with asyncio.timeout(20):
             await worker.until({b"before"})
             await reader.until({b"before"})
-        with hanging(pulsar):
+        with suspended(pulsar.pid):
             await all_fail_in_time(bus, [kept, passing])
         for topic in (kept, passing):
             await bus.publish(topic, b"after", {})
@@ -118,7 +107,7 @@ async def test_leaving_and_closing_are_quick_while_the_broker_hangs(pulsar: Puls
     async with open_bus(pulsar.service_url) as bus:
         subscription = bus.subscribe(kept, "g", prefetch=0)
         await subscription.__aenter__()
-        with hanging(pulsar):
+        with suspended(pulsar.pid):
             start = time.monotonic()
             await subscription.__aexit__(None, None, None)
             assert time.monotonic() - start < LONGEST_LEAVE
