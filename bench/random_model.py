@@ -110,7 +110,7 @@ def _tensors(random: np.random.Generator, shape: Shape, text: Any) -> dict[str, 
         "output.weight": _quantized(output),
     }
     for layer in range(shape.layers):
-        own = {
+        own: dict[str, Floats | Blocks] = {
             "attn_norm": ones,
             "attn_q": blocks(shape.width, shape.width),
             "attn_k": blocks(shape.shared_width, shape.width),

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tg_flow.llama.batch import shares
-from tg_flow.llama.engine import common_beginning
+from tg_flow.llama.beginnings import common_beginning
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(1, 500), min_size=1, max_size=20))

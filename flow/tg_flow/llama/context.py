@@ -6,10 +6,9 @@ from typing import Any
 from tg_flow.llama.adapter import Adapter
 from tg_flow.llama.library import hold_interpreter_lock, native
 from tg_flow.llama.model import Model
-from tg_schema.errors import Unavailable
+from tg_schema.errors import Internal, Unavailable
 
 _remove = hold_interpreter_lock(native.llama_memory_seq_rm)
-_copy = hold_interpreter_lock(native.llama_memory_seq_cp)
 _logits = hold_interpreter_lock(native.llama_get_logits_ith)
 
 State = ctypes.Array[ctypes.c_ubyte]
@@ -130,9 +129,15 @@ class Context:
         return 0
 
     def copy(self, source: int, target: int) -> None:
-        """Copy sequence `source` to sequence `target`."""
-        _remove(self._memory, target, -1, -1)
-        _copy(self._memory, source, target, -1, -1)
+        """Copy sequence `source` to sequence `target`.
+
+        Raises:
+            Internal: llama.cpp did not take the copy, which has room in any case.
+        """
+        # Not by `llama_memory_seq_cp`: between two memories it copies the whole of both, used or not, and only in the
+        # next step, so that whoever reads the target before would get what was there.
+        if not self.restore(target, self.save(source)):
+            raise Internal("the memory of a stream could not be copied")
 
     def save(self, sequence: int) -> State:
         """What the memory of a sequence holds, for any context of the same model."""

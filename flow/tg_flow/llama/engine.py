@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from queue import SimpleQueue
-from typing import NamedTuple, Self
+from typing import Self
 
 import msgspec
 import structlog
@@ -14,6 +14,7 @@ import structlog
 from tg_base.runtime import translate_defects
 from tg_flow.llama.adapter_turns import AdapterTurns
 from tg_flow.llama.batch import Batch
+from tg_flow.llama.beginnings import Beginnings
 from tg_flow.llama.context import Context
 from tg_flow.llama.embedder import Embedder
 from tg_flow.llama.embedding import Embedding
@@ -21,15 +22,10 @@ from tg_flow.llama.engine_sizes import EngineSizes
 from tg_flow.llama.generation import Generation
 from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.model import Model
+from tg_flow.llama.prompt_budget import PromptBudget
 from tg_flow.llama.slot import Slot
 from tg_schema import TgError
 from tg_schema.errors import Internal, RateLimited, TooLarge, Unavailable
-
-STEP_SECONDS = 0.1
-"""Target duration of a step with prompt tokens: a cancel and the other streams wait for its end."""
-
-MIN_PREFILL_TOKENS = 32
-"""Prompt tokens that a step evaluates at least, however slow the model."""
 
 _DEFECT = "the model's engine failed; the service must be restarted"
 
@@ -52,23 +48,6 @@ class EngineStats(msgspec.Struct, frozen=True):
         return cls(*[sum(column) for column in zip(*[msgspec.structs.astuple(each) for each in several], strict=True)])
 
 
-class _Remembered(NamedTuple):
-    """What a sequence holds that no stream has: tokens, and the number of the adapter that evaluated them; 0 = none."""
-
-    adapter: int = 0
-    tokens: Sequence[int] = ()
-
-    @classmethod
-    def of(cls, slot: Slot) -> Self:
-        return cls(slot.adapter.number if slot.adapter else 0, slot.tokens[: slot.evaluated])
-
-    def common(self, slot: Slot) -> int:
-        """How many tokens the slot's prompt has in common with it, from the start."""
-        if self.adapter != (slot.adapter.number if slot.adapter else 0):
-            return 0
-        return common_beginning(self.tokens, slot.tokens)
-
-
 class Engine:
     """Any thread may call `submit`, `stats` and `close`; everything else runs in the engine's own thread.
 
@@ -89,7 +68,7 @@ class Engine:
         self._room = self._most + sizes.waiting
         # At least one row for every stream, so that no answer pauses.
         self._batch = max(sizes.batch, self._most)
-        self._prefill = self._batch
+        self._budget = PromptBudget(self._batch)
         self._context = Context(
             model,
             sequences=self._most,
@@ -99,7 +78,7 @@ class Engine:
         )
         self._slots: list[Slot] = []
         self._turns = AdapterTurns()
-        self._remembered = [_Remembered()] * self._most
+        self._beginnings = Beginnings(self._context, self._most, divisible=model.divisible)
         self._waiting: deque[Generation] = deque()
         self._embedder = Embedder(model, sizes)
         self._inbox: SimpleQueue[Generation | Embedding | None] = SimpleQueue()
@@ -248,7 +227,7 @@ class Engine:
             if number < len(slots):
                 self._context.copy(len(slots), number)
                 # The sequence that it leaves still holds these tokens; a later prompt may begin with them.
-                self._remembered[len(slots)] = _Remembered.of(last)
+                self._beginnings.remember(len(slots), last)
                 last.sequence = number
                 slots[number] = last
         while len(slots) < self._most and (successor := self._next(len(slots))) is not None:
@@ -257,7 +236,7 @@ class Engine:
     def _end(self, number: int) -> None:
         slot = self._slots[number]
         slot.close()
-        self._remembered[number] = _Remembered.of(slot)
+        self._beginnings.remember(number, slot)
         self._turns.leave(slot.adapter)
         if slot.adapter is not None and not self._turns.has(slot.adapter):
             # Its memory may be freed as soon as this generation has left.
@@ -274,22 +253,22 @@ class Engine:
                 generation.finish(error)
                 generation.leave()
                 continue
-            # Tokens whose logits are wanted are evaluated in any case: the last one chooses the first of the answer.
-            same = min(self._remembered[number].common(slot), slot.first_output)
-            if generation.evaluated is not None:
-                same = slot.first_output if self._context.restore(number, generation.evaluated) else 0
+            if generation.evaluated is None:
+                self._beginnings.begin(slot, self._slots)
+            else:
+                self._beginnings.begin_with(slot, generation.evaluated)
                 generation.evaluated = None
-            slot.evaluated = self._context.keep(number, same)
             self._turns.enter(slot.adapter)
             return slot
         return None
 
     def _step(self) -> None:
-        started = time.monotonic()
-        adapter = self._turns.choose(started)
-        slots = [slot for slot in self._slots if slot.adapter is adapter] if self._turns.mixed else self._slots
+        adapter = self._turns.choose(time.monotonic())
+        ready = self._beginnings.let_go_on(self._slots)
+        slots = [slot for slot in ready if slot.adapter is adapter] if self._turns.mixed else ready
         self._context.use(adapter)
-        batch = Batch.of(slots, self._batch, self._prefill, self._context.outputs)
+        answers = sum([slot.answering for slot in slots])
+        batch = Batch.of(slots, self._batch, self._budget.tokens(answers=answers), self._context.outputs)
         started = time.monotonic()
         failure = self._context.decode(batch.tokens, batch.positions, batch.sequences, batch.outputs)
         self._steps += 1
@@ -300,9 +279,7 @@ class Engine:
                 slot.evaluated = 0
                 slot.finish(Unavailable("the model could not evaluate this request; ask again"))
             return
-        # With fewer, the time of the step is that of the answers, and says nothing about prompts.
-        if batch.prompt_tokens >= MIN_PREFILL_TOKENS:
-            self._adapt(len(batch.tokens) / (time.monotonic() - started))
+        self._budget.learn(time.monotonic() - started, answers=answers, prompt_tokens=batch.prompt_tokens)
         self._prompt_tokens += batch.prompt_tokens
         self._generated_tokens += batch.generated
         for slot, row in batch.sampled:
@@ -312,9 +289,6 @@ class Engine:
                 slot.step(self._context, row)
             except TgError as error:
                 slot.finish(error)
-
-    def _adapt(self, tokens_a_second: float) -> None:
-        self._prefill = max(MIN_PREFILL_TOKENS, min(self._batch, int(tokens_a_second * STEP_SECONDS)))
 
     def _abandon(self, error: TgError) -> None:
         """Fail all generations with `error`."""
@@ -333,9 +307,3 @@ class Engine:
         for mailbox in self._mailboxes:
             mailbox.flush()
         self._slots, self._waiting = [], deque()
-
-
-def common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two token lists have in common, from the start."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((number for number, (left, right) in pairs if left != right), min(len(one), len(other)))

@@ -28,6 +28,8 @@ class Slot:
         answering: whether the prompt is evaluated; then the last of `tokens` is evaluated next.
         done: whether the generation has its end.
         shares: whether others wait for the memory of its prompt.
+        follows: the slot that evaluates a beginning which both have, while this one waits; None = it waits for none.
+        awaited: the number of tokens of that beginning.
     """
 
     def __init__(self, model: Model, generation: Generation, context_length: int, sequence: int) -> None:
@@ -41,6 +43,8 @@ class Slot:
         self.answering = False
         self.done = False
         self.shares = job.shared
+        self.follows: Slot | None = None
+        self.awaited = 0
         self._model = model
         self._job = job
         self._bars = job.ignore_eos or job.min_tokens > 0

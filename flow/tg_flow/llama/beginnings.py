@@ -1,0 +1,130 @@
+"""Slot -> Beginnings -> slot: the tokens that its prompt has in common with another sequence are evaluated once."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+from tg_flow.llama.adapter import Adapter
+from tg_flow.llama.context import Context, State
+from tg_flow.llama.slot import Slot
+
+MIN_COPIED_TOKENS = 32
+"""Tokens that must be saved by a copy; fewer are evaluated in a step that is made anyway."""
+
+
+class _Remembered(NamedTuple):
+    """What a sequence holds that no stream has: tokens, and the number of the adapter that evaluated them; 0 = none."""
+
+    adapter: int = 0
+    tokens: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, slot: Slot) -> Self:
+        return cls(_number(slot.adapter), slot.tokens[: slot.evaluated])
+
+    def common(self, slot: Slot) -> int:
+        """How many tokens the slot's prompt has in common with it, from the start."""
+        return common_beginning(self.tokens, slot.tokens) if self.adapter == _number(slot.adapter) else 0
+
+
+class Beginnings:
+    """What each sequence of a context holds; belongs to the engine's thread.
+
+    A new slot keeps what its own sequence still has of its prompt, or gets a copy of another sequence that has more. If
+    a stream is about to evaluate more of it, the slot follows that one: it waits until it can have the copy.
+    """
+
+    def __init__(self, context: Context, sequences: int, *, divisible: bool) -> None:
+        """`divisible` says whether a sequence's memory can be cut after a common beginning."""
+        self._context = context
+        self._divisible = divisible
+        self._remembered = [_Remembered()] * sequences
+
+    def remember(self, sequence: int, slot: Slot) -> None:
+        """The slot ended in, or left, this sequence, which keeps its tokens."""
+        self._remembered[sequence] = _Remembered.of(slot)
+
+    def begin(self, slot: Slot, running: Sequence[Slot]) -> None:
+        """Set how much of a new slot is evaluated, and whom it follows."""
+        # Tokens whose logits are wanted are evaluated in any case: the last one chooses the first of the answer.
+        same = min(self._remembered[slot.sequence].common(slot), slot.first_output)
+        slot.evaluated = self._context.keep(slot.sequence, same)
+        self._share(slot, running, {})
+
+    def begin_with(self, slot: Slot, prompt: State) -> None:
+        """As `begin`, with the memory of the whole prompt."""
+        restored = self._context.restore(slot.sequence, prompt)
+        slot.evaluated = self._context.keep(slot.sequence, slot.first_output if restored else 0)
+
+    def let_go_on(self, running: Sequence[Slot]) -> list[Slot]:
+        """Copy what followers wait for, where it is evaluated by now; returns the slots that follow nobody."""
+        copies: dict[int, State] = {}
+        for slot in running:
+            leader = slot.follows
+            if leader is not None and (_has_ended(leader) or leader.evaluated >= slot.awaited):
+                slot.follows = None
+                self._share(slot, running, copies)
+        return [slot for slot in running if slot.follows is None]
+
+    def _share(self, slot: Slot, running: Sequence[Slot], copies: dict[int, State]) -> None:
+        if not self._divisible or slot.first_output - slot.evaluated < MIN_COPIED_TOKENS:
+            return
+        most, source = self._find_copy(slot, running)
+        awaited, leader = _find_leader(slot, running)
+        if leader is not None and awaited - max(most, slot.evaluated) >= MIN_COPIED_TOKENS:
+            slot.follows, slot.awaited = leader, awaited
+        elif most - slot.evaluated >= MIN_COPIED_TOKENS:
+            self._copy(slot, source, most, copies)
+
+    def _find_copy(self, slot: Slot, running: Sequence[Slot]) -> tuple[int, int]:
+        """How many tokens a copy would have at most, and of which sequence."""
+        others = [other for other in running if other.sequence != slot.sequence]
+        found = [(min(_common(other, slot), other.evaluated), other.sequence) for other in others]
+        used = {slot.sequence, *[other.sequence for other in others]}
+        free = [(held.common(slot), number) for number, held in enumerate(self._remembered) if number not in used]
+        most, source = max(found + free, default=(0, 0))
+        return min(most, slot.first_output), source
+
+    def _copy(self, slot: Slot, source: int, tokens: int, copies: dict[int, State]) -> None:
+        state = copies.get(source) or self._context.save(source)
+        copies[source] = state
+        restored = self._context.restore(slot.sequence, state)
+        copies.pop(slot.sequence, None)
+        slot.evaluated = self._context.keep(slot.sequence, tokens if restored else 0)
+
+
+def _find_leader(slot: Slot, running: Sequence[Slot]) -> tuple[int, Slot | None]:
+    """The stream that is about to evaluate most of the slot's prompt, and how many tokens they have in common."""
+    awaited, leader = 0, None
+    for other in running:
+        # Who follows leads nobody, so that no two slots wait for each other.
+        if other is slot or other.answering or other.follows is not None or _has_ended(other):
+            continue
+        common = min(_common(other, slot), slot.first_output)
+        if common > awaited:
+            awaited, leader = common, other
+    return awaited, leader
+
+
+def _common(other: Slot, slot: Slot) -> int:
+    return common_beginning(other.tokens, slot.tokens) if other.adapter is slot.adapter else 0
+
+
+def _has_ended(slot: Slot) -> bool:
+    return slot.done or slot.generation.cancelled
+
+
+def _number(adapter: Adapter | None) -> int:
+    return adapter.number if adapter else 0
+
+
+def common_beginning(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two lists of tokens have in common, from the start."""
+    low, high = 0, min(len(one), len(other))
+    # By halves: slices of thousands of tokens are compared in microseconds, one by one they take a hundred times that.
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,56 @@
+"""Durations of steps -> how many prompt tokens the next one has, so that no answer waits long for its next token."""
+
+ALONE_SECONDS = 0.1
+"""Target duration of a step while nothing is answered: a cancel and newcomers wait for its end."""
+
+BESIDE_STEPS = 3.0
+"""Target duration of a step beside answers, by that of a step of these answers alone."""
+
+MIN_BESIDE_SECONDS = 0.01
+"""Duration up to which a step beside answers may last in any case: steps of small models are much shorter."""
+
+MIN_PROMPT_TOKENS = 8
+"""Prompt tokens of a step at least, however slow the model. The time of fewer says nothing about prompts."""
+
+FIRST_PROMPT_TOKENS = 32
+"""Prompt tokens of the first step, before anything was measured."""
+
+KEPT = 0.75
+"""The part of an estimate that stays when a step was measured: one step may have waited for another process."""
+
+
+class PromptBudget:
+    """Belongs to the engine's thread.
+
+    Every step has a token of each answer. A prompt is evaluated beside them in chunks of as many tokens as fit into the
+    target duration, which follows from the steps before.
+    """
+
+    def __init__(self, most: int) -> None:
+        """`most` is the number of tokens of a step at most."""
+        self._most = most
+        self._answer_seconds: float | None = None
+        self._token_seconds: float | None = None
+
+    def tokens(self, *, answers: int) -> int:
+        """The prompt tokens of the next step, in which so many answers go on; at least one."""
+        if self._token_seconds is None:
+            return min(self._most, FIRST_PROMPT_TOKENS)
+        if answers:
+            alone = self._answer_seconds or 0.0
+            seconds = max(MIN_BESIDE_SECONDS, BESIDE_STEPS * alone) - alone
+        else:
+            seconds = ALONE_SECONDS
+        return min(self._most, max(MIN_PROMPT_TOKENS, int(seconds / self._token_seconds)))
+
+    def learn(self, seconds: float, *, answers: int, prompt_tokens: int) -> None:
+        """Take in how long a step took."""
+        if not prompt_tokens:
+            self._answer_seconds = _mixed(self._answer_seconds, seconds)
+        elif prompt_tokens >= MIN_PROMPT_TOKENS:
+            spent = min(self._answer_seconds or 0.0, seconds / 2) if answers else 0.0
+            self._token_seconds = _mixed(self._token_seconds, (seconds - spent) / prompt_tokens)
+
+
+def _mixed(estimate: float | None, measured: float) -> float:
+    return measured if estimate is None else KEPT * estimate + (1 - KEPT) * measured

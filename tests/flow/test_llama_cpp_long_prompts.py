@@ -1,0 +1,135 @@
+"""Prompts beside answers: a long one stops nobody's tokens, and a beginning that many have is evaluated once."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack, aclosing, closing
+
+import pytest
+
+from tests.flow.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, text_of
+from tg_flow.llama.batch import Batch
+from tg_flow.llama.beginnings import Beginnings
+from tg_flow.llama.context import Context
+from tg_flow.llama.generation import Generation, Job
+from tg_flow.llama.mailbox import Mailbox
+from tg_flow.llama.model import Model
+from tg_flow.llama.model_file import DEMO_MODEL
+from tg_flow.llama.provider import LlamaCpp
+from tg_flow.llama.sampler_settings import SamplerSettings
+from tg_flow.llama.slot import Slot
+
+pytestmark = pytest.mark.model
+
+BATCH = 64
+LONG = "What is a river? " * 300
+COMMON = "Answer briefly, and never say more than you know. " * 10
+COMMON_TOKENS, OWN_TOKENS = 100, 40
+"""Of COMMON at least, and of what is not common at most."""
+ANSWERS = {
+    "What is the capital of Italy?": "The capital of Italy is Rome.",
+    "What is the capital of France?": "The capital of France is Paris.",
+    "Count to 3.": "1, 2, 3",
+    "What is 2 + 3?": "2 + 3 = 5",
+}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[LlamaCpp]:
+    with demo_service(slots=8, engines=1, context=2048, batch=BATCH) as service:
+        yield service
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[Counter[int]]:
+    """The rows of each step, by sequence."""
+    made: list[Counter[int]] = []
+    decode = Context.decode
+
+    def record(self: Context, tokens: list[int], positions: list[int], sequences: list[int], outputs: list[int]) -> int:
+        made.append(Counter(sequences))
+        return decode(self, tokens, positions, sequences, outputs)
+
+    monkeypatch.setattr(Context, "decode", record)
+    return made
+
+
+async def test_beside_a_long_prompt_every_step_has_a_token_of_each_answer(
+    service: LlamaCpp, steps: list[Counter[int]]
+) -> None:
+    async with AsyncExitStack() as stack:
+        for _ in range(3):
+            answer = await stack.enter_async_context(aclosing(service.on_request(ENDLESS)))
+            await anext(answer)
+        before = len(steps)
+        long = await stack.enter_async_context(aclosing(service.on_request(asked(LONG, max_tokens=2))))
+        await anext(long)
+        with_prompt = [rows for rows in steps[before:] if rows[3] > 1]
+    assert sum(rows[3] for rows in with_prompt) >= 1500
+    assert all([rows[number] for number in range(3)] == [1, 1, 1] for rows in with_prompt)
+    assert max(rows.total() for rows in with_prompt) <= BATCH
+    await at_rest(service)
+
+
+async def test_streams_that_begin_alike_at_once_evaluate_the_beginning_once(service: LlamaCpp) -> None:
+    await text_of(service, asked("x", max_tokens=1))
+    before = service.engine.stats().prompt_tokens
+    requests = [asked(question, system=COMMON, temperature=0, max_tokens=8) for question in ANSWERS] * 2
+    assert await asyncio.gather(*[text_of(service, request) for request in requests]) == [*ANSWERS.values()] * 2
+    assert min([await service.count_tokens(request) for request in requests]) > COMMON_TOKENS
+    evaluated = service.engine.stats().prompt_tokens - before
+    assert evaluated < COMMON_TOKENS + len(requests) * OWN_TOKENS, "not once for each"
+
+
+async def slot_of(model: Model, sequence: int, *prompt: int) -> Slot:
+    job = Job(prompt=prompt, settings=SamplerSettings(temperature=0, top_k=0, top_p=1, seed=0), max_tokens=5)
+    return Slot(model, Generation(job, model.pieces, Mailbox.here()), 512, sequence)
+
+
+async def test_a_slot_follows_the_one_that_evaluates_its_beginning_and_goes_on_without_it() -> None:
+    with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context:
+        beginnings, common = Beginnings(context, 4, divisible=True), model.tokenize(COMMON, special=False)[:100]
+        slots = [await slot_of(model, number, *common, 300 + number) for number in range(4)]
+        with ExitStack() as stack:
+            for number, slot in enumerate(slots):
+                stack.callback(slot.close)
+                beginnings.begin(slot, slots[:number])
+            leader, second, *others = slots
+            assert [slot.follows for slot in slots] == [None, leader, leader, leader]
+            evaluate(context, leader, 60)
+            assert beginnings.let_go_on(slots) == [leader]
+            leader.generation.cancel()
+            beginnings.remember(0, leader)
+            slots = slots[1:]
+            assert beginnings.let_go_on(slots) == [second]
+            assert [slot.evaluated for slot in slots] == [60, 0, 0], "what was evaluated by then is not lost"
+            assert [slot.follows for slot in others] == [second, second]
+            evaluate(context, second, 40)
+            assert beginnings.let_go_on(slots) == slots
+            assert [slot.evaluated for slot in slots] == [100] * 3
+            evaluate(context, others[0], 1)
+            copied = list(context.logits(0))
+            context.keep(2, 0)
+            others[0].evaluated = 0
+            for count in (60, 40, 1):  # in the same parts: a row's last digits depend on how many are evaluated with it
+                evaluate(context, others[0], count)
+            assert copied == pytest.approx(list(context.logits(0)), abs=1e-3), "the memory is that of the prompt"
+
+
+def four_sequences(model: Model) -> Context:
+    return Context(model, sequences=4, tokens=512, batch=128, threads=1)
+
+
+def evaluate(context: Context, slot: Slot, count: int) -> None:
+    batch = Batch.of([slot], count, count, 4)
+    assert context.decode(batch.tokens, batch.positions, batch.sequences, batch.outputs) == 0
+
+
+async def test_a_prompt_begins_with_what_another_sequence_remembers(service: LlamaCpp) -> None:
+    first = asked(STORY, system=COMMON, temperature=0, max_tokens=5)
+    async with aclosing(service.on_request(ENDLESS)) as endless:
+        await anext(endless)
+        text = await text_of(service, first)  # in the second sequence
+    before = (await at_rest(service)).prompt_tokens
+    assert await text_of(service, first) == text  # in the first one
+    assert service.engine.stats().prompt_tokens - before == 1

@@ -1,0 +1,59 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tg_flow.llama.prompt_budget import (
+    ALONE_SECONDS,
+    BESIDE_STEPS,
+    FIRST_PROMPT_TOKENS,
+    MIN_BESIDE_SECONDS,
+    MIN_PROMPT_TOKENS,
+    PromptBudget,
+)
+
+MOST = 512
+WARM_STEPS = 50
+
+
+class _Machine:
+    """A model on a machine: a step takes `fixed` seconds, and more for each row."""
+
+    def __init__(self, fixed: float, answer: float, token: float) -> None:
+        self.budget = PromptBudget(MOST)
+        self.fixed, self.answer, self.token = fixed, answer, token
+
+    def step(self, answers: int, *, prompt: bool) -> tuple[int, float]:
+        tokens = self.budget.tokens(answers=answers) if prompt else 0
+        seconds = self.fixed + answers * self.answer + tokens * self.token
+        self.budget.learn(seconds, answers=answers, prompt_tokens=tokens)
+        return tokens, seconds
+
+
+@given(st.floats(1e-5, 1), st.floats(1e-6, 0.1), st.floats(1e-6, 0.1), st.integers(1, 16))
+def test_beside_answers_a_step_lasts_a_small_multiple_of_theirs(
+    fixed: float, answer: float, token: float, answers: int
+) -> None:
+    machine = _Machine(fixed, answer, token)
+    alone = [machine.step(answers, prompt=False)[1] for _ in range(WARM_STEPS)][-1]
+    tokens, seconds = [machine.step(answers, prompt=True) for _ in range(WARM_STEPS)][-1]
+    limit = max(MIN_BESIDE_SECONDS, BESIDE_STEPS * alone)
+    assert tokens in {MIN_PROMPT_TOKENS, MOST} or seconds <= 1.1 * limit + token
+    assert tokens in {MIN_PROMPT_TOKENS, MOST} or seconds >= 0.5 * limit - token, "no time is wasted"
+
+
+@given(st.floats(1e-5, 0.05), st.floats(1e-6, 0.1))
+def test_with_nobody_to_wait_a_step_has_as_much_as_its_time_allows(fixed: float, token: float) -> None:
+    machine = _Machine(fixed, 0, token)
+    tokens, seconds = [machine.step(0, prompt=True) for _ in range(WARM_STEPS)][-1]
+    assert tokens in {MIN_PROMPT_TOKENS, MOST} or seconds <= 1.1 * ALONE_SECONDS + token
+
+
+def test_the_first_step_is_short_whatever_the_model() -> None:
+    assert PromptBudget(MOST).tokens(answers=0) == FIRST_PROMPT_TOKENS
+    assert PromptBudget(16).tokens(answers=3) == 16
+
+
+def test_one_slow_step_does_not_decide() -> None:
+    machine = _Machine(0, 0, 1e-3)
+    usual = [machine.step(0, prompt=True) for _ in range(WARM_STEPS)][-1][0]
+    machine.budget.learn(10 * ALONE_SECONDS, answers=0, prompt_tokens=usual)
+    assert usual / 5 < machine.budget.tokens(answers=0) < usual
