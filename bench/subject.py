@@ -72,12 +72,12 @@ class Subject:
         return self._process.stdout.readline().decode().strip()
 
 
-def wait_ready(url: str) -> None:
-    """Return once a gateway says that it can answer."""
+def wait_ready(url: str, page: str = "/ready") -> None:
+    """Return once a server answers at `page`, as a gateway does when it can answer."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         with contextlib.suppress(urllib.error.URLError, ConnectionError):
-            urllib.request.urlopen(f"{url}/ready", timeout=2)
+            urllib.request.urlopen(url + page, timeout=2)
             return
         time.sleep(0.1)
     raise RuntimeError(f"{url} is not ready; see the log of the process")

@@ -6,7 +6,7 @@ ALONE_SECONDS = 0.1
 BESIDE_STEPS = 3.0
 """Target duration of a step beside answers, by that of a step of these answers alone."""
 
-MIN_BESIDE_SECONDS = 0.01
+MIN_BESIDE_SECONDS = 0.02
 """Duration up to which a step beside answers may last in any case: steps of small models are much shorter."""
 
 MIN_PROMPT_TOKENS = 8
