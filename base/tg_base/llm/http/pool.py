@@ -180,17 +180,20 @@ class _Connector(aiohttp.TCPConnector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        # All connections read into the same bytes, which are copied before the next one reads: at 16 KiB for each, 4,096
+        # streams would hold 64 MiB.
+        room = memoryview(bytearray(READ_BYTES))
         # aiohttp has no public way to choose the protocol of its connections. A test fails if an upgrade stops using
         # this private factory.
-        self._factory: Any = lambda: _Handler(self._loop)
+        self._factory: Any = lambda: _Handler(self._loop, room)
 
 
 class _SmallReads(asyncio.BufferedProtocol):
     """Socket -> handler, in small reads: an event loop reads up to 256 KiB, which would all be parsed in one turn."""
 
-    def __init__(self, handler: "_Handler") -> None:
+    def __init__(self, handler: "_Handler", room: memoryview) -> None:
         self._handler = handler
-        self._room = memoryview(bytearray(READ_BYTES))
+        self._room = room
         # The loop calls these callbacks on this object; they go to aiohttp's handler without an extra call each.
         self.pause_writing = handler.pause_writing  # type: ignore[method-assign]
         self.resume_writing = handler.resume_writing  # type: ignore[method-assign]
@@ -209,15 +212,16 @@ class _SmallReads(asyncio.BufferedProtocol):
 class _Handler(ResponseHandler):
     """aiohttp's handler with a limit on headers. For bodies it pauses reading by itself when its buffer is full."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, room: memoryview) -> None:
         super().__init__(loop)
         self._head_bytes: int | None = None
+        self._room = room
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         # Only a BufferedProtocol decides how much the loop reads at once.
-        transport.set_protocol(_SmallReads(self))
+        transport.set_protocol(_SmallReads(self, self._room))
 
     @override
     def data_received(self, data: bytes) -> None:
