@@ -56,13 +56,12 @@ class RequestTask:
         self._call = call
         self._slot = slot
         self._ending: TgError | None = None
-        self._wanted = asyncio.Event()
+        self._wanted = call.fresh or call.reply is None
+        self._confirmed: asyncio.Event | None = None
         self._patience = patience
         self._bodies = bodies
         self._questions: dict[int, float] = {}
         self.unreadable: str | None = None
-        if call.fresh or call.reply is None:
-            self._wanted.set()
 
     @property
     def inbox(self) -> str | None:
@@ -73,7 +72,9 @@ class RequestTask:
         """The requestor has confirmed that question. A late confirmation proves nothing and is ignored."""
         asked_at = self._questions.get(question)
         if asked_at is not None and asyncio.get_running_loop().time() - asked_at < self._patience:
-            self._wanted.set()
+            self._wanted = True
+            if self._confirmed is not None:
+                self._confirmed.set()
 
     def stop(self, ending: TgError | None = None) -> None:
         """Close the service's stream now; its last record is `ending`."""
@@ -144,7 +145,7 @@ class RequestTask:
         if not body:
             body = await self._bodies.fetch(self._call.key, self._call.size, responder.fetch)
             # While it came this process may have been suspended, and the requestor may have asked another processor.
-            self._wanted.clear()
+            self._wanted = False
             await self._until_wanted(responder)
         try:
             return await self._service.read(body)
@@ -156,14 +157,15 @@ class RequestTask:
         """Ask the requestor to confirm a possible redelivery, so that no request is run (and billed) twice."""
         clock = asyncio.get_running_loop().time
         # A new number for each question: the reply to an earlier one may be older than the requestor's next attempt.
-        while not self._wanted.is_set():
+        while not self._wanted:
+            confirmed = self._confirmed = asyncio.Event()
             question = new_number()
             self._questions = {n: at for n, at in self._questions.items() if clock() - at < self._patience}
             self._questions[question] = clock()
             responder.ask(question)
             with suppress(TimeoutError):
                 async with asyncio.timeout(CONFIRM_INTERVAL_SECONDS):
-                    await self._wanted.wait()
+                    await confirmed.wait()
 
     async def _fail(self, responder: Responder, error: TgError) -> None:
         await send_failure(responder, self._route.spec.response.from_error(error.record))

@@ -84,7 +84,8 @@ class BodyStream(web.StreamResponse, Sink):
         self._loop = asyncio.get_running_loop()
         self._wrote_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
-        self._unwritten: deque[bytes | memoryview] = deque()
+        # A deque with the first large output: an empty one takes 0.7 KiB.
+        self._unwritten: deque[bytes | memoryview] | None = None
 
     def __enter__(self) -> "BodyStream":
         self._timer = self._loop.call_at(self._wrote_at + self._silence, self._silent)
@@ -122,6 +123,7 @@ class BodyStream(web.StreamResponse, Sink):
         if last:
             self._ended = True
             data = append_output(data, END_OF_BODY if self._chunked else b"")
+        self._unwritten = self._unwritten or deque()
         self._unwritten.extend(slice_output(append_output(head, data)))
 
     def _write(self, data: bytes | memoryview) -> None:
