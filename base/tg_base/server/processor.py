@@ -353,6 +353,8 @@ class Processor:
             for key in self._links.silent(silence):
                 self._running[key].stop(Unavailable("the processor has lost its requestor; ask again"))
             await self._links.sweep(silence)
+            self._cancelled.sweep()
+            self._ended.sweep()
 
     def _death_silence_seconds(self) -> float:
         """After how many seconds of silence a requestor is dead; infinite in one process, or while we may be deaf."""

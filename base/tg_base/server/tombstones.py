@@ -1,5 +1,6 @@
 """Control messages -> processor: requests that were cancelled while still queued, remembered until their deadline."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 from tg_base.protocol import StreamKey
@@ -17,15 +18,22 @@ class Tombstones:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._until: dict[StreamKey, float] = {}
+        # Not a dict, which looks for its first entry among all that were deleted: a burst would cost its square.
+        self._until: OrderedDict[StreamKey, float] = OrderedDict()
 
     def add(self, key: StreamKey, ttl: float) -> None:
         """Remember this attempt for `ttl` seconds."""
+        self.sweep()
+        if len(self._until) >= MAX_TOMBSTONES:
+            self._until.popitem(last=False)
+        self._until[key] = self._clock() + ttl
+
+    def sweep(self) -> None:
+        """Forget what has expired."""
         now = self._clock()
         # In the order of their arrival, which is nearly that in which they expire: the first one is enough to look at.
-        while self._until and (len(self._until) >= MAX_TOMBSTONES or next(iter(self._until.values())) < now):
-            del self._until[next(iter(self._until))]
-        self._until[key] = now + ttl
+        while self._until and next(iter(self._until.values())) < now:
+            self._until.popitem(last=False)
 
     def take(self, key: StreamKey) -> bool:
         """Whether this attempt was cancelled. Its entry is removed."""

@@ -105,6 +105,11 @@ class WebSocketHandler:
         finally:
             SOCKETS.dec()
             self._sockets.discard(socket)
+            # The session has its task, and the task this socket as its result; the server's handler of the connection
+            # calls the socket, and the socket has the handler. The garbage collector would free these circles long
+            # after thousands more have come.
+            socket.session = socket.conversation = None
+            request.protocol._data_received_cb = None
         return socket
 
     async def _serve(

@@ -20,7 +20,7 @@ from tg_gateway.dialects.answers import Background, StreamedAnswer
 from tg_gateway.dialects.output import Output, join_output
 from tg_gateway.relay import DEFECT_MESSAGE, BackgroundRuns, LiveParts, Relay
 from tg_gateway.telemetry import AccessLogEntry
-from tg_gateway.websocket.writer import SocketStream, SocketWriter
+from tg_gateway.websocket.writer import SocketStream, SocketWriter, ignore_stop
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, Internal, RateLimited, SlowConsumer, TooLarge
 
@@ -215,6 +215,8 @@ class Session(Socket):
         del self._running[name]
         running.begun.set()
         running.stream.fail(Cancelled("the request was cancelled"))
+        # A task that was cancelled keeps its traceback, which has the stream: without this, a circle.
+        running.stream.stop = ignore_stop
         entry.write()
 
     async def _serve(

@@ -95,7 +95,7 @@ class SocketStream(Sink, Holder):
         self._writer = writer
         self._fail = fail
         self._ended = False
-        self.stop: Callable[[], None] = lambda: None
+        self.stop: Callable[[], None] = ignore_stop
 
     @override
     def hold(self, size: int) -> None:
@@ -139,3 +139,7 @@ class SocketStream(Sink, Holder):
     @override
     async def drain(self) -> None:
         await self._writer.drain()
+
+
+def ignore_stop() -> None:
+    """Nothing of the stream runs."""
