@@ -42,6 +42,7 @@ class OneWord(LlmService):
         fails: bool = False
 
     gate: ClassVar[asyncio.Event]
+    broken: ClassVar[set[str]] = set()
     rehearsed: ClassVar[list[str]]
     opening: ClassVar[list[str]]
     opened: ClassVar[list[str]]
@@ -60,8 +61,12 @@ class OneWord(LlmService):
         cls.opening.append(it.word)
         if options.word == "hangs":
             await asyncio.Event().wait()
+        if options.word == "meets":
+            await until(lambda: len(cls.opening) == 2)
         if options.word == "defect":
             raise RuntimeError("a defect")
+        if options.word in cls.broken:
+            raise Unavailable("the weights are gone")
         if options.fails:
             raise Unavailable("the weights are broken").at("word")
         cls.opened.append(it.word)
@@ -181,6 +186,38 @@ async def test_a_model_that_cannot_be_opened_leaves_all_as_it_was(it: Served) ->
     write(it.file, table("m", "mended") + table("n", "too") + FLOWS)
     await it.told("models.in_force")
     assert [await it.say(flow) for flow in "fg"] == ["mended mended", "too too"]
+
+
+async def test_models_are_opened_side_by_side(file: Path) -> None:
+    write(file, table("m", "meets") + table("n", "meets") + FLOWS)
+    async with asyncio.timeout(20), serving(file) as it:
+        assert await it.say() == "meets meets"
+
+
+async def test_a_model_that_cannot_be_opened_at_the_start_leaves_the_others_serving(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tg_flow.providers.model_processors.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(OneWord, "broken", {"old"})
+    async with serving(file) as it:
+        failed = await it.told("model.failed")
+        assert (failed["model"], failed["reason"]) == ("m", f"{file}, line 2: the weights are gone")
+        assert await it.say("g") == "other other"
+        # It refuses no edit of another model, and is tried again.
+        write(file, SERVED.replace("other", "new"))
+        assert (await it.told("models.in_force"))["begun"] == ["n"]
+        OneWord.broken.clear()
+        await until(lambda: any(line.get("begun") == ["m"] for line in it.logs))
+        assert [await it.say(flow) for flow in "fg"] == ["old old", "new new"]
+
+
+async def test_where_no_model_can_be_opened_the_first_error_ends_the_start(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OneWord, "broken", {"old", "other"})
+    with pytest.raises(Unavailable, match=r"line 2: the weights are gone"):
+        async with serving(file):
+            pass
 
 
 async def test_a_provider_with_a_defect_leaves_all_as_it_was(it: Served) -> None:

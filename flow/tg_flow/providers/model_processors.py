@@ -21,12 +21,18 @@ from tg_schema import TgError
 
 log = structlog.get_logger()
 
+MAX_OPENING_MODELS = 8
+"""Models that are opened side by side."""
+RETRY_SECONDS = 30.0
+"""Pause before a model that could not be opened at the start is tried again."""
 REHEARSAL_SECONDS = 5.0
 """Timeout of the rehearsal of an edit's models: a slow one must not delay other changes, as a revoked key."""
 
 
 class ModelProcessors:
-    """Text completion: one processor for each model that a flow binds.
+    """Text completion: one processor for each model that a flow binds, opened side by side.
+
+    A model that cannot be opened at the start is tried again every `RETRY_SECONDS`; the others serve meanwhile.
 
     When a model's table is edited, a new processor is opened and takes all further requests. The old one ends with its
     last request. If any new one cannot be opened, all old ones stay, and the log says why. A later edit of what is
@@ -43,6 +49,7 @@ class ModelProcessors:
         self._bus = bus
         self._timing = timing
         self._served: dict[str, ModelProcessor] = {}
+        self._failed: dict[str, ModelBinding] = {}
         self._edited = asyncio.Event()
         self._opening: asyncio.Task[None] | None = None
 
@@ -56,13 +63,13 @@ class ModelProcessors:
         """Serve while the block runs.
 
         Raises:
-            TgError: a model cannot be opened; the message has its position in the file.
+            TgError: no model can be opened; the message is that of the first one, with its position in the file.
         """
         try:
             async with asyncio.TaskGroup() as self._group:
                 tasks = self._tasks = set[asyncio.Task[None]]()
                 try:
-                    self._served = await self._begin(self._config)
+                    self._served = await self._begin_what_opens(self._config)
                     self._start(self._follow())
                     yield
                 finally:
@@ -101,8 +108,7 @@ class ModelProcessors:
 
     async def _follow(self) -> None:
         while True:
-            await self._edited.wait()
-            self._edited.clear()
+            await self._wait_edited()
             # Opening takes time: edits that arrive meanwhile set the event again, and only the last one counts.
             config = self._config
             if not self._find_changed(config) and self._bind(config).keys() == self._served.keys():
@@ -110,13 +116,30 @@ class ModelProcessors:
             self._opening = self._start(self._open(config))
             await asyncio.wait([self._opening])
 
+    async def _wait_edited(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RETRY_SECONDS if self._failed else None):
+                await self._edited.wait()
+        self._edited.clear()
+
     async def _open(self, config: Config) -> None:
-        try:
-            begun = await self._begin(config)
-        except TgError as error:
-            log.error("models.refused", reason=error.message)
-        else:
+        begun, errors = await self._begin(config)
+        bound = self._bind(config)
+        # One that failed before, and says the same, must not keep the others from an edit.
+        refused = [error for model, error in errors.items() if self._failed.get(model) != bound[model]]
+        if refused:
+            for served in begun.values():
+                served.replace()
+            log.error("models.refused", reason=refused[0].message)
+            return
+        self._note_failed(bound, errors)
+        if begun or self._served.keys() - bound.keys():
             self._replace(config, begun)
+
+    def _note_failed(self, bound: dict[str, ModelBinding], errors: dict[str, TgError]) -> None:
+        self._failed = {model: bound[model] for model in errors}
+        for model, error in errors.items():
+            log.error("model.failed", model=model, reason=error.message)
 
     def _replace(self, config: Config, begun: dict[str, ModelProcessor]) -> None:
         # No wait until the end: between two awaits nobody sees a model that is served twice, or not at all.
@@ -128,15 +151,39 @@ class ModelProcessors:
             before[model].replace()
         log.info("models.in_force", begun=sorted(begun), ended=sorted(ended))
 
-    async def _begin(self, config: Config) -> dict[str, ModelProcessor]:
-        """Start a processor for each model whose binding changed; all of them or, if raising or cancelled, none."""
-        begun: dict[str, ModelProcessor] = {}
-        with ExitStack() as failed:
-            for model, binding in self._find_changed(config).items():
-                begun[model] = await self._serve(config, model, binding)
-                failed.callback(begun[model].replace)
-            failed.pop_all()
+    async def _begin_what_opens(self, config: Config) -> dict[str, ModelProcessor]:
+        begun, errors = await self._begin(config)
+        if errors and not begun:
+            raise next(iter(errors.values()))
+        self._note_failed(self._bind(config), errors)
         return begun
+
+    async def _begin(self, config: Config) -> tuple[dict[str, ModelProcessor], dict[str, TgError]]:
+        """Start a processor for each model whose binding changed; if cancelled, none.
+
+        Returns:
+            The processors, and the errors of the models that cannot be opened, both in the order of the file.
+        """
+        changed, outcomes = self._find_changed(config), dict[str, ModelProcessor | TgError]()
+        room = asyncio.Semaphore(MAX_OPENING_MODELS)
+
+        async def open_one(model: str, binding: ModelBinding) -> None:
+            async with room:
+                try:
+                    outcomes[model] = await self._serve(config, model, binding)
+                except TgError as error:
+                    outcomes[model] = error
+
+        with ExitStack() as failed:
+            failed.callback(lambda: [each.replace() for each in outcomes.values() if isinstance(each, ModelProcessor)])
+            # If this is cancelled, `gather` cancels and awaits them all.
+            ends = await asyncio.gather(*(open_one(*each) for each in changed.items()), return_exceptions=True)
+            for defect in filter(None, ends):
+                raise defect
+            failed.pop_all()
+        done = [(model, outcomes[model]) for model in changed]
+        begun = {model: each for model, each in done if isinstance(each, ModelProcessor)}
+        return begun, {model: each for model, each in done if isinstance(each, TgError)}
 
     async def _serve(self, config: Config, model: str, binding: ModelBinding) -> ModelProcessor:
         service = await self._open_service(config, model, binding)
