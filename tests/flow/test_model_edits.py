@@ -146,13 +146,13 @@ async def it(file: Path) -> AsyncIterator[Served]:
 
 
 @asynccontextmanager
-async def serving(file: Path) -> AsyncIterator[Served]:
+async def serving(file: Path, retry: float = 30.0) -> AsyncIterator[Served]:
     bus = MemoryBus()
     with capture_logs() as logs:
         async with ConfigWatcher(file, poll=0.01) as config_file:
             config = config_file.config
             async with (
-                TextCompletionKind().serve(ServeContext.of(config_file, bus, LIVELY)),
+                TextCompletionKind(retry).serve(ServeContext.of(config_file, bus, LIVELY)),
                 Requestor(bus, config.topics, timing=LIVELY) as requestor,
             ):
                 routes = config.routes(TEXT_COMPLETION.name)
@@ -197,9 +197,8 @@ async def test_models_are_opened_side_by_side(file: Path) -> None:
 async def test_a_model_that_cannot_be_opened_at_the_start_leaves_the_others_serving(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tg_flow.providers.model_processors.RETRY_SECONDS", 0.01)
     monkeypatch.setattr(OneWord, "broken", {"old"})
-    async with serving(file) as it:
+    async with serving(file, retry=0.01) as it:
         failed = await it.told("model.failed")
         assert (failed["model"], failed["reason"]) == ("m", f"{file}, line 2: the weights are gone")
         assert await it.say("g") == "other other"

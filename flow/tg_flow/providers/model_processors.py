@@ -32,7 +32,7 @@ REHEARSAL_SECONDS = 5.0
 class ModelProcessors:
     """Text completion: one processor for each model that a flow binds, opened side by side.
 
-    A model that cannot be opened at the start is tried again every `RETRY_SECONDS`; the others serve meanwhile.
+    A model that cannot be opened at the start is tried again every `retry` seconds; the others serve meanwhile.
 
     When a model's table is edited, a new processor is opened and takes all further requests. The old one ends with its
     last request. If any new one cannot be opened, all old ones stay, and the log says why. A later edit of what is
@@ -42,12 +42,16 @@ class ModelProcessors:
         config: the active configuration.
         bus: carries everything.
         timing: the processors' heartbeat timing.
+        retry: seconds before a model that could not be opened at the start is tried again.
     """
 
-    def __init__(self, config: Config, bus: Bus, timing: HeartbeatTiming | None = None) -> None:
+    def __init__(
+        self, config: Config, bus: Bus, timing: HeartbeatTiming | None = None, *, retry: float = RETRY_SECONDS
+    ) -> None:
         self._config = config
         self._bus = bus
         self._timing = timing
+        self._retry = retry
         self._served: dict[str, ModelProcessor] = {}
         self._failed: dict[str, ModelBinding] = {}
         self._edited = asyncio.Event()
@@ -118,7 +122,7 @@ class ModelProcessors:
 
     async def _wait_edited(self) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(RETRY_SECONDS if self._failed else None):
+            async with asyncio.timeout(self._retry if self._failed else None):
                 await self._edited.wait()
         self._edited.clear()
 

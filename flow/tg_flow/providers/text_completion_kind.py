@@ -8,7 +8,7 @@ from typing_extensions import override
 from tg_base.config import Config, Findings, TextCompletionConfig
 from tg_base.server import Processor, ServeContext, ServiceKind
 from tg_flow.providers.bound_models import bind_models, list_bound_models, open_model
-from tg_flow.providers.model_processors import ModelProcessors
+from tg_flow.providers.model_processors import RETRY_SECONDS, ModelProcessors
 from tg_flow.providers.registry import rehearse_provider
 
 
@@ -16,14 +16,20 @@ class TextCompletionKind(ServiceKind):
     """Text completion: each bound model is opened once, and serves the queues of all flows that bind it.
 
     Edits of models and bindings take effect while it runs.
+
+    Args:
+        retry: seconds before a model that could not be opened at the start is tried again.
     """
 
     table = TextCompletionConfig
 
+    def __init__(self, retry: float = RETRY_SECONDS) -> None:
+        self._retry = retry
+
     @override
     @asynccontextmanager
     async def serve(self, context: ServeContext) -> AsyncIterator[tuple[Processor, ...]]:
-        models = ModelProcessors(context.config, context.bus, context.timing)
+        models = ModelProcessors(context.config, context.bus, context.timing, retry=self._retry)
         with context.follow(models.prepare):
             async with models.serve():
                 yield models.processors
