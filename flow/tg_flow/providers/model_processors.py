@@ -1,7 +1,7 @@
 """Configuration and its edits -> the processors of all bound models: which start, which continue, and which end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -132,8 +132,7 @@ class ModelProcessors:
         # One that failed before, and says the same, must not keep the others from an edit.
         refused = [error for model, error in errors.items() if self._failed.get(model) != bound[model]]
         if refused:
-            for served in begun.values():
-                served.replace()
+            _replace_all(begun.values())
             log.error("models.refused", reason=refused[0].message)
             return
         self._note_failed(bound, errors)
@@ -179,7 +178,7 @@ class ModelProcessors:
                     outcomes[model] = error
 
         with ExitStack() as failed:
-            failed.callback(lambda: [each.replace() for each in outcomes.values() if isinstance(each, ModelProcessor)])
+            failed.callback(lambda: _replace_all(outcomes.values()))
             # If this is cancelled, `gather` cancels and awaits them all.
             ends = await asyncio.gather(*(open_one(*each) for each in changed.items()), return_exceptions=True)
             for defect in filter(None, ends):
@@ -234,3 +233,9 @@ class ModelProcessors:
 
     def _get_binding(self, model: str) -> ModelBinding | None:
         return self._served[model].binding if model in self._served else None
+
+
+def _replace_all(outcomes: Iterable[ModelProcessor | TgError]) -> None:
+    for each in outcomes:
+        if isinstance(each, ModelProcessor):
+            each.replace()
