@@ -11,7 +11,7 @@ import pytest
 
 TYPINGS = Path(__file__).parents[2] / "typings"
 STUBS = {"pulsar": "pulsar/__init__.pyi", "pulsar.schema": "pulsar/schema.pyi", "_pulsar": "_pulsar.pyi"}
-SET_LATER = {"_producer", "_fields"}
+SET_LATER = {"_producer", "_consumer", "_reader", "_fields"}
 """Attributes of an instance or a subclass, which the class itself does not show."""
 Written = ast.ClassDef | ast.FunctionDef | ast.AnnAssign | ast.ImportFrom
 

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Self
 from uuid import uuid4
 
@@ -12,13 +12,12 @@ from typing_extensions import override
 
 from tg_base.bus.core import Delivery, Source, is_persistent
 from tg_base.bus.pulsar.client import close_quietly, error_of, our_errors
+from tg_schema import TgError
 from tg_schema.errors import BadRequest
 
 if TYPE_CHECKING:
-    from _pulsar import MessageId
+    from _pulsar import Message, MessageId
 
-RECEIVE_TIMEOUT_MILLISECONDS = 60_000
-"""Milliseconds of one blocking receive; closing ends it at once."""
 READER_QUEUE_MESSAGES = 10_000
 """Receiver queue on a non-persistent topic: the broker drops what finds it full."""
 NACK_DELAY_MILLISECONDS = 150
@@ -39,8 +38,8 @@ class Queues(NamedTuple):
         return cls(prefetch - prefetch // 2, prefetch // 2)
 
 
-class Consumer(Source):
-    """A consumer of a group, or a reader without one. All calls block; any thread may make them.
+class Consumer(Source["Message"]):
+    """A consumer of a group, or a reader without one. Any thread may call it; to open, reopen and close blocks.
 
     Args:
         client: the client to open it on.
@@ -66,6 +65,7 @@ class Consumer(Source):
         self._group = group
         self._queue = queue
         self._persistent = is_persistent(topic)
+        self._resumes = self._persistent and group is None
         self._last: MessageId | pulsar.MessageId = pulsar.MessageId.latest if after is None else after
         self._closed = False
         self._swapping = threading.Lock()
@@ -90,23 +90,39 @@ class Consumer(Source):
         close_quietly(handle)
 
     @override
-    def receive(self) -> Delivery:
-        while True:
-            handle = self._handle
-            try:
-                message = _receive(handle, self._queue)
-            except pulsar.Timeout:
-                continue
-            except pulsar.PulsarException as failure:
-                # `reopen` has closed the handle under this receive: go on with the new one.
-                with self._swapping:
-                    if handle is not self._handle:
-                        continue
-                raise error_of(type(failure).__name__) from None
-            if self._group is None and self._persistent:
-                self._last = at = message.message_id()
-                return _Delivery(message, None, at)
-            return _Delivery(message, self if self._persistent else None)
+    def receive(self, taken: "Callable[[Message | TgError], None]") -> None:
+        handle = self._handle
+
+        # Called in a thread of the client's, or in this one if the client has a message already.
+        def answered(result: pulsar.Result, message: "Message") -> None:
+            if result != pulsar.Result.Ok:
+                self._go_on(handle, result, taken)
+                return
+            if self._resumes:
+                self._last = message.message_id()
+            taken(message)
+
+        _receive_async(handle, answered)
+
+    def _go_on(
+        self,
+        handle: pulsar.Consumer | pulsar.Reader,
+        result: pulsar.Result,
+        taken: "Callable[[Message | TgError], None]",
+    ) -> None:
+        # `reopen` has closed the handle under this receive: go on with the new one.
+        with self._swapping:
+            replaced = handle is not self._handle
+        if replaced:
+            self.receive(taken)
+        else:
+            taken(error_of(result.name))
+
+    @override
+    def open(self, message: "Message") -> Delivery:
+        if self._resumes:
+            return _Delivery(message, None, message.message_id())
+        return _Delivery(message, self if self._persistent else None)
 
     @override
     def close(self) -> None:
@@ -146,12 +162,15 @@ class Consumer(Source):
             )
 
 
-def _receive(handle: pulsar.Consumer | pulsar.Reader, queue: int) -> pulsar.Message:
+def _receive_async(
+    handle: pulsar.Consumer | pulsar.Reader, answered: "Callable[[pulsar.Result, Message], None]"
+) -> None:
+    # The client's public classes have a receive that blocks, and one for asyncio that loses the message of a cancelled
+    # receive. Both are made of this.
     if isinstance(handle, pulsar.Reader):
-        return handle.read_next(RECEIVE_TIMEOUT_MILLISECONDS)
-    # A receive without a timeout polls for signals ten times a second in the client. It is used only where there is no
-    # other way: without a receiver queue the client rejects a timeout.
-    return handle.receive(RECEIVE_TIMEOUT_MILLISECONDS) if queue else handle.receive()
+        handle._reader.read_next_async(answered)  # noqa: SLF001 - there is no public way
+    else:
+        handle._consumer.receive_async(answered)  # noqa: SLF001 - there is no public way
 
 
 class _Delivery:
@@ -159,7 +178,7 @@ class _Delivery:
 
     __slots__ = ("_held", "_properties", "_published", "at", "body", "redelivered")
 
-    def __init__(self, message: pulsar.Message, consumer: Consumer | None, at: "MessageId | None" = None) -> None:
+    def __init__(self, message: "Message", consumer: Consumer | None, at: "MessageId | None" = None) -> None:
         self.at = at
         self.body = message.data()
         self.redelivered = message.redelivery_count() > 0
@@ -193,7 +212,7 @@ def message_id_of(delivery: Delivery) -> "MessageId | None":
     return delivery.at if isinstance(delivery, _Delivery) else None
 
 
-def properties_of(message: pulsar.Message) -> Mapping[str, str] | None:
+def properties_of(message: "Message | pulsar.Message") -> Mapping[str, str] | None:
     """The properties; None if they are not UTF-8, since producers in other languages may write any bytes."""
     try:
         return message.properties()

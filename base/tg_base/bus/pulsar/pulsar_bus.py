@@ -1,10 +1,10 @@
 """Publisher -> broker -> subscriber: the bus over Apache Pulsar.
 
-It uses the client's blocking interface from threads of its own. The client's asyncio interface loses the message of a
-cancelled receive, and crashes the process if its loop is closed.
+It uses the client's callbacks, and its blocking calls from threads of its own. The client's asyncio interface loses the
+message of a cancelled receive, and crashes the process if its loop is closed.
 
 - A send returns at once; its completion comes from a thread of the client, with one wake-up of the loop for many.
-- Every subscription has a thread that receives (`threaded_reader.py`).
+- A receive returns at once too; its message comes from the same thread (`bounded_reader.py`).
 - Calls that wait for the broker (opening, closing, ping) run in a small thread pool.
 
 Closing is idempotent and bounded, and runs at interpreter exit if nothing else has closed the bus.
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pulsar
 import structlog
@@ -24,13 +24,13 @@ from typing_extensions import override
 
 from tg_base.bus.core import (
     MAX_MESSAGE_BYTES,
+    BoundedReader,
     Bus,
     BusOptions,
     Delivery,
     Entry,
     Handoff,
     LogWriter,
-    ThreadedReader,
     check_log,
     is_persistent,
 )
@@ -43,6 +43,9 @@ from tg_base.bus.pulsar.shared_client import SharedClient
 from tg_base.bus.pulsar.silence import WATCH_SECONDS, Silence
 from tg_schema import TgError
 from tg_schema.errors import BusError, TooLarge
+
+if TYPE_CHECKING:
+    from _pulsar import Message
 
 log = structlog.get_logger()
 
@@ -70,7 +73,7 @@ class PulsarBus(Bus):
         self._limit_thread = ThreadPoolExecutor(1, thread_name_prefix="bus-limit")
         self._senders: dict[str, Sender] = {}
         self._retired: list[Sender] = []
-        self._readers: dict[Consumer, ThreadedReader] = {}
+        self._readers: dict[Consumer, BoundedReader[Message]] = {}
         self._silence = Silence()
         self._closing: asyncio.Future[None] | None = None
         self._sent: Handoff[Sent] = Handoff(self._loop, self._on_sent)
@@ -183,13 +186,15 @@ class PulsarBus(Bus):
             yield reader
 
     @asynccontextmanager
-    async def _reading(self, opening: "asyncio.Future[Consumer]", ahead: int) -> AsyncIterator[ThreadedReader]:
+    async def _reading(
+        self, opening: "asyncio.Future[Consumer]", ahead: int
+    ) -> "AsyncIterator[BoundedReader[Message]]":
         try:
             consumer = await in_time(opening)
         except (asyncio.CancelledError, BusError):
             opening.add_done_callback(self._close_unwanted)
             raise
-        reader = self._readers[consumer] = ThreadedReader(self._loop, consumer, ahead)
+        reader = self._readers[consumer] = BoundedReader(self._loop, consumer, ahead)
         try:
             if self._closing is not None:
                 reader.end()
