@@ -16,12 +16,14 @@ from typing_extensions import override
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
+from tg_base.runtime import open_listening_sockets
 from tg_base.telemetry import MODEL_LOADS
 from tg_gateway.access import CONNECTION_REFUSED, Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
 from tg_gateway.http import Health, HttpHandlers, LoadTeller, Middleware, Router, defer_expectation
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
+from tg_gateway.listening import listen
 from tg_gateway.mounts import MOUNTS
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
@@ -142,8 +144,8 @@ class Gateway:
             stack.push_async_callback(runner.cleanup)
             if self._band is not None:
                 await stack.enter_async_context(self._band)
-            site = web.TCPSite(runner, self._config.host, self._config.port, backlog=1024)
-            await site.start()
+            # Looking up the host may take seconds.
+            await listen(runner, await asyncio.to_thread(open_listening_sockets, self._config.host, self._config.port))
             self.url = _url(self._config.host, runner.addresses[0][1])
             log.info("gateway.listening", url=self.url, auth=self._authenticator.required)
             self._exit = stack.pop_all()

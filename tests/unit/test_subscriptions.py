@@ -13,6 +13,7 @@ from tests.fakes.given_delivery import GivenDelivery
 from tg_base.bus import Delivery
 from tg_base.bus.memory import MemoryBus
 from tg_base.protocol import Subscriptions
+from tg_base.protocol.subscriptions import MAX_TURN_BYTES
 from tg_schema.errors import BadRequest, BusError
 
 INBOX = "non-persistent://tg/flow/inbox"
@@ -193,3 +194,21 @@ class _UnreadableBus(EndingBus):
 def poison() -> float:
     """What the metric says."""
     return REGISTRY.get_sample_value("tg_poison_messages_total", {"topic": INBOX}) or 0.0
+
+
+async def test_a_turn_handles_a_bounded_part_of_what_waits() -> None:
+    """However many messages wait, whatever they hold, other tasks have their turn between them."""
+    bus, size = MemoryBus(), 64 * 1024
+    handled: list[int] = []
+    turn = 0
+
+    def handle(delivery: Delivery) -> None:
+        handled.append(turn)
+
+    async with Subscriptions(bus, give_up=60) as subscriptions, subscriptions.each(INBOX, handle):
+        for _ in range(40):
+            await bus.publish(INBOX, bytes(size), {})
+        while len(handled) < 40:
+            await asyncio.sleep(0)
+            turn += 1
+    assert max(handled.count(turn) for turn in handled) <= MAX_TURN_BYTES // size

@@ -30,6 +30,10 @@ STEADY_SECONDS = 10.0
 """A subscription that was open for this long counts as stable: after its next failure the pauses start anew."""
 PING_SECONDS = 10.0
 """Seconds that the bus has to answer a ping."""
+MAX_TURN_BYTES = 256 * 1024
+"""Bytes of messages, `MESSAGE_BYTES` added to each, that are handled before the rest of the process has its turn."""
+MESSAGE_BYTES = 256
+"""What a message counts beside its body."""
 
 
 class Subscriptions:
@@ -235,7 +239,7 @@ class Subscription(AsyncIterator[Delivery]):
 
 
 async def _each(deliveries: Subscription, handle: Callable[[Delivery], None]) -> None:
-    topic = deliveries.topic
+    topic, taken = deliveries.topic, 0
     while True:
         try:
             # Around the loop and not within it: what a message costs is paid by every chunk.
@@ -245,6 +249,11 @@ async def _each(deliveries: Subscription, handle: Callable[[Delivery], None]) ->
                     # nothing.
                     _ = delivery.properties
                     handle(delivery)
+                    taken += len(delivery.body) + MESSAGE_BYTES
+                    # Of many messages that wait none is waited for: without this all would be handled in one turn.
+                    if taken >= MAX_TURN_BYTES:
+                        taken = 0
+                        await asyncio.sleep(0)
         except Internal:
             POISON.labels(topic).inc()
         except TgError as error:

@@ -1,10 +1,11 @@
-"""Lowest layer: tasks that end with their owner, threads that nobody waits for, worker processes, defects, ids."""
+"""Lowest layer: tasks that end with their owner, threads nobody waits for, worker processes, sockets, defects, ids."""
 
 from tg_base.runtime.daemon_thread import start_daemon_thread
 from tg_base.runtime.defects import translate_defects
 from tg_base.runtime.entered import Entered, Watcher
 from tg_base.runtime.file_edits import POLL_SECONDS, FileEdits
 from tg_base.runtime.ids import last_number, new_id, new_number
+from tg_base.runtime.listening_sockets import MAX_WAITING_CONNECTIONS, open_listening_sockets
 from tg_base.runtime.reading_cost import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, is_costly
 from tg_base.runtime.tasks import report, running
 from tg_base.runtime.worker_main import Unpicklable, ask_caller
@@ -13,6 +14,7 @@ from tg_base.runtime.worker_pool import WorkerPool
 __all__ = [
     "MAX_QUICK_BYTES",
     "MAX_READ_HERE_OBJECTS",
+    "MAX_WAITING_CONNECTIONS",
     "POLL_SECONDS",
     "Entered",
     "FileEdits",
@@ -24,6 +26,7 @@ __all__ = [
     "last_number",
     "new_id",
     "new_number",
+    "open_listening_sockets",
     "report",
     "running",
     "start_daemon_thread",

@@ -1,0 +1,50 @@
+"""Host and port -> sockets that listen, which several processes may share."""
+
+import errno
+import socket
+from contextlib import ExitStack
+from typing import Final
+
+MAX_WAITING_CONNECTIONS: Final = 1024
+"""Connections that the system completes and keeps until a process accepts them; further ones are tried again later."""
+
+
+def open_listening_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
+    """Listen at every address of a host, on one port. Looking the host up may block.
+
+    Args:
+        host: a name or an address; "" = all of this machine's.
+        port: 0 = any free one.
+
+    Raises:
+        OSError: there is no such address here, or the port is taken or not allowed.
+        ValueError: the host cannot be a name.
+    """
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    opened: list[socket.socket] = []
+    with ExitStack() as stack:
+        for family, _, _, _, (address, _, *rest) in dict.fromkeys(found):
+            listener = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            try:
+                _listen(listener, (address, port, *rest))
+            except OSError as error:
+                # A name may have an address of a network that this machine has not; another one is enough.
+                if error.errno != errno.EADDRNOTAVAIL:
+                    raise
+                continue
+            port = listener.getsockname()[1]
+            opened.append(listener)
+        if not opened:
+            raise OSError(errno.EADDRNOTAVAIL, "no address of the host is one of this machine")
+        stack.pop_all()
+    return tuple(opened)
+
+
+def _listen(listener: socket.socket, address: tuple[str | int, ...]) -> None:
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if listener.family == socket.AF_INET6:
+        # Otherwise "::" takes the port of all IPv4 addresses too, which may be the next one to listen at.
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    listener.setblocking(False)
+    listener.bind(address)
+    listener.listen(MAX_WAITING_CONNECTIONS)
