@@ -79,13 +79,53 @@ COMMAND = (
 )
 """As Cohere's Command R7B: a list of numbered objects with keys of their own."""
 
-XML = (
-    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<{{ m.role }}>{{ m.content }}"
-    "{% for call in m.tool_calls %}<tool_call>\n<function={{ call.function.name }}>{% for key, value in "
-    "call.function.arguments | items %}<parameter={{ key }}>{{ value }}</parameter>{% endfor %}</function>"
-    "</tool_call>{% endfor %}{% endfor %}"
+QWEN_CODER = (
+    "{% if tools %}<|im_start|>system\n{% if messages[0].role == 'system' %}{{ messages[0].content }}\n{% endif %}"
+    "<tools>{% for tool in tools %}<function><name>{{ tool.function.name }}</name>"
+    "{{ tool.function.parameters | tojson }}</function>{% endfor %}</tools><|im_end|>\n{% endif %}"
+    "{% for m in messages if not (tools and m.role == 'system') %}"
+    "<|im_start|>{{ 'user' if m.role == 'tool' else m.role }}\n{{ m.content }}{% for call in m.tool_calls %}"
+    "\n<tool_call>\n<function={{ call.function.name }}>\n"
+    "{% for key, value in call.function.arguments | items %}<parameter={{ key }}>\n"
+    "{{ value if value is string else value | tojson }}\n</parameter>\n{% endfor %}</function>\n</tool_call>"
+    "{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
 )
-"""As Qwen 3 Coder: calls that are no JSON."""
+"""As Qwen 3 Coder: arguments between tags."""
+
+DEEPSEEK_V3 = (
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+    "{% for call in m.tool_calls %}{{ '<\uff5ctool\u2581calls\u2581begin\uff5c>' if loop.first else '\n' }}"
+    "<\uff5ctool\u2581call\u2581begin\uff5c>{{ call.type }}<\uff5ctool\u2581sep\uff5c>{{ call.function.name }}\n"
+    "```json\n{{ call.function.arguments | tojson }}\n```<\uff5ctool\u2581call\u2581end\uff5c>"
+    "{% if loop.last %}<\uff5ctool\u2581calls\u2581end\uff5c>{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant\n"
+)
+"""As vLLM's for DeepSeek V3 and R1: a section of calls of a kind, whose arguments stand in a fence."""
+
+PYTHON = (
+    "{% for m in messages %}<|im_start|>{{ 'ipython' if m.role == 'tool' else m.role }}\n"
+    "{% if tools and m.role == 'user' %}{{ tools | tojson }}\n{% endif %}{{ m.content }}{% if m.tool_calls %}["
+    '{% for call in m.tool_calls %}{{ call.function.name }}({% for key in call.function.arguments %}{{ key }}="'
+    "{{ call.function.arguments[key] }}\"{{ ', ' if not loop.last }}{% endfor %}){{ ', ' if not loop.last }}"
+    "{% endfor %}]{% endif %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+)
+"""As vLLM's for Llama 4: a list of calls in Python, without a mark."""
+
+LLAMA_4 = (
+    "{% for m in messages %}<|im_start|>{{ 'ipython' if m.role == 'tool' else m.role }}\n"
+    "{% if tools and m.role == 'user' %}{{ tools | tojson }}\n{% endif %}"
+    "{% if m.tool_calls %}<|python_start|>{{ m.content }}<|python_end|>{% for call in m.tool_calls %}"
+    '{"name": "{{ call.function.name }}", "parameters": {{ call.function.arguments | tojson }}}{% endfor %}'
+    "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+)
+"""As Llama 4's own: marks around the text, also an empty one, and a bare object after them."""
+
+UNKNOWN = (
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+    "{% for call in m.tool_calls %}CALL {{ call.function.name }} WITH {{ call.function.arguments }}{% endfor %}"
+    "{% endfor %}"
+)
+"""It names tools, and its calls have none of the known forms."""
 
 SILENT = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"

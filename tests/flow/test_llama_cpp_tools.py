@@ -11,7 +11,21 @@ import msgspec
 import pytest
 
 from tests.fakes.gguf_file import copy_with_template
-from tests.fakes.tool_templates import COMMAND, DEEPSEEK, HERMES, KIMI, LLAMA, MISTRAL, NAMES, SILENT, XML
+from tests.fakes.tool_templates import (
+    COMMAND,
+    DEEPSEEK,
+    DEEPSEEK_V3,
+    HERMES,
+    KIMI,
+    LLAMA,
+    LLAMA_4,
+    MISTRAL,
+    NAMES,
+    PYTHON,
+    QWEN_CODER,
+    SILENT,
+    UNKNOWN,
+)
 from tests.flow.demo_llm import at_rest, demo_service, opened, records_of
 from tg_flow.llama.generation import Generation, Job, read_answer
 from tg_flow.llama.mailbox import Mailbox
@@ -250,6 +264,19 @@ TEMPLATES = {
         DEEPSEEK,
         'get_weather<\uff5ctool\u2581sep\uff5c>{"city":"Oslo"}<\uff5ctool\u2581call\u2581end\uff5c>',
     ),
+    "deepseek v3": (
+        DEEPSEEK_V3,
+        (
+            'function<\uff5ctool\u2581sep\uff5c>get_weather\n```json\n{"city": "Oslo"}\n```'
+            "<\uff5ctool\u2581call\u2581end\uff5c><\uff5ctool\u2581calls\u2581end\uff5c>"
+        ),
+    ),
+    "qwen3 coder": (
+        QWEN_CODER,
+        "<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call><|im_end|>",
+    ),
+    "python": (PYTHON, '<|im_start|>assistant\n[get_weather(city="Oslo")]<|im_end|>'),
+    "llama 4": (LLAMA_4, '<|python_end|>{"name": "get_weather", "parameters": {"city": "Oslo"}}<|im_end|>'),
     "command": (COMMAND, '{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Oslo"}}\n]<|END'),
     "mistral names": (NAMES, '[TOOL_CALLS]get_weather[ARGS]{"city":"Oslo"}<|im_end|>'),
 }
@@ -285,7 +312,7 @@ async def test_what_a_template_cannot_tell_is_refused(tmp_path: Path) -> None:
             await records_of(service, request)
 
 
-@pytest.mark.parametrize("template", [SILENT, XML, None], ids=["silent", "xml", "none"])
+@pytest.mark.parametrize("template", [SILENT, UNKNOWN, None], ids=["silent", "unknown", "none"])
 async def test_a_model_without_tools_says_so(tmp_path: Path, template: str | None) -> None:
     path = copy_with_template(DEMO_MODEL, tmp_path / "model.gguf", template)
     async with opened(path=str(path), slots=1) as service:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.fakes.tool_templates import HERMES, LLAMA
 from tg_base.llm import LlmChunk
 from tg_flow.llama.name_guard import NameGuard
+from tg_flow.llama.python_call import read_python_call
 from tg_flow.llama.tool_call_parser import ToolCallParser
 from tg_flow.llama.tool_calls import read_calls
 from tg_flow.llama.tool_format import TOOL_FORMATS, ToolFormat
@@ -20,13 +21,18 @@ from tg_schema import TextCompletionRequest, Tool
 from tg_schema.conversation import whole_calls
 
 FORMATS = {form.name: form for form in TOOL_FORMATS}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "add": {"properties": {"a": {"type": "integer"}}},
+    "ask": {"properties": {"q": {"type": "string"}, "n": {"type": ["number", "null"]}, "t": {"$ref": "#/$defs/tags"}}}
+    | {"$defs": {"tags": {"type": "array"}}},
+}
 Read = tuple[str, list[tuple[str | None, str]]]
 
 
 def read(form: ToolFormat, *pieces: str) -> Read:
     """The text and the calls, each with its name and its arguments as they were written."""
     ids = count()
-    parser = ToolCallParser(form, {"add", "ask"}, lambda: f"call_{next(ids)}")
+    parser = ToolCallParser(form, SCHEMAS, lambda: f"call_{next(ids)}")
     told = [*(parser.feed(piece) for piece in pieces), parser.flush()]
     calls = whole_calls(delta for _, deltas in told for delta in deltas)
     assert [call.id for call in calls] == [f"call_{number}" for number in range(len(calls))]
@@ -34,6 +40,7 @@ def read(form: ToolFormat, *pieces: str) -> Read:
     return "".join(text for text, _ in told), [(call.name, call.arguments) for call in calls]
 
 
+V3 = FORMATS["deepseek v3"]
 ADD, ASK = ("add", '{"a": 1}'), ("ask", '{"q": "}\\"{"}')
 
 DEEPSEEK = FORMATS["deepseek"]
@@ -124,6 +131,52 @@ CASES: list[tuple[str, str, str, list[tuple[str, str]]]] = [
     ("command", '<|START_ACTION|>[{"tool_name": "add", "parameters": {"a": 1}}]<|END_ACTION|>', "", [ADD]),
     ("command", '<|START_ACTION|>[{"parameters": {"a":1}, "tool_name": "add"}]', "", [("add", '{"a":1}')]),
     ("command", '<|START_ACTION|>[{"name": "add"}]', '<|START_ACTION|>[{"name": "add"}]', []),
+    (
+        "deepseek v3",
+        (
+            f'{V3.begin}{V3.item}add\n```json\n{{"a": 1}}\n```{DEEPSEEK.item_end}\n{V3.item}ask\n```json\n'
+            f'{{"q": "}}\\"{{"}}\n```{DEEPSEEK.item_end}{V3.end}'
+        ),
+        "",
+        [ADD, ASK],
+    ),
+    ("deepseek v3", f'{SECTION}add{SEP}{{"a": 1}}', f'{SECTION}add{SEP}{{"a": 1}}', []),
+    (
+        "qwen3 coder",
+        (
+            "I add.\n\n<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>\n"
+            "<tool_call>\n<function=ask>\n<parameter=q>\n\n5 < 6 </p>\n\n</parameter>\n"
+            "<parameter=n>\nNone\n</parameter>\n"
+            '<parameter=t>["}", 1]</parameter></function></tool_call>'
+        ),
+        "I add.",
+        [ADD, ("ask", '{"q": "\\n5 < 6 </p>\\n", "n": null, "t": ["}", 1]}')],
+    ),
+    ("qwen3 coder", "<tool_call><function=add></tool_call>x", "x", [("add", "{}")]),
+    ("qwen3 coder", "<tool_call><function=add>\n?<parameter=a>one", "", [("add", '{"a": ')]),
+    ("qwen3 coder", "<tool_call><function=ask><parameter=q>5</par", "", [("ask", '{"q": "5')]),
+    (
+        "qwen3 coder",
+        "<tool_call><function=new><parameter=b>True</parameter><parameter=c>1, 2</parameter></function></tool_call>",
+        "",
+        [("new", '{"b": true, "c": "1, 2"}')],
+    ),
+    ("qwen3 coder", "<tool_call>none</tool_call>", "<tool_call>none</tool_call>", []),
+    ("qwen3 coder", "<tool_call><function=a b>", "<tool_call><function=a b>", []),
+    ("python", "[add(a=1)]", "", [ADD]),
+    ("python", "\n[add( a = 1 ), ask(q='}\"{',)] Done", "Done", [ADD, ASK]),
+    (
+        "python",
+        """[ask(q='''it's "1\\x41"''', n=-1_0.5e1, t=[True, {"k": (1, [])}, None, ("x")])]""",
+        "",
+        [("ask", '{"q": "it\'s \\"1A\\"", "n": -105.0, "t": [true, {"k": [1, []]}, null, "x"]}')],
+    ),
+    ("python", "[add()]", "", [("add", "{}")]),
+    ("python", "[add(a=1)", "", [ADD]),
+    ("python", "[add(a='1", "[add(a='1", []),
+    ("python", "[1] says so", "[1] says so", []),
+    ("python", "[more(a=1)]", "[more(a=1)]", []),
+    ("python", "So: [add(a=1)]", "So: [add(a=1)]", []),
     ("granite", '<|tool_call|>[{"name": "add", "arguments": {"a": 1}}]', "", [ADD]),
 ]
 
@@ -138,7 +191,7 @@ def test_what_is_text_and_what_is_a_call(name: str, text: str, shown: str, calls
 
 
 def test_arguments_are_passed_on_while_they_are_written() -> None:
-    parser = ToolCallParser(FORMATS["hermes"], {"add"}, lambda: "id")
+    parser = ToolCallParser(FORMATS["hermes"], {"add": {}}, lambda: "id")
     parser.feed('<tool_call>{"name": "add", "arguments": ')
     (begun, first) = parser.feed('{"a": [1')[1]
     assert (begun.id, begun.name, begun.arguments, first.arguments) == ("id", "add", "", '{"a": [1')
@@ -175,8 +228,26 @@ VALUES = st.recursive(
 CALLS = st.lists(st.tuples(st.sampled_from(["add", "ask"]), st.dictionaries(st.just("x"), VALUES)), max_size=3)
 
 
+def tags(arguments: dict[str, Any]) -> str:
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in arguments.items()}
+    return "".join([f"<parameter={key}>\n{text}\n</parameter>\n" for key, text in texts.items()])
+
+
+def untyped(value: Any) -> Any:
+    """A value between tags of which no schema says what it is: a text that could be another value is that value."""
+    try:
+        return json.loads(value) if isinstance(value, str) and not value.strip().startswith('"') else value
+    except json.JSONDecodeError:
+        return value
+
+
 def written(form: ToolFormat, calls: list[tuple[str, dict[str, Any]]]) -> str:
     """The calls as a model of this format writes them."""
+    if form.syntax == "tags":
+        return "\n".join([f"<tool_call>\n<function={name}>\n{tags(it)}</function>\n</tool_call>" for name, it in calls])
+    if form.syntax == "python":
+        made = [f"{name}({', '.join([f'{key}={value!r}' for key, value in it.items()])})" for name, it in calls]
+        return f"[{', '.join(made)}]" if calls else ""
     if form.item:
         made = [
             f"{form.item}{form.call_id(number, name) if form.numbered else name}{form.split}{json.dumps(arguments)}"
@@ -206,6 +277,8 @@ def test_any_split_reads_the_same_calls(
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     shown, found = read(form, *(text[a:b] for a, b in pairwise(places)))
     assert shown == ("" if not form.begin else "Look." if calls else "Look. ")
+    if form.syntax == "tags":
+        calls = [(name, {key: untyped(value) for key, value in given.items()}) for name, given in calls]
     assert [(name, json.loads(arguments)) for name, arguments in found] == calls
 
 
@@ -217,6 +290,7 @@ def test_any_split_reads_the_same_calls(
                 *("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|tool_call|>", "x", "add", " ", "\n"),
                 *("<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>"),
                 *("<|tool_call_end|>", "<|tool_calls_section_end|>", "<|START_ACTION|>", '"tool_call_id": "0", '),
+                *("<function=", ">", "<parameter=", "</parameter>", "</function>", "(", ")", "a=", "'", "1", "ask"),
                 *('{"name": "add", "arguments": ', '"parameters": {', '"', "\\", "{", "}", "[", "]", ",", ";"),
             ]
         ),
@@ -227,3 +301,35 @@ def test_any_split_reads_the_same_calls(
 @settings(max_examples=300, deadline=None)
 def test_any_split_of_any_text_reads_the_same(form: ToolFormat, parts: list[str]) -> None:
     assert read(form, *parts) == read(form, "".join(parts)) == read(form, *"".join(parts))
+
+
+REFUSED = [
+    "1",
+    "a=1 2",
+    "a=b()",
+    "a=1+1",
+    "a=[1",
+    "a=(1",
+    "a=1)(",
+    "a={1}",
+    "a={1: 2}",
+    "a=f'x'",
+    "a=x",
+    "a=",
+    "a=1,,b=2",
+    "=1",
+]
+REFUSED += ["a=1e999", "a='\\ud800'", "a=[1)", "a=1: 2", "a=[,1]", "**{}", "a=" + "[" * 600 + "]" * 600]
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_what_is_no_literal_is_no_call(arguments: str) -> None:
+    assert read_python_call(f"add({arguments})") is None
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b_c", "d-e"]), VALUES | st.floats(allow_nan=False, allow_infinity=False)))
+def test_what_python_writes_is_read(arguments: dict[str, Any]) -> None:
+    text = f"add({', '.join([f'{key} = {value!r}' for key, value in arguments.items()])})"
+    read_call = read_python_call(text)
+    assert read_call is not None
+    assert json.loads(read_call[1]) == arguments

@@ -35,3 +35,20 @@ class CallScanner:
         if piece:
             self._escaped = escaped_at == len(piece)
         return -1
+
+
+class JsonArguments:
+    """Reads the arguments of one call, which are one JSON value: their text is passed on as it is."""
+
+    def __init__(self) -> None:
+        self._scanner = CallScanner()
+
+    def read(self, text: str) -> tuple[str, str | None]:
+        """Add text; return the JSON text that it makes, and what comes after the arguments, None while they go on."""
+        end = self._scanner.find_end(text)
+        return (text, None) if end < 0 else (text[:end], text[end:])
+
+
+def overlap(text: str, mark: str) -> int:
+    """Length of the longest end of `text` that is the beginning of `mark`."""
+    return next((n for n in range(min(len(mark) - 1, len(text)), 0, -1) if text.endswith(mark[:n])), 0)

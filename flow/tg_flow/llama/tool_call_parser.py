@@ -1,16 +1,20 @@
 """A model's text -> the text to show, and the tool calls in it as deltas. It does not matter how the text is split."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
-from tg_flow.llama.call_scanner import CallScanner
+from tg_flow.llama.call_scanner import CallScanner, JsonArguments, overlap
+from tg_flow.llama.python_call import PythonScanner, read_python_call
+from tg_flow.llama.tagged_arguments import TaggedArguments
 from tg_flow.llama.tool_format import ToolFormat
 from tg_schema import ToolCallDelta
 from tg_schema.codec import decode_json
 
 _SPACE = " \t\r\n"
+_BEGINS_NAME = re.compile(r"[\w.\-]*\s*")
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
 
 State = Callable[[], bool]
@@ -27,12 +31,13 @@ class _WholeCall(msgspec.Struct, frozen=True):
 class ToolCallParser:
     """Reads one answer.
 
-    Arguments are passed on while the model writes them, if the call has its name first; else the call comes whole. What
-    looks like a call and is none is text. White space around calls belongs to them.
+    Arguments are passed on while the model writes them, if the call has its name first; else the call comes whole, as
+    do all in Python's form. What looks like a call and is none is text. White space around calls belongs to them.
 
     Args:
         form: how the model writes calls.
-        names: the tools that it was offered. Without marks, an object is a call only if it names one of them.
+        tools: the tools that it was offered, each with the schema of its arguments. Without marks, an object is a call
+            only if it names one of them.
         new_id: makes the id of each call.
 
     Attributes:
@@ -40,17 +45,18 @@ class ToolCallParser:
         ended: the number of those that have their end.
     """
 
-    def __init__(self, form: ToolFormat, names: Collection[str], new_id: Callable[[], str]) -> None:
+    def __init__(self, form: ToolFormat, tools: Mapping[str, Mapping[str, Any]], new_id: Callable[[], str]) -> None:
         self.begun = self.ended = 0
         self._form = form
-        self._names = names
+        self._tools = tools
         self._new_id = new_id
         self._header = _header(form)
         # Without a mark only the very beginning of an answer is a call: JSON that it tells later is text.
         self._state: State = self._find if form.begin else self._begin_bare
         self._held = self._raw = self._text = ""
         self._deltas: list[ToolCallDelta] = []
-        self._scanner = CallScanner()
+        self._scanner: CallScanner | PythonScanner = CallScanner()
+        self._arguments_reader: JsonArguments | TaggedArguments = JsonArguments()
         self._scanned = 0
         self._listing = self._after_call = False
 
@@ -65,7 +71,7 @@ class ToolCallParser:
         """The answer ended: return what was held back, unless it is the rest of a call."""
         if self._state in {self._find, self._show}:
             self._put(self._held if self._held.strip(_SPACE) or not self._after_call else "")
-        elif self._state in {self._begin_bare, self._open, self._head}:
+        elif self._state in {self._begin_bare, self._open, self._name, self._head, self._to_the_end}:
             self._put(self._raw + self._held)
         self._held, self._state = "", self._show
         return self._take()
@@ -91,7 +97,7 @@ class ToolCallParser:
         """Show what comes before the next mark."""
         begin, held = self._form.begin, self._held
         at = held.find(begin)
-        before = held[: at if at >= 0 else len(held) - _overlap(held, begin)]
+        before = held[: at if at >= 0 else len(held) - overlap(held, begin)]
         shown = before.rstrip(_SPACE)
         self._put(shown)
         if at < 0:
@@ -105,7 +111,7 @@ class ToolCallParser:
         text = self._held.lstrip(_SPACE)
         if not text:
             return False
-        self._state = self._open if text[0] == "{" else self._show
+        self._state = self._open if text[0] == ("[" if self._form.listed else "{") else self._show
         return True
 
     def _open(self) -> bool:
@@ -124,9 +130,21 @@ class ToolCallParser:
         if self._form.item and not text.startswith(self._form.item):
             return False if self._form.item.startswith(text) else self._no_call("")
         self._raw, self._held = self._raw + self._form.item, text[len(self._form.item) :]
-        if text[0] != "{" and not self._form.split:
+        python = self._form.syntax == "python"
+        if text[0] != "{" and not self._form.split and not python:
             return self._no_call("")
-        self._state, self._scanner, self._scanned = self._head, CallScanner(), 0
+        self._state, self._scanned = (self._name if python else self._head), 0
+        self._scanner = PythonScanner() if python else CallScanner()
+        return True
+
+    def _name(self) -> bool:
+        """A name and a bracket, before anything else is held back: many an answer begins as a list does."""
+        found = self._header.match(self._held)
+        if found is None:
+            return False if _BEGINS_NAME.fullmatch(self._held) else self._no_call("")
+        if not self._is_offered(found["name"]):
+            return self._no_call("")
+        self._state = self._to_the_end
         return True
 
     def _head(self) -> bool:
@@ -136,29 +154,39 @@ class ToolCallParser:
             name = found["name"] if self._form.split else _unquoted(found["name"])
             if name is not None and self._is_offered(name):
                 self._call(name, "")
-                self._held, self._scanner, self._state = self._held[found.end() :], CallScanner(), self._arguments
+                self._held, self._state = self._held[found.end() :], self._arguments
+                self._arguments_reader = self._read_arguments(name)
                 return True
         if self._form.split:
             # The name ends at its mark, before the first bracket.
-            return self._no_call("") if "{" in self._held else False
+            return self._no_call("") if ("{" if self._form.syntax == "json" else ">") in self._held else False
+        return self._to_the_end()
+
+    def _read_arguments(self, name: str) -> JsonArguments | TaggedArguments:
+        if self._form.syntax == "json":
+            return JsonArguments()
+        return TaggedArguments(self._tools.get(name, {}), (self._form.item_end, self._form.end))
+
+    def _to_the_end(self) -> bool:
+        """A call up to its end, whose parts are in an order of its own."""
         end = self._scanner.find_end(self._held[self._scanned :])
         if end < 0:
             self._scanned = len(self._held)
             return False
         text, self._held = self._held[: self._scanned + end], self._held[self._scanned + end :]
-        call = _whole(self._form, text)
+        call = read_python_call(text) if self._form.syntax == "python" else _whole(self._form, text)
         if call is None or not self._is_offered(call[0]):
             return self._no_call(text)
         self._call(*call)
         return self._end_call()
 
     def _arguments(self) -> bool:
-        """Pass on what the model writes, up to the last bracket."""
-        end = self._scanner.find_end(self._held)
-        piece, self._held = (self._held, "") if end < 0 else (self._held[:end], self._held[end:])
+        """Pass on what the model writes, up to the last bracket or tag."""
+        piece, rest = self._arguments_reader.read(self._held)
+        self._held = rest or ""
         if piece:
             self._deltas.append(ToolCallDelta(self.begun - 1, arguments=piece))
-        if end < 0:
+        if rest is None:
             return False
         if self._form.split:
             return self._end_call()
@@ -191,11 +219,12 @@ class ToolCallParser:
     def _after_item(self) -> bool:
         """A call of a section ended: its own end, another one, or the end of the section may follow."""
         text, form = self._held.lstrip(_SPACE), self._form
+        item_end = form.item_end.lstrip(_SPACE)
         self._held = text
-        if any(mark.startswith(text) and mark != text for mark in (form.item_end, form.item, form.end)):
+        if any(mark.startswith(text) and mark != text for mark in (item_end, form.item, form.end)):
             return False
-        if text.startswith(form.item_end):
-            self._held = text.removeprefix(form.item_end)
+        if text.startswith(item_end):
+            self._held = text.removeprefix(item_end)
         elif text.startswith(form.item):
             self._state = self._open
         else:
@@ -203,7 +232,7 @@ class ToolCallParser:
         return True
 
     def _is_offered(self, name: str) -> bool:
-        return bool(self._form.begin) or name in self._names
+        return bool(self._form.begin) or name in self._tools
 
     def _call(self, name: str, arguments: str) -> None:
         self._deltas.append(ToolCallDelta(self.begun, self._new_id(), name, arguments))
@@ -226,11 +255,14 @@ class ToolCallParser:
 
 def _header(form: ToolFormat) -> re.Pattern[str]:
     """A call up to its arguments, with its name in the group of that name."""
+    if form.syntax == "python":
+        return re.compile(r"(?P<name>[\w.\-]+)\s*\(")
     if form.split:
         name = r'(?P<name>[^\s\[\]{}"]+?)'
         # A number says which call it is, and is no part of the name; models leave out what is around the name.
         named = rf"(?:functions\.)?{name}(?::\d+)?" if form.numbered else name
-        return re.compile(rf"\s*{named}\s*{re.escape(form.split)}\s*(?=\{{)")
+        follows = r"(?=\{)" if form.syntax == "json" else ""
+        return re.compile(rf"\s*{named}\s*{re.escape(form.split.strip())}\s*{follows}")
     quoted = r'"(?:[^"\\]|\\.)*"'
     number = rf'(?:"{form.id_key}"\s*:\s*(?:{quoted}|\d+)\s*,\s*)?' if form.id_key else ""
     name = rf'"{form.name_key}"\s*:\s*(?P<name>{quoted})'
@@ -258,8 +290,3 @@ def _whole(form: ToolFormat, text: str) -> tuple[str, str] | None:
         return name, msgspec.json.encode(arguments or {}).decode()
     except _UNREADABLE:
         return None
-
-
-def _overlap(text: str, mark: str) -> int:
-    """Length of the longest end of `text` that is the beginning of `mark`."""
-    return next((n for n in range(min(len(mark) - 1, len(text)), 0, -1) if text.endswith(mark[:n])), 0)

@@ -56,7 +56,9 @@ async def read_calls(
 
     An answer with calls ends with "tool_calls", unless it was cut off.
     """
-    parser = ToolCallParser(template.form, {tool.name for tool in offered_tools(request)}, _new_call_id)
+    parser = ToolCallParser(
+        template.form, {tool.name: tool.parameters for tool in offered_tools(request)}, _new_call_id
+    )
     # Several would be refused with their results, where the template tells one call at a time.
     single = request.parallel_tool_calls is False or not template.several
     async with aclosing(answer):

@@ -4,11 +4,15 @@ A model's template says which row is its own: its rendering of a call must be re
 facts are those of the model's own chat templates.
 """
 
-from typing import NamedTuple
+import re
+from typing import Literal, NamedTuple
+
+_NAMES = re.compile("<\uff5c[^<>]+\uff5c>")
+"""DeepSeek's control tokens within a mark."""
 
 
 class ToolFormat(NamedTuple):
-    """One way to write calls as JSON.
+    """One way to write calls.
 
     Attributes:
         name: what it is called.
@@ -22,6 +26,10 @@ class ToolFormat(NamedTuple):
         numbered: whether a bare name is "functions.NAME:NUMBER", and is the id of its call too.
         name_key: the key of a call's name.
         id_key: the key of a call's number, which is first; "" = none.
+        syntax: how the arguments are written: as JSON, as `<parameter=KEY>VALUE</parameter>` one after the other, or as
+            Python writes a call, `name(key=value)`.
+        alone: whether each call has a section of its own.
+        empty: what templates write in place of the text beside a call, where a call has no mark.
     """
 
     name: str
@@ -35,11 +43,20 @@ class ToolFormat(NamedTuple):
     numbered: bool = False
     name_key: str = "name"
     id_key: str = ""
+    syntax: Literal["json", "tags", "python"] = "json"
+    alone: bool = False
+    empty: str = ""
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The marks, which may be control tokens of the model."""
-        return tuple(mark for mark in (self.begin, self.item, self.split, self.item_end, self.end) if mark)
+        """The marks, and the names in them: each may be a control token of the model."""
+        marks = (self.begin, self.item, self.split, self.item_end, self.end)
+        return tuple(dict.fromkeys(part for mark in marks if mark for part in (mark, *_NAMES.findall(mark))))
+
+    @property
+    def sign(self) -> str:
+        """What each call of this form has in it."""
+        return self.split or ("(" if self.syntax == "python" else f'"{self.arguments_key}"')
 
     def call_id(self, number: int, name: str) -> str:
         """The id of a conversation's call of that number, as templates take it: some want nine letters or digits."""
@@ -80,6 +97,24 @@ TOOL_FORMATS = (
         item_end=_deepseek("call", "end"),
     ),
     ToolFormat(
+        "deepseek v3",
+        _deepseek("calls", "begin"),
+        _deepseek("calls", "end"),
+        split="\n```json\n",
+        item=f"{_deepseek('call', 'begin')}function{_deepseek('sep')}",
+        item_end=f"\n```{_deepseek('call', 'end')}",
+    ),
+    ToolFormat(
+        "qwen3 coder",
+        "<tool_call>",
+        "</tool_call>",
+        split=">",
+        item="<function=",
+        item_end="</function>",
+        syntax="tags",
+        alone=True,
+    ),
+    ToolFormat(
         "command",
         "<|START_ACTION|>",
         "<|END_ACTION|>",
@@ -89,6 +124,8 @@ TOOL_FORMATS = (
         id_key="tool_call_id",
     ),
     ToolFormat("llama", "", arguments_key="parameters"),
+    ToolFormat("llama 4", "", arguments_key="parameters", empty="<|python_start|><|python_end|>"),
+    ToolFormat("python", "", listed=True, syntax="python"),
     ToolFormat("bare", ""),
 )
 """The formats, those with marks first: a bare one is also found within marks."""

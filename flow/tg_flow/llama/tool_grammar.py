@@ -1,12 +1,14 @@
 """Tools of a request -> the grammar of a forced call, in the model's own format."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from tg_flow.llama.argument_grammar import python_rules, tagged_rules
 from tg_flow.llama.json_grammar import json_rule
 from tg_flow.llama.regex_grammar import escape_text, write_pattern
 from tg_flow.llama.schema_keywords import KNOWN, LISTS_OF_SCHEMAS, MAPS_OF_SCHEMAS, SCHEMAS
@@ -50,7 +52,7 @@ def _grammar(form: ToolFormat, encoded: bytes, several: bool, marks: tuple[tuple
     calls: list[str] = []
     for number, (name, parameters) in enumerate(msgspec.json.decode(encoded)):
         try:
-            rules[f"arguments{number}"] = json_rule(_arguments_schema(parameters))
+            rules |= _argument_rules(form, f"arguments{number}", _arguments_schema(parameters))
         except BadRequest as refused:
             raise BadRequest(f"tools: {name}: a call of it cannot be forced: {refused.message}") from None
         calls.append(_call(form, name, f"arguments{number}", tokens))
@@ -59,7 +61,16 @@ def _grammar(form: ToolFormat, encoded: bytes, several: bool, marks: tuple[tuple
     return "\n".join([f"{name}: {body}" for name, body in rules.items()])
 
 
+def _argument_rules(form: ToolFormat, name: str, schema: dict[str, Any]) -> dict[str, str]:
+    whole = json_rule(schema)
+    if form.syntax == "json":
+        return {name: whole}
+    return tagged_rules(name, schema) if form.syntax == "tags" else python_rules(name, schema)
+
+
 def _call(form: ToolFormat, name: str, arguments: str, tokens: dict[str, int]) -> str:
+    if form.syntax == "python":
+        return f"{_text(f'{name}(')} {arguments} {_text(')')}"
     if form.split:
         named = f"{_text(f'functions.{name}:')} {_NUMBER}" if form.numbered else _text(name)
         call = f"{named} {_mark(form.split, tokens)} {arguments}"
@@ -76,8 +87,8 @@ def _answer(form: ToolFormat, tokens: dict[str, int], *, several: bool) -> str:
     if form.listed:
         more = f"({_text(',')} {_BLANK} call)*" if several else ""
         return f"{begin} {_BLANK} {_text('[')} call {more} {_text(']')} {end}"
-    if form.item:
-        return f"{begin} call{'+' if several else ''} {end}"
+    if form.item and not form.alone:
+        return f"{begin} call {'(nl call)*' if several else ''} {end}"
     one = f"{begin} nl call nl {end}" if form.end else f"{begin} call"
     # Without a mark, a second call could not be told from text.
     return f"{one} (nl {one})*" if several and form.begin else one
@@ -88,9 +99,10 @@ def _text(text: str) -> str:
 
 
 def _mark(mark: str, tokens: dict[str, int]) -> str:
-    if not mark:
-        return ""
-    return f"<[{tokens[mark]}]>" if mark in tokens else _text(mark)
+    if not tokens:
+        return _text(mark) if mark else ""
+    parts = re.split(f"({'|'.join(map(re.escape, tokens))})", mark)
+    return " ".join([f"<[{tokens[part]}]>" if part in tokens else _text(part) for part in parts if part])
 
 
 def _arguments_schema(parameters: dict[str, Any]) -> dict[str, Any]:

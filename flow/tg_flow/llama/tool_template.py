@@ -162,11 +162,10 @@ class _Probe:
         if form.begin:
             text = text[text.index(form.begin) :] if form.begin in text else ""
         elif text.startswith(self._header):
-            text = text[len(self._header) :]
+            text = text[len(self._header) :].lstrip().removeprefix(form.empty)
         else:
             return False
-        key = form.split or f'"{form.arguments_key}"'
-        if not told or key not in text or form.end not in text:
+        if not told or form.sign not in text or form.end not in text:
             return False
         return _read(form, text) == [(_TOOL, {_KEY: _VALUE})] * calls
 
@@ -201,7 +200,7 @@ def _after_question(text: str) -> str:
 
 def _read(form: ToolFormat, text: str) -> list[tuple[str | None, Any]]:
     """The calls in a rendered answer."""
-    parser = ToolCallParser(form, {_TOOL}, lambda: "")
+    parser = ToolCallParser(form, {_TOOL: {}}, lambda: "")
     deltas = parser.feed(text)[1] + parser.flush()[1]
     try:
         return [(call.name, msgspec.json.decode(call.arguments)) for call in whole_calls(deltas)]
