@@ -12,13 +12,14 @@ from tests.envoy.scripted_picker import ScriptedPicker
 from tests.envoy.test_exchange import BODY, body, headers, response, response_headers
 from tests.instances.shown_pool import ShownPool
 from tests.instances.test_accounting import NOTHING, counters
-from tg_base.instances import Endpoint, QueueLimits, Scheduler
+from tg_base.instances import Endpoint, InstanceUsage, QueueLimits, Scheduler
 from tg_base.pool_status import PoolBoard, PoolBoards
 from tg_base.pools import Catalogue, Dispatcher, Pool, PoolView
 from tg_gateway.envoy.asked import Asked
 from tg_gateway.envoy.decision import Directed, Refused
 from tg_gateway.envoy.exchange import Exchange
 from tg_gateway.envoy.instance_picker import MAX_LOGGED, InstancePicker
+from tg_gateway.envoy.placement_course import PlacementCourse
 
 SERVERS = tuple(Endpoint(f"10.0.0.{at}:8000", f"s{at}") for at in range(3))
 REWRITES: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {("p", "old"): (("new", 1),)}
@@ -116,3 +117,22 @@ async def test_a_name_of_a_megabyte_is_logged_by_its_beginning() -> None:
         assert isinstance(await picker(scheduler).decide(Asked({}, asked.body, frozenset())), Refused)
     assert [entry["event"] for entry in logs] == ["pick", "pick.refused"]
     assert all(len(str(value)) <= MAX_LOGGED for entry in logs for value in entry.values())
+
+
+@pytest.mark.parametrize(
+    ("streamed", "status", "seen"),
+    [(True, 200, (True, "answered")), (False, 200, (False, "answered")), (True, 429, (False, "status 429"))],
+)
+async def test_only_a_streamed_answer_has_a_first_token(streamed: bool, status: int, seen: tuple[bool, str]) -> None:
+    directed = await picker(Scheduler()).decide(
+        Asked({}, b'{"model":"m","stream":%s}' % str(streamed).lower().encode())
+    )
+    assert isinstance(directed, Directed)
+    course = directed.course
+    assert isinstance(course, PlacementCourse)
+    course.respond(status, "")
+    course.begin()
+    course.end(InstanceUsage(output_tokens=5))
+    placement, record = course._placement, course._record
+    assert (placement.first_at is not None, record.outcome) == seen
+    assert (record.first_token_seconds is not None) is seen[0]

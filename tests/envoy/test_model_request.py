@@ -18,6 +18,9 @@ READ = [
     (b'{"model":"m","instructions":"i","input":"x","max_output_tokens":3}', ModelRequest("m", '"i""x"', 6, 3)),
     (b'{"model":"m","max_tokens":5,"max_completion_tokens":7}', ModelRequest("m", "", 0, 7)),
     (b'{"model":"m","max_tokens":"5"}', ModelRequest("m", "", 0)),
+    (b'{"model":"m","stream":true}', ModelRequest("m", "", 0, streamed=True)),
+    (b'{"model":"m","stream":false}', ModelRequest("m", "", 0)),
+    (b'{"model":"m","stream":"true"}', ModelRequest("m", "", 0)),
     (b'{"model":"m","max_tokens":-5}', ModelRequest("m", "", 0)),
     (b'{"model":"m","max_tokens":1' + b"0" * 400 + b"}", ModelRequest("m", "", 0)),
 ]

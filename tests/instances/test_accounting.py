@@ -14,12 +14,14 @@ from tg_base.instances import (
     InstanceRequest,
     InstanceUsage,
     LoadReport,
+    Objective,
     Pick,
     Placement,
     Rejection,
     Scheduler,
     ServerState,
 )
+from tg_base.instances.attainment import Attainment
 from tg_base.instances.output_estimates import ASSUMED_OUTPUT_TOKENS, OutputEstimates
 from tg_base.instances.resident_adapters import MAX_ADAPTERS
 
@@ -180,3 +182,38 @@ def test_adapters_are_forgotten_whatever_slots_a_server_tells() -> None:
 @pytest.mark.parametrize(("known", "cap", "expected"), [(None, 10, 10), (None, 1_000, 128), (50, 10, 10), (None, 0, 1)])
 def test_no_answer_is_expected_to_be_longer_than_it_may(known: int | None, cap: int, expected: int) -> None:
     assert OutputEstimates().expect(InstanceRequest(expected_tokens=known, max_tokens=cap)) == expected
+
+
+def learnt(streamed: bool, *, began: float | None, tokens: int | None) -> tuple[float, float]:
+    """What a server is believed to take until a first token and for each more, in seconds, after a request of 10 s."""
+    scheduler, asked = Scheduler(), InstanceRequest("base", prompt_tokens=1_000, streamed=streamed)
+    pick = scheduler.pick(asked, ENDPOINTS[:1], 0.0)
+    assert isinstance(pick, Pick)
+    if began is not None:
+        pick.placement.first_token(began)
+    pick.placement.finish(InstanceUsage(output_tokens=tokens), 10.0)
+    state = scheduler.server(ENDPOINTS[0])
+    assert counters(state) == NOTHING
+    return state.speed.predict_first_token(1_000), state.speed.output_token_seconds
+
+
+def test_a_whole_answer_teaches_its_pace_and_not_a_first_token() -> None:
+    first, pace = learnt(streamed=False, began=None, tokens=None)
+    assert learnt(streamed=False, began=10.0, tokens=None) == (first, pace)
+    whole_first, whole_pace = learnt(streamed=False, began=10.0, tokens=101)
+    # 10 s for 101 tokens, without what the prompt takes at the speed that is known.
+    assert (whole_first, whole_pace) == (first, pytest.approx(pace + 0.03 * ((10 - first) / 100 - pace)))
+    seen_first, seen_pace = learnt(streamed=True, began=10.0, tokens=101)
+    assert seen_first > first
+    assert seen_pace == pace
+
+
+def test_a_whole_answer_keeps_no_promise_and_breaks_none() -> None:
+    attainment, asked = Attainment(), InstanceRequest("base", objective=Objective(1.0, 0.1), streamed=False)
+    pick = Scheduler().pick(asked, ENDPOINTS[:1], 0.0)
+    assert isinstance(pick, Pick)
+    pick.placement.follower = attainment
+    attainment.watch(pick.placement, asked, 0.0, 0.5, 0.05)
+    pick.placement.first_token(9.0)
+    pick.placement.finish(InstanceUsage(output_tokens=50), 10.0)
+    assert attainment.read(10.0) == {}

@@ -96,7 +96,7 @@ class Attainment:
     def watch(
         self, placement: Placement, request: InstanceRequest, arrived_at: float, first: float, output: float
     ) -> None:
-        """Follow a request with an objective from its placement on.
+        """Follow a request with an objective from its placement on. A whole answer shows neither of its times.
 
         Args:
             placement: of the request.
@@ -105,7 +105,7 @@ class Attainment:
             first: the predicted seconds from the placement to the first token.
             output: the predicted seconds from a token to the next.
         """
-        if request.objective is not None:
+        if request.objective is not None and request.streamed:
             self._watched[placement] = _Watched(self._route(request), request.objective, arrived_at, first, output)
 
     def move(self, placement: Placement, other: Placement) -> None:

@@ -33,6 +33,7 @@ class InstanceRequest(Struct, frozen=True):
         max_tokens: the longest answer that it allows; None = it does not say.
         flow: whom it counts for, where flows are treated fairly.
         route: whose promise the objective is; "" = of the request alone.
+        streamed: whether its answer comes token by token. Of one that comes whole nobody sees the first token.
     """
 
     model: str = ""
@@ -45,6 +46,7 @@ class InstanceRequest(Struct, frozen=True):
     max_tokens: int | None = None
     flow: str = "default-flow"
     route: str = ""
+    streamed: bool = True
 
 
 class InstanceUsage(Struct, frozen=True):

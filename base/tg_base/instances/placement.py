@@ -63,6 +63,7 @@ class Placement:
         listener: is told; None = nobody.
         follower: is told as well; None = nobody.
         loads_adapter: whether the server probably had to load the adapter first.
+        streamed: whether the answer comes token by token.
     """
 
     __slots__ = (
@@ -83,6 +84,7 @@ class Placement:
         "number",
         "picked_at",
         "prompt_tokens",
+        "streamed",
         "uncached_tokens",
     )
 
@@ -106,6 +108,7 @@ class Placement:
         self.expected_tokens = estimates.expect(request)
         self.picked_at = now
         self.first_at: float | None = None
+        self.streamed = request.streamed
         self.number = 0
         self.listener: PlacementListener | None = None
         self.follower: PlacementFollower | None = None
@@ -137,14 +140,14 @@ class Placement:
         return self._server is None
 
     def first_token(self, now: float, told: Lesson | None = None) -> None:
-        """Tell that the answer began: the prompt is computed. After `finish` it counts for nothing.
+        """Tell that the answer began: the prompt is computed. It counts for nothing after `finish`, and of whole answers.
 
         Args:
             now: seconds on the scheduler's clock.
             told: what another scheduler learnt of it, if that placed it.
         """
         server = self._server
-        if server is None or self.first_at is not None:
+        if server is None or self.first_at is not None or not self.streamed:
             return
         self.first_at = now
         self._estimates.begin(self._model, now)
@@ -175,7 +178,7 @@ class Placement:
         else:
             self._estimates.end(self._model, self.first_at)
         server.release(self.adapter, self.prompt_tokens, self.uncached_tokens, self.expected_tokens, self._marks)
-        lesson = told or self._lesson(usage, now)
+        lesson = told or self._lesson(usage, now, server)
         if self.listener is not None:
             self.listener.ended(self, lesson)
         if lesson is not None:
@@ -184,8 +187,14 @@ class Placement:
         if self.follower is not None:
             self.follower.finished(self, usage, now)
 
-    def _lesson(self, usage: InstanceUsage | None, now: float) -> Lesson | None:
+    def _lesson(self, usage: InstanceUsage | None, now: float, server: ServerState) -> Lesson | None:
         tokens = None if usage is None else usage.output_tokens
-        if self.first_at is None or tokens is None or not 0 < tokens <= MAX_OUTPUT_TOKENS:
+        if tokens is None or not 0 < tokens <= MAX_OUTPUT_TOKENS:
             return None
-        return Lesson(tokens, now - self.first_at)
+        if self.first_at is not None:
+            return Lesson(tokens, now - self.first_at)
+        if self.streamed:
+            return None
+        # What the prompt probably took is not the answer's. If it waited, only its length can be learnt.
+        prompt = server.speed.predict_first_token(self._tokens_ahead + self.uncached_tokens)
+        return Lesson(tokens, 0.0 if self._is_held_up else max(now - self.picked_at - prompt, 0.0))

@@ -47,6 +47,10 @@ class ServerSpeed:
             self.prompt_token_seconds = min(max(slope, _MIN_SECONDS_PER_TOKEN), _MAX_SECONDS_PER_TOKEN)
         self.fixed_seconds = max((self._t - self.prompt_token_seconds * self._n) / self._weight, 0.0)
 
+    def predict_first_token(self, tokens: int) -> float:
+        """Seconds until the first token, where so many have to be computed."""
+        return self.fixed_seconds + tokens * self.prompt_token_seconds
+
     def learn_output(self, tokens: int, seconds: float) -> None:
         """Note how long an answer took after its first token."""
         if tokens > 1 and seconds > 0:

@@ -18,7 +18,7 @@ class RequestRecord:
         facts: what the door knows.
         adapter, priority, objective, prompt_tokens: what the scheduler was told.
         picked_at: on the board's clock.
-        first_at: when the answer began; None = not yet.
+        first_at: when the answer began; None = not yet, or it comes whole.
         ended_at: when it ended; None = not yet.
         server: the name of the server; "" = none.
         reasons: the policy's, or that of a refusal.
@@ -33,6 +33,8 @@ class RequestRecord:
     """
 
     __slots__ = (
+        "_began",
+        "_streamed",
         "_tell_end",
         "adapter",
         "cached_tokens",
@@ -72,6 +74,7 @@ class RequestRecord:
         self.first_at: float | None = None
         self.ended_at: float | None = None
         self.usage: InstanceUsage | None = None
+        self._streamed, self._began = request.streamed, False
         self.moved = self.loads = self.lost = self.failed = False
         self.outcome = self.server = ""
         self.status = self.cached_tokens = 0
@@ -111,9 +114,10 @@ class RequestRecord:
         self.status = status
 
     def first_token(self, now: float) -> None:
-        """Note that the answer began."""
+        """Note that the answer began. The first piece of a whole one is not its first token."""
         if self.first_at is None and self.ended_at is None:
-            self.first_at = now
+            self._began = True
+            self.first_at = now if self._streamed else None
 
     def end(self, usage: InstanceUsage | None, now: float, outcome: str = "") -> None:
         """Note that the request is over.
@@ -128,7 +132,7 @@ class RequestRecord:
         self.ended_at = now
         self.usage = None if usage is None else _leave_out_lies(usage)
         self.failed = self.failed or self.status >= MIN_ERROR_STATUS
-        told = f"status {self.status}" if self.failed else LEFT if self.first_at is None else ANSWERED
+        told = f"status {self.status}" if self.failed else ANSWERED if self._began else LEFT
         self.outcome = outcome or told
         self._tell_end(self)
 

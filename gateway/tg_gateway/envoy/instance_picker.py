@@ -92,7 +92,9 @@ class InstancePicker:
     async def decide(self, asked: Asked) -> Directed | Refused:
         """Choose an endpoint; a request without a body goes to any."""
         if not asked.body:
-            return await self._place(asked, RequestFacts(_id(asked)), InstanceRequest(flow=_flow(asked)), None)
+            return await self._place(
+                asked, RequestFacts(_id(asked)), InstanceRequest(flow=_flow(asked), streamed=False), None
+            )
         try:
             return await self._decide_on(asked, asked.body)
         except BadRequest as error:
@@ -180,6 +182,7 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
         max_tokens=wanted.max_tokens,
         flow=_flow(asked),
         route=destination.route,
+        streamed=wanted.streamed,
     )
 
 

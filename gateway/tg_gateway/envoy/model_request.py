@@ -1,6 +1,6 @@
-"""Request body -> picker: which model it names, what its prompt begins with, how long its answer may be.
+"""Request body -> picker: which model it names, what its prompt begins with, how its answer may come.
 
-One reader for OpenAI's chats, completions and Responses and for Anthropic's Messages: their fields for these three do
+One reader for OpenAI's chats, completions and Responses and for Anthropic's Messages: their fields for these do
 not contradict each other. Nothing else of the body is parsed.
 """
 
@@ -26,12 +26,14 @@ class ModelRequest(Struct, frozen=True):
             one the first MAX_PREFIX_BYTES.
         prompt_bytes: of all of it.
         max_tokens: the longest answer that it asks for; None = it does not say.
+        streamed: whether it asks for the answer token by token; all three APIs answer whole if it does not say.
     """
 
     model: str
     prompt: str
     prompt_bytes: int
     max_tokens: int | None = None
+    streamed: bool = False
 
 
 _ABSENT = Raw()
@@ -50,6 +52,7 @@ class _Body(Struct):
     max_tokens: Raw = _ABSENT
     max_completion_tokens: Raw = _ABSENT
     max_output_tokens: Raw = _ABSENT
+    stream: Raw = _ABSENT
 
 
 _DECODER = msgspec.json.Decoder(_Body)
@@ -74,7 +77,13 @@ def read_model_request(body: bytes) -> ModelRequest:
         raise BadRequest(_NO_MODEL)
     parts = [memoryview(getattr(found, name)) for name in _PROMPT_PARTS]
     prompt = b"".join(part[:MAX_PREFIX_BYTES] for part in parts)[:MAX_PREFIX_BYTES]
-    return ModelRequest(found.model, prompt.decode("utf-8", "replace"), sum(map(len, parts)), _cap(found))
+    return ModelRequest(
+        found.model,
+        prompt.decode("utf-8", "replace"),
+        sum(map(len, parts)),
+        _cap(found),
+        bytes(found.stream) == b"true",
+    )
 
 
 def rename_model(body: bytes, model: str) -> bytes:

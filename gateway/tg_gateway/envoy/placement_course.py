@@ -9,6 +9,7 @@ from tg_base.pools import Dispatcher
 LoadReader = Callable[[Endpoint, str], None]
 """Takes the load header of an endpoint's response."""
 NOT_FOUND = 404
+MIN_ERROR_STATUS = 400
 
 
 class PlacementCourse:
@@ -41,6 +42,7 @@ class PlacementCourse:
         self._fallbacks = pick.fallbacks
         self._placement = pick.placement
         self._record = record
+        self._failed = False
 
     def served(self, address: str) -> None:
         """Move the placement to the fallback that the data plane used."""
@@ -58,13 +60,16 @@ class PlacementCourse:
     def respond(self, status: int, load: str) -> None:
         """Learn from the response's status and load header."""
         self._record.respond(status)
+        self._failed = status >= MIN_ERROR_STATUS
         if status == NOT_FOUND and self._request.adapter is not None:
             self._dispatcher.scheduler.forget_adapter(self._endpoint, self._request.adapter)
         if load:
             self._read_load(self._endpoint, load)
 
     def begin(self) -> None:
-        """Tell of the first token."""
+        """Tell of the first token, which an error does not have."""
+        if self._failed:
+            return
         now = self._clock()
         self._placement.first_token(now)
         self._record.first_token(now)
