@@ -35,7 +35,18 @@ from tg_flow.llama.model_file import DEMO_MODEL
 OURS, THEIRS, BEFORE = "tokengrid", "llama_cpp.server", "before"
 ANSWER_TOKENS = 64
 OWN_TOKENS, COMMON_TOKENS, LONG_TOKENS = 24, 512, 3000
-THREADS = 2
+CONFIG = """
+[models.random]
+provider = "llama-cpp"
+
+[models.random.options]
+path = "{path}"
+threads = {threads}
+clocks = {{ first_token = 1800.0, idle = 1800.0 }}
+
+[flows.default.text-completion]
+model = "random"
+"""
 OTHERS = 3
 """Streams beside a long prompt."""
 ALONE_TOKENS = 32
@@ -87,7 +98,9 @@ async def tokens_of(session: aiohttp.ClientSession, url: str, prompt: str, most:
         async for line in response.content:
             if not line.startswith(b"data: {"):
                 continue
-            choice = json.loads(line[6:])["choices"][0]
+            event = json.loads(line[6:])
+            assert "choices" in event, event
+            choice = event["choices"][0]
             ended = choice["finish_reason"] or ended
             if choice["delta"].get("content"):
                 yield time.perf_counter()
@@ -142,12 +155,23 @@ async def interrupted(session: aiohttp.ClientSession, served: Served, prompts: l
     }
 
 
-def serve(stack: ExitStack, folder: Path, model: Path, before: Path | None) -> dict[str, Served]:
+def serve(stack: ExitStack, folder: Path, model: Path, threads: int, before: Path | None) -> dict[str, Served]:
     """All subjects, ready."""
-    ours = ["--model", str(model), "-o", f"threads={THREADS}", "--log-format", "text"]
+    config = folder / "tokengrid.toml"
+    config.write_text(CONFIG.format(path=model, threads=threads), "utf-8")
+    ours = ["--config", str(config)]
     theirs = ["--model", str(model), "--n_ctx", "4096", "--interrupt_requests", "False", "--verbose", "False"]
-    # Their defaults are one thread, and logits for all tokens of a prompt: these are faster.
-    theirs += ["--n_threads", str(THREADS), "--logits_all", "False", "--flash_attn", "True"]
+    # Their default is logits for all tokens of a prompt, without flash attention: this is faster.
+    theirs += [
+        "--n_threads",
+        str(threads),
+        "--n_threads_batch",
+        str(threads),
+        "--logits_all",
+        "False",
+        "--flash_attn",
+        "True",
+    ]
     commands = {OURS: tokengrid(*ours), THEIRS: [sys.executable, "-m", "llama_cpp.server", *theirs]}
     if before is not None:
         commands[BEFORE] = [str(before / ".venv/bin/tg-serve"), *ours]
@@ -157,8 +181,7 @@ def serve(stack: ExitStack, folder: Path, model: Path, before: Path | None) -> d
         environment = {"PYTHONPATH": str(SERVER_PACKAGES)} if name == THEIRS else {}
         subject = Subject(name, [*command, "--port", str(port)], folder / f"{name}.log", environment, quiet=True)
         served[name] = Served(stack.enter_context(subject), f"http://127.0.0.1:{port}")
-    for name, each in served.items():
-        wait_ready(each.url, "/v1/models" if name == THEIRS else "/ready")
+        wait_ready(served[name].url, "/v1/models" if name == THEIRS else "/ready")
     return served
 
 
@@ -232,6 +255,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=SHAPES, default=["100m"])
     parser.add_argument("--streams", nargs="+", type=int, default=[4])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2, help="of each server")
     parser.add_argument("--before", type=Path, help="another checkout, with its own .venv")
     options = parser.parse_args()
     install_server()
@@ -240,7 +264,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="tokengrid-llama-") as folder, ExitStack() as stack:
             model = Path(folder) / "random.gguf"
             write_random_model(model, SHAPES[size])
-            served = serve(stack, Path(folder), model, options.before)
+            served = serve(stack, Path(folder), model, options.threads, options.before)
             print(f"\n{size}, {model.stat().st_size / 1e6:.0f} MB", file=sys.stderr)
             report[size] = asyncio.run(compare(served, options))
     print(json.dumps({"rounds": options.rounds, "sizes": report}))

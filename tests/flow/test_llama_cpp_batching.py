@@ -1,6 +1,9 @@
 """Many streams on one model: side by side, waiting, cancelled, failing, closed."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import aclosing
 
@@ -231,3 +234,11 @@ def test_a_loop_that_dies_with_its_streams_frees_their_slots(service: LlamaCpp) 
     loop.close()
     asyncio.run(asyncio.wait_for(at_rest(service), 20))
     assert asyncio.run(text_of(service, asked("Count to 3.", temperature=0))) == "1, 2, 3"
+
+
+def test_threads_that_wait_for_each_other_sleep_soon() -> None:
+    environment = os.environ | {"OMP_DISPLAY_ENV": "verbose"}
+    environment.pop("GOMP_SPINCOUNT", None)  # this process has set it
+    command = [sys.executable, "-c", "import tg_flow.llama.library"]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stderr
+    assert "GOMP_SPINCOUNT = '1000'" in shown, "OpenMP has read it"

@@ -4,12 +4,20 @@ Importing this module loads the native library.
 """
 
 import ctypes
+import os
 from collections.abc import Callable
 from typing import Any
 
 import structlog
 
 from tg_schema.errors import Unavailable
+
+SPIN_TURNS = "1000"
+"""How often a thread of a step looks for the others before it sleeps: some ten microseconds."""
+
+# OpenMP's default is a thousand times that. While another process has one of the cores, the step's other threads would
+# burn their own in every one of its hundreds of meetings. OpenMP reads it as it is loaded.
+os.environ.setdefault("GOMP_SPINCOUNT", SPIN_TURNS)
 
 try:
     import llama_cpp
