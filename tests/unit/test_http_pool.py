@@ -5,19 +5,22 @@ On both loops, since their ways to read differ: uvloop's is the one of a process
 
 import asyncio
 import gzip
+import os
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+import certifi
 import httpx
 import pytest
 import uvloop
 from typing_extensions import override
 from yarl import URL
 
-from tg_base.llm import PreparedConnection
+from tg_base.llm import PreparedConnection, share_tls
 from tg_base.llm.http.pool import READ_BYTES, HttpPool, HttpTarget, _Handler
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, ProtocolError, Unavailable
@@ -183,3 +186,42 @@ def test_what_requests_have_in_common_is_made_once() -> None:
     with saying(OK + b"Content-Length: 5\r\n\r\nhello", stays=True) as url:
         asyncio.run(ask_often(url))
         assert made == [str(url)]
+
+
+def test_pools_share_their_connections_until_the_last_of_them_is_closed(run: Runner) -> None:
+    async def ask(pool: HttpPool, url: URL) -> None:
+        answer = await pool.ask("POST", str(url), (), b"{}")
+        assert await answer.read() == b"hello"
+        answer.close()
+
+    async def ask_both(url: URL) -> None:
+        first, second = HttpPool(), HttpPool()
+        # The server serves one connection at a time: a further one would never be answered.
+        async with asyncio.timeout(20):
+            for pool in (first, second, first):
+                await ask(pool, url)
+            await first.aclose()
+            await ask(second, url)
+            for pool in (first, second):
+                await pool.aclose()
+            # That of both has been closed, and the server has turned to the next.
+            third = HttpPool()
+            await ask(third, url)
+            await third.aclose()
+
+    with saying(OK + b"Content-Length: 5\r\n\r\nhello", stays=True) as url:
+        run(ask_both(url))
+
+
+def test_a_tls_context_is_shared_until_other_certificates_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = share_tls(httpx.create_ssl_context)
+    assert share_tls(httpx.create_ssl_context) is made
+    file = tmp_path / "authorities.pem"
+    file.write_bytes(Path(certifi.where()).read_bytes())
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    other = share_tls(httpx.create_ssl_context)
+    assert other is not made
+    os.utime(file, (1, 1))
+    assert share_tls(httpx.create_ssl_context) is not other

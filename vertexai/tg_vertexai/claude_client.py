@@ -5,7 +5,7 @@ from typing import cast
 import anthropic
 import httpx2
 
-from tg_base.llm import CapturedConnection, CapturingTransport
+from tg_base.llm import CapturedConnection, CapturingTransport, share_tls
 from tg_base.llm.anthropic import connect_client
 from tg_vertexai.account import FAILURES, find_account
 from tg_vertexai.endpoint import VertexEndpoint
@@ -14,7 +14,7 @@ from tg_vertexai.endpoint import VertexEndpoint
 def connect(endpoint: VertexEndpoint) -> CapturedConnection:
     """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
     owner, base_url = find_account(endpoint), endpoint.base_url
-    transport = cast(httpx2.AsyncBaseTransport, CapturingTransport(httpx2.create_ssl_context()))
+    transport = cast(httpx2.AsyncBaseTransport, CapturingTransport(share_tls(httpx2.create_ssl_context)))
     client = anthropic.AsyncAnthropicVertex(
         region=owner.location,
         project_id=owner.project,

@@ -4,7 +4,7 @@ import httpx
 from google import genai
 from google.genai.types import HttpOptions
 
-from tg_base.llm import RoutedConnection, SdkRequest
+from tg_base.llm import RoutedConnection, SdkRequest, share_tls
 from tg_base.llm.gemini import connect_client
 from tg_vertexai.account import FAILURES, find_account
 from tg_vertexai.endpoint import VertexEndpoint
@@ -28,4 +28,4 @@ def connect(endpoint: VertexEndpoint) -> RoutedConnection:
         credentials=owner.credentials,
         http_options=HttpOptions(base_url=endpoint.base_url, httpx_async_client=recorder),
     )
-    return connect_client(client, recorded, httpx.create_ssl_context(), endpoint.model, FAILURES)
+    return connect_client(client, recorded, share_tls(httpx.create_ssl_context), endpoint.model, FAILURES)

@@ -15,7 +15,7 @@ from tg_base.llm.endpoint import Endpoint
 from tg_base.llm.http import (
     BROKEN, CONNECT_TIMEOUT_SECONDS, MAX_EVENT_BYTES, NO_FAILURES, SLOW, CapturedConnection, CapturingTransport,
     Counts, ErrorDetail, EventDecoder, Failures, HttpAnswer, JsonLines, Method, PreparedConnection, SdkRequest,
-    UsageDeltas, event_chunks, open_body, open_pool,
+    UsageDeltas, event_chunks, open_body, open_pool, share_tls,
 )
 from tg_base.llm.keyed_connection import KeyedConnection
 from tg_base.llm.merged_streams import merge_streams
@@ -36,5 +36,5 @@ __all__ = [
     "SdkWire", "UrlOptions", "UsageDeltas",
     "call_arguments", "check_numbers", "choose_key", "embedding_list", "event_chunks", "event_error", "find_budget",
     "find_effort", "find_key", "join_chunks", "key_from", "merge_streams", "open_body", "open_pool", "read_signature",
-    "retry_after", "status_error", "strip_fence", "write_signature",
+    "retry_after", "share_tls", "status_error", "strip_fence", "write_signature",
 ]

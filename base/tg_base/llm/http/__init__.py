@@ -9,6 +9,7 @@ from tg_base.llm.http.json_lines import JsonLines
 from tg_base.llm.http.open_pool import open_pool
 from tg_base.llm.http.prepared_connection import PreparedConnection, SdkRequest
 from tg_base.llm.http.response import ErrorDetail, HttpAnswer, Method, no_detail, open_body, read_whole_body
+from tg_base.llm.http.shared_tls import share_tls
 from tg_base.llm.http.stream_reader import (
     MAX_EVENT_BYTES, UNREADABLE, USAGE_TIMEOUT_SECONDS, EventDecoder, Frames, event_chunks,
 )
@@ -19,5 +20,5 @@ __all__ = [
     "USAGE_TIMEOUT_SECONDS",
     "CapturedConnection", "CapturingTransport", "Counts", "ErrorDetail", "EventDecoder", "Failures", "Frames",
     "HttpAnswer", "JsonLines", "Method", "PreparedConnection", "SdkRequest", "UsageDeltas",
-    "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body",
+    "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body", "share_tls",
 ]

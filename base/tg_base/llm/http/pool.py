@@ -8,7 +8,7 @@ import asyncio
 import ssl
 from collections.abc import Iterable
 from io import BytesIO
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -20,6 +20,7 @@ from yarl import URL
 
 from tg_base.llm.http.failures import BROKEN, CONNECT_TIMEOUT_SECONDS, SLOW, UNREACHABLE
 from tg_base.llm.http.response import Method
+from tg_base.llm.http.shared_sessions import SharedSessions
 from tg_schema.errors import IncompleteStream, ProtocolError, Timeout, Unavailable
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -74,6 +75,8 @@ class HttpTarget(msgspec.Struct, frozen=True, eq=False):
 class HttpPool:
     """Created in any thread; used and closed on one loop. It connects at the first request.
 
+    Pools with the same certificates share their connections, which are closed when the last of these pools is.
+
     Args:
         tls: the trusted certificates; True = those of the system.
         proxied: whether the proxies that the environment names are used.
@@ -119,7 +122,9 @@ class HttpPool:
             ProtocolError: the headers exceed `MAX_HEAD_BYTES`, or a 2xx answer is compressed.
         """
         try:
-            response = await self._open_session().request(
+            if self._session is None:
+                self._session = _SESSIONS.enter(self._tls)
+            response = await self._session.request(
                 method,
                 target.url,
                 headers=target.headers,
@@ -140,22 +145,10 @@ class HttpPool:
         return answer
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections, unless another pool uses them. Safe to call twice."""
         if self._session is not None:
-            await self._session.close()
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            # No limit here, because the service's capacity bounds the requests. No total timeout, because the guard
-            # times the content. No cookies, because all customers share the session.
-            self._session = aiohttp.ClientSession(
-                connector=_Connector(limit=0, ssl=self._tls),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                read_bufsize=READ_BYTES,
-            )
-        return self._session
+            self._session = None
+            await _SESSIONS.leave(self._tls)
 
     def _proxy(self, url: URL) -> str | None:
         """The environment's proxy for a server; cached, because each lookup scans the environment."""
@@ -170,6 +163,21 @@ class HttpPool:
 def _in_steps(body: bytes | None) -> bytes | BytesIO | None:
     """A large body as a file, which is written piece by piece, with turns of the event loop between them."""
     return BytesIO(body) if body is not None and len(body) > MAX_WHOLE_BYTES else body
+
+
+def _open_session(tls: ssl.SSLContext | Literal[True]) -> aiohttp.ClientSession:
+    # No limit here, because the services' capacities bound the requests. No total timeout, because the guard times the
+    # content. No cookies, because all customers and models share the session.
+    return aiohttp.ClientSession(
+        connector=_Connector(limit=0, ssl=tls),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        read_bufsize=READ_BYTES,
+    )
+
+
+_SESSIONS: Final = SharedSessions(_open_session)
 
 
 class _EndlessHeadError(aiohttp.ClientError):

@@ -5,13 +5,13 @@ from typing import cast
 import anthropic
 import httpx2
 
-from tg_base.llm import CapturedConnection, CapturingTransport, Endpoint
+from tg_base.llm import CapturedConnection, CapturingTransport, Endpoint, share_tls
 from tg_base.llm.anthropic import connect_client
 
 
 def connect(endpoint: Endpoint) -> CapturedConnection:
     """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
-    transport = cast(httpx2.AsyncBaseTransport, CapturingTransport(httpx2.create_ssl_context()))
+    transport = cast(httpx2.AsyncBaseTransport, CapturingTransport(share_tls(httpx2.create_ssl_context)))
     client = anthropic.AsyncAnthropic(
         base_url=endpoint.base_url,
         api_key=endpoint.key or "none",

@@ -7,7 +7,7 @@ from typing import Any, cast
 import cohere
 import httpx
 
-from tg_base.llm import CapturedConnection, CapturingTransport, EmbeddingCall, Endpoint
+from tg_base.llm import CapturedConnection, CapturingTransport, EmbeddingCall, Endpoint, share_tls
 
 
 def connect(endpoint: Endpoint) -> CapturedConnection:
@@ -15,7 +15,7 @@ def connect(endpoint: Endpoint) -> CapturedConnection:
 
     Answers are captured because the SDK's own reader skips errors and all events that it cannot parse.
     """
-    transport = CapturingTransport(httpx.create_ssl_context(), keyless=endpoint.key is None)
+    transport = CapturingTransport(share_tls(httpx.create_ssl_context), keyless=endpoint.key is None)
     http = httpx.AsyncClient(transport=cast(httpx.AsyncBaseTransport, transport))
     sdk = cohere.AsyncClientV2(endpoint.key or "none", base_url=endpoint.base_url, httpx_client=http, max_retries=0)
     # 1000 is Cohere's largest page, so that one request lists all.

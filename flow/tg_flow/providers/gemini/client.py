@@ -4,7 +4,7 @@ import httpx
 from google import genai
 from google.genai.types import HttpOptions
 
-from tg_base.llm import Endpoint, RoutedConnection, SdkRequest
+from tg_base.llm import Endpoint, RoutedConnection, SdkRequest, share_tls
 from tg_base.llm.gemini import connect_client
 
 
@@ -25,4 +25,4 @@ def connect(endpoint: Endpoint) -> RoutedConnection:
         api_key=endpoint.key or "none",
         http_options=HttpOptions(base_url=endpoint.base_url, httpx_async_client=recorder),
     )
-    return connect_client(client, recorded, httpx.create_ssl_context(), endpoint.model)
+    return connect_client(client, recorded, share_tls(httpx.create_ssl_context), endpoint.model)

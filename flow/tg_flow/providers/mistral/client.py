@@ -6,7 +6,7 @@ from typing import Any, cast
 import httpx2
 from mistralai.client import Mistral
 
-from tg_base.llm import CapturedConnection, CapturingTransport, EmbeddingCall, Endpoint
+from tg_base.llm import CapturedConnection, CapturingTransport, EmbeddingCall, Endpoint, share_tls
 
 
 def connect(endpoint: Endpoint) -> CapturedConnection:
@@ -14,7 +14,7 @@ def connect(endpoint: Endpoint) -> CapturedConnection:
 
     Answers are captured because the SDK's own reader hides the details of an error within a stream.
     """
-    transport = CapturingTransport(httpx2.create_ssl_context(), keyless=endpoint.key is None)
+    transport = CapturingTransport(share_tls(httpx2.create_ssl_context), keyless=endpoint.key is None)
     http = httpx2.AsyncClient(transport=cast(httpx2.AsyncBaseTransport, transport))
     sdk = Mistral(api_key=endpoint.key or "none", server_url=endpoint.base_url, async_client=http)
 

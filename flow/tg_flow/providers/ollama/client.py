@@ -7,7 +7,7 @@ from typing import Any, cast
 import httpx
 import ollama
 
-from tg_base.llm import CapturedConnection, CapturingTransport, EmbeddingCall, Endpoint
+from tg_base.llm import CapturedConnection, CapturingTransport, EmbeddingCall, Endpoint, share_tls
 
 
 class _Client(ollama.AsyncClient):
@@ -25,7 +25,7 @@ class _Client(ollama.AsyncClient):
 
 def connect(endpoint: Endpoint) -> CapturedConnection:
     """Create the SDK's client; slow, so call it in a thread. It connects at the first request."""
-    transport = CapturingTransport(httpx.create_ssl_context(), keyless=endpoint.key is None)
+    transport = CapturingTransport(share_tls(httpx.create_ssl_context), keyless=endpoint.key is None)
     headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else None
     client = _Client(endpoint.base_url, headers=headers, transport=cast(httpx.AsyncBaseTransport, transport))
     http = client.http

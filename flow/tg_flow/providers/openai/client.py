@@ -19,6 +19,7 @@ from tg_base.llm import (
     RoutedConnection,
     SdkRequest,
     open_pool,
+    share_tls,
 )
 from tg_flow.providers.openai.endpoint import AzureEndpoint
 from tg_flow.providers.openai.token_calls import (
@@ -59,7 +60,7 @@ def connect(endpoint: Endpoint) -> RoutedConnection:
         GenerateCall: f"{root}/generate",
         GenerateStreamCall: f"{root}/generate_stream",
     }
-    pool = open_pool(httpx2.create_ssl_context())
+    pool = open_pool(share_tls(httpx2.create_ssl_context))
     others = {call: PreparedConnection(partial(prepare_other, url), pool) for call, url in urls.items()}
     return RoutedConnection(PreparedConnection(prepare, pool), others)
 
