@@ -361,3 +361,16 @@ async def test_an_edited_model_whose_queue_is_lost_ends_the_process_as_any_other
             await serve_for_ever(EndingBus(bus))
     assert sorted(OneWord.closed) == ["new", "old", "other"]
     await bus.aclose()
+
+
+async def test_a_lazy_model_is_opened_for_its_first_request_and_stays(file: Path) -> None:
+    write(
+        file,
+        table("m", "late").replace("[models.m.options]", "lazy = true\n[models.m.options]") + table("n", "x") + FLOWS,
+    )
+    async with serving(file) as it:
+        assert (OneWord.rehearsed, OneWord.opened) == ([], ["x"])
+        for _ in range(2):
+            assert await it.say() == "late late"
+        assert (OneWord.opened, OneWord.closed) == (["x", "late"], [])
+    assert sorted(OneWord.closed) == ["late", "x"]

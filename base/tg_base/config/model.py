@@ -128,6 +128,8 @@ class ModelConfig(Section, frozen=True):
     on_demand: bool = False
     """The model is loaded for its first request, and unloaded when none has used it for `unload_after` seconds."""
     unload_after: Seconds = 300.0
+    lazy: bool = False
+    """The model is opened for its first request, and stays."""
     queue: AtStart[Natural | None] = None
     """Queued requests per gateway; None = in proportion to the capacity, see `tg_base.client.admission`."""
 

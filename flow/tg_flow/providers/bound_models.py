@@ -1,5 +1,6 @@
 """Configuration -> the models that flows bind, each with its provider, options and routes."""
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,15 +26,22 @@ class ModelBinding:
     options: Mapping[str, Any]
     routes: tuple[Route[Any, Any], ...]
     on_demand: bool = False
-    unload_after: float = 0.0
+    """Whether it is opened for its first request."""
+    unload_after: float | None = None
+    """Seconds without a request after which it is closed then; None = it stays."""
 
 
 def bind_models(config: Config) -> dict[str, ModelBinding]:
     """The binding of each bound model; models without a table are omitted."""
     models = {model: config.models[model] for model in list_bound_models(config) if model in config.models}
+    routes = _group_routes(config)
     return {
         model: ModelBinding(
-            table.provider, table.options, _routes_of(config, model), table.on_demand, table.unload_after
+            table.provider,
+            table.options,
+            tuple(routes[model]),
+            table.on_demand or table.lazy,
+            table.unload_after if table.on_demand else None,
         )
         for model, table in models.items()
     }
@@ -45,9 +53,13 @@ def list_bound_models(config: Config) -> list[str]:
     return list(dict.fromkeys(said.model for said in bound if said.model is not None and not said.plain))
 
 
-def _routes_of(config: Config, model: str) -> tuple[Route[Any, Any], ...]:
-    bound, routes = config.bound(TextCompletionConfig), config.routes(TEXT_COMPLETION.name)
-    return tuple(route for route in routes if not route.plain and bound[route.flow].model == model)
+def _group_routes(config: Config) -> dict[str | None, list[Route[Any, Any]]]:
+    """The routes of each bound model."""
+    bound, found = config.bound(TextCompletionConfig), defaultdict[str | None, list[Route[Any, Any]]](list)
+    for route in config.routes(TEXT_COMPLETION.name):
+        if not route.plain:
+            found[bound[route.flow].model].append(route)
+    return found
 
 
 async def open_model(

@@ -205,6 +205,9 @@ class ModelProcessors:
     async def _open_service(self, config: Config, model: str, binding: ModelBinding) -> Service[Any, Any]:
         if not binding.on_demand:
             return await self._open_shared(config, model)
+        # What takes memory is checked as far as that is possible. What is lazy is to cost nothing, not even an import.
+        if binding.unload_after is not None:
+            await open_model(config, model, rehearse_provider)
         outline = await open_model(config, model, outline_provider)
         return OnDemandModel(model, outline, lambda: self._open_shared(config, model), binding.unload_after)
 

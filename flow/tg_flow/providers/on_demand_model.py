@@ -1,4 +1,4 @@
-"""Requests -> a model that is loaded for the first of them, and unloaded when none has used it for a while."""
+"""Requests -> a model that is opened for the first of them, and closed when none has used it for a while."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -33,13 +33,13 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
         model: its name, for the log.
         outline: what it announces.
         load: opens the provider.
-        unload_after: seconds without a request after which it is unloaded.
+        unload_after: seconds without a request after which it is unloaded; None = it stays.
     """
 
     spec = TEXT_COMPLETION
 
     def __init__(
-        self, model: str, outline: ServiceOutline, load: Callable[[], Awaitable[LlmService]], unload_after: float
+        self, model: str, outline: ServiceOutline, load: Callable[[], Awaitable[LlmService]], unload_after: float | None
     ) -> None:
         self.capacity, self.features, self._adapters = outline
         self._log = log.bind(model=model)
@@ -89,8 +89,9 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
             self._watch_unused()
 
     def _watch_unused(self) -> None:
-        if not self._users and self._service is not None and self._unloading is None:
-            self._unloading = asyncio.create_task(self._unload_unused(), name="unload")
+        seconds = self._unload_after
+        if seconds is not None and not self._users and self._service is not None and self._unloading is None:
+            self._unloading = asyncio.create_task(self._unload_unused(seconds), name="unload")
             self._unloading.add_done_callback(report)
 
     async def _wait_loaded(self) -> LlmService:
@@ -118,8 +119,8 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
         else:
             await asyncio.wait([unloading])
 
-    async def _unload_unused(self) -> None:
-        await asyncio.sleep(self._unload_after)
+    async def _unload_unused(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
         service, self._service = self._service, None
         try:
             if service is not None:

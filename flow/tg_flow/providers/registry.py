@@ -125,10 +125,9 @@ async def rehearse_provider(provider: str, model: str, table: Mapping[str, Any])
 
 
 async def outline_provider(provider: str, model: str, table: Mapping[str, Any]) -> ServiceOutline:
-    """Rehearse a provider, and say what is known before it is opened. Arguments and errors as `open_provider`."""
+    """What is known of a provider before it is opened. Arguments and errors as `open_provider`, without the SDK's."""
 
     async def outline(kind: type[LlmService], options: ProviderOptions) -> ServiceOutline:
-        await kind.rehearse(model, options)
         return ServiceOutline(kind.find_capacity(options), kind.find_features(options), kind.find_adapters(options))
 
     return await _ready(provider, table, outline)
