@@ -6,11 +6,13 @@ from tg_base.bus.core.entry import Entry
 from tg_base.bus.core.handoff import Handoff
 from tg_base.bus.core.options import BusOptions
 from tg_base.bus.core.send_window import SendWindow
+from tg_base.bus.core.threaded_source import BlockingSource, ThreadedSource
 from tg_base.bus.core.topic_name import check_log, is_persistent
 from tg_base.bus.core.wait_queue import WaitQueue
 
 __all__ = [
     "MAX_MESSAGE_BYTES",
+    "BlockingSource",
     "BoundedReader",
     "Bus",
     "BusOptions",
@@ -20,6 +22,7 @@ __all__ = [
     "LogWriter",
     "SendWindow",
     "Source",
+    "ThreadedSource",
     "WaitQueue",
     "check_log",
     "is_persistent",

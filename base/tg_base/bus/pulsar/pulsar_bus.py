@@ -4,7 +4,9 @@ It uses the client's callbacks, and its blocking calls from threads of its own. 
 message of a cancelled receive, and crashes the process if its loop is closed.
 
 - A send returns at once; its completion comes from a thread of the client, with one wake-up of the loop for many.
-- A receive returns at once too; its message comes from the same thread (`bounded_reader.py`).
+- A receive returns at once too; its message comes from a thread of the client (`bounded_reader.py`).
+- The first `MAX_READER_THREADS` readers of non-persistent topics, which have most messages, have a thread each instead:
+  a blocking receive costs less than a callback (`threaded_source.py`).
 - Calls that wait for the broker (opening, closing, ping) run in a small thread pool.
 
 Closing is idempotent and bounded, and runs at interpreter exit if nothing else has closed the bus.
@@ -13,9 +15,9 @@ Closing is idempotent and bounded, and runs at interpreter exit if nothing else 
 import asyncio
 import atexit
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import pulsar
@@ -31,6 +33,8 @@ from tg_base.bus.core import (
     Entry,
     Handoff,
     LogWriter,
+    Source,
+    ThreadedSource,
     check_log,
     is_persistent,
 )
@@ -54,6 +58,9 @@ LEAVE_TIMEOUT_SECONDS = 1.0
 IDLE_PRODUCER_SECONDS = 60.0
 """Seconds without a publish after which a topic's producer is closed."""
 
+MAX_READER_THREADS = 4
+"""Readers of a non-persistent topic that have a thread each: an inbox, the control topic and presence of a process."""
+
 T = TypeVar("T")
 
 
@@ -74,6 +81,7 @@ class PulsarBus(Bus):
         self._senders: dict[str, Sender] = {}
         self._retired: list[Sender] = []
         self._readers: dict[Consumer, BoundedReader[Message]] = {}
+        self._reader_threads = 0
         self._silence = Silence()
         self._closing: asyncio.Future[None] | None = None
         self._sent: Handoff[Sent] = Handoff(self._loop, self._on_sent)
@@ -181,29 +189,42 @@ class PulsarBus(Bus):
         self._check_open()
         queues = Queues.of(prefetch, persistent=is_persistent(topic))
         opening = self._off_loop(lambda: self._client.subscribe(topic, group, queues.in_client))
-        async with self._reading(opening, queues.handed_over) as reader:
+        busy = group is None and not is_persistent(topic)
+        async with self._reading(opening, queues.handed_over, busy=busy) as reader:
             self._learn_limit(topic)
             yield reader
 
     @asynccontextmanager
     async def _reading(
-        self, opening: "asyncio.Future[Consumer]", ahead: int
+        self, opening: "asyncio.Future[Consumer]", ahead: int, *, busy: bool = False
     ) -> "AsyncIterator[BoundedReader[Message]]":
         try:
             consumer = await in_time(opening)
         except (asyncio.CancelledError, BusError):
             opening.add_done_callback(self._close_unwanted)
             raise
-        reader = self._readers[consumer] = BoundedReader(self._loop, consumer, ahead)
-        try:
-            if self._closing is not None:
+        with self._lend_thread(consumer, busy=busy) as source:
+            reader = self._readers[consumer] = BoundedReader(self._loop, source, ahead)
+            try:
+                if self._closing is not None:
+                    reader.end()
+                yield reader
+            finally:
                 reader.end()
-            yield reader
+                if self._closing is None:
+                    del self._readers[consumer]
+                    await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT_SECONDS)
+
+    @contextmanager
+    def _lend_thread(self, consumer: Consumer, *, busy: bool) -> "Iterator[Source[Message]]":
+        if not busy or self._reader_threads == MAX_READER_THREADS:
+            yield consumer
+            return
+        self._reader_threads += 1
+        try:
+            yield ThreadedSource(consumer)
         finally:
-            reader.end()
-            if self._closing is None:
-                del self._readers[consumer]
-                await asyncio.wait([self._off_loop(reader.close)], timeout=LEAVE_TIMEOUT_SECONDS)
+            self._reader_threads -= 1
 
     def _close_unwanted(self, opening: "asyncio.Future[Consumer]") -> None:
         if not opening.cancelled() and opening.exception() is None and self._closing is None:
