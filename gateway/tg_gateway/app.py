@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -23,7 +24,7 @@ from tg_gateway.dialects import Catalogue, Mount
 from tg_gateway.http import Health, HttpHandlers, LoadTeller, Middleware, Router, defer_expectation
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
-from tg_gateway.listening import listen
+from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, SharedListener, listen, stop_listening
 from tg_gateway.mounts import MOUNTS
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
@@ -33,6 +34,8 @@ from tg_gateway.websocket import Backend, WebSocketHandler
 
 log = structlog.get_logger()
 
+HANDOVER_SECONDS: Final = 2.0
+"""Seconds for which a gateway that hands over answers on connections that are kept open."""
 DRAIN_ERROR_SECONDS = 2.0
 """Seconds that handlers get to write what they have, when everything else is over."""
 RESUMABLE: Final = "resumable "
@@ -74,6 +77,7 @@ class Gateway:
         routes: every service of every flow.
         limits: what one client may take.
         mounts: which protocols are where.
+        shared: where it listens, in place of the configured address.
 
     Attributes:
         url: where it listens, with a slash at its end; set once it is entered.
@@ -90,8 +94,10 @@ class Gateway:
         *,
         limits: Limits | None = None,
         mounts: Sequence[Mount] = MOUNTS,
+        shared: SharedListener | None = None,
     ) -> None:
         self.url = ""
+        self._shared = shared
         self._config = config
         self._requestor = requestor
         self._routes = routes
@@ -144,12 +150,18 @@ class Gateway:
             stack.push_async_callback(runner.cleanup)
             if self._band is not None:
                 await stack.enter_async_context(self._band)
-            # Looking up the host may take seconds.
-            await listen(runner, await asyncio.to_thread(open_listening_sockets, self._config.host, self._config.port))
+            accepts = ACCEPTS_PER_TURN if self._shared is None else SHARED_ACCEPTS_PER_TURN
+            await listen(runner, await self._open_sockets(), accepts)
             self.url = _url(self._config.host, runner.addresses[0][1])
             log.info("gateway.listening", url=self.url, auth=self._authenticator.required)
-            self._exit = stack.pop_all()
+            self._runner, self._exit = runner, stack.pop_all()
         return self
+
+    async def _open_sockets(self) -> Sequence[socket.socket]:
+        if self._shared is not None:
+            return self._shared.sockets
+        # Looking up the host may take seconds.
+        return await asyncio.to_thread(open_listening_sockets, self._config.host, self._config.port)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
@@ -157,11 +169,26 @@ class Gateway:
         # The server listens until all this is over: a refusal can be repeated elsewhere, a closed port says nothing.
         async with self._exit:
             self._sockets.drain()
+            left = await self._hand_over() if self._handing_over else self._config.drain
             if self._band is not None:
                 await self._band.drain()
-            await self._relay.drain(self._config.drain)
+            await self._relay.drain(left)
             await asyncio.gather(*(runs.close(DRAIN_ERROR_SECONDS) for runs in (self._background, self._resumable)))
             await self._sockets.close()
+
+    @property
+    def _handing_over(self) -> bool:
+        return self._shared is not None and self._shared.handing_over
+
+    async def _hand_over(self) -> float:
+        """Leave what is new to others, who accept on the same sockets; the seconds that are left of the drain."""
+        started = time.monotonic()
+        await stop_listening(self._runner)
+        # Who keeps its connection asks on it again, is answered, and told that it closes. Were it closed at once, a
+        # request that is on its way would be lost, and no client may repeat it by itself.
+        await asyncio.sleep(min(HANDOVER_SECONDS, self._config.drain))
+        await self._relay.until_idle(max(0.0, self._config.drain - (time.monotonic() - started)))
+        return max(0.0, self._config.drain - (time.monotonic() - started))
 
     def _application(self) -> web.Application:
         config, limits, relay = self._config, self._limits, self._relay
@@ -180,7 +207,9 @@ class Gateway:
         handlers = HttpHandlers(
             relay, self._background, config, limits, parser=self._parser, loads=loads, band=self._band
         )
-        middleware = Middleware(self._authenticator, self._origins, unauthenticated, router, limits)
+        middleware = Middleware(
+            self._authenticator, self._origins, unauthenticated, router, limits, closing=lambda: self._handing_over
+        )
         application = web.Application(
             middlewares=[middleware.admit], client_max_size=max(config.body_limit, config.large_body_limit)
         )

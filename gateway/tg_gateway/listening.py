@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from aiohttp import web
@@ -10,18 +10,42 @@ from aiohttp import web
 from tg_base.runtime import MAX_WAITING_CONNECTIONS
 
 ACCEPTS_PER_TURN: Final = 32
-"""Connections of a socket that are accepted in one turn: 256 that come at once are in after eight turns, and the
+"""Connections of a socket that are accepted in one turn of uvloop: 256 that come at once are in after eight turns, and the
 streams that run wait for 32 set-ups at most, about 10 ms."""
 
+SHARED_ACCEPTS_PER_TURN: Final = 4
+"""The same of a socket that several processes accept on: who wakes first must not take all of a burst."""
 
-async def listen(runner: web.BaseRunner, sockets: Iterable[socket.socket]) -> None:
-    """Accept on these sockets, up to `ACCEPTS_PER_TURN` connections of each in a turn; the runner closes them.
 
-    A process that shares a socket with others takes what the others have not taken.
+class SharedListener:
+    """Sockets that this process accepts on beside others of the same host, its parent among them, which keeps them.
+
+    Args:
+        sockets: they listen already. They are closed with the gateway, in this process alone.
+
+    Attributes:
+        handing_over: set before the gateway is left, for others to take over: it accepts nothing more, and answers for
+            a while what comes on the connections that it has, each for the last time.
     """
+
+    def __init__(self, sockets: Sequence[socket.socket]) -> None:
+        self.sockets = tuple(sockets)
+        self.handing_over = False
+
+
+async def listen(
+    runner: web.BaseRunner, sockets: Iterable[socket.socket], accepts_per_turn: int = ACCEPTS_PER_TURN
+) -> None:
+    """Accept on these sockets, up to so many connections of each in a turn; the runner closes them."""
     # uvloop accepts one connection of a listener in a turn, which takes 5 to 10 ms while 200 streams relay: the last of
     # 256 clients waited for seconds before its request was even read. asyncio's own loop accepts all that wait.
-    copies = 1 if isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop) else ACCEPTS_PER_TURN
+    copies = 1 if isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop) else accepts_per_turn
     for listener in sockets:
         for same in (listener, *(listener.dup() for _ in range(copies - 1))):
             await web.SockSite(runner, same, backlog=MAX_WAITING_CONNECTIONS).start()
+
+
+async def stop_listening(runner: web.BaseRunner) -> None:
+    """Accept nothing more; what waits in sockets that other processes share is theirs."""
+    for site in runner.sites:
+        await site.stop()

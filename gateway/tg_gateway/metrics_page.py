@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -28,11 +29,16 @@ _SERVER_LOG.setLevel(logging.CRITICAL)
 
 
 @asynccontextmanager
-async def metrics_page(host: str, port: int) -> AsyncIterator[int]:
+async def metrics_page(host: str, port: int, sockets: Sequence[socket.socket] = ()) -> AsyncIterator[int]:
     """Serve this process's metrics at `http://host:port/metrics` on its event loop, while the block runs.
 
     Beside them are `/instances`, which shows the pools of this process, and `/health`. Yields the port, which may have
     been given as 0 = any free one.
+
+    Args:
+        host: where it listens.
+        port: there.
+        sockets: in their place, if there are any; they listen already.
 
     Raises:
         Unavailable: the port cannot be listened on.
@@ -56,7 +62,9 @@ async def metrics_page(host: str, port: int) -> AsyncIterator[int]:
             connections = _Connections()
             watch_connections(runner.server, connections.opened, connections.closed)
         try:
-            await web.TCPSite(runner, host, port).start()
+            given: list[web.BaseSite] = [web.SockSite(runner, each) for each in sockets]
+            for site in given or [web.TCPSite(runner, host, port)]:
+                await site.start()
         except OSError:
             where = f"port {port} of {host}"
             raise Unavailable(f"metrics cannot be shown on {where}: taken or not allowed; take another port") from None

@@ -10,6 +10,8 @@ from tg_serve.mlc_flags import MlcFlags, take_mlc_flags
 from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
 from tg_serve.provider_options import read_provider_options
 
+MAX_WORKERS = 256
+
 
 @click.command("tg-serve", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("named_model", metavar="[MODEL]", required=False)
@@ -26,6 +28,11 @@ from tg_serve.provider_options import read_provider_options
 )
 @click.option("--port", type=click.IntRange(0, 65535), help="Port the gateway listens on; 0 = any free one.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Port for /metrics, for a process without gateway.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, MAX_WORKERS),
+    help="Gateway processes that share the port; needs --only gateway. SIGHUP restarts them one by one.",
+)
 @click.option(
     "--model",
     help="The same as MODEL: PATH.gguf, hf:OWNER/NAME/FILE, a configured model, or the provider's name of one.",
@@ -47,6 +54,7 @@ def serve(
     host: str | None,
     port: int | None,
     metrics_port: int | None,
+    workers: int | None,
     model: str | None,
     provider: str | None,
     base_url: str | None,
@@ -82,6 +90,7 @@ def serve(
         host=host,
         port=port,
         metrics_port=metrics_port,
+        workers=workers,
         model=model,
         provider=provider,
         options=options,

@@ -1,7 +1,9 @@
 """ServeOptions -> running services: the only file that connects base, flow and gateway, imported as they are needed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -20,16 +22,21 @@ from tg_base.config import (
     inspect_config,
     sound_part,
 )
-from tg_base.server import ServeContext, ServiceKind, serve_process
+from tg_base.server import ProcessEvents, ServeContext, ServiceKind, serve_process
 from tg_base.telemetry import configure_log
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, Timeout, Unavailable
-from tg_serve.options import GATEWAY, PickOptions, ServeOptions
+from tg_schema.errors import BadRequest, Timeout
+from tg_serve.gateway_worker import Work
+from tg_serve.options import GATEWAY, LOOPBACK, PickOptions, ServeOptions
+from tg_serve.workers import Workers, cannot_listen, check_workers
 
 if TYPE_CHECKING:
     from tg_gateway.app import Gateway
+    from tg_gateway.listening import SharedListener
 
 Follow = Callable[[Prepare], AbstractContextManager[None]]
+KNOWING_SECONDS = 3.0
+"""Seconds that a new worker waits for processors to announce themselves before it accepts."""
 _PING = 10.0
 """Timeout of a check's ping to the bus in seconds."""
 
@@ -41,7 +48,32 @@ def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
         TgError: a part cannot run; the message says what to do.
     """
     set_up(order)
-    serve_process(_announce(order), ready)
+    if order.workers is None:
+        serve_process(_announce(order), ready)
+        return
+    config = _configure(order, ConfigWatcher(order.file, services=_list_tables(order)).config)
+    workers = Workers(order, config.gateway.host, config.gateway.port, config.gateway.drain)
+    serve_process(workers.serve(), ready, events=ProcessEvents(hangup=workers.restart))
+
+
+def serve_worker(work: Work, ready: Callable[[str], None]) -> None:
+    """Be one of several gateways until SIGTERM, SIGINT or the end of the parent; SIGHUP hands over to the others.
+
+    Raises:
+        TgError: as `serve`.
+    """
+    from tg_gateway.listening import SharedListener
+
+    configure_log(work.order.log_form, work.order.log_level, about={"worker": work.number})
+    listener = SharedListener([socket.socket(fileno=descriptor) for descriptor in work.sockets])
+
+    def hand_over() -> None:
+        if not listener.handing_over:
+            listener.handing_over = True
+            signal.raise_signal(signal.SIGTERM)
+
+    events = ProcessEvents(hangup=hand_over, lifeline=work.lifeline)
+    serve_process(_announce(work.order, listener, work.metrics_sockets), ready, events=events)
 
 
 def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
@@ -81,10 +113,13 @@ async def inspect(order: ServeOptions) -> tuple[str, list[str]]:
 
 
 @asynccontextmanager
-async def launch(order: ServeOptions) -> AsyncIterator[tuple[Config, str | None]]:
+async def launch(
+    order: ServeOptions, listener: "SharedListener | None" = None
+) -> AsyncIterator[tuple[Config, str | None]]:
     """Run parts of the pipeline in this process until the block is left; the gateway stops first.
 
-    Yields the active configuration, and the gateway's URL if it is one of the parts.
+    Yields the active configuration, and the gateway's URL if it is one of the parts, which listens at its configured
+    address unless it has a `listener`.
 
     Raises:
         TgError: a part cannot run; the message says what to do.
@@ -103,17 +138,22 @@ async def launch(order: ServeOptions) -> AsyncIterator[tuple[Config, str | None]
             context = ServeContext(_configure(order, config_file.config), config_file.config, bus, follow)
             await stack.enter_async_context(kind.serve(context))
         config = _configure(order, config_file.config)
-        yield config, await _gateway(order, config, bus, follow, stack) if GATEWAY in order.parts else None
+        serves = GATEWAY in order.parts
+        yield config, await _gateway(order, config, bus, follow, stack, listener=listener) if serves else None
 
 
 @asynccontextmanager
-async def _announce(order: ServeOptions) -> AsyncIterator[str]:
+async def _announce(
+    order: ServeOptions, listener: "SharedListener | None" = None, metrics: Sequence[int] = ()
+) -> AsyncIterator[str]:
     async with AsyncExitStack() as stack:
         if order.metrics_port is not None:
             from tg_gateway.metrics_page import metrics_page
 
-            await stack.enter_async_context(metrics_page(order.host or "127.0.0.1", order.metrics_port))
-        config, url = await stack.enter_async_context(launch(order))
+            sockets = [socket.socket(fileno=descriptor) for descriptor in metrics]
+            page = metrics_page(order.host or LOOPBACK, order.metrics_port, sockets)
+            await stack.enter_async_context(page)
+        config, url = await stack.enter_async_context(launch(order, listener))
         yield _ready_line(order, config, url)
 
 
@@ -147,15 +187,22 @@ def _of_bus(order: ServeOptions, config: Config, error: TgError) -> TgError:
     return error if named else config.locate(error, "bus", otherwise=("url",))
 
 
-def _make_gateway(order: ServeOptions, config: Config, bus: Bus) -> tuple[Requestor, "Gateway"]:
+def _make_gateway(
+    order: ServeOptions, config: Config, bus: Bus, listener: "SharedListener | None" = None
+) -> tuple[Requestor, "Gateway"]:
     from tg_gateway.app import Gateway
 
     routes = tuple(route for service in order.services for route in config.routes(service))
     plain = tuple(route.response for route in routes if route.plain)
-    queues = tuple(route.request for route in routes if not route.plain)
-    requestor = Requestor(bus, config.topics, plain=plain, queues=queues)
+    requestor = Requestor(bus, config.topics, plain=plain, queues=_list_queues(order, config))
     with _locating(config):
-        return requestor, Gateway(config.gateway, requestor, routes)
+        return requestor, Gateway(config.gateway, requestor, routes, shared=listener)
+
+
+def _list_queues(order: ServeOptions, config: Config) -> tuple[str, ...]:
+    """The queues whose processors announce themselves."""
+    routes = (route for service in order.services for route in config.routes(service))
+    return tuple(route.request for route in routes if not route.plain)
 
 
 @contextmanager
@@ -167,8 +214,16 @@ def _locating(config: Config) -> Iterator[None]:
         raise config.locate(error, "gateway", otherwise=("host",)) from None
 
 
-async def _gateway(order: ServeOptions, config: Config, bus: Bus, follow: Follow, stack: AsyncExitStack) -> str:
-    requestor, gateway = _make_gateway(order, config, bus)
+async def _gateway(
+    order: ServeOptions,
+    config: Config,
+    bus: Bus,
+    follow: Follow,
+    stack: AsyncExitStack,
+    *,
+    listener: "SharedListener | None",
+) -> str:
+    requestor, gateway = _make_gateway(order, config, bus, listener)
 
     def prepare(edited: Config) -> Callable[[], None]:
         with _locating(edited):
@@ -176,11 +231,13 @@ async def _gateway(order: ServeOptions, config: Config, bus: Bus, follow: Follow
 
     stack.enter_context(follow(prepare))
     await stack.enter_async_context(requestor)
+    if listener is not None:
+        # What it would refuse in its first second, since it knows no model yet, waits for another worker instead.
+        await requestor.presence.until_served(_list_queues(order, config), KNOWING_SECONDS)
     try:
         await stack.enter_async_context(gateway)
     except (OSError, ValueError):  # A host that cannot be a name, such as "a..b", is a ValueError.
-        where = f"port {config.gateway.port} of {config.gateway.host}"
-        raise Unavailable(f"the gateway cannot listen on {where}: taken or not allowed; give another --port") from None
+        raise cannot_listen(config.gateway.host, config.gateway.port) from None
     return gateway.url
 
 
@@ -258,6 +315,8 @@ def _configure(order: ServeOptions, config: Config) -> Config:
     config = _overrides(order).apply(config)
     if config.bus.url == "memory://" and set(order.parts) != {*order.services, GATEWAY}:
         raise BadRequest("memory:// reaches no other process: with --only, give --bus pulsar://HOST:6650 as well")
+    if order.workers is not None:
+        check_workers(order, config.bus.url)
     return config
 
 
@@ -274,6 +333,7 @@ def _ready_line(order: ServeOptions, config: Config, url: str | None) -> str:
     if url is None:
         return f"ready: {served}, on {config.bus.url}; add a gateway: tg-serve --bus {config.bus.url} --only gateway"
     served = served or "what is on the bus"
+    served += f" by {order.workers} workers" if order.workers is not None else ""
     where = "" if url == "http://127.0.0.1:8888/" else f" -u {url}"
     return f'ready: {url} serves {served}; try: tg-invoke-llm{where} "be brief" "What is Apache Pulsar?"'
 

@@ -13,6 +13,7 @@ SERVICES: Mapping[str, str] = {
 """The kind of each service by name, as "module:Class"; only a process that runs it imports it."""
 GATEWAY = "gateway"
 PARTS = (*SERVICES, GATEWAY)
+LOOPBACK = "127.0.0.1"
 LogForm = Literal["auto", "json", "text"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -33,7 +34,8 @@ class ServeOptions:
         allow_credentials: whether the browsers of these origins may send cookies.
         additional_models: served beside `model`, with its provider and options.
         on_demand: whether all models are served, each loaded for its first request.
-        metrics_port: the port of the metrics, for a process without a gateway.
+        metrics_port: the port of the metrics, for a process without a gateway; of the first of several workers.
+        workers: gateway processes that share the port; None = this process itself.
     """
 
     file: Path | None = None
@@ -52,6 +54,7 @@ class ServeOptions:
     allow_credentials: bool | None = None
     additional_models: tuple[str, ...] = ()
     on_demand: bool = False
+    workers: int | None = None
     log_form: LogForm = "auto"
     log_level: LogLevel = "info"
 

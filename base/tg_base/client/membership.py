@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -80,6 +80,13 @@ class Membership:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
+
+    async def until_served(self, queues: Collection[str], seconds: float) -> None:
+        """Return when every queue has a live processor, or after `seconds`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not all(map(self.serving, queues)):
+                    await self.wait(seconds)
 
     @property
     def new(self) -> list[str]:

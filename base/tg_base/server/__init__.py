@@ -3,7 +3,7 @@
 A `ServiceKind` is what a service says of itself, so that a configured process can run it.
 """
 
-from tg_base.server.process import serve_process
+from tg_base.server.process import ProcessEvents, serve_process
 from tg_base.server.processor import Processor
 from tg_base.server.serve_context import ServeContext
 from tg_base.server.service import Service, Unreadable
@@ -11,6 +11,7 @@ from tg_base.server.service_kind import Opened, ServiceKind
 
 __all__ = [
     "Opened",
+    "ProcessEvents",
     "Processor",
     "ServeContext",
     "Service",

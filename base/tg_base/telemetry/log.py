@@ -104,13 +104,19 @@ class Redaction:
         return self._clean(str(value))
 
 
-def configure_log(form: Form = "auto", level: Level = "info", stream: TextIO | None = None) -> None:
+def configure_log(
+    form: Form = "auto",
+    level: Level = "info",
+    stream: TextIO | None = None,
+    about: Mapping[str, str | int] | None = None,
+) -> None:
     """Configure logging for the whole process. Call it once, before anything is logged.
 
     Args:
         form: auto = text on a terminal, JSON lines otherwise.
         level: the lowest level that is written.
         stream: the output; None = stderr.
+        about: fields of every line, which say whose it is.
     """
     stream = stream or sys.stderr
     terminal = stream.isatty()
@@ -122,6 +128,7 @@ def configure_log(form: Form = "auto", level: Level = "info", stream: TextIO | N
         # Behind the search for secrets: it need not look at what is ours.
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        *([_add(about)] if about else []),
     ]
     renderer = _text(colors=terminal and "NO_COLOR" not in os.environ) if text else _json
     structlog.configure(
@@ -134,6 +141,14 @@ def configure_log(form: Form = "auto", level: Level = "info", stream: TextIO | N
     steps = [ProcessorFormatter.remove_processors_meta, renderer]
     handler.setFormatter(ProcessorFormatter(foreign_pre_chain=before, processors=steps))
     logging.basicConfig(handlers=[handler], level=max(logging.getLevelName(level.upper()), logging.WARNING), force=True)
+
+
+def _add(about: Mapping[str, str | int]) -> structlog.typing.Processor:
+    def add(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event.update(about)
+        return event
+
+    return add
 
 
 @lru_cache(CACHED_TEXTS)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
@@ -29,6 +29,8 @@ from tg_gateway.relay import Sink
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, SlowConsumer
 
+CLOSES: Final = web.RequestKey("closes", bool)
+"""Set on a request after which its connection closes, whatever the client would like."""
 END_OF_BODY = b"0\r\n\r\n"
 """The last chunk of a chunked body (RFC 9112, section 7.1)."""
 
@@ -79,6 +81,8 @@ class BodyStream(web.StreamResponse, Sink):
         self._says = head
         self._more_headers = headers
         self._chunked = request.version >= HttpVersion11
+        # Unchunked, the end of the connection is the only end of the body.
+        self._keeps = self._chunked and request.keep_alive and not request.get(CLOSES, False)
         self._patience = patience
         self._silence = keep_alive
         self._loop = asyncio.get_running_loop()
@@ -167,10 +171,8 @@ class BodyStream(web.StreamResponse, Sink):
             await self._request.writer.drain()
 
     def _head(self) -> bytes:
-        # Unchunked, the end of the connection is the only end of the body.
-        keep = self._chunked and self._request.keep_alive
         framing = "Transfer-Encoding: chunked\r\n" if self._chunked else ""
-        connection = "" if keep else "Connection: close\r\n"
+        connection = "" if self._keeps else "Connection: close\r\n"
         headers = {"Content-Type": self._says.content_type, **self._says.headers, **self._more_headers}
         headers["Date"] = _date(int(time.time()))
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
@@ -204,7 +206,7 @@ class BodyStream(web.StreamResponse, Sink):
     @property
     @override
     def keep_alive(self) -> bool:
-        return self._ended and self._chunked and self._request.keep_alive
+        return self._ended and self._keeps
 
 
 @lru_cache(1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 from typing import Final
@@ -22,6 +23,7 @@ from tg_gateway.access import (
 )
 from tg_gateway.dialects import Answer, format_retry_after
 from tg_gateway.dialects.output import MAX_WRITE_BYTES
+from tg_gateway.http.body_stream import CLOSES
 from tg_gateway.http.router import DOOR, Door, Handler, Router
 from tg_gateway.http.sliced_body import SlicedBody
 from tg_gateway.relay import DEFECT_MESSAGE
@@ -54,6 +56,7 @@ class Middleware:
         unauthenticated: who has not passed it yet.
         router: whose request it is.
         limits: how long a client may take to read its answer.
+        closing: whether each connection closes after its next answer.
     """
 
     def __init__(
@@ -63,8 +66,11 @@ class Middleware:
         unauthenticated: UnauthenticatedLimit,
         router: Router,
         limits: Limits,
+        *,
+        closing: Callable[[], bool],
     ) -> None:
         self._router = router
+        self._closing = closing
         self._origins = origins
         self._authenticator = authenticator
         self._unauthenticated = unauthenticated
@@ -77,6 +83,7 @@ class Middleware:
         entry.traceparent = request.headers.get("traceparent")
         request[CORS_HEADERS] = self._origins.headers(request.headers.get("Origin"))
         request[DOOR] = self._router.find(request, entry.request)
+        request[CLOSES] = self._closing()
         trace.enter(trace.Span.at_door(entry.request, entry.traceparent))
         try:
             response = await self._answer(request, handler, entry)
@@ -134,6 +141,8 @@ class Middleware:
             return
         response.headers.update(request[CORS_HEADERS])
         response.headers["X-Request-Id"] = entry.request
+        if self._closing():
+            response.force_close()
         patience: float | None = self._limits.write
         if isinstance(response.body, bytes) and len(response.body) > MAX_WRITE_BYTES:
             # It has a deadline for each slice instead.

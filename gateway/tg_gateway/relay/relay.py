@@ -240,13 +240,14 @@ class Relay:
     async def drain(self, seconds: float) -> None:
         """Refuse what is new, give what runs this long, then end it with an error."""
         self.draining = True
-        await self._until_idle(seconds)
+        await self.until_idle(seconds)
         # A copy: each stream that ends removes itself.
         for responses in list(self._running):
             responses.fail(Unavailable("the gateway is shutting down; ask again", retry_after=1.0))
-        await self._until_idle(DRAIN_ERROR_SECONDS)
+        await self.until_idle(DRAIN_ERROR_SECONDS)
 
-    async def _until_idle(self, seconds: float) -> None:
+    async def until_idle(self, seconds: float) -> None:
+        """Return when nothing runs, or after `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._running:

@@ -1,0 +1,109 @@
+"""Parent -> one gateway process of several: how it is started, told to end, and how it says that it serves."""
+
+import asyncio
+import pickle
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from dataclasses import dataclass
+from typing import Final, Self, cast
+
+from tg_schema.errors import Unavailable
+from tg_serve.options import ServeOptions
+
+START_SECONDS: Final = 60.0
+"""Seconds in which a worker must serve."""
+FAILED: Final = "failed: "
+"""Begins the line of a worker that cannot serve; why it cannot follows."""
+_PROGRAM: Final = "from tg_serve.gateway_worker_main import main; main()"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a worker is told, as a pickle on its standard input.
+
+    Attributes:
+        number: which one it is; every line of its log has it as `worker`.
+        order: what it serves.
+        sockets: descriptors of listening sockets, which it has inherited.
+        metrics_sockets: the same, for its own page of metrics.
+        path: where its modules are.
+        lifeline: a descriptor that ends when the parent does.
+    """
+
+    number: int
+    order: ServeOptions
+    sockets: tuple[int, ...]
+    metrics_sockets: tuple[int, ...] = ()
+    path: tuple[str, ...] = ()
+    lifeline: int = 0
+
+
+class GatewayWorker:
+    """One process, made by `start`.
+
+    Attributes:
+        pid: its id.
+        line: what it said when it served.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self.pid = process.pid
+        self.line = ""
+        self._process = process
+        self._told = False
+
+    @classmethod
+    async def start(cls, work: Work) -> Self:
+        """Return once it serves. It ends with this process, however that ends.
+
+        Raises:
+            Unavailable: it cannot serve; the message is its own, if it has said why.
+        """
+        # A session of its own: Ctrl-C on the terminal is for this process, which tells its workers.
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-c", _PROGRAM),
+            stdin=PIPE,
+            stdout=PIPE,
+            start_new_session=True,
+            pass_fds=(*work.sockets, *work.metrics_sockets),
+        )
+        worker = cls(process)
+        try:
+            cast("asyncio.StreamWriter", process.stdin).write(pickle.dumps(work))
+            async with asyncio.timeout(START_SECONDS):
+                line = await cast("asyncio.StreamReader", process.stdout).readline()
+        except BaseException as error:
+            await worker.kill()
+            if isinstance(error, TimeoutError):
+                raise Unavailable(f"a worker does not serve after {START_SECONDS:g} s; see its log") from None
+            raise
+        worker.line = line.decode().rstrip("\n")
+        if not line or worker.line.startswith(FAILED):
+            await worker.kill()
+            raise Unavailable(worker.line.removeprefix(FAILED) or "a worker ended before it served; see its log")
+        return worker
+
+    def drain(self) -> None:
+        """End it as SIGTERM does: it refuses what is new, and lets finish what runs."""
+        self._tell(signal.SIGTERM)
+
+    def hand_over(self) -> None:
+        """End it without refusing anything: others accept in its place."""
+        self._tell(signal.SIGHUP)
+
+    async def ended(self) -> int:
+        """Its exit status, once it has ended; below 0 = the signal that killed it."""
+        return await self._process.wait()
+
+    async def kill(self) -> None:
+        """End it at once."""
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+    def _tell(self, number: int) -> None:
+        # Once: a second signal would end it in the middle of what it lets finish.
+        if self._process.returncode is None and not self._told:
+            self._told = True
+            self._process.send_signal(number)

@@ -1,0 +1,219 @@
+"""`--workers N` -> gateway processes on one port: started, replaced when they die, restarted one by one, ended.
+
+This process listens, and never accepts: its workers inherit the sockets. What waits to be accepted belongs to the
+sockets, so it is not lost with a worker.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+import structlog
+
+from tg_base.runtime import open_listening_sockets, running
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, Unavailable
+from tg_serve.gateway_worker import GatewayWorker, Work
+from tg_serve.options import GATEWAY, LOOPBACK, ServeOptions
+
+log = structlog.get_logger()
+
+PAUSES_SECONDS: Final = (0.0, 0.5, 1.0, 2.0, 4.0)
+"""Pauses before a worker is replaced that has ended; the next one for each that does not live long."""
+STEADY_SECONDS: Final = 10.0
+"""A worker that has served for so long was sound: if it ends, the pauses start anew."""
+LATE_SECONDS: Final = 15.0
+"""Seconds that a worker gets to end after its drain."""
+
+
+def check_workers(order: ServeOptions, bus: str) -> None:
+    """Refuse what several workers cannot do.
+
+    Raises:
+        BadRequest: see the message.
+    """
+    if bus == "memory://":
+        raise BadRequest(
+            "memory:// reaches no other process, so each worker would be alone: with --workers, give "
+            "--bus pulsar://HOST:6650 and --only gateway, and run the models as processes of their own"
+        )
+    if order.parts != (GATEWAY,):
+        raise BadRequest(
+            "--workers multiplies the gateway alone: add --only gateway, and run the other parts as processes of their "
+            "own, such as: tg-serve --only text-completion"
+        )
+
+
+def cannot_listen(host: str, port: int) -> Unavailable:
+    """The error of a port that is not to be had."""
+    return Unavailable(f"the gateway cannot listen on port {port} of {host}: taken or not allowed; give another --port")
+
+
+class Workers:
+    """Several gateways on one port.
+
+    Args:
+        order: what each of them serves.
+        host: where they listen.
+        port: there.
+        drain: seconds that running streams get to finish when a worker ends.
+    """
+
+    def __init__(self, order: ServeOptions, host: str, port: int, drain: float) -> None:
+        self._order = order
+        self._count = order.workers or 1
+        self._address = host, port
+        self._end_seconds = drain + LATE_SECONDS
+        self._works: list[Work] = []
+        self._current: list[GatewayWorker] = []
+        self._alive: set[GatewayWorker] = set()
+        self._replacing = [asyncio.Lock() for _ in range(self._count)]
+        self._restart = asyncio.Event()
+        self._failed: TgError | None = None
+
+    def restart(self) -> None:
+        """Replace the workers one after the other: each ends when its successor serves."""
+        self._restart.set()
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[str]:
+        """Serve until the block is left, then drain all. Yields what the first worker said.
+
+        Raises:
+            Unavailable: a worker cannot serve, when it is started or again and again later.
+        """
+        owner = asyncio.current_task()
+        if self._count > (cores := os.cpu_count() or 1):
+            log.warning("workers.more_than_cores", workers=self._count, cores=cores)
+        async with AsyncExitStack() as stack:
+            await self._listen(stack)
+            stack.push_async_callback(self._end)
+            # The first alone: what is wrong is mostly wrong for all, and is told once.
+            first = await self._start(0)
+            others = map(self._start, range(1, self._count))
+            self._current = [first]
+            for started in await asyncio.gather(*others, return_exceptions=True):
+                if isinstance(started, BaseException):
+                    raise started
+                self._current.append(started)
+            for number in range(self._count):
+                await stack.enter_async_context(running(self._keep(number, owner)))
+            await stack.enter_async_context(running(self._follow_restarts()))
+            log.info("workers.serving", workers=self._count, pids=[worker.pid for worker in self._current])
+            try:
+                yield first.line
+            except asyncio.CancelledError:
+                if self._failed is None or owner is None:
+                    raise
+                owner.uncancel()
+                raise self._failed from None
+
+    async def _start(self, number: int) -> GatewayWorker:
+        worker = await GatewayWorker.start(self._works[number])
+        self._alive.add(worker)
+        return worker
+
+    async def _listen(self, stack: AsyncExitStack) -> None:
+        """Open the sockets, which this process keeps, so that nothing that waits in them is lost with a worker."""
+        host, port = self._address
+        try:
+            shared = await asyncio.to_thread(open_listening_sockets, host, port)
+        except (OSError, ValueError):
+            raise cannot_listen(host, port) from None
+        for listener in shared:
+            stack.enter_context(listener)
+        descriptors = tuple(listener.fileno() for listener in shared)
+        for number in range(self._count):
+            metrics = tuple(stack.enter_context(each).fileno() for each in await self._open_metrics(number))
+            self._works.append(Work(number, self._order, descriptors, metrics, tuple(sys.path)))
+
+    async def _open_metrics(self, number: int) -> tuple[socket.socket, ...]:
+        """What the page of a worker listens on: each has a port, since each counts for itself."""
+        if (first := self._order.metrics_port) is None:
+            return ()
+        host, port = self._order.host or LOOPBACK, first + number if first else 0
+        try:
+            return await asyncio.to_thread(open_listening_sockets, host, port)
+        except (OSError, OverflowError, ValueError):
+            raise Unavailable(
+                f"metrics of worker {number} cannot be shown on port {port} of {host}: taken or not allowed; give a "
+                f"--metrics-port that is followed by {self._count - 1} free ones"
+            ) from None
+
+    async def _keep(self, number: int, owner: "asyncio.Task[None] | None") -> None:
+        """Replace a worker whenever it has ended by itself."""
+        time, failures = asyncio.get_running_loop().time, 0
+        while True:
+            worker, since = self._current[number], time()
+            status = await worker.ended()
+            self._alive.discard(worker)
+            async with self._replacing[number]:
+                # It was replaced, and has ended for that.
+                if self._current[number] is not worker:
+                    continue
+                log.warning("worker.ended", worker=number, pid=worker.pid, status=status)
+                failures = 0 if time() - since > STEADY_SECONDS else failures
+                try:
+                    failures += await self._start_again(number, failures)
+                except TgError as error:
+                    self._failed = error
+                    if owner is not None:
+                        owner.cancel()
+                    return
+            log.info("worker.replaced", worker=number, pid=self._current[number].pid)
+
+    async def _start_again(self, number: int, failures: int) -> int:
+        """Start a worker's successor, and again if that fails; how often one has ended.
+
+        Raises:
+            TgError: too often, `failures` counted.
+        """
+        error: TgError = Unavailable(f"worker {number} ends again and again; its log says why")
+        for count, pause in enumerate(PAUSES_SECONDS[failures:], 1):
+            await asyncio.sleep(pause)
+            try:
+                self._current[number] = await self._start(number)
+            except TgError as failure:
+                log.warning("worker.not_started", worker=number, reason=failure.message)
+                error = failure
+            else:
+                return count
+        raise error
+
+    async def _follow_restarts(self) -> None:
+        while True:
+            await self._restart.wait()
+            self._restart.clear()
+            for number in range(self._count):
+                if not await self._replace(number):
+                    break
+
+    async def _replace(self, number: int) -> bool:
+        """Start a successor, then let the worker end; False if the successor cannot serve, and the worker goes on."""
+        async with self._replacing[number]:
+            old = self._current[number]
+            try:
+                self._current[number] = await self._start(number)
+            except TgError as error:
+                log.error("worker.not_restarted", worker=number, reason=error.message)
+                return False
+        old.hand_over()
+        await self._wait_for_end(old)
+        log.info("worker.restarted", worker=number, pid=self._current[number].pid)
+        return True
+
+    async def _wait_for_end(self, worker: GatewayWorker) -> None:
+        try:
+            await asyncio.wait_for(worker.ended(), self._end_seconds)
+        except TimeoutError:
+            log.warning("worker.late", pid=worker.pid)
+            await worker.kill()
+
+    async def _end(self) -> None:
+        for worker in self._alive:
+            worker.drain()
+        await asyncio.gather(*map(self._wait_for_end, self._alive))

@@ -1,0 +1,134 @@
+"""`--workers 2`: gateways on one port over a real broker, killed, restarted one by one under load, and orphaned."""
+
+import asyncio
+import itertools
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.connected.live_streams import LiveStream
+from tests.connected.pipeline import Part, Pipeline
+from tests.fakes.live_openai import LiveOpenAi, told
+from tests.flow.agent_dialog import until
+from tg_client import TgClient
+
+pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
+
+PATIENCE = 60.0
+CLIENTS = 6
+
+
+def events(gateway: Part, name: str) -> list[dict[str, Any]]:
+    """Its lines of one kind, of all its processes."""
+    lines = gateway.said.read_text("utf-8").splitlines()
+    return [line for line in map(json.loads, lines) if line["event"] == name]
+
+
+def state(pid: int) -> str:
+    """Of a process, as the system names it; "" = it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(") ")[2][0].replace("Z", "")
+    return ""
+
+
+@contextmanager
+def suspended(pid: int) -> Iterator[None]:
+    """Inside the block another worker accepts what comes."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        while state(pid) != "T":
+            pass
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+async def started(line: Pipeline) -> tuple[Part, list[int]]:
+    """A gateway of two workers before one processor, and the workers' ids."""
+    # Streams that run have time to be let finish.
+    line.file.write_text(line.file.read_text("utf-8").replace("drain = 2", "drain = 60"), "utf-8")
+    gateway, _ = await asyncio.gather(
+        line.start("gateway", "--workers", "2", "--log-level", "info"), line.start("text-completion")
+    )
+    (serving,) = events(gateway, "workers.serving")
+    await until_ready(gateway.url)
+    return gateway, serving["pids"]
+
+
+async def until_ready(url: str) -> None:
+    async with aiohttp.ClientSession(url) as http, asyncio.timeout(PATIENCE):
+        while True:
+            async with http.get("ready", headers={"Connection": "close"}) as response:
+                if response.status == 200:
+                    return
+            await asyncio.sleep(0.05)
+
+
+async def test_a_killed_worker_is_replaced_while_the_other_answers(line: Pipeline, live_model: LiveOpenAi) -> None:
+    gateway, pids = await started(line)
+    streams = [LiveStream(f"p{number}") for number in range(2)]
+    async with TgClient(gateway.url) as one, TgClient(gateway.url) as other, asyncio.TaskGroup() as reading:
+        for stream, client, elsewhere in zip(streams, (one, other), reversed(pids), strict=True):
+            with suspended(elsewhere):
+                reading.create_task(stream.read(client.flow(line.flow), PATIENCE))
+                await asyncio.wait_for(stream.began.wait(), PATIENCE)
+        os.kill(pids[0], signal.SIGKILL)
+        await asyncio.wait_for(streams[0].over.wait(), PATIENCE)
+        live_model.finish.set()
+        for number in range(10):
+            async with TgClient(gateway.url) as client:
+                told((await client.flow(line.flow).text_completion("", f"n{number}")).text, whole=True)
+    # The other's stream has not noticed.
+    assert [stream.whole for stream in streams] == [False, True], [stream.error for stream in streams]
+    assert streams[0].error is not None
+    await until(lambda: events(gateway, "worker.replaced"), PATIENCE)
+    (replaced,) = events(gateway, "worker.replaced")
+    assert replaced["worker"] == 0
+    assert {line["worker"] for line in events(gateway, "gateway.request")} == {0, 1}
+    gateway.process.kill()
+    await until(lambda: not any(map(state, (pids[1], replaced["pid"]))), PATIENCE)
+
+
+async def ask_again_and_again(gateway: Part, flow: str, over: asyncio.Event, *, keeps: bool) -> int:
+    """A client that asks as soon as it is answered, on one connection or on a new one each time; how often."""
+    url = f"{gateway.url}api/v1/flow/{flow}/service/text-completion"
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=not keeps)) as http:
+        for number in itertools.count(1):
+            async with http.post(url, json={"system": "", "prompt": "p", "streaming": True}) as response:
+                assert response.status == 200, await response.text()
+                text = "".join(re.findall(r"<[^>]*>", await response.text()))
+            told(text, whole=True)
+            if over.is_set():
+                return number
+    raise AssertionError
+
+
+async def test_a_restart_one_by_one_under_load_loses_nothing(line: Pipeline, live_model: LiveOpenAi) -> None:
+    gateway, pids = await started(line)
+    over = asyncio.Event()
+    async with asyncio.timeout(3 * PATIENCE), asyncio.TaskGroup() as load:
+        clients = [
+            load.create_task(ask_again_and_again(gateway, line.flow, over, keeps=bool(number % 2)))
+            for number in range(CLIENTS)
+        ]
+        # All of them have a stream that runs when the restart begins, and go on asking until it has ended.
+        await live_model.until(lambda: len(live_model.running) == CLIENTS, PATIENCE)
+        gateway.process.send_signal(signal.SIGHUP)
+        live_model.finish.set()
+        await until(lambda: len(events(gateway, "worker.restarted")) == 2, 2 * PATIENCE)
+        over.set()
+    assert min(client.result() for client in clients) > 1
+    restarted = [event["pid"] for event in events(gateway, "worker.restarted")]
+    assert not set(restarted) & set(pids)
+    assert not any(map(state, pids))
+    gateway.process.terminate()
+    assert await gateway.stopped(PATIENCE) == 0
+    assert not any(map(state, restarted))
