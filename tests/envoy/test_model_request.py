@@ -7,22 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tg_gateway.envoy.model_request import MAX_PREFIX_BYTES, ModelRequest, read_model_request, rename_model
+from tg_base.pools import Prompt
+from tg_gateway.envoy.model_request import ModelRequest, read_model_request, rename_model
 from tg_schema.errors import BadRequest
 
+NONE = Prompt("", 0)
 READ = [
-    (b'{"model":"m"}', ModelRequest("m", "", 0)),
-    (b'{"model":"m","prompt":"hi","max_tokens":5}', ModelRequest("m", '"hi"', 4, 5)),
-    (b'{"messages":[{"role":"user"}],"model":"m","tools":[1]}', ModelRequest("m", '[1][{"role":"user"}]', 20)),
-    (b'{"model":"m","system":"s","messages":[],"max_tokens":8}', ModelRequest("m", '"s"[]', 5, 8)),
-    (b'{"model":"m","instructions":"i","input":"x","max_output_tokens":3}', ModelRequest("m", '"i""x"', 6, 3)),
-    (b'{"model":"m","max_tokens":5,"max_completion_tokens":7}', ModelRequest("m", "", 0, 7)),
-    (b'{"model":"m","max_tokens":"5"}', ModelRequest("m", "", 0)),
-    (b'{"model":"m","stream":true}', ModelRequest("m", "", 0, streamed=True)),
-    (b'{"model":"m","stream":false}', ModelRequest("m", "", 0)),
-    (b'{"model":"m","stream":"true"}', ModelRequest("m", "", 0)),
-    (b'{"model":"m","max_tokens":-5}', ModelRequest("m", "", 0)),
-    (b'{"model":"m","max_tokens":1' + b"0" * 400 + b"}", ModelRequest("m", "", 0)),
+    (b'{"model":"m"}', ModelRequest("m", NONE)),
+    (b'{"model":"m","prompt":"hi","max_tokens":5}', ModelRequest("m", Prompt("\x1eprompt\x1fhi", 10), 5)),
+    (b'{"model":"m","system":"s","messages":[],"max_tokens":8}', ModelRequest("m", Prompt("\x1esystem\x1fs", 9), 8)),
+    (b'{"model":"m","max_output_tokens":3}', ModelRequest("m", NONE, 3)),
+    (b'{"model":"m","max_tokens":5,"max_completion_tokens":7}', ModelRequest("m", NONE, 7)),
+    (b'{"model":"m","max_tokens":"5"}', ModelRequest("m", NONE)),
+    (b'{"model":"m","stream":true}', ModelRequest("m", NONE, streamed=True)),
+    (b'{"model":"m","stream":false}', ModelRequest("m", NONE)),
+    (b'{"model":"m","stream":"true"}', ModelRequest("m", NONE)),
+    (b'{"model":"m","max_tokens":-5}', ModelRequest("m", NONE)),
+    (b'{"model":"m","max_tokens":1' + b"0" * 400 + b"}", ModelRequest("m", NONE)),
 ]
 
 
@@ -64,12 +65,6 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambd
 def test_a_rename_changes_the_model_alone(fields: dict[str, object], model: str) -> None:
     renamed = rename_model(msgspec.json.encode({**fields, "model": "old"}), model)
     assert msgspec.json.decode(renamed) == {**fields, "model": model}
-
-
-def test_of_a_long_prompt_only_its_beginning_is_kept() -> None:
-    text = "x" * (2 * MAX_PREFIX_BYTES)
-    found = read_model_request(msgspec.json.encode({"model": "m", "system": text, "messages": [text]}))
-    assert (len(found.prompt), found.prompt_bytes) == (MAX_PREFIX_BYTES, 2 * len(text) + 6)
 
 
 def test_a_body_whose_field_names_are_no_text_is_not_renamed() -> None:

@@ -140,7 +140,7 @@ class Placement:
         return self._server is None
 
     def first_token(self, now: float, told: Lesson | None = None) -> None:
-        """Tell that the answer began: the prompt is computed. It counts for nothing after `finish`, and of whole answers.
+        """Tell that the answer began: the prompt is computed. After `finish`, and of whole answers, it says nothing.
 
         Args:
             now: seconds on the scheduler's clock.

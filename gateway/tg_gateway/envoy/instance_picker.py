@@ -8,7 +8,6 @@ import structlog
 from msgspec.structs import replace
 
 from tg_base.instances import (
-    CHARACTERS_PER_TOKEN,
     Endpoint,
     InstanceRequest,
     Objective,
@@ -175,8 +174,8 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
     return InstanceRequest(
         model="" if destination.adapter else destination.model,
         adapter=destination.adapter,
-        prompt_tokens=wanted.prompt_bytes // CHARACTERS_PER_TOKEN,
-        prefix=fingerprint_prompt(wanted.prompt, destination.model, destination.adapter),
+        prompt_tokens=wanted.prompt.tokens,
+        prefix=fingerprint_prompt(wanted.prompt.text, destination.model, destination.adapter),
         priority=destination.priority,
         objective=_objective(asked, destination.promises),
         max_tokens=wanted.max_tokens,

@@ -7,14 +7,11 @@ not contradict each other. Nothing else of the body is parsed.
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from tg_base.pools import Prompt, PromptFields, read_prompt
 from tg_schema.errors import BadRequest
 
 _NOT_JSON = "the body is not a JSON object; send one with the field `model`"
 _NO_MODEL = "the body has no `model`; name the model as a string"
-
-MAX_PREFIX_BYTES = 512 * 1024
-"""Bytes of a prompt by which a server is found that computed its beginning: 131,072 tokens. The hashes of 32 MiB would
-hold the event loop for half a second."""
 
 
 class ModelRequest(Struct, frozen=True):
@@ -22,16 +19,13 @@ class ModelRequest(Struct, frozen=True):
 
     Attributes:
         model: as the client names it.
-        prompt: the JSON of what the model reads, in the order of chat templates: tools, instructions, turns; of a long
-            one the first MAX_PREFIX_BYTES.
-        prompt_bytes: of all of it.
+        prompt: what the model reads.
         max_tokens: the longest answer that it asks for; None = it does not say.
         streamed: whether it asks for the answer token by token; all three APIs answer whole if it does not say.
     """
 
     model: str
-    prompt: str
-    prompt_bytes: int
+    prompt: Prompt
     max_tokens: int | None = None
     streamed: bool = False
 
@@ -39,16 +33,10 @@ class ModelRequest(Struct, frozen=True):
 _ABSENT = Raw()
 
 
-class _Body(Struct):
-    """The known fields. What a prompt is made of stays as it was written."""
+class _Body(PromptFields):
+    """The known fields."""
 
     model: str | UnsetType = UNSET
-    tools: Raw = _ABSENT
-    system: Raw = _ABSENT
-    instructions: Raw = _ABSENT
-    messages: Raw = _ABSENT
-    input: Raw = _ABSENT
-    prompt: Raw = _ABSENT
     max_tokens: Raw = _ABSENT
     max_completion_tokens: Raw = _ABSENT
     max_output_tokens: Raw = _ABSENT
@@ -57,7 +45,6 @@ class _Body(Struct):
 
 _DECODER = msgspec.json.Decoder(_Body)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
-_PROMPT_PARTS = ("tools", "system", "instructions", "messages", "input", "prompt")
 _CAPS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 
 
@@ -75,15 +62,8 @@ def read_model_request(body: bytes) -> ModelRequest:
         raise BadRequest(_NOT_JSON) from None
     if not found.model:
         raise BadRequest(_NO_MODEL)
-    parts = [memoryview(getattr(found, name)) for name in _PROMPT_PARTS]
-    prompt = b"".join(part[:MAX_PREFIX_BYTES] for part in parts)[:MAX_PREFIX_BYTES]
-    return ModelRequest(
-        found.model,
-        prompt.decode("utf-8", "replace"),
-        sum(map(len, parts)),
-        _cap(found),
-        bytes(found.stream) == b"true",
-    )
+    streamed = bytes(found.stream) == b"true"
+    return ModelRequest(found.model, read_prompt(found), _cap(found), streamed)
 
 
 def rename_model(body: bytes, model: str) -> bytes:

@@ -17,7 +17,7 @@ from tg_base.instances import Endpoint, InstanceRequest, InstanceUsage, Pick, Re
 from tg_base.instances import Objective as Goal
 from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, SdkConnection, event_chunks, open_body
 from tg_base.pool_status import BOARDS, LEFT, PoolBoard, QueueStatus, RequestFacts, RequestRecord, explain
-from tg_base.pools import LOAD_RESPONSE_HEADER, Destination, Dispatcher, PoolView, Promise
+from tg_base.pools import LOAD_RESPONSE_HEADER, Destination, Dispatcher, PoolView, Promise, PromptFields, read_prompt
 from tg_base.pools.followed_pools import FollowedPools
 from tg_base.pools.placement_exchange import PlacementExchange
 from tg_base.pools.pool_watcher import PoolWatcher
@@ -34,12 +34,7 @@ from tg_schema.topics import Topics
 
 log = structlog.get_logger()
 _encode = msgspec.json.encode
-
-CHARACTERS_PER_TOKEN = 4
-"""A prompt's tokens are estimated by its characters: only servers can count them."""
-
-MAX_PREFIX_BYTES = 512 * 1024
-"""Bytes of a request by which a server is found that computed its beginning: 131,072 tokens."""
+_PROMPT = msgspec.json.Decoder(PromptFields)
 
 SHEDDABLE_PRIORITY = -1
 """The highest of a request that says of itself that it may be refused."""
@@ -356,16 +351,16 @@ def _believable(tokens: int) -> int | None:
 
 
 def _describe(request: TextCompletionRequest, place: Destination, view: PoolView, body: bytes) -> InstanceRequest:
-    """What the scheduler is told. The body begins with model and messages, so that equal prompts begin alike."""
-    text = body[:MAX_PREFIX_BYTES].decode("utf-8", "replace")
+    """What the scheduler is told. The server streams, whatever the client asked for."""
+    prompt = read_prompt(_PROMPT.decode(body))
     base = place.model
     if place.adapter is not None:
         base = next(iter(view.served.get(place.pool, ())), "")
     return InstanceRequest(
         model=base,
         adapter=place.adapter,
-        prompt_tokens=len(body) // CHARACTERS_PER_TOKEN,
-        prefix=fingerprint_prompt(text, place.model, place.adapter),
+        prompt_tokens=prompt.tokens,
+        prefix=fingerprint_prompt(prompt.text, place.model, place.adapter),
         priority=min(place.priority, SHEDDABLE_PRIORITY) if request.sheddable else place.priority,
         objective=_goal(place.promises),
         max_tokens=request.sampling.max_tokens if request.sampling else None,

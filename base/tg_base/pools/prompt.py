@@ -1,0 +1,235 @@
+"""Request body -> scheduler: its prompt as one text, which is the same for the same conversation in any API.
+
+Read are OpenAI's chats, completions and Responses and Anthropic's Messages. A server is found by the beginning of a
+prompt, so everybody who shares placements must write it alike: the tools, the system's texts, then turn by turn.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from tg_base.instances import CHARACTERS_PER_TOKEN
+from tg_schema.codec import decode_json
+
+MAX_PREFIX_CHARACTERS: Final = 512 * 1024
+"""Of a prompt by which a server is found: 131,072 tokens. The hashes of 32 MiB would hold the event loop for half a
+second."""
+
+Part = tuple[str, str]
+"""Who speaks, or what it is, and its text."""
+
+_ABSENT = Raw()
+_LIST = msgspec.json.Decoder(list[Raw])
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+_SYSTEM: Final = "system"
+_ROLES: Final = {"developer": _SYSTEM}
+_TEXTS: Final = frozenset({"text", "input_text", "output_text"})
+# Servers drop earlier thinking, or have no place for it.
+_THINKING: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
+# Between parts stand characters that no template writes and few texts have.
+_PART, _SPOKEN, _IMAGE = "\x1e", "\x1f", "\x1d"
+
+
+class PromptFields(Struct):
+    """The fields of a body that make its prompt, as they were written."""
+
+    tools: Raw = _ABSENT
+    system: Raw = _ABSENT
+    instructions: Raw = _ABSENT
+    messages: Raw = _ABSENT
+    input: Raw = _ABSENT
+    prompt: Raw = _ABSENT
+
+
+class Prompt(Struct, frozen=True):
+    """What a model reads.
+
+    Attributes:
+        text: its first MAX_PREFIX_CHARACTERS.
+        characters: of all of it; of what `text` leaves out, bytes of its JSON are counted.
+    """
+
+    text: str
+    characters: int
+
+    @property
+    def tokens(self) -> int:
+        """An estimate: only servers can count them."""
+        return self.characters // CHARACTERS_PER_TOKEN
+
+
+def read_prompt(fields: PromptFields) -> Prompt:
+    """The prompt of a body.
+
+    What has another shape than the APIs say is taken as it was written: its server refuses it. Takes 2 ms for 100,000
+    tokens, and never much more: what comes after MAX_PREFIX_CHARACTERS is not read.
+    """
+    written: list[str] = []
+    size = left = 0
+    for raw, parts in _pieces(fields):
+        if size >= MAX_PREFIX_CHARACTERS:
+            left += len(memoryview(raw))
+            continue
+        for role, text in parts:
+            written += (_PART, role, _SPOKEN, text)
+            size += 2 + len(role) + len(text)
+    text = "".join(written)
+    return Prompt(text[:MAX_PREFIX_CHARACTERS], size + left)
+
+
+def _pieces(fields: PromptFields) -> Iterator[tuple[Raw, Iterable[Part]]]:
+    """What a prompt is made of, in the order of chat templates, and what reads it."""
+    if memoryview(fields.tools):
+        yield fields.tools, _tools(fields.tools)
+    told = [text for raw in (fields.system, fields.instructions) if memoryview(raw) for text in _system(raw)]
+    turns = [turn for raw in (fields.messages, fields.input) if memoryview(raw) for turn in _turns(raw)]
+    at = 0
+    # The first texts of the system are one, whichever field or turn they stand in.
+    while at < len(turns) and (parts := _leading(turns[at])) is not None:
+        told += parts
+        at += 1
+    if any(told):
+        yield _ABSENT, [(_SYSTEM, "\n\n".join(filter(None, told)))]
+    for turn in turns[at:]:
+        yield turn, _turn(turn)
+    if memoryview(fields.prompt):
+        yield fields.prompt, [("prompt", _value_text(fields.prompt))]
+
+
+def _turns(raw: Raw) -> list[Raw]:
+    try:
+        return _LIST.decode(raw)
+    except _UNREADABLE:
+        return [raw]
+
+
+def _leading(turn: Raw) -> list[str] | None:
+    """The texts of a turn of the system; None if it is none."""
+    # To parse each turn twice would cost more than to look into it.
+    if b"system" not in (head := bytes(memoryview(turn)[:4096])) and b"developer" not in head:
+        return None
+    item = _decode(turn)
+    if isinstance(item, dict) and _role(item) == _SYSTEM:
+        return [text for _, text in _message(item)]
+    return None
+
+
+def _system(raw: Raw) -> list[str]:
+    value = _decode(raw)
+    blocks = value if isinstance(value, list) else [value]
+    return [text for block in blocks for _, text in _content(_SYSTEM, [block] if isinstance(block, dict) else block)]
+
+
+def _tools(raw: Raw) -> Iterator[Part]:
+    tools = _decode(raw)
+    for tool in tools if isinstance(tools, list) else [tools]:
+        function = tool.get("function", tool) if isinstance(tool, dict) else None
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            yield "tools", _json(tool)
+            continue
+        schema = function.get("parameters") or function.get("input_schema") or {}
+        yield "tools", f"{function['name']}{_SPOKEN}{function.get('description') or ''}{_SPOKEN}{_json(schema)}"
+
+
+def _turn(raw: Raw) -> Iterable[Part]:
+    item = _decode(raw)
+    if isinstance(item, str):
+        return [("user", item)]
+    if not isinstance(item, dict):
+        return [("", _json(item))]
+    kind = _kind(item)
+    if kind == "function_call":
+        return [_call(item.get("name"), item.get("arguments"))]
+    if kind == "function_call_output":
+        return _content("tool", item.get("output"))
+    if kind in _THINKING:
+        return ()
+    return _message(item) if "role" in item else [("", _json(item))]
+
+
+def _role(message: dict[str, Any]) -> str:
+    role = str(message.get("role"))
+    return _ROLES.get(role, role)
+
+
+def _message(message: dict[str, Any]) -> Iterator[Part]:
+    yield from _content(_role(message), message.get("content"))
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        yield (
+            _call(function.get("name"), function.get("arguments")) if isinstance(function, dict) else ("", _json(call))
+        )
+
+
+def _content(role: str, content: Any) -> Iterator[Part]:
+    """The texts and images of one turn as one part; calls and results, which some APIs put within, as their own."""
+    said = ""
+    for block in content if isinstance(content, list) else [content]:
+        kind = _kind(block)
+        if isinstance(block, str):
+            said += block
+        elif kind in _TEXTS:
+            said += str(block.get("text") or "")
+        elif kind in {"tool_use", "tool_result"}:
+            if said:
+                yield role, said
+            said = ""
+            yield from _block(block)
+        elif block is not None and kind not in _THINKING:
+            said += _IMAGE + (_image(block) or _json(block))
+    if said:
+        yield role, said
+
+
+def _kind(value: Any) -> str:
+    """What an item or a block says that it is; "" if it says nothing."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def _block(block: dict[str, Any]) -> Iterator[Part]:
+    if block["type"] == "tool_use":
+        yield _call(block.get("name"), block.get("input"))
+    else:
+        yield from _content("tool", block.get("content"))
+
+
+def _image(block: Any) -> str | None:
+    """The address of an image, or its data as one; None if it is no image."""
+    if not isinstance(block, dict):
+        return None
+    source, image = block.get("source"), block.get("image_url")
+    if isinstance(source, dict) and block.get("type") == "image":
+        return str(source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}")
+    url = image.get("url") if isinstance(image, dict) else image
+    return url if isinstance(url, str) else None
+
+
+def _call(name: Any, arguments: Any) -> Part:
+    """A call. Its arguments are a value in one API, and in others JSON text with white space of any kind."""
+    if isinstance(arguments, str):
+        try:
+            arguments = decode_json(arguments)
+        except _UNREADABLE:
+            return "call", f"{name}{_SPOKEN}{arguments}"
+    return "call", f"{name}{_SPOKEN}{_json(arguments)}"
+
+
+def _value_text(raw: Raw) -> str:
+    value = _decode(raw)
+    return value if isinstance(value, str) else _json(value)
+
+
+def _decode(raw: Raw) -> Any:
+    """The value; the text itself if it is nested too deep."""
+    try:
+        return decode_json(bytes(raw))
+    except _UNREADABLE:
+        return bytes(raw).decode("utf-8", "replace")
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

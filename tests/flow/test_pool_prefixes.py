@@ -1,0 +1,41 @@
+"""The provider `pool` and `tg-pick` know servers by the same beginnings of prompts: what one knows helps both."""
+
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.test_prompts_of_bodies import ASKED, CHAT, DATA, MESSAGES, RESPONSES, SCHEMA
+from tg_base.instances import fingerprint_prompt
+from tg_flow.providers import open_provider
+from tg_flow.providers.pool import Pool
+from tg_gateway.envoy.model_request import read_model_request
+from tg_schema import ImagePart, Message, TextCompletionRequest, TextPart, Tool, ToolCall
+
+LONG = "It rains. " * 100
+RECORD = TextCompletionRequest(
+    system="Be brief.",
+    messages=(
+        Message("system", "Be kind."),
+        Message("user", (TextPart(ASKED), ImagePart(media_type="image/png", data=DATA))),
+        Message("assistant", "I look.", tool_calls=(ToolCall("1", "weather", '{"city": "Oslo"}'),)),
+        Message("tool", "Rain.", tool_call_id="1"),
+    ),
+    prompt=f"And now?{LONG}",
+    tools=(Tool("weather", "The weather.", SCHEMA),),
+)
+
+
+@pytest.mark.parametrize("body", [CHAT, MESSAGES, RESPONSES], ids=["chat", "messages", "responses"])
+async def test_the_same_conversation_has_the_same_blocks(body: dict[str, Any]) -> None:
+    # The last turn of all three ends with these words.
+    written = msgspec.json.encode({"model": "m", **body}).replace(b"And now?", f"And now?{LONG}".encode())
+    picked = read_model_request(written).prompt
+    provider = await open_provider("pool", "m", {"endpoints": ["127.0.0.1:1"], "scraped": False})
+    async with aclosing(provider):
+        assert isinstance(provider, Pool)
+        wanted = provider._make_order(RECORD).wanted
+    assert len(wanted.prefix.blocks) >= 4
+    assert wanted.prefix == fingerprint_prompt(picked.text, "m", None)
+    assert wanted.prompt_tokens == picked.tokens
