@@ -11,7 +11,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.instances.cases import endpoint, request, told
 from tests.instances.shown_pool import ShownPool
-from tg_base.instances import Attained, InstanceUsage, Objective, Pick, Rejection, RouteAttainment, Scheduler
+from tg_base.instances import (
+    Attained,
+    InstanceRequest,
+    InstanceUsage,
+    Objective,
+    Pick,
+    Rejection,
+    RouteAttainment,
+    Scheduler,
+)
 from tg_base.pool_status import PoolBoard, PoolBoards, QueueStatus, RequestFacts, RequestRecord, explain, read_status
 from tg_base.pool_status.bounded_label import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUES, OTHER
 from tg_base.pool_status.picker_totals import PickerTotals
@@ -123,6 +132,19 @@ def test_requests_are_counted_under_the_published_names_and_the_older_ones(shown
     assert found["tg_route_requests_within_objective_total{route=assistant,objective=TimeToFirstToken}"] == 1
     running.end(None, shown.now)
     assert shown.series()["llm_d_epp_running_requests{model_name=sentiment}"] == 0
+
+
+def test_a_whole_answer_has_a_duration_and_tokens_and_no_first_token(shown: Shown) -> None:
+    wanted = InstanceRequest(streamed=False)
+    made = shown.scheduler.pick(wanted, SERVERS[:1], shown.now)
+    record = shown.board.record(facts(), wanted, made, 0.0001)
+    record.first_token(shown.now + 3.0)
+    shown.now += 3.0
+    record.end(InstanceUsage(100, 64, 11), shown.now)
+    found, labels = shown.series(), "model_name=sentiment,target_model_name=sentiment"
+    assert found[f"llm_d_epp_request_duration_seconds_sum{{{labels}}}"] == 3
+    assert found[f"llm_d_epp_output_tokens_sum{{{labels}}}"] == 11
+    assert not [name for name in found if "ttft" in name or "tpot" in name]
 
 
 NAMES = {

@@ -67,9 +67,11 @@ class RequestSeries:
     def observe(self, record: RequestRecord) -> None:
         """Count a request that ended. Only answered ones have distributions: failures of made-up names stay cheap."""
         usage, first, duration = record.usage, record.first_token_seconds, record.seconds
-        if first is None or duration is None:
+        if duration is None:
             return
-        self._observe("request_ttft_seconds", first)
+        # Of a whole answer nobody saw the first token.
+        if first is not None:
+            self._observe("request_ttft_seconds", first)
         self._observe("request_duration_seconds", duration)
         pace = record.output_token_seconds
         objective = record.objective
