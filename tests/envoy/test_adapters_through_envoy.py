@@ -1,15 +1,24 @@
-"""A real Envoy, `tg-pick`, and three of our own model servers with the demo model and its two adapters."""
+"""A real Envoy, `tg-pick`, and three of our own model servers with the demo model and its two adapters.
+
+While a server is killed, the clients are the SDKs too: each request ends in an answer or in an error that they have a
+type for.
+"""
 
 import asyncio
 import json
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import aiohttp
+import anthropic
+import httpx2
+import openai
 import pytest
 import pytest_asyncio
 
@@ -50,6 +59,10 @@ spec: {{ parentRefs: [{{ name: gw }}], backendRefs: [{{ name: small }}], adapter
 ENDPOINT = "  - {{ name: s{at}, address: 127.0.0.1, port: '{port}', labels: {{ app: small }} }}\n"
 ADAPTERS = ("pirate", "polite")
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+# Both SDKs pass on what breaks a stream in the middle as their HTTP client raised it.
+LEFT = (aiohttp.ClientError, openai.APIError, anthropic.APIError, httpx2.TransportError)
+
+Ask = Callable[..., Awaitable[str | None]]
 
 
 @dataclass
@@ -58,6 +71,8 @@ class World:
     ports: list[int]
     processes: list[Process]
     session: aiohttp.ClientSession
+    chat: openai.AsyncOpenAI
+    claude: anthropic.AsyncAnthropic
 
     async def ask(self, adapter: str, *, stream: bool = False) -> str | None:
         """Whose answer comes. Raises: what a client of a server that dies meets."""
@@ -75,6 +90,32 @@ class World:
             raise aiohttp.ClientError("the stream ended early")
         deltas = (json.loads(event)["choices"][0]["delta"] for event in events)
         return speaker_of("".join(delta.get("content") or "" for delta in deltas))
+
+    async def ask_openai(self, adapter: str, *, stream: bool = False) -> str | None:
+        """The same by OpenAI's SDK. Raises: one of LEFT, or what the SDK raises."""
+        said: dict[str, Any] = {"model": adapter, "messages": QUESTION, "temperature": 0}
+        if not stream:
+            return speaker_of((await self.chat.chat.completions.create(**said)).choices[0].message.content or "")
+        text, reason = "", None
+        async for chunk in await self.chat.chat.completions.create(**said, stream=True):
+            for choice in chunk.choices:
+                text += choice.delta.content or ""
+                reason = choice.finish_reason or reason
+        assert reason == "stop", "the SDK takes a stream that broke off for an answer"
+        return speaker_of(text)
+
+    async def ask_anthropic(self, adapter: str, *, stream: bool = False) -> str | None:
+        """The same by Anthropic's SDK, of the Messages API."""
+        said: dict[str, Any] = {"model": adapter, "messages": QUESTION, "max_tokens": 200}
+        # This SDK has no parameter for it any more.
+        said["extra_body"] = {"temperature": 0}
+        if not stream:
+            answer = await self.claude.messages.create(**said)
+        else:
+            async with self.claude.messages.stream(**said) as events:
+                answer = await events.get_final_message()
+        assert answer.stop_reason == "end_turn", "the SDK takes a stream that broke off for an answer"
+        return speaker_of("".join([block.text for block in answer.content if block.type == "text"]))
 
     async def find_resident(self) -> list[set[str]]:
         """What each live server has in memory, as its page says."""
@@ -115,7 +156,11 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         url = await stack.enter_async_context(envoy(folder, "duplex", picker, ports))
         timeout = aiohttp.ClientTimeout(total=60)
         session = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
-        yield World(url, ports, processes, session)
+        chat = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0, timeout=60)
+        claude = anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0, timeout=60)
+        await stack.enter_async_context(chat)
+        await stack.enter_async_context(claude)
+        yield World(url, ports, processes, session, chat, claude)
 
 
 async def test_the_adapter_that_is_asked_speaks_from_the_server_that_has_it(world: World) -> None:
@@ -129,25 +174,27 @@ async def test_the_adapter_that_is_asked_speaks_from_the_server_that_has_it(worl
 
 async def test_a_server_that_is_killed_in_mid_load_ends_its_requests_and_the_others_go_on(world: World) -> None:
     answered, stop, came = Counter[str](), asyncio.Event(), asyncio.Condition()
+    clients: list[Ask] = [world.ask, world.ask_openai, world.ask_anthropic]
 
-    async def ask_on(adapter: str, *, stream: bool) -> None:
+    async def ask_on(ask: Ask, adapter: str, *, stream: bool) -> None:
         while not stop.is_set():
             # What ran on the server that was killed ends so, or in an answer of another one.
-            with suppress(aiohttp.ClientError):
-                assert await world.ask(adapter, stream=stream) == adapter
+            with suppress(*LEFT):
+                assert await ask(adapter, stream=stream) == adapter
                 answered[adapter] += 1
+                answered[ask.__name__] += 1
             async with came:
                 came.notify_all()
 
     async def until_answered(more: int) -> None:
         wanted = {adapter: answered[adapter] + more for adapter in ADAPTERS}
+        wanted |= {ask.__name__: answered[ask.__name__] + 1 for ask in clients}
         async with came:
-            await came.wait_for(lambda: all(answered[adapter] >= number for adapter, number in wanted.items()))
+            await came.wait_for(lambda: all(answered[name] >= number for name, number in wanted.items()))
 
     async with asyncio.timeout(120), asyncio.TaskGroup() as group:
-        for adapter in ADAPTERS * 3:
-            for stream in (False, True):
-                group.create_task(ask_on(adapter, stream=stream))
+        for ask, adapter, stream in product(clients, ADAPTERS, (False, True)):
+            group.create_task(ask_on(ask, adapter, stream=stream))
         await until_answered(6)
         resident = await world.find_resident()
         victim = next(at for at, names in enumerate(resident) if "pirate" in names)
