@@ -1,12 +1,14 @@
-"""What the base adds to each chunk: CPU of `LlmService.on_request` against the SDK's own iteration, same run.
+"""What reading a provider costs: CPU of `LlmService.on_request` against a bare socket and the SDK's own iteration.
 
     python -m bench.provider_overhead [--rounds 5]
 
-Two measurements, each of both sides by turns, medians over the rounds:
+Three measurements in one run, the sides of each by turns, medians over the rounds, microseconds of CPU:
 
-- base: chunks that are there already, iterated bare and through the base (guard, clocks, records, counts);
-- wire: streams of `bench.fake_provider` with a few ms between the chunks, so that each is a read of its own, through
-  `openai.AsyncOpenAI` and through our provider with the base on top.
+- base: a chunk that is there already, iterated bare and through the base (guard, clocks, records, counts);
+- wire: a chunk of streams of `bench.fake_provider` with a few ms between the chunks, so that each is a read of its own:
+  a bare protocol (`floor`), aiohttp's client alone (`client`), `openai.AsyncOpenAI` (`sdk`), and our provider with the
+  base on top (`ours`);
+- request: the same for a whole request whose answer has one chunk.
 
 A table goes to standard error, one JSON object to standard output.
 """
@@ -18,12 +20,15 @@ import statistics
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
 
+import aiohttp
 import openai
 import uvloop
 from typing_extensions import override
 
 from bench.child import Child
+from bench.provider_floor import FloorPool, write_request
 from tg_base.llm import LlmChunk, LlmService
 from tg_flow.providers.openai import OpenAiCompatible
 from tg_flow.providers.openai.provider import OpenAiOptions
@@ -33,6 +38,7 @@ READY_CHUNKS = 100_000
 STREAMS = 8
 CHUNKS = 400
 GAP_MS = 4
+REQUESTS = 40
 
 Measure = Callable[[], Awaitable[int]]
 """Read some streams; how many chunks they had."""
@@ -80,36 +86,73 @@ async def base(rounds: int) -> dict[str, float]:
     return await in_turns(rounds, bare=bare, base=based)
 
 
-async def wire(rounds: int, url: str) -> dict[str, float]:
-    """The SDK's iteration, and our provider with the base on top."""
-    prompt = f"chunks={CHUNKS} gap={GAP_MS}"
-    sdk = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0)
-    options = OpenAiOptions(base_url=url, key_variable="")
-    service = await OpenAiCompatible.open("bench", options)
-    request = TextCompletionRequest(prompt=prompt, streaming=True)
+class Readers:
+    """The ways to read the same streams: the floor, aiohttp's client alone, the SDK, and ours with the base on top.
 
-    async def theirs() -> int:
-        stream = await sdk.chat.completions.create(
-            model="bench", messages=[{"role": "user", "content": prompt}], stream=True
-        )
+    Args:
+        port: of `bench.fake_provider`.
+        prompt: what it is asked.
+    """
+
+    def __init__(self, port: int, prompt: str, service: OpenAiCompatible) -> None:
+        url = f"http://127.0.0.1:{port}/v1"
+        self._prompt = prompt
+        self._service = service
+        self._messages: Any = [{"role": "user", "content": prompt}]
+        self._body = json.dumps({"model": "bench", "messages": self._messages, "stream": True}).encode()
+        self._request, self._floor = write_request(port, self._body), FloorPool(port)
+        self._client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._url = f"{url}/chat/completions"
+        self._sdk = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0)
+
+    async def floor(self) -> int:
+        """Nothing but a socket and decoding."""
+        return await self._floor.ask(self._request) - 2
+
+    async def client(self) -> int:
+        """The client of aiohttp, whose answers nobody decodes; the fake writes each event at once."""
+        async with self._client.post(self._url, data=self._body) as answer:
+            return sum([data.count(b"data: {") async for data in answer.content.iter_any()]) - 3
+
+    async def sdk(self) -> int:
+        """The SDK's own iteration."""
+        stream = await self._sdk.chat.completions.create(model="bench", messages=self._messages, stream=True)
         async with stream:
             return len([1 async for chunk in stream if chunk.choices and chunk.choices[0].delta.content])
 
-    async def ours() -> int:
-        records = [record async for record in service.on_request(request)]
-        return sum(bool(record.response) for record in records)
+    async def ours(self) -> int:
+        """A request of ours."""
+        request = TextCompletionRequest(prompt=self._prompt, streaming=True)
+        return sum([bool(record.response) async for record in self._service.on_request(request)])
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        self._floor.close()
+        await self._client.close()
+        await self._sdk.close()
+
+
+async def wire(rounds: int, port: int, *, prompt: str, times: int) -> dict[str, float]:
+    """Streams side by side, several `times` one after the other."""
+    options = OpenAiOptions(base_url=f"http://127.0.0.1:{port}/v1", key_variable="")
+    service = await OpenAiCompatible.open("bench", options)
+    readers = Readers(port, prompt, service)
 
     def several(one: Measure) -> Measure:
+        async def often() -> int:
+            return sum([await one() for _ in range(times)])
+
         async def measure() -> int:
-            return sum(await asyncio.gather(*(one() for _ in range(STREAMS))))
+            return sum(await asyncio.gather(*(often() for _ in range(STREAMS))))
 
         return measure
 
     try:
-        return await in_turns(rounds, sdk=several(theirs), ours=several(ours))
+        ways = {"floor": readers.floor, "client": readers.client, "sdk": readers.sdk, "ours": readers.ours}
+        return await in_turns(rounds, **{name: several(way) for name, way in ways.items()})
     finally:
+        await readers.aclose()
         await service.aclose()
-        await sdk.close()
 
 
 def main() -> None:
@@ -118,14 +161,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
     with Child("bench.fake_provider") as provider:
-        url = f"http://127.0.0.1:{provider.hear()}/v1"
-        ready, streamed = uvloop.run(base(rounds)), uvloop.run(wire(rounds, url))
+        port = provider.hear()
+        ready = uvloop.run(base(rounds))
+        streamed = uvloop.run(wire(rounds, port, prompt=f"chunks={CHUNKS} gap={GAP_MS}", times=1))
+        asked = uvloop.run(wire(rounds, port, prompt="chunks=1 gap=0", times=REQUESTS))
     result = {
         "base": {**ready, "added": round(ready["base"] - ready["bare"], 2)},
-        "wire": {**streamed, "added": round(streamed["ours"] - streamed["sdk"], 2)},
+        "wire": {**streamed, "ratio": round(streamed["ours"] / streamed["floor"], 2)},
+        "request": {**asked, "ratio": round(asked["ours"] / asked["floor"], 2)},
     }
     for name, row in result.items():
-        print(f"{name}: {', '.join(f'{what} {cost} us' for what, cost in row.items())} a chunk", file=sys.stderr)
+        print(f"{name}: {', '.join(f'{what} {cost}' for what, cost in row.items())}", file=sys.stderr)
     print(json.dumps(result))
 
 
