@@ -7,6 +7,7 @@ become errors here.
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from math import inf
 from types import TracebackType
 from typing import Annotated, Self
 
@@ -55,18 +56,19 @@ async def guard_stream(
         async with aclosing(source):
             while True:
                 try:
-                    # Not around the `yield` below: there the consumer works, at its own pace.
+                    # Not around the `yield` below: there the consumer works, at its own pace. `anext` with a default
+                    # would be one more step of each wait.
                     with watch:
-                        chunk = await anext(source, None)
+                        chunk = await source.__anext__()
+                except StopAsyncIteration:
+                    break
                 except TgError:
                     if finished:
                         break
                     raise
-                if chunk is None:
-                    break
                 if ended and (finished or chunk.index in ended):
                     chunk = chunk.usage
-                elif chunk.has_content:
+                elif chunk.text or chunk.has_content:
                     watch.saw_content()
                 if chunk.finish_reason is not None:
                     ended.add(chunk.index)
@@ -89,35 +91,38 @@ class _Watch:
 
     def __init__(self, clocks: Clocks) -> None:
         self._loop = asyncio.get_running_loop()
+        self._time = self._loop.time
         self._clocks = clocks
-        self._left = clocks.first_token
-        self._total_left = clocks.total
+        # All in seconds of waiting so far: what passes between two waits is the consumer's.
+        self._waited = 0.0
+        self._limit = min(clocks.first_token, clocks.total)
         self._waiting_for_first = True
         self._entered = self._due = 0.0
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_due = 0.0
+        self._timer_due = inf
         self._fired = False
 
     def saw_content(self) -> None:
         """Content has arrived: the idle clock restarts with the next wait."""
         self._waiting_for_first = False
-        self._left = self._clocks.idle
+        self._limit = min(self._waited + self._clocks.idle, self._clocks.total)
 
     def close(self) -> None:
         """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._timer_due = inf
 
     def __enter__(self) -> Self:
-        self._entered = self._loop.time()
-        self._due = self._entered + min(self._left, self._total_left)
+        self._entered = now = self._time()
+        self._due = due = now + self._limit - self._waited
         self._task = task = asyncio.current_task(self._loop)
         self._cancelling = task.cancelling() if task is not None else 0
         # A timer that fires too early re-arms itself; only one that would fire too late is replaced here.
-        if self._timer is None or self._due < self._timer_due:
+        if due < self._timer_due:
             self._arm()
         return self
 
@@ -127,7 +132,7 @@ class _Watch:
         self._timer = self._loop.call_at(self._due, self._check)
 
     def _check(self) -> None:
-        self._timer = None
+        self._timer, self._timer_due = None, inf
         # No wait is in progress, because the consumer is slow. The next wait arms the timer again.
         if self._task is None:
             return
@@ -138,9 +143,7 @@ class _Watch:
             self._task.cancel()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        waited = self._loop.time() - self._entered
-        self._left -= waited
-        self._total_left -= waited
+        self._waited += self._time() - self._entered
         task, self._task = self._task, None
         if kind is RecursionError:
             raise BadRequest(TOO_DEEP) from None
@@ -150,10 +153,10 @@ class _Watch:
         # Only our own cancellation becomes a Timeout. One from elsewhere, before or at the same moment, must go on, or
         # a client that disconnects just then would leave a task that runs for nobody.
         if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise Timeout(f"the provider was too slow: {self._limit()}") from error
+            raise Timeout(f"the provider was too slow: {self._name_limit()}") from error
 
-    def _limit(self) -> str:
-        if self._total_left <= self._left:
+    def _name_limit(self) -> str:
+        if self._limit >= self._clocks.total:
             return f"not finished within {self._clocks.total:g} s"
         if self._waiting_for_first:
             return f"no first token within {self._clocks.first_token:g} s"

@@ -241,7 +241,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
                     totals.add(chunk)
                     if keep is not None:
                         keep(chunk)
-                    if streaming and chunk.has_content:
+                    if streaming and (chunk.text or chunk.has_content):
                         yield totals.tell(chunk)
                     if several and chunk.finish_reason is not None and answer.tells_ends:
                         yield answer.end(chunk.index)

@@ -77,7 +77,7 @@ async def event_chunks(
         received = await read()
         if not received:
             return
-        for part in _parts(received):
+        for part in (received,) if len(received) <= MAX_TURN_BYTES else _parts(received):
             if part is not received:
                 await asyncio.sleep(0)
             for chunk in stream.take(part):

@@ -75,11 +75,6 @@ class _Delta(msgspec.Struct, frozen=True):
     refusal: str | None = None
     tool_calls: tuple[_CallDelta, ...] | None = None
 
-    @property
-    def is_text(self) -> bool:
-        """Whether there is nothing but the answer's text."""
-        return not (self.reasoning_content or self.reasoning or self.tool_calls)
-
 
 _NO_DELTA = _Delta()
 
@@ -212,7 +207,8 @@ class StreamDecoder:
         delta = choice.delta
         if delta is None:
             return None
-        if delta.content and self._thinking is None and delta.is_text:
+        is_text = not (delta.reasoning_content or delta.reasoning or delta.tool_calls)
+        if delta.content and is_text and self._thinking is None:
             return LlmChunk(delta.content, model=event.model)
         return self._convert_delta(choice, event.model)
 
