@@ -39,6 +39,11 @@ class Topics:
         return f"non-persistent://{self.namespace}/tg-presence"
 
     @property
+    def announce(self) -> str:
+        """The topic on which requestors ask all processors to announce themselves."""
+        return f"non-persistent://{self.namespace}/tg-announce"
+
+    @property
     def placements(self) -> str:
         """The topic on which pickers and pools tell each other what they place on model servers."""
         return f"non-persistent://{self.namespace}/tg-placements"
@@ -58,10 +63,6 @@ class Topics:
     def control(self, processor: str) -> str:
         """The topic of cancels, nacks and heartbeats to one processor."""
         return f"non-persistent://{self.namespace}/tg-control-{processor}"
-
-    def queue_control(self, request_topic: str) -> str:
-        """The topic of cancels of queued requests, to all processors of a work queue."""
-        return f"non-persistent://{self.namespace}/tg-control-{_flat(request_topic)}"
 
     def band(self, request_topic: str) -> str:
         """The topic of what waits until the processors of a work queue have room."""

@@ -34,7 +34,7 @@ def poison(topic: str) -> float:
     return REGISTRY.get_sample_value("tg_poison_messages_total", {"topic": topic}) or 0.0
 
 
-@pytest.mark.parametrize("kind", ["queue", "inbox", "control", "queue control", "presence", "responses"])
+@pytest.mark.parametrize("kind", ["queue", "inbox", "control", "announce", "presence", "responses"])
 async def test_a_poisoned_topic_makes_nobody_deaf(pulsar: PulsarServer, kind: str) -> None:
     topics, flow = Topics("tg/notify"), uuid4().hex
     route = Route(flow, TEXT_COMPLETION, topics.request(flow, "t"), topics.response(flow, "t"))
@@ -47,7 +47,7 @@ async def test_a_poisoned_topic_makes_nobody_deaf(pulsar: PulsarServer, kind: st
             "queue": route.request,
             "inbox": requestor._inbox.topic,
             "control": topics.control(processor.name),
-            "queue control": topics.queue_control(route.request),
+            "announce": topics.announce,
             "presence": topics.presence,
             "responses": route.response,
         }[kind]

@@ -28,7 +28,7 @@ NOBODY = {"ready": False, "missing": ["no live processor serves text-completion 
 
 
 @pytest.mark.parametrize("error", [None, BusError("the broker refused (UnknownError); try again")])
-@pytest.mark.parametrize("kind", ["request", "inbox", "control", "queue control", "presence"])
+@pytest.mark.parametrize("kind", ["request", "inbox", "control", "announce", "presence"])
 async def test_an_end_of_a_reader_leaves_nobody_deaf(kind: str, error: BusError | None) -> None:
     bus, topics, flow = EndingBus(MemoryBus()), Topics(), uuid4().hex
     route = Route(flow, TEXT_COMPLETION, topics.request(flow, "t"), topics.response(flow, "t"))
@@ -40,7 +40,7 @@ async def test_an_end_of_a_reader_leaves_nobody_deaf(kind: str, error: BusError 
             "request": route.request,
             "inbox": requestor._inbox.topic,
             "control": topics.control(processor.name),
-            "queue control": topics.queue_control(route.request),
+            "announce": topics.announce,
             "presence": topics.presence,
         }[kind]
         client = LlmClient(requestor, route)

@@ -35,7 +35,7 @@ PROPERTIES: tuple[dict[str, str], ...] = (
 )
 
 
-@pytest.mark.parametrize("kind", ["request", "response", "inbox", "control", "queue control", "presence"])
+@pytest.mark.parametrize("kind", ["request", "response", "inbox", "control", "announce", "presence"])
 async def test_nonsense_disturbs_nobody(bus: Bus, kind: str) -> None:
     flow, service = uuid4().hex, TEXT_COMPLETION.name
     route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, service), TOPICS.response(flow, service))
@@ -48,7 +48,7 @@ async def test_nonsense_disturbs_nobody(bus: Bus, kind: str) -> None:
             "response": route.response,
             "inbox": requestor._inbox.topic,
             "control": TOPICS.control(processor.name),
-            "queue control": TOPICS.queue_control(route.request),
+            "announce": TOPICS.announce,
             "presence": TOPICS.presence,
         }[kind]
         client = LlmClient(requestor, route)

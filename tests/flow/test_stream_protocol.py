@@ -112,13 +112,13 @@ async def test_a_request_cancelled_in_the_queue_is_not_worked_on(bus: Bus, route
     llm = CountingLlm()
     llm.capacity = 1
     llm.step = asyncio.Semaphore(0)
-    control = TOPICS.queue_control(route.request)
-    async with bus.subscribe(control, None) as cancels, pipeline(bus, route, llm) as it:
+    async with pipeline(bus, route, llm) as it, bus.subscribe(TOPICS.control(it.processor.name), None) as controls:
         async with it.client.stream(TextCompletionRequest(prompt="1")) as first:
             await llm.started.wait()
             async with it.client.stream(TextCompletionRequest(prompt="1000")):
                 pass
-            await anext(cancels)
+            while b'"cancel"' not in (await anext(controls)).body:
+                pass
             llm.step.release()
             assert [record.response async for record in first] == ["0 "]
         third = asyncio.ensure_future(it.client.request("", "3"))

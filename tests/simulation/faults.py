@@ -126,7 +126,7 @@ class Faults:
         topics += [requestor._inbox.topic for requestor in world.requestors.values() if hasattr(requestor, "_inbox")]
         topics += [TOPICS.control(processor.name) for processor in world.processors.values()]
         topics += [route.request for processor in world.processors.values() for route in processor._routes]
-        topics += [TOPICS.queue_control(route.request) for one in world.processors.values() for route in one._routes]
+        topics += [TOPICS.announce]
         topic = topics[int(trouble.amount * 1e6) % len(topics)]
         body, properties = self._random.choice(POISONS)
         self._simulator.note("broker", "is given poison", topic, properties)

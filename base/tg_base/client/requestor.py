@@ -55,8 +55,8 @@ class Requestor:
         bus: carries everything.
         topics: the names of our own topics.
         plain: response topics of plain peers, which know no inbox.
-        queues: request topics whose processors are asked to announce themselves on entering; those of any other queue
-            are asked at its first use.
+        queues: request topics that will be used: if there is one, the processors are asked on entering to announce
+            themselves; otherwise at the first use of a queue of which none is known.
         timing: the heartbeat interval, and when a silent processor counts as dead.
 
     Attributes:
@@ -101,7 +101,7 @@ class Requestor:
             )
             for topic, handler in handlers.items():
                 await stack.enter_async_context(self._subscriptions.each(topic, handler))
-            await stack.enter_async_context(running(self._controls.run()))
+            stack.callback(self._controls.close)
             stack.callback(self._echo.close)
             stack.callback(self._inbox_echo.close)
             stack.callback(self._bodies.close)
@@ -109,8 +109,8 @@ class Requestor:
             await stack.enter_async_context(running(self._send_heartbeats()))
             self._exit = stack.pop_all()
         # Only now: the replies come on the subscription to presence.
-        for queue in self._queues:
-            self._controls.ask_presence(queue)
+        if self._queues:
+            self._controls.ask_presence()
         return self
 
     async def __aexit__(
@@ -194,7 +194,7 @@ class Requestor:
             if self.presence.is_unserved(route.request):
                 REFUSALS.labels(route.spec.name, "deserted").inc()
                 raise _nobody(route)
-            self._controls.ask_presence(route.request)
+            self._controls.ask_presence()
             await self.presence.wait(self._timing.interval)
         needed = request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
         if needed and (missing := needed - self.presence.features(route.request)):
@@ -225,7 +225,11 @@ class Requestor:
         if stream.processor is not None:
             self._controls.cancel(stream.processor, stream.key)
         else:
-            self._controls.cancel_queued(stream.route.request, stream.key, max(stream.remaining, 0.0))
+            self._cancel_queued(stream)
+
+    def _cancel_queued(self, stream: AskedStream) -> None:
+        serving = [presence.processor for presence in self.presence.serving(stream.route.request)]
+        self._controls.cancel_queued(serving, stream.key, max(stream.remaining, 0.0))
 
     def _abandon(self, stream: AskedStream, error: TgError) -> None:
         stream.fail(error)
@@ -368,7 +372,7 @@ class Requestor:
             self._abandon(stream, _nobody(stream.route))
         elif _was_served(queue, dead) or self.presence.is_stalled(queue, stream.asked_at):
             # A processor that takes the first copy later finds its attempt cancelled.
-            self._controls.cancel_queued(queue, stream.key, max(stream.remaining, 0.0))
+            self._cancel_queued(stream)
             self._ask_elsewhere(stream)
 
     def _ask_elsewhere(self, stream: AskedStream) -> None:

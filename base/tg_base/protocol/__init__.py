@@ -19,6 +19,7 @@ from tg_base.protocol.messages import (
     StreamKey,
     whole_number,
 )
+from tg_base.protocol.outbox import Outbox
 from tg_base.protocol.part import PART_BYTES, WINDOW_BYTES, Part
 from tg_base.protocol.publisher_clocks import PublisherClocks
 from tg_base.protocol.request_headers import MAX_REQUEST_BYTES, RequestHeaders
@@ -28,6 +29,6 @@ from tg_base.protocol.subscriptions import Subscriptions
 __all__ = [
     "ACCEPTED_AFTER_SECONDS", "CONTROL", "MAX_REQUEST_BYTES", "PART_BYTES", "WINDOW_BYTES", "Ack", "Announce",
     "AwakeClock", "Cancel", "Confirmed", "Control", "Echo", "EncodedRequest", "Failed", "Frame", "Heartbeat",
-    "HeartbeatTiming", "LinkSender", "LinkState", "Nack", "Part", "Presence", "PublisherClocks", "RequestHeaders",
+    "HeartbeatTiming", "LinkSender", "LinkState", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders",
     "Route", "StreamKey", "Subscriptions", "whole_number",
 ]  # fmt: skip

@@ -93,7 +93,7 @@ class Nack(msgspec.Struct, frozen=True, tag="nack"):
 
 
 class Announce(msgspec.Struct, frozen=True, tag="announce"):
-    """Requestor -> the processors of a queue: announce your presence now, not with the next heartbeat."""
+    """Requestor -> all processors: announce your presence now, not with the next heartbeat."""
 
 
 class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):

@@ -115,8 +115,7 @@ class Processor:
         self._publishers = PublisherClocks(self._time)
         self._echo = Echo(self._bus, self._topics.control(self.name), self._clock, self._timing.interval)
         async with AsyncExitStack() as stack:
-            controls = [self._topics.control(self.name)]
-            controls += [self._topics.queue_control(route.request) for route in self._routes]
+            controls = (self._topics.control(self.name), self._topics.announce)
             self._subscriptions = await stack.enter_async_context(
                 Subscriptions(self._bus, give_up=self._timing.give_up, on_change=self._changed.set)
             )
