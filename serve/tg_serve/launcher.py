@@ -22,7 +22,7 @@ from tg_base.config import (
     inspect_config,
     sound_part,
 )
-from tg_base.server import ProcessEvents, ServeContext, ServiceKind, serve_process
+from tg_base.server import Host, ProcessEvents, ServeContext, ServiceKind, serve_process
 from tg_base.telemetry import configure_log
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Timeout
@@ -133,9 +133,11 @@ async def launch(
             # What the command line says goes before an edited file too.
             return config_file.follow(lambda edited: prepare(_configure(order, edited)))
 
-        for kind in _load_kinds(order).values():
+        kinds = _load_kinds(order)
+        host = await stack.enter_async_context(Host(bus, config.topics)) if kinds else None
+        for kind in kinds.values():
             # The file as it is now: it may have been edited while the previous service was started.
-            context = ServeContext(_configure(order, config_file.config), config_file.config, bus, follow)
+            context = ServeContext(_configure(order, config_file.config), config_file.config, bus, follow, host=host)
             await stack.enter_async_context(kind.serve(context))
         config = _configure(order, config_file.config)
         serves = GATEWAY in order.parts

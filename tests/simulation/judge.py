@@ -130,11 +130,12 @@ class Judge:
             left += [key for key, until in requestor._controls._cancelled.items() if until < requestor._clock() - 2]
         links = 0
         if processor is not None:
-            left += [*processor._running, *processor._bodies._bodies]
-            links = len(processor._links._links)
-            left += [link.name for link, _ in processor._links._links.values() if not link.idle]
-            if len(processor._cancelled._until) > len(self._ledger.streams) * MOST_CANCELS:
-                left += [f"{len(processor._cancelled._until)} cancelled keys"]
+            host = processor.host
+            left += [*processor._running, *host.running, *host.bodies._bodies]
+            links = len([*host.links])
+            left += [link.name for link in host.links if not link.idle]
+            if len(host.cancelled._until) > len(self._ledger.streams) * MOST_CANCELS:
+                left += [f"{len(host.cancelled._until)} cancelled keys"]
         if left:
             self._ledger.broken("rest", f"{process.name} still keeps {left}")
         before = process.loop.time() - PUBLISHED

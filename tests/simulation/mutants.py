@@ -86,7 +86,7 @@ MUTANTS = (
         (
             Change(
                 "tg_base/client/requestor.py",
-                "elif stream.processor is not None and stream.link < over.get(stream.processor, 0):",
+                "elif stream.processor is not None and stream.link < self._over_below(stream.processor):",
                 "elif False:",
             ),
         ),
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "a processor that died idle counts as idle",
         ("starves",),
-        (Change("tg_base/client/membership.py", "if heard_lately and heard.idle_since", "if heard.idle_since"),),
+        (Change("tg_base/client/membership.py", "if heard_lately and service.idle_since", "if service.idle_since"),),
         seed=711787,
     ),
     Mutant(

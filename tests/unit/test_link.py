@@ -24,7 +24,7 @@ KEY = StreamKey("s", 1)
 async def linked(words: int) -> AsyncIterator[tuple[LinkSender, AsyncIterator[Delivery], list[Delivery]]]:
     """A link that has sent so many words, each as a message, and what follows."""
     bus = MemoryBus()
-    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.from_error, lambda: 0.0)
+    link = LinkSender(bus, INBOX, "p", lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         sent = []
         for number in range(words):
@@ -36,7 +36,7 @@ async def linked(words: int) -> AsyncIterator[tuple[LinkSender, AsyncIterator[De
 
 async def test_a_chunk_of_one_token_costs_few_bytes() -> None:
     bus = MemoryBus()
-    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.from_error, lambda: 0.0)
+    link = LinkSender(bus, INBOX, "p", lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         await link.send(StreamKey(new_id(), 1), TextCompletionResponse(response=" token", model="gpt-5.4-mini"))
         delivery = await anext(deliveries)
@@ -87,7 +87,7 @@ async def test_messages_of_a_replaced_link_are_passed_over() -> None:
 
 async def test_name_and_number_stay_together_when_a_renewal_comes_before_the_send() -> None:
     bus = NetworkBus(MemoryBus())
-    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.from_error, lambda: 0.0)
+    link = LinkSender(bus, INBOX, "p", lambda: 0.0)
     inbox = Inbox(INBOX, ControlSender(bus, Topics(), lambda: 0.0), lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         await link.send(KEY, TextCompletionResponse(response="0 "))
@@ -109,7 +109,7 @@ async def test_name_and_number_stay_together_when_a_renewal_comes_before_the_sen
 async def test_what_the_broker_does_not_take_ends_its_own_stream_alone() -> None:
     bus = NetworkBus(MemoryBus())
     bus.limit = 1000
-    link = LinkSender(bus, INBOX, "p", TextCompletionResponse.from_error, lambda: 0.0)
+    link = LinkSender(bus, INBOX, "p", lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         await link.send(StreamKey("neighbour", 1), TextCompletionResponse(response="fits "))
         await link.send(KEY, TextCompletionResponse(response="x" * 2000))

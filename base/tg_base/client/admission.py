@@ -109,5 +109,4 @@ class AdmissionControl:
         )
 
     def _ours(self, presence: Presence) -> int:
-        link = presence.links.get(self._inbox)
-        return 0 if link is None else min(link.running, presence.in_flight)
+        return min(self._presence.count_ours(presence, self._inbox), presence.in_flight)

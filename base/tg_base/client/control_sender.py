@@ -49,9 +49,9 @@ class ControlSender:
         for stale in [entry for entry, until in self._cancelled.items() if until < now]:
             del self._cancelled[stale]
 
-    def ask_presence(self) -> None:
-        """Ask all processors to announce themselves now."""
-        self._outbox.put(self._topics.announce, Announce())
+    def ask_presence(self, inbox: str) -> None:
+        """Ask all processors to announce themselves to this inbox now."""
+        self._outbox.put(self._topics.announce, Announce(inbox))
 
     async def flush(self, seconds: float) -> None:
         """Wait until everything is sent, at most this long."""

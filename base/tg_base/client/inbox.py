@@ -124,14 +124,20 @@ class Inbox:
                 end.reader.on_announced(state.sent)
                 self._mind_gap(processor, end)
 
-    def send_heartbeat(self, processor: str) -> None:
-        """Send a processor a heartbeat, with the acknowledgement of its link."""
+    def send_heartbeat(self, processor: str, oldest: int = -1) -> None:
+        """Send a processor a heartbeat, with the acknowledgement of its link.
+
+        Args:
+            processor: to whom.
+            oldest: the lowest link number by which it answers a stream; -1 = not stated.
+        """
         end = self._ends.get(processor)
         acks = {} if end is None else {end.link: end.ack}
-        self._controls.say(processor, Heartbeat(self.topic, acks, self._controls.recently_cancelled(processor)))
+        cancelled = self._controls.recently_cancelled(processor)
+        self._controls.say(processor, Heartbeat(self.topic, acks, cancelled, reports=True, oldest=oldest))
 
     def sweep(self, seconds: float) -> None:
-        """Drop the links that have been silent for this long."""
+        """Drop the links that have been silent for this long, since their processor has closed them."""
         limit = self._time() - seconds
         for processor in [processor for processor, end in self._ends.items() if end.heard_at < limit]:
             del self._ends[processor]

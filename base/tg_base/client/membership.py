@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tg_base.protocol import HeartbeatTiming, Presence
+from tg_base.protocol import HeartbeatTiming, LinkReport, Presence
 
 UNNOTICED_SECONDS = 60.0
 """How long a broker may deliver requests to a suspended or partitioned processor before it notices."""
@@ -16,21 +16,47 @@ SUSPICIOUS_HEARTBEATS = 2
 
 
 @dataclass(slots=True)
-class _Member:
-    """A processor: when it was heard, since when it has been idle, and the queue times of what it took lately."""
+class _Service:
+    """A processor: since when it has been idle, and the queue times of what it took lately."""
 
-    since: float
-    at: float
     presence: Presence
     idle_since: float | None = None
     waits: deque[tuple[float, float]] = field(default_factory=deque)
 
+    def update(self, presence: Presence, now: float, remembered: float) -> None:
+        """It was announced again."""
+        taken = presence.taken != self.presence.taken
+        # Idle means free slots and an unchanged count: one that takes requests and ends them quickly always looks free.
+        free = presence.in_flight < presence.capacity
+        self.idle_since = None if not free else now if taken or self.idle_since is None else self.idle_since
+        if taken:
+            self.waits.append((now, presence.waited))
+        while self.waits and self.waits[0][0] < now - remembered:
+            self.waits.popleft()
+        self.presence = presence
+
+
+@dataclass(slots=True)
+class _Member:
+    """A process: since when it is known, when it was heard last, and what it serves.
+
+    `reported`, `over_below` and `ours` are of its last report to this requestor.
+    """
+
+    since: float
+    at: float
+    record: Presence
+    services: dict[str, _Service] = field(default_factory=dict)
+    reported: int = -1
+    over_below: int = 0
+    ours: dict[str, int] = field(default_factory=dict)
+
 
 class Membership:
-    """The processors that a requestor knows.
+    """The processors that a requestor knows, by the process that they are in.
 
     Args:
-        timing: when a silent processor counts as dead.
+        timing: when a silent process counts as dead.
         time: a monotonic clock, in seconds.
 
     Attributes:
@@ -43,37 +69,71 @@ class Membership:
         self._since = time()
         self.version = 0
         self._heard: dict[str, _Member] = {}
+        self._by_queue: dict[str, list[tuple[_Member, _Service]]] = {}
         self._sought: dict[str, float] = {}
         self._bereft: dict[str, float] = {}
         self._changed = asyncio.Event()
 
     def update(self, presence: Presence) -> bool:
-        """A processor has announced itself; True if it was unknown."""
-        self.version += 1
+        """A process has announced itself; True if it was unknown."""
         now, before = self._time(), self._heard.get(presence.processor)
-        new = self._heard[presence.processor] = before or _Member(now, now, presence)
-        taken = before is not None and presence.taken != new.presence.taken
-        # Idle means free slots and an unchanged count: one that takes requests and ends them quickly always looks free.
-        free = presence.in_flight < presence.capacity
-        new.idle_since = None if not free else now if taken or new.idle_since is None else new.idle_since
-        if taken:
-            new.waits.append((now, presence.waited))
-        while new.waits and new.waits[0][0] < now - self._timing.dead_after:
-            new.waits.popleft()
-        # A queue that was ever served needs no time of listening before it is called unserved.
-        if before is None or new.presence.queues != presence.queues:
-            self._sought |= dict.fromkeys(presence.queues, self._since)
-        new.at, new.presence = now, presence
+        # The answer to our own question may be older than what came to everybody meanwhile.
+        if before is not None and 0 <= presence.number <= before.record.number:
+            return False
+        self.version += 1
+        member = self._heard[presence.processor] = before or _Member(now, now, presence)
+        member.at, member.record = now, presence
+        if presence.number > member.reported + 1:
+            # A report comes with each announcement as long as anything of ours runs, and one more after that.
+            member.ours = {}
+        self._update_services(member, (presence,) if presence.number < 0 else presence.services)
         # A new event each time: clearing the old one could hide the change from a task that is about to look.
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
         return before is None
 
-    def notice(self, processor: str) -> None:
-        """A processor has sent a message, perhaps before its first announcement: from now on it can be found dead."""
+    def _update_services(self, member: _Member, announced: tuple[Presence, ...]) -> None:
+        known, member.services = member.services, {}
+        for presence in announced:
+            before = known.pop(presence.processor, None)
+            service = member.services[presence.processor] = before or _Service(presence)
+            # A queue that was ever served needs no time of listening before it is called unserved.
+            if before is None or before.presence.queues != presence.queues:
+                self._sought |= dict.fromkeys(presence.queues, self._since)
+            if before is None or _queues(before.presence) != _queues(presence):
+                self._by_queue.clear()
+            service.update(presence, member.at, self._timing.dead_after)
+        if known:
+            self._by_queue.clear()
+
+    def notice(self, processor: str) -> _Member:
+        """A process has sent a message, perhaps before its first announcement: from now on it can be found dead."""
         if processor not in self._heard:
             now = self._time()
             self._heard[processor] = _Member(now, now, Presence(processor, (), 0, 0))
+        return self._heard[processor]
+
+    def note(self, report: LinkReport) -> None:
+        """A process has told the state of its link to us."""
+        member = self.notice(report.processor)
+        member.over_below = max(member.over_below, report.over_below)
+        if report.number >= member.reported:
+            member.reported, member.ours = report.number, report.running
+            self.version += 1
+
+    def over_below(self, processor: str, inbox: str) -> int:
+        """The lowest valid number of a process's links to us; streams of links with a lower number are over."""
+        member = self._heard.get(processor)
+        if member is None:
+            return 0
+        return member.record.over_below(inbox) if member.record.number < 0 else member.over_below
+
+    def count_ours(self, presence: Presence, inbox: str) -> int:
+        """The requests of an inbox, which is ours, that a processor runs."""
+        if presence.links:
+            return presence.links[inbox].running if inbox in presence.links else 0
+        serving = self._serving(presence.queues[0])
+        return next((it.ours.get(presence.processor, 0) for it, one in serving if one.presence is presence), 0)
 
     async def wait(self, seconds: float) -> None:
         """Return when a processor has announced itself, or after `seconds`."""
@@ -96,7 +156,22 @@ class Membership:
 
     def serving(self, queue: str) -> list[Presence]:
         """The live processors that take requests from a queue."""
-        return [presence for presence in self if _serves(presence, queue)]
+        return [service.presence for _, service in self._serving(queue)]
+
+    def processors(self, queue: str) -> list[str]:
+        """The processes that take requests from a queue."""
+        return list(dict.fromkeys(member.record.processor for member, _ in self._serving(queue)))
+
+    def _serving(self, queue: str) -> list[tuple[_Member, _Service]]:
+        found = self._by_queue.get(queue)
+        if found is None:
+            found = self._by_queue[queue] = [
+                (member, service)
+                for member in self._heard.values()
+                for service in member.services.values()
+                if queue in _queues(service.presence)
+            ]
+        return found
 
     def features(self, queue: str) -> frozenset[str]:
         """What every live processor of a queue announces: a request may be taken by any of them."""
@@ -129,37 +204,43 @@ class Membership:
         waited = now - asked
         if waited < long:
             return False
-        serving = [each for each in self._heard.values() if _serves(each.presence, queue)]
-        return any(self._could_take(each, waited, long) for each in serving)
+        return any(self._could_take(member, service, waited, long) for member, service in self._serving(queue))
 
-    def _could_take(self, heard: _Member, waited: float, long: float) -> bool:
+    def _could_take(self, member: _Member, service: _Service, waited: float, long: float) -> bool:
         now = self._time()
         # One that was idle when it was last heard may have died since. If the late one is this process, all are silent,
         # and nothing is published again.
-        heard_lately = heard.at > now - self._timing.overdue_after
-        if heard_lately and heard.idle_since is not None and heard.idle_since <= now - long:
+        heard_lately = member.at > now - self._timing.overdue_after
+        if heard_lately and service.idle_since is not None and service.idle_since <= now - long:
             return True
-        taking = bool(heard.waits) and heard.waits[-1][0] > now - 2 * self._timing.interval
-        return taking and max(wait for _, wait in heard.waits) + long < waited
+        taking = bool(service.waits) and service.waits[-1][0] > now - 2 * self._timing.interval
+        return taking and max(wait for _, wait in service.waits) + long < waited
 
     def silent(self, seconds: float) -> bool:
         """Whether any processor has been silent for this long."""
         limit = self._time() - seconds
         return any(heard.at < limit for heard in self._heard.values())
 
-    def expire(self) -> dict[str, Presence]:
-        """Remove and return the processors that have been silent for too long."""
+    def expire(self) -> dict[str, tuple[Presence, ...]]:
+        """Remove the processes that have been silent for too long, and return what each served."""
         limit = self._time() - self._timing.dead_after
-        dead = {processor: heard.presence for processor, heard in self._heard.items() if heard.at < limit}
+        dead = {processor: member for processor, member in self._heard.items() if member.at < limit}
         self.version += bool(dead)
-        for processor, presence in dead.items():
+        for processor, member in dead.items():
             del self._heard[processor]
-            self._bereft |= dict.fromkeys(presence.queues, self._time())
-        return dead
+            for service in member.services.values():
+                self._bereft |= dict.fromkeys(service.presence.queues, self._time())
+        if dead:
+            self._by_queue.clear()
+        return {
+            processor: tuple(service.presence for service in member.services.values())
+            for processor, member in dead.items()
+        }
 
     def __iter__(self) -> Iterator[Presence]:
-        return (heard.presence for heard in self._heard.values())
+        return (service.presence for member in self._heard.values() for service in member.services.values())
 
 
-def _serves(presence: Presence, queue: str) -> bool:
-    return queue in presence.queues and not presence.leaving
+def _queues(presence: Presence) -> tuple[str, ...]:
+    """The queues that it takes requests from."""
+    return () if presence.leaving else presence.queues

@@ -20,12 +20,15 @@ from tg_base.client.inbox import Inbox
 from tg_base.client.membership import Membership
 from tg_base.client.response_stream import AskedStream, ResponseStream
 from tg_base.protocol import (
+    IDLE_LINK_SECONDS,
+    KIND_PROPERTY,
     AwakeClock,
     Confirmed,
     Echo,
     EncodedRequest,
     Frame,
     HeartbeatTiming,
+    LinkReport,
     Presence,
     RequestHeaders,
     Route,
@@ -110,7 +113,7 @@ class Requestor:
             self._exit = stack.pop_all()
         # Only now: the replies come on the subscription to presence.
         if self._queues:
-            self._controls.ask_presence()
+            self._controls.ask_presence(self._inbox.topic)
         return self
 
     async def __aexit__(
@@ -194,7 +197,7 @@ class Requestor:
             if self.presence.is_unserved(route.request):
                 REFUSALS.labels(route.spec.name, "deserted").inc()
                 raise _nobody(route)
-            self._controls.ask_presence()
+            self._controls.ask_presence(self._inbox.topic)
             await self.presence.wait(self._timing.interval)
         needed = request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
         if needed and (missing := needed - self.presence.features(route.request)):
@@ -228,7 +231,7 @@ class Requestor:
             self._cancel_queued(stream)
 
     def _cancel_queued(self, stream: AskedStream) -> None:
-        serving = [presence.processor for presence in self.presence.serving(stream.route.request)]
+        serving = self.presence.processors(stream.route.request)
         self._controls.cancel_queued(serving, stream.key, max(stream.remaining, 0.0))
 
     def _abandon(self, stream: AskedStream, error: TgError) -> None:
@@ -238,6 +241,19 @@ class Requestor:
     def _on_inbox(self, delivery: Delivery) -> None:
         if self._inbox_echo.take(delivery):
             return
+        match delivery.properties.get(KIND_PROPERTY):
+            case None:
+                self._on_frames(delivery)
+            case "report":
+                self._on_report(decode(LinkReport, delivery.body))
+            case "presence":
+                self._on_presence(delivery)
+
+    def _on_report(self, report: LinkReport) -> None:
+        self.presence.note(report)
+        self._inbox.on_announced(report.processor, report.link)
+
+    def _on_frames(self, delivery: Delivery) -> None:
         noticed = None
         for processor, link, frame in self._inbox.take(delivery):
             if processor is not noticed:
@@ -315,18 +331,18 @@ class Requestor:
             self._controls.sweep()
             # Within one process a peer's silence is that of the loop which both share.
             dead, lost = ({}, set()) if self._bus.in_process else self._find_dead()
-            over = {presence.processor: presence.over_below(self._inbox.topic) for presence in self.presence}
+            # Later than its processor closes it: a link of which one end alone is known would be begun anew.
+            self._inbox.sweep(IDLE_LINK_SECONDS + self._timing.dead_after)
             for stream in [stream for stream in self._streams.values() if not stream.failed]:
-                self._check(stream, dead, lost, over)
+                self._check(stream, dead, lost)
 
-    def _find_dead(self) -> tuple[dict[str, Presence], set[str]]:
+    def _find_dead(self) -> tuple[dict[str, tuple[Presence, ...]], set[str]]:
         """The dead processors, and those whose messages are lost. Both are empty until our own echo has come back."""
         doubt, limit = self._timing.doubt_after, self._timing.dead_after
-        dead: dict[str, Presence] = {}
+        dead: dict[str, tuple[Presence, ...]] = {}
         if self._echo.is_settled(doubtful=self.presence.silent(doubt)):
             dead = self.presence.expire()
             self._inbox.forget(set(dead))
-            self._inbox.sweep(limit)
         if self._inbox_echo.is_settled(doubtful=bool(self._inbox.lost(doubt))):
             return dead, self._inbox.lost(limit)
         return dead, set()
@@ -335,12 +351,14 @@ class Requestor:
         while True:
             # Not on the awake clock: only one task may sleep on that.
             await asyncio.sleep(self._timing.interval)
-            bound = [stream.processor for stream in self._streams.values()]
+            bound: dict[str, int] = {}
+            for stream in self._streams.values():
+                if stream.processor is not None and not stream.failed:
+                    bound[stream.processor] = min(bound.get(stream.processor, stream.link), stream.link)
             for processor in dict.fromkeys((*self._inbox.processors, *self.presence.new, *bound)):
-                if processor is not None:
-                    self._inbox.send_heartbeat(processor)
+                self._inbox.send_heartbeat(processor, bound.get(processor, -1))
 
-    def _check(self, stream: AskedStream, dead: dict[str, Presence], lost: set[str], over: dict[str, int]) -> None:
+    def _check(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]], lost: set[str]) -> None:
         """Retry a dead processor's stream elsewhere if nothing was relayed; fail it otherwise.
 
         The same holds for a stream on a link that its processor has closed, because it believed us dead.
@@ -349,13 +367,16 @@ class Requestor:
             self._abandon(stream, BusError("a part of the answer was lost on the bus; ask again"))
         elif stream.processor in dead:
             self._give_up(stream, Unavailable("the processor died in the middle of the answer; ask again"))
-        elif stream.processor is not None and stream.link < over.get(stream.processor, 0):
+        elif stream.processor is not None and stream.link < self._over_below(stream.processor):
             self._give_up(
                 stream,
                 Unavailable("the processor lost contact with this process and stopped; ask again"),
             )
         elif stream.processor is None and not stream.route.plain:
             self._check_queued(stream, dead)
+
+    def _over_below(self, processor: str) -> int:
+        return self.presence.over_below(processor, self._inbox.topic)
 
     def _give_up(self, stream: AskedStream, error: TgError) -> None:
         """Ask another processor if nothing was relayed; otherwise fail the stream."""
@@ -365,7 +386,7 @@ class Requestor:
         else:
             self._ask_elsewhere(stream)
 
-    def _check_queued(self, stream: AskedStream, dead: dict[str, Presence]) -> None:
+    def _check_queued(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]]) -> None:
         """Publish a request again if it was probably taken by a processor that died or is partitioned."""
         queue = stream.route.request
         if self.presence.is_unserved(queue):
@@ -400,5 +421,5 @@ def _nobody(route: Route[Any, Any]) -> Unavailable:
     return Unavailable(f"no live processor serves {route.spec.name} of flow {route.flow}", retry_after=1.0)
 
 
-def _was_served(queue: str, dead: dict[str, Presence]) -> bool:
-    return any(queue in presence.queues and not presence.leaving for presence in dead.values())
+def _was_served(queue: str, dead: dict[str, tuple[Presence, ...]]) -> bool:
+    return any(queue in service.queues and not service.leaving for services in dead.values() for service in services)

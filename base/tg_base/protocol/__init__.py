@@ -2,10 +2,12 @@
 
 from tg_base.protocol.encoded_request import EncodedRequest
 from tg_base.protocol.heartbeat import AwakeClock, Echo, HeartbeatTiming
-from tg_base.protocol.link_sender import Failed, LinkSender
+from tg_base.protocol.link_sender import LinkSender
 from tg_base.protocol.messages import (
     ACCEPTED_AFTER_SECONDS,
     CONTROL,
+    IDLE_LINK_SECONDS,
+    KIND_PROPERTY,
     Ack,
     Announce,
     Cancel,
@@ -13,6 +15,7 @@ from tg_base.protocol.messages import (
     Control,
     Frame,
     Heartbeat,
+    LinkReport,
     LinkState,
     Nack,
     Presence,
@@ -27,8 +30,8 @@ from tg_base.protocol.route import Route
 from tg_base.protocol.subscriptions import Subscriptions
 
 __all__ = [
-    "ACCEPTED_AFTER_SECONDS", "CONTROL", "MAX_REQUEST_BYTES", "PART_BYTES", "WINDOW_BYTES", "Ack", "Announce",
-    "AwakeClock", "Cancel", "Confirmed", "Control", "Echo", "EncodedRequest", "Failed", "Frame", "Heartbeat",
-    "HeartbeatTiming", "LinkSender", "LinkState", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders",
-    "Route", "StreamKey", "Subscriptions", "whole_number",
+    "ACCEPTED_AFTER_SECONDS", "CONTROL", "IDLE_LINK_SECONDS", "KIND_PROPERTY", "MAX_REQUEST_BYTES", "PART_BYTES",
+    "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control", "Echo", "EncodedRequest",
+    "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender", "LinkState", "Nack", "Outbox", "Part",
+    "Presence", "PublisherClocks", "RequestHeaders", "Route", "StreamKey", "Subscriptions", "whole_number",
 ]  # fmt: skip

@@ -41,8 +41,8 @@ RETRY_SECONDS = 0.25
 
 _TOO_LARGE = Error(type=TooLarge.type, message="the answer holds a record that is too large to travel")
 
-Failed = Callable[[Error], Response]
-"""Makes the last record of a stream that failed."""
+_KindFrame = tuple[Frame, type[Response] | None]
+"""A frame, and the type of its record, by which its stream can end with an error; None = the frame is a signal."""
 
 
 @dataclass(slots=True)
@@ -54,11 +54,15 @@ class _Waiting:
 
 
 class _Message(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """A message with its link name and number, which are fixed together: a late retry must not mix old and new ones."""
+    """A message with its link name and number, which are fixed together: a late retry must not mix old and new ones.
+
+    `kinds` has the type of each frame's record; None = the frame is a signal.
+    """
 
     link: str
     seq: int
     body: bytes
+    kinds: tuple[type[Response] | None, ...]
 
 
 class LinkSender:
@@ -68,16 +72,14 @@ class LinkSender:
         bus: carries the messages.
         inbox: the requestor's topic.
         processor: the sender's id.
-        failed: makes the last record of a stream whose answer cannot be published.
         time: the clock that silence is measured by, in seconds.
     """
 
-    def __init__(self, bus: Bus, inbox: str, processor: str, failed: Failed, time: Callable[[], float]) -> None:
+    def __init__(self, bus: Bus, inbox: str, processor: str, time: Callable[[], float]) -> None:
         self.inbox = inbox
         self.streams: set[StreamKey] = set()
         self._bus = bus
         self._processor = processor
-        self._failed = failed
         self._first = self._number = new_number()
         self._sent = self._acknowledged = -1
         self._epoch = 0
@@ -85,7 +87,7 @@ class LinkSender:
         self._kept: dict[int, _Message] = {}
         self._kept_bytes = 0
         self._waiting: dict[StreamKey, _Waiting] = {}
-        self._frames: deque[Frame] = deque()
+        self._frames: deque[_KindFrame] = deque()
         self._ready = asyncio.Event()
         self._taken = asyncio.Event()
         self._time = time
@@ -176,7 +178,7 @@ class LinkSender:
         self._number = new_number()
         self._epoch = 0
         kept = enumerate(self._kept.values())
-        self._kept = {seq: _Message(self.name, seq, message.body) for seq, message in kept}
+        self._kept = {seq: _Message(self.name, seq, message.body, message.kinds) for seq, message in kept}
         self._sent, self._acknowledged, self._resend_from = len(self._kept) - 1, -1, 0
         self._ready.set()
 
@@ -221,15 +223,16 @@ class LinkSender:
 
     def _next(self) -> _Message:
         """The next message, kept from now on until it is acknowledged."""
-        body = self._take()
+        body, kinds = self._take()
         self._sent += 1
         self._kept_bytes += len(body)
-        message = self._kept[self._sent] = _Message(self.name, self._sent, body)
+        message = self._kept[self._sent] = _Message(self.name, self._sent, body, kinds)
         return message
 
-    def _take(self) -> bytes:
-        """The buffered frames, joined, up to `MAX_JOINED_BYTES` bytes or half of the bus's limit."""
+    def _take(self) -> tuple[bytes, tuple[type[Response] | None, ...]]:
+        """The buffered frames, joined, up to `MAX_JOINED_BYTES` bytes or half of the bus's limit; their kinds."""
         frames: list[Frame] = []
+        kinds: list[type[Response] | None] = []
         largest = self._largest
         size, limit = 0, min(MAX_JOINED_BYTES, self._bus.max_message // 2)
         while size < limit and (self._frames or self._waiting):
@@ -237,15 +240,18 @@ class LinkSender:
             if not self._frames:
                 key = next(iter(self._waiting))
                 self._frames.extend(self._make_frames(key, self._waiting.pop(key)))
-            if frames and size + len(self._frames[0].record) > largest:
+            frame, kind = self._frames[0]
+            if frames and size + len(frame.record) > largest:
                 break
-            frames.append(self._frames.popleft())
-            size += len(frames[-1].record)
+            self._frames.popleft()
+            frames.append(frame)
+            kinds.append(kind)
+            size += len(frame.record)
         self.used_at = self._time()
 
         taken, self._taken = self._taken, asyncio.Event()
         taken.set()
-        return encode(frames)
+        return encode(frames), tuple(kinds)
 
     @property
     def _largest(self) -> int:
@@ -270,41 +276,46 @@ class LinkSender:
     def _shrink(self, message: _Message) -> _Message:
         """The same message without its largest record. That stream ends with an error, the others go on."""
         frames = decode(list[Frame], message.body)
-        index = max(range(len(frames)), key=lambda index: len(frames[index].record))
-        frames[index] = self._failure(StreamKey(frames[index].stream, frames[index].attempt))
-        log.warning("link.too_large", link=message.link, seq=message.seq, stream=frames[index].stream)
-        smaller = self._kept[message.seq] = _Message(message.link, message.seq, encode(frames))
+        kinds = [(index, kind) for index, kind in enumerate(message.kinds) if kind is not None]
+        index, kind = max(kinds, key=lambda one: len(frames[one[0]].record))
+        key = StreamKey(frames[index].stream, frames[index].attempt)
+        frames[index], _ = _failure(key, kind)
+        log.warning("link.too_large", link=message.link, seq=message.seq, stream=key.stream)
+        smaller = self._kept[message.seq] = _Message(message.link, message.seq, encode(frames), message.kinds)
         self._kept_bytes += len(smaller.body) - len(message.body)
         return smaller
 
-    def _failure(self, key: StreamKey) -> Frame:
-        return Frame("end", key.stream, key.attempt, msgspec.Raw(encode(self._failed(_TOO_LARGE))))
-
-    def _make_frames(self, key: StreamKey, waiting: _Waiting) -> list[Frame]:
+    def _make_frames(self, key: StreamKey, waiting: _Waiting) -> list[_KindFrame]:
         """The frames in the order of the calls: a question must not overtake the record that makes it needless."""
         if not waiting.signals:
             return self._join(key, waiting.records)
-        frames: list[Frame] = []
+        frames: list[_KindFrame] = []
         done = 0
         for position, signal in waiting.signals:
             frames += self._join(key, waiting.records[done:position])
-            frames.append(signal)
+            frames.append((signal, None))
             done = position
         return frames + self._join(key, waiting.records[done:])
 
-    def _join(self, key: StreamKey, records: Sequence[Response]) -> list[Frame]:
+    def _join(self, key: StreamKey, records: Sequence[Response]) -> list[_KindFrame]:
         """As few frames as possible, each within the bus's limit; a single record over it ends its stream."""
         if not records:
             return []
-        joined = type(records[0]).join(records)
+        kind = type(records[0])
+        joined = kind.join(records)
         bodies = [encode(record) for record in joined]
         if max(map(len, bodies)) <= self._largest:
             pairs = zip(joined, bodies, strict=True)
             return [
-                Frame("end" if record.last else "record", key.stream, key.attempt, msgspec.Raw(body))
+                (Frame("end" if record.last else "record", key.stream, key.attempt, msgspec.Raw(body)), kind)
                 for record, body in pairs
             ]
         if len(records) > 1:
             half = len(records) // 2
             return self._join(key, records[:half]) + self._join(key, records[half:])
-        return [self._failure(key)]
+        return [_failure(key, kind)]
+
+
+def _failure(key: StreamKey, kind: type[Response]) -> _KindFrame:
+    record = msgspec.Raw(encode(kind.from_error(_TOO_LARGE)))
+    return Frame("end", key.stream, key.attempt, record), kind

@@ -23,6 +23,10 @@ _NOTHING = msgspec.Raw(b"null")
 
 ACCEPTED_AFTER_SECONDS = 0.1
 """Seconds of work without a record after which the processor says "accepted"."""
+IDLE_LINK_SECONDS = 30.0
+"""Seconds after which a processor closes an unused link. Its requestor drops the other end later, never before."""
+KIND_PROPERTY = "kind"
+"""What a message on an inbox is that belongs to no link: "report" = a `LinkReport`, "presence" = a `Presence`."""
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -77,11 +81,22 @@ class Ack(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
-    """Requestor -> processor, once a second: the acknowledgement of each link, and the recently cancelled streams."""
+    """Requestor -> processor, once a second while they have a link: its acknowledgement.
+
+    Attributes:
+        inbox: the requestor.
+        acks: by link.
+        cancelled: the streams that were cancelled lately.
+        reports: whether it takes a `LinkReport` and a `Presence` on its inbox, and presence as one record a process.
+            A requestor of an older version does not.
+        oldest: the lowest link number by which a stream of it is answered; -1 = none is, or not stated.
+    """
 
     inbox: str
     acks: dict[str, Ack]
     cancelled: tuple[StreamKey, ...] = ()
+    reports: bool = False
+    oldest: Last = -1
 
 
 class Nack(msgspec.Struct, frozen=True, tag="nack"):
@@ -93,7 +108,13 @@ class Nack(msgspec.Struct, frozen=True, tag="nack"):
 
 
 class Announce(msgspec.Struct, frozen=True, tag="announce"):
-    """Requestor -> all processors: announce your presence now, not with the next heartbeat."""
+    """Requestor -> all processors: announce your presence now, not with the next heartbeat.
+
+    Attributes:
+        inbox: where to, for nobody else; empty = to every requestor.
+    """
+
+    inbox: str = ""
 
 
 class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
@@ -124,16 +145,40 @@ class LinkState(msgspec.Struct, frozen=True, array_like=True):
     first: Count = 0
 
 
-class Presence(msgspec.Struct, frozen=True):
-    """Processor -> every requestor, once a second: what it serves and how busy it is.
+class LinkReport(msgspec.Struct, frozen=True):
+    """Process -> one inbox: the state of its link there. The loss of a link's last message is detected by this.
+
+    It comes with each announcement while the link has streams or unacknowledged messages, once more after that, and in
+    reply to a heartbeat whose `oldest` is over.
 
     Attributes:
-        processor: its id, new at every start.
+        processor: the id of the process.
+        number: of the announcement that it came with; its counts are of the same moment.
+        over_below: the lowest valid link number. Links with a lower number are closed, and their streams over.
+        link: the open link; None = there is none.
+        running: requests of this inbox in progress, by the id of the processor as presence has it; without zeros.
+    """
+
+    processor: str
+    number: Last
+    over_below: Count
+    link: LinkState | None = None
+    running: dict[str, Count] = {}
+
+
+class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Process -> every requestor, once a second: what it serves and how busy it is.
+
+    The record of a process has `services`, each a record of one processor, and nothing in `queues`. A record without
+    `number` is that of a single processor: of an older version, or for requestors of one.
+
+    Attributes:
+        processor: the id of the process, new at every start; within `services`, that of one of its processors.
         queues: the request topics that it reads.
         models: the models that it serves.
         capacity: requests that it runs concurrently.
         in_flight: requests that run now.
-        links: for each inbox, how far its link has sent. The loss of a link's last message is detected by this.
+        links: how far each link has sent, for inboxes that take no `LinkReport`.
         leaving: whether it takes no more requests.
         features: the optional features of its service (`tg_schema.features`).
         seconds: recent average duration of a request; 0 = none has ended yet.
@@ -143,6 +188,8 @@ class Presence(msgspec.Struct, frozen=True):
         request_bytes: size of the largest request that it fetches in parts; 0 = it takes no such request.
         loading: whether a request waits until its model is loaded.
         adapters: the LoRA adapters that can be asked for, and where each is from.
+        number: which announcement of its process this is; -1 = not the record of a process.
+        services: what each processor of the process serves.
     """
 
     processor: str
@@ -160,9 +207,11 @@ class Presence(msgspec.Struct, frozen=True):
     request_bytes: Count = 0
     loading: bool = False
     adapters: dict[str, str] = {}
+    number: Last = -1
+    services: tuple["Presence", ...] = ()
 
     def over_below(self, inbox: str) -> int:
-        """The lowest valid link number for this inbox. Links with a lower number are closed, and their streams over."""
+        """`LinkReport.over_below`, as the record of a single processor has it."""
         state = self.links.get(inbox)
         return self.newest + 1 if state is None else state.first
 

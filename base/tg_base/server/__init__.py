@@ -1,8 +1,11 @@
 """Bus -> service -> bus: a `Processor` runs one `Service`; `serve_process` ends a process by signal.
 
+The processors of one process share a `Host`.
+
 A `ServiceKind` is what a service says of itself, so that a configured process can run it.
 """
 
+from tg_base.server.host import Host
 from tg_base.server.process import ProcessEvents, serve_process
 from tg_base.server.processor import Processor
 from tg_base.server.serve_context import ServeContext
@@ -10,6 +13,7 @@ from tg_base.server.service import Service, Unreadable
 from tg_base.server.service_kind import Opened, ServiceKind
 
 __all__ = [
+    "Host",
     "Opened",
     "ProcessEvents",
     "Processor",

@@ -2,16 +2,17 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from contextvars import Context
+from typing import TypeVar
 
 from typing_extensions import override
 
 from tg_base.bus import Bus
 from tg_base.protocol import (
     ACCEPTED_AFTER_SECONDS,
-    Failed,
+    IDLE_LINK_SECONDS,
     Heartbeat,
     HeartbeatTiming,
     LinkSender,
@@ -19,16 +20,15 @@ from tg_base.protocol import (
     Nack,
     StreamKey,
 )
-from tg_base.runtime import running
+from tg_base.runtime import last_number, running
 from tg_base.server.responder import Responder
 from tg_schema.response import Response
 
-IDLE_LINK_SECONDS = 30.0
-"""Seconds after which an unused link is closed."""
 RETURN_HEARTBEATS = 2
 """Heartbeat intervals that a requestor believed dead has to prove that it is back."""
-MAX_GONE_REQUESTORS = 10_000
-"""Dead requestors that are remembered; beyond it the oldest is forgotten."""
+MAX_REQUESTORS = 10_000
+"""Requestors that are remembered: the dead, and those that take reports; beyond it the oldest is forgotten."""
+Value = TypeVar("Value")
 ACCEPTED_EVERY_HEARTBEATS = 5
 """Heartbeats without a record after which it is told again: a non-streaming answer gives no other sign of progress."""
 
@@ -38,21 +38,18 @@ class LinkPool:
 
     Args:
         bus: carries the links.
-        processor: the processor's id.
-        failed: makes the last record of a stream whose answer cannot be published.
+        processor: the id of the process.
         timing: when a silent requestor counts as dead.
         time: the clock that silence is measured by, in seconds.
     """
 
-    def __init__(
-        self, bus: Bus, processor: str, failed: Failed, timing: HeartbeatTiming, time: Callable[[], float]
-    ) -> None:
+    def __init__(self, bus: Bus, processor: str, timing: HeartbeatTiming, time: Callable[[], float]) -> None:
         self._bus = bus
         self._processor = processor
-        self._failed = failed
         self._timing = timing
         self._links: dict[str, tuple[LinkSender, AsyncExitStack]] = {}
         self._gone: dict[str, None] = {}
+        self._reported: dict[str, bool] = {}
         self._time = time
 
     async def to(self, inbox: str, delay: float | None = None) -> LinkSender:
@@ -63,7 +60,7 @@ class LinkPool:
             delay: seconds since it sent the request, which proves that it was alive then; None = not known.
         """
         if inbox not in self._links:
-            link, stack = LinkSender(self._bus, inbox, self._processor, self._failed, self._time), AsyncExitStack()
+            link, stack = LinkSender(self._bus, inbox, self._processor, self._time), AsyncExitStack()
             self._links[inbox] = link, stack
             if inbox in self._gone:
                 # A new link counts as heard now. One to a requestor believed dead must not: its queue would revive it.
@@ -76,14 +73,36 @@ class LinkPool:
         link.heard_at = max(link.heard_at, self._time() - (doubtful if delay is None else delay))
         return link
 
+    def __iter__(self) -> Iterator[LinkSender]:
+        return (link for link, _ in self._links.values())
+
     @property
-    def states(self) -> dict[str, LinkState]:
-        """For each inbox, how far its link has sent."""
-        return {inbox: link.state for inbox, (link, _) in self._links.items()}
+    def unreported(self) -> dict[str, LinkState]:
+        """The states of the links to inboxes that take no reports, or have not said so yet."""
+        return {link.inbox: link.state for link in self if link.inbox not in self._reported}
+
+    def due_reports(self) -> Iterator[LinkSender]:
+        """The links whose state is to be reported to their inbox: those in use, and those that were when last asked."""
+        for link in self:
+            if link.inbox in self._reported:
+                used, self._reported[link.inbox] = self._reported[link.inbox], not link.idle
+                if used or not link.idle:
+                    yield link
+
+    def over_below(self, inbox: str) -> int:
+        """The lowest valid link number for this inbox. Streams of links with a lower number are over."""
+        link = self.find(inbox)
+        return last_number() + 1 if link is None else link.state.first
+
+    def find(self, inbox: str) -> LinkSender | None:
+        """The open link to an inbox; None = there is none."""
+        return self._links[inbox][0] if inbox in self._links else None
 
     def on_heartbeat(self, heartbeat: Heartbeat) -> None:
         """A requestor is alive, and acknowledges what it has received."""
         self.note_alive(heartbeat.inbox)
+        if heartbeat.reports:
+            _remember(self._reported, heartbeat.inbox, self._reported.pop(heartbeat.inbox, False))
         if heartbeat.inbox in self._links:
             link = self._links[heartbeat.inbox][0]
             if link.name in heartbeat.acks:
@@ -122,9 +141,7 @@ class LinkPool:
                 del self._links[inbox]
                 await stack.aclose()
             if dead:
-                self._gone[inbox] = None
-                if len(self._gone) > MAX_GONE_REQUESTORS:
-                    del self._gone[next(iter(self._gone))]
+                _remember(self._gone, inbox, None)
 
     async def aclose(self, seconds: float) -> None:
         """Give every link this long to send its buffer, then close it."""
@@ -136,6 +153,13 @@ class LinkPool:
         while self._links:
             _, (_, stack) = self._links.popitem()
             await stack.aclose()
+
+
+def _remember(requestors: dict[str, Value], inbox: str, value: Value) -> None:
+    """Add to a bounded dictionary, whose oldest entry goes."""
+    requestors[inbox] = value
+    if len(requestors) > MAX_REQUESTORS:
+        del requestors[next(iter(requestors))]
 
 
 class LinkResponder(Responder):

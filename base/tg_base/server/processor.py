@@ -5,9 +5,8 @@ has exactly one end.
 """
 
 import asyncio
-import math
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, closing, suppress
+from contextlib import AsyncExitStack, closing
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,33 +14,23 @@ import structlog
 
 from tg_base.bus import Bus, Delivery
 from tg_base.protocol import (
-    CONTROL,
     MAX_REQUEST_BYTES,
-    Announce,
-    AwakeClock,
-    Cancel,
-    Confirmed,
-    Echo,
-    Heartbeat,
     HeartbeatTiming,
-    Nack,
     Presence,
-    PublisherClocks,
     RequestHeaders,
     Route,
     StreamKey,
     Subscriptions,
 )
-from tg_base.runtime import MAX_QUICK_BYTES, is_costly, last_number, new_id, report, running
-from tg_base.server.body_receiver import BodyReceiver
-from tg_base.server.link_pool import LinkPool, LinkResponder
+from tg_base.runtime import MAX_QUICK_BYTES, is_costly, report, running
+from tg_base.server.host import Host
+from tg_base.server.link_pool import LinkResponder
 from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import PlainResponder, Responder, send_failure
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot, Slots
-from tg_base.server.tombstones import Tombstones
 from tg_base.telemetry import ACTIVE_STREAMS, POISON, QUEUE_WAIT_SECONDS, STREAMS, trace
-from tg_schema import TgError, decode, encode
+from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest, TooLarge, Unavailable
 from tg_schema.topics import Topics
 
@@ -73,6 +62,11 @@ class Processor:
         models: the models that it announces.
         timing: the heartbeat interval, and when a silent requestor counts as dead.
         grace: seconds that running requests get on leaving.
+        host: what it shares with the other processors of the process, entered before and left after it; its topics and
+            timing hold. None = the processor is alone, and enters one of its own.
+
+    Attributes:
+        host: as given, or its own.
     """
 
     def __init__(
@@ -85,20 +79,19 @@ class Processor:
         models: tuple[str, ...] = (),
         timing: HeartbeatTiming | None = None,
         grace: float = 10.0,
+        host: Host | None = None,
     ) -> None:
-        self.name = f"{service.spec.name}-{new_id(6)}"
+        self.host = host or Host(bus, topics, timing=timing)
+        self._alone = host is None
         self._bus = bus
-        self._topics = topics
         self._service = service
         self._routes = routes
         self._models = models
-        self._timing = timing or HeartbeatTiming()
+        self._timing = self.host.timing
         self._grace = grace
         self._slots = Slots(service.capacity)
-        self._bodies = BodyReceiver()
         self._running: dict[StreamKey, RequestTask] = {}
         self._leaving = False
-        self._changed = asyncio.Event()
         self._reading = asyncio.Lock()
         self._seconds = 0.0
         self._taken = 0
@@ -106,23 +99,20 @@ class Processor:
         self._active = ACTIVE_STREAMS.labels(service.spec.name)
         self._queue_wait = QUEUE_WAIT_SECONDS.labels(service.spec.name)
 
+    @property
+    def name(self) -> str:
+        """The id of its process, which it answers under."""
+        return self.host.name
+
     async def __aenter__(self) -> Self:
         self._time = asyncio.get_running_loop().time
-        self._clock = AwakeClock()
-        self._cancelled = Tombstones(self._time)
-        self._ended = Tombstones(self._time)
-        self._links = LinkPool(self._bus, self.name, self._service.spec.response.from_error, self._timing, self._clock)
-        self._publishers = PublisherClocks(self._time)
-        self._echo = Echo(self._bus, self._topics.control(self.name), self._clock, self._timing.interval)
+        announce = self.host.changed.set
         async with AsyncExitStack() as stack:
-            controls = (self._topics.control(self.name), self._topics.announce)
+            if self._alone:
+                await stack.enter_async_context(self.host)
             self._subscriptions = await stack.enter_async_context(
-                Subscriptions(self._bus, give_up=self._timing.give_up, on_change=self._changed.set)
+                Subscriptions(self._bus, give_up=self._timing.give_up, on_change=announce)
             )
-            for topic in controls:
-                await stack.enter_async_context(self._subscriptions.each(topic, self._on_control))
-            stack.callback(self._echo.close)
-            await stack.enter_async_context(running(self._watch()))
             pumps = await stack.enter_async_context(AsyncExitStack())
             for route in self._routes:
                 group = f"tg-{self._service.spec.name}"
@@ -130,10 +120,11 @@ class Processor:
                 queue = self._subscriptions.open(route.request, group, prefetch=prefetch)
                 requests = await pumps.enter_async_context(queue)
                 await pumps.enter_async_context(running(self._pump(route, requests)))
-            self._service.announce = self._changed.set
+            self._service.announce = announce
             # Only now: a requestor that hears of a queue asks at once, and without a subscription nothing is kept.
-            await self._announce()
-            await stack.enter_async_context(running(self._send_heartbeats()))
+            self._id = self.host.add(self._describe)
+            stack.callback(self.host.remove, self._id)
+            await self.host.announce()
             self._pumps, self._rest = pumps.pop_all(), stack.pop_all()
         return self
 
@@ -142,11 +133,9 @@ class Processor:
     ) -> None:
         self._leaving = True
         await self._pumps.aclose()
-        # Announced before draining, so that requestors stop counting on us, and again below, with nothing running.
-        await self._announce()
+        # Announced before draining, so that requestors stop counting on us.
+        await self.host.announce()
         await self._drain()
-        await self._links.aclose(1.0)
-        await self._announce()
         try:
             await self._rest.__aexit__(kind, error, tb)
         finally:
@@ -156,7 +145,7 @@ class Processor:
         """Take no more requests, and return when the last one has ended, however long that takes."""
         self._leaving = True
         await self._pumps.aclose()
-        await self._announce()
+        await self.host.announce()
         while self._running:
             await asyncio.wait([work.task for work in self._running.values()])
 
@@ -186,7 +175,7 @@ class Processor:
 
     def _call_of(self, delivery: Delivery) -> RequestHeaders | BadRequest:
         try:
-            return RequestHeaders.of(delivery, self._publishers)
+            return RequestHeaders.of(delivery, self.host.publishers)
         except BadRequest as error:
             return error
 
@@ -197,7 +186,7 @@ class Processor:
         if not call.doubtful or len(self._running) - self._slots.taken >= MAX_UNCONFIRMED_REQUESTS:
             return False
         # A dead requestor's backlog, which nobody will confirm, must not hold up those that are alive.
-        if call.reply is not None and self._publishers.silence(call.reply) < self._timing.overdue_after:
+        if call.reply is not None and self.host.publishers.silence(call.reply) < self._timing.overdue_after:
             slot.reserve()
         return True
 
@@ -239,8 +228,10 @@ class Processor:
         self._count(call)
         begun = self._time()
         patience = self._timing.doubt_after
-        work = RequestTask(self._service, route, call, slot, patience=patience, bodies=self._bodies)
-        self._running[call.key] = work
+        work = RequestTask(
+            self._service, route, call, slot, patience=patience, bodies=self.host.bodies, processor=self._id
+        )
+        self._running[call.key] = self.host.running[call.key] = work
         self._active.inc()
         try:
             # Acknowledged at the start, not at the end: redelivered after a crash, it would run and be billed again.
@@ -255,14 +246,14 @@ class Processor:
         finally:
             self._took(self._time() - begun)
             self._active.dec()
-            del self._running[call.key]
+            del self._running[call.key], self.host.running[call.key]
             # A second copy of the same publish may be too young to be confirmed; its answer must not follow this one.
-            self._ended.add(call.key, ENDED_SECONDS)
+            self.host.ended.add(call.key, ENDED_SECONDS)
 
     def _drop_unwanted(self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders) -> bool:
         """Drop a request, and return True, if nobody waits for the answer any more or it is already running."""
-        key = call.key
-        if not (call.expired or key in self._running or self._ended.take(key) or self._cancelled.take(key)):
+        key, host = call.key, self.host
+        if not (call.expired or key in host.running or host.ended.take(key) or host.cancelled.take(key)):
             return False
         self._count(call)
         STREAMS.labels(route.spec.name, "dropped").inc()
@@ -304,7 +295,7 @@ class Processor:
 
     async def _bury(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
         """Publish an unreadable message as a dead letter; if its body is too large, only the reason."""
-        dead_letters = self._topics.dead_letter(route.request)
+        dead_letters = self.host.topics.dead_letter(route.request)
         try:
             await self._bus.publish(dead_letters, body, {"reason": reason})
         except TooLarge:
@@ -313,83 +304,23 @@ class Processor:
     async def _open_responder(self, route: Route[Any, Any], call: RequestHeaders) -> Responder:
         if call.reply is None:
             return PlainResponder(self._bus, route.response, call.key.stream)
-        return LinkResponder(await self._links.to(call.reply, call.delay), call.key, self._timing)
+        return LinkResponder(await self.host.links.to(call.reply, call.delay), call.key, self._timing)
 
-    def _on_control(self, delivery: Delivery) -> None:
-        if self._echo.take(delivery) or self._bodies.take(delivery):
-            return
-        match control := decode(CONTROL, delivery.body):
-            case Cancel():
-                for key in control.streams:
-                    self._cancel(key, control.ttl)
-            case Heartbeat():
-                self._publishers.heartbeat(control.inbox, delivery.age)
-                self._links.on_heartbeat(control)
-                for key in control.cancelled:
-                    # Without a tombstone: it repeats a cancel that may have been lost, of what is running.
-                    self._cancel(key, 0.0)
-            case Nack():
-                self._links.on_nack(control)
-            case Confirmed():
-                if control.key in self._running:
-                    self._links.note_alive(self._running[control.key].inbox)
-                    self._running[control.key].confirm(control.question)
-            case Announce():
-                self._changed.set()
-
-    def _cancel(self, key: StreamKey, ttl: float) -> None:
-        work = self._running.get(key)
-        if work is not None:
-            work.stop()
-        # Not begun, or not here: remembered for as long as this processor could still take it from the queue.
-        elif ttl > 0:
-            self._cancelled.add(key, ttl)
-
-    async def _watch(self) -> None:
-        while True:
-            await self._clock.sleep(self._timing.tick)
-            silence = self._death_silence_seconds()
-            for key in self._links.silent(silence):
-                self._running[key].stop(Unavailable("the processor has lost its requestor; ask again"))
-            await self._links.sweep(silence)
-            self._cancelled.sweep()
-            self._ended.sweep()
-
-    def _death_silence_seconds(self) -> float:
-        """After how many seconds of silence a requestor is dead; infinite in one process, or while we may be deaf."""
-        if self._bus.in_process:
-            return math.inf
-        doubtful = self._links.quiet(self._timing.doubt_after)
-        return self._timing.dead_after if self._echo.is_settled(doubtful=doubtful) else math.inf
-
-    async def _send_heartbeats(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._timing.interval):
-                    await self._changed.wait()
-            self._changed.clear()
-            await self._announce()
-
-    async def _announce(self) -> None:
-        presence = Presence(
-            processor=self.name,
+    def _describe(self) -> Presence:
+        """What it serves, and what it has done since the last call."""
+        waited, self._waited = self._waited, 0.0
+        return Presence(
+            processor="",
             queues=tuple(route.request for route in self._routes),
             capacity=self._service.capacity,
             in_flight=self._slots.taken,
             models=self._models,
-            links=self._links.states,
-            leaving=self._leaving or bool(self._subscriptions.deaf),
+            leaving=self._leaving or bool(self._subscriptions.deaf) or self.host.deaf,
             features=tuple(sorted(self._service.features)),
             seconds=round(self._seconds, 6),
-            newest=last_number(),
             taken=self._taken,
-            waited=round(self._waited, 3),
+            waited=round(waited, 3),
             request_bytes=MAX_REQUEST_BYTES,
             loading=self._service.loading,
             adapters=dict(self._service.adapters),
         )
-        self._waited = 0.0
-        try:
-            await self._bus.publish(self._topics.presence, encode(presence), {})
-        except TgError as error:
-            log.warning("presence.lost", error=error.type)

@@ -35,8 +35,10 @@ class RequestTask:
         slot: taken once the answer is known to be wanted, if it was not taken before.
         patience: seconds for which a confirmation is valid. After that the requestor may have asked another processor.
         bodies: fetches the body of a large request.
+        processor: the id of the processor that runs it.
 
     Attributes:
+        processor: as given.
         unreadable: why its message is no request; None = it is one, or not read yet.
     """
 
@@ -49,7 +51,9 @@ class RequestTask:
         *,
         patience: float,
         bodies: BodyReceiver,
+        processor: str,
     ) -> None:
+        self.processor = processor
         self.task = cast("asyncio.Task[None]", asyncio.current_task())
         self._service = service
         self._route = route

@@ -8,6 +8,7 @@ from typing import Self, TypeVar
 from tg_base.bus import Bus
 from tg_base.config import Config, ConfigWatcher, Prepare
 from tg_base.protocol import HeartbeatTiming
+from tg_base.server.host import Host
 
 Part = TypeVar("Part")
 
@@ -22,6 +23,7 @@ class ServeContext:
         bus: where the requests come from.
         follow: has a function called at every edit of the file, until its block is left.
         timing: how often processors beat; None = as always.
+        host: what all processors of the process share; None = each has its own.
     """
 
     config: Config
@@ -29,6 +31,7 @@ class ServeContext:
     bus: Bus
     follow: Callable[[Prepare], AbstractContextManager[None]]
     timing: HeartbeatTiming | None = None
+    host: Host | None = None
 
     @classmethod
     def of(cls, file: ConfigWatcher, bus: Bus, timing: HeartbeatTiming | None = None) -> Self:

@@ -76,7 +76,15 @@ async def _start(context: ServeContext, opened: Opened, stack: AsyncExitStack) -
     async with AsyncExitStack() as failed:
         # A processor closes its service, but only one that has begun.
         failed.push_async_callback(service.aclose)
-        processor = Processor(context.bus, topics, service, opened.routes, models=opened.models, timing=context.timing)
+        processor = Processor(
+            context.bus,
+            topics,
+            service,
+            opened.routes,
+            models=opened.models,
+            timing=context.timing,
+            host=context.host,
+        )
         await stack.enter_async_context(processor)
         failed.pop_all()
         return processor

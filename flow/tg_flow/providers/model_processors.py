@@ -11,7 +11,7 @@ from tg_base.bus import Bus
 from tg_base.config import Config
 from tg_base.llm import LlmService
 from tg_base.protocol import HeartbeatTiming
-from tg_base.server import Processor, Service
+from tg_base.server import Host, Processor, Service
 from tg_flow.providers.bound_models import ModelBinding, bind_models, list_bound_models, open_model
 from tg_flow.providers.model_processor import ModelProcessor
 from tg_flow.providers.on_demand_model import OnDemandModel
@@ -43,15 +43,23 @@ class ModelProcessors:
         bus: carries everything.
         timing: the processors' heartbeat timing.
         retry: seconds before a model that could not be opened at the start is tried again.
+        host: what they share with the other processors of the process; None = each has its own.
     """
 
     def __init__(
-        self, config: Config, bus: Bus, timing: HeartbeatTiming | None = None, *, retry: float = RETRY_SECONDS
+        self,
+        config: Config,
+        bus: Bus,
+        timing: HeartbeatTiming | None = None,
+        *,
+        retry: float = RETRY_SECONDS,
+        host: Host | None = None,
     ) -> None:
         self._config = config
         self._bus = bus
         self._timing = timing
         self._retry = retry
+        self._host = host
         self._served: dict[str, ModelProcessor] = {}
         self._failed: dict[str, ModelBinding] = {}
         self._edited = asyncio.Event()
@@ -190,7 +198,15 @@ class ModelProcessors:
 
     async def _serve(self, config: Config, model: str, binding: ModelBinding) -> ModelProcessor:
         service = await self._open_service(config, model, binding)
-        processor = Processor(self._bus, config.topics, service, binding.routes, models=(model,), timing=self._timing)
+        processor = Processor(
+            self._bus,
+            config.topics,
+            service,
+            binding.routes,
+            models=(model,),
+            timing=self._timing,
+            host=self._host,
+        )
         served = ModelProcessor(model, binding, processor)
         self._start(served.run(service), name=f"model {model}")
         try:

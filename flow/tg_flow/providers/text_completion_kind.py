@@ -29,7 +29,7 @@ class TextCompletionKind(ServiceKind):
     @override
     @asynccontextmanager
     async def serve(self, context: ServeContext) -> AsyncIterator[tuple[Processor, ...]]:
-        models = ModelProcessors(context.config, context.bus, context.timing, retry=self._retry)
+        models = ModelProcessors(context.config, context.bus, context.timing, retry=self._retry, host=context.host)
         with context.follow(models.prepare):
             async with models.serve():
                 yield models.processors

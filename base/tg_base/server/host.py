@@ -1,0 +1,257 @@
+"""Control topics -> host -> processors: what the processors of one process have in common, once for all of them.
+
+The host has the process's id, the one reader of its control topics, its one link to each inbox and its heartbeat. A
+processor has queues, slots and a service.
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import Self
+
+import msgspec
+import structlog
+
+from tg_base.bus import Bus, Delivery
+from tg_base.protocol import (
+    CONTROL,
+    KIND_PROPERTY,
+    Announce,
+    AwakeClock,
+    Cancel,
+    Confirmed,
+    Echo,
+    Heartbeat,
+    HeartbeatTiming,
+    LinkReport,
+    LinkSender,
+    LinkState,
+    Nack,
+    Outbox,
+    Presence,
+    PublisherClocks,
+    StreamKey,
+    Subscriptions,
+)
+from tg_base.runtime import last_number, new_id, running
+from tg_base.server.body_receiver import BodyReceiver
+from tg_base.server.link_pool import LinkPool
+from tg_base.server.request_task import RequestTask
+from tg_base.server.tombstones import Tombstones
+from tg_schema import TgError, decode, encode
+from tg_schema.errors import Unavailable
+from tg_schema.topics import Topics
+
+log = structlog.get_logger()
+
+FLUSH_SECONDS = 1.0
+"""Seconds that leaving waits for the links, and for the last announcement."""
+_REPORT = {KIND_PROPERTY: "report"}
+_PRESENCE = {KIND_PROPERTY: "presence"}
+
+
+class Host:
+    """The serving end of one process on one bus. Enter it before the processors that use it, and leave it after them.
+
+    Args:
+        bus: carries everything.
+        topics: the names of our own topics.
+        timing: the heartbeat interval, and when a silent requestor counts as dead.
+
+    Attributes:
+        name: the id of the process, new at every start.
+        topics: as given.
+        timing: as given, or the default.
+        running: what runs on any of its processors. One attempt runs once, whoever takes a second copy of it.
+        changed: set it to announce presence before the next heartbeat.
+
+    Attributes, once it is entered:
+        links: to the requestors.
+        publishers: the requestors' clocks.
+        bodies: of large requests.
+        cancelled: attempts that nobody shall begin.
+        ended: attempts that nobody shall begin again.
+    """
+
+    def __init__(self, bus: Bus, topics: Topics, *, timing: HeartbeatTiming | None = None) -> None:
+        self.name = f"host-{new_id(6)}"
+        self.topics = topics
+        self.timing = timing or HeartbeatTiming()
+        self.running: dict[StreamKey, RequestTask] = {}
+        self.changed = asyncio.Event()
+        self._bus = bus
+        self._services: dict[str, Callable[[], Presence]] = {}
+        self._opened = 0
+        self._number = -1
+        self._said = Presence(self.name, (), 0, 0)
+        self._shadowed = False
+
+    async def __aenter__(self) -> Self:
+        time = asyncio.get_running_loop().time
+        self._clock = AwakeClock()
+        self.cancelled, self.ended = Tombstones(time), Tombstones(time)
+        self.bodies = BodyReceiver()
+        self.links = LinkPool(self._bus, self.name, self.timing, self._clock)
+        self.publishers = PublisherClocks(time)
+        self._outbox = Outbox(self._bus)
+        control = self.topics.control(self.name)
+        self._echo = Echo(self._bus, control, self._clock, self.timing.interval)
+        async with AsyncExitStack() as stack:
+            self._subscriptions = await stack.enter_async_context(
+                Subscriptions(self._bus, give_up=self.timing.give_up, on_change=self.changed.set)
+            )
+            for topic in (control, self.topics.announce):
+                await stack.enter_async_context(self._subscriptions.each(topic, self._on_control))
+            stack.callback(self._echo.close)
+            stack.callback(self._outbox.close)
+            await stack.enter_async_context(running(self._watch()))
+            await stack.enter_async_context(running(self._send_heartbeats()))
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        used = [link.inbox for link in self.links if not link.idle]
+        await self.links.aclose(FLUSH_SECONDS)
+        for inbox in used:
+            self._report(inbox)
+        await self.announce()
+        await self._outbox.flush(FLUSH_SECONDS)
+        await self._exit.__aexit__(kind, error, tb)
+
+    @property
+    def deaf(self) -> bool:
+        """Whether a control topic cannot be read now."""
+        return bool(self._subscriptions.deaf)
+
+    def add(self, describe: Callable[[], Presence]) -> str:
+        """Announce a processor from the next heartbeat on; return its id.
+
+        Args:
+            describe: what it serves, and what it has done since the last call; the id is filled in.
+        """
+        name = f"{self.name}.{self._opened}"
+        self._opened += 1
+        self._services[name] = describe
+        return name
+
+    def remove(self, processor: str) -> None:
+        """The processor of this id has ended."""
+        del self._services[processor]
+        self.changed.set()
+
+    async def announce(self) -> None:
+        """Announce presence to all requestors, and the state of each link that is in use to its inbox."""
+        self._number += 1
+        services = tuple(
+            msgspec.structs.replace(describe(), processor=name) for name, describe in self._services.items()
+        )
+        for link in self.links.due_reports():
+            self._report(link.inbox)
+        # The reports leave first: a requestor subtracts their counts from those of the presence that follows.
+        await asyncio.sleep(0)
+        unreported = self.links.unreported
+        self._said = Presence(
+            self.name, (), 0, 0, links=unreported, newest=last_number(), number=self._number, services=services
+        )
+        if self._shadowed:
+            for service in services:
+                self._outbox.put(self.topics.presence, self._shadow(service, unreported))
+        try:
+            await self._bus.publish(self.topics.presence, encode(self._said), {})
+        except TgError as error:
+            log.warning("presence.lost", error=error.type)
+
+    def _shadow(self, service: Presence, unreported: dict[str, LinkState]) -> Presence:
+        """A processor as requestors of an older version know it, which have one record for each.
+
+        Its links have their counts alone: streams are bound to the process, whose own record has the links' states.
+        """
+        counts = {link.inbox: self._count(link)[service.processor] for link in self.links if link.inbox in unreported}
+        links = {
+            inbox: msgspec.structs.replace(unreported[inbox], sent=-1, running=count) for inbox, count in counts.items()
+        }
+        return msgspec.structs.replace(service, links=links)
+
+    def _count(self, link: LinkSender) -> Counter[str]:
+        """What runs for a requestor, by processor."""
+        return Counter(self.running[key].processor for key in link.streams)
+
+    def _report(self, inbox: str) -> None:
+        link, below = self.links.find(inbox), self.links.over_below(inbox)
+        state, counts = (None, {}) if link is None else (link.state, dict(self._count(link)))
+        self._outbox.put(inbox, LinkReport(self.name, self._number, below, state, counts), _REPORT)
+
+    def _on_control(self, delivery: Delivery) -> None:
+        if self._echo.take(delivery) or self.bodies.take(delivery):
+            return
+        match control := decode(CONTROL, delivery.body):
+            case Cancel():
+                for key in control.streams:
+                    self._cancel(key, control.ttl)
+            case Heartbeat():
+                self._on_heartbeat(control, delivery.age)
+            case Nack():
+                self.links.on_nack(control)
+            case Confirmed():
+                if control.key in self.running:
+                    self.links.note_alive(self.running[control.key].inbox)
+                    self.running[control.key].confirm(control.question)
+            case Announce():
+                self._on_announce(control)
+
+    def _on_heartbeat(self, heartbeat: Heartbeat, age: float) -> None:
+        self.publishers.heartbeat(heartbeat.inbox, age)
+        self.links.on_heartbeat(heartbeat)
+        if not heartbeat.reports and not self._shadowed:
+            # For good: it says nothing while it asks nothing of us, and must know all the same who serves its queues.
+            self._shadowed = True
+            self.changed.set()
+        elif 0 <= heartbeat.oldest < self.links.over_below(heartbeat.inbox):
+            self._report(heartbeat.inbox)
+        for key in heartbeat.cancelled:
+            # Without a tombstone: it repeats a cancel that may have been lost, of what is running.
+            self._cancel(key, 0.0)
+
+    def _on_announce(self, announce: Announce) -> None:
+        if not announce.inbox:
+            self.changed.set()
+        elif self._number >= 0:
+            self._outbox.put(announce.inbox, self._said, _PRESENCE)
+
+    def _cancel(self, key: StreamKey, ttl: float) -> None:
+        work = self.running.get(key)
+        if work is not None:
+            work.stop()
+        # Not begun, or not here: remembered for as long as a processor of ours could still take it from its queue.
+        elif ttl > 0:
+            self.cancelled.add(key, ttl)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(self.timing.tick)
+            silence = self._death_silence_seconds()
+            for key in self.links.silent(silence):
+                self.running[key].stop(Unavailable("the processor has lost its requestor; ask again"))
+            await self.links.sweep(silence)
+            self.cancelled.sweep()
+            self.ended.sweep()
+
+    def _death_silence_seconds(self) -> float:
+        """After how many seconds of silence a requestor is dead; infinite in one process, or while we may be deaf."""
+        if self._bus.in_process:
+            return math.inf
+        doubtful = self.links.quiet(self.timing.doubt_after)
+        return self.timing.dead_after if self._echo.is_settled(doubtful=doubtful) else math.inf
+
+    async def _send_heartbeats(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.timing.interval):
+                    await self.changed.wait()
+            self.changed.clear()
+            await self.announce()
