@@ -124,8 +124,9 @@ class Faults:
         world = self._world
         topics = [TOPICS.presence]
         topics += [requestor._inbox.topic for requestor in world.requestors.values() if hasattr(requestor, "_inbox")]
-        topics += [TOPICS.control(processor.name) for processor in world.processors.values()]
-        topics += [route.request for processor in world.processors.values() for route in processor._routes]
+        topics += [TOPICS.control(host.name) for host in world.hosts.values()]
+        processors = [processor for some in world.processors.values() for processor in some]
+        topics += [route.request for processor in processors for route in processor._routes]
         topics += [TOPICS.announce]
         topic = topics[int(trouble.amount * 1e6) % len(topics)]
         body, properties = self._random.choice(POISONS)

@@ -96,7 +96,7 @@ class Judge:
         now = self._world.simulator.now
         busy = []
         for process in self._world.models:
-            load = self._world.loads.get(process)
+            load = self._world.loads.get((process, stream.asked.flow))
             if process.ready and load is not None:
                 load.look(now)
                 busy.append(max(load.full_at, load.began_at.get(stream.asked.flow, 0.0)))
@@ -124,14 +124,14 @@ class Judge:
     def _check_rest(self, process: SimulatedProcess) -> None:
         world = self._world
         left: list[object] = []
-        requestor, processor = world.requestors.get(process), world.processors.get(process)
+        requestor, host = world.requestors.get(process), world.hosts.get(process)
         if requestor is not None:
             left += [*requestor._streams, *requestor._asking, *requestor._bodies.streams]
             left += [key for key, until in requestor._controls._cancelled.items() if until < requestor._clock() - 2]
         links = 0
-        if processor is not None:
-            host = processor.host
-            left += [*processor._running, *host.running, *host.bodies._bodies]
+        left += [key for processor in world.processors.get(process, ()) for key in processor._running]
+        if host is not None:
+            left += [*host.running, *host.bodies._bodies]
             links = len([*host.links])
             left += [link.name for link in host.links if not link.idle]
             if len(host.cancelled._until) > len(self._ledger.streams) * MOST_CANCELS:

@@ -91,6 +91,7 @@ class Scenario:
         mood: calm = nothing goes wrong; mild = only what a stream must survive; rough = anything.
         capacities: of each model process.
         flows: whose queues each model process reads.
+        apart: whether it has a processor for each of them, which share its host; otherwise one for all.
         step: seconds that one iteration of a loop takes: only then something can come between two of them.
         skews: seconds by which each process's wall clock is ahead, gateways first.
     """
@@ -99,6 +100,7 @@ class Scenario:
     gateways: int
     capacities: tuple[int, ...]
     flows: tuple[str, ...]
+    apart: bool
     helpers: tuple[Helper, ...]
     skews: tuple[float, ...]
     latency: float
@@ -118,7 +120,7 @@ class Scenario:
 
 def drawn(seed: int) -> Scenario:
     """The scenario of a seed."""
-    return _Draw(Random(f"scenario {seed}"), Random(f"sizes {seed}")).scenario()
+    return _Draw(Random(f"scenario {seed}"), Random(f"sizes {seed}"), Random(f"processors {seed}")).scenario()
 
 
 class _Draw:
@@ -129,13 +131,14 @@ class _Draw:
     many requests at the same moment; plain = anything.
     """
 
-    def __init__(self, random: Random, sizes: Random) -> None:
+    def __init__(self, random: Random, sizes: Random, processors: Random) -> None:
         self._random = random
         self._theme = random.choices(("plain", "silence", "resumption", "burst"), (64, 20, 8, 8))[0]
         self._mood: Mood = "rough" if self._theme == "resumption" else random.choices(MOODS, (15, 25, 60))[0]
         self._gateways = random.choice((1, 1, 2))
         self._capacities = self._drawn_capacities()
         self._flows = ("a", "b") if random.random() < 0.3 else ("a",)
+        self._apart = len(self._flows) > 1 and processors.random() < 0.5
         self._helpers = self._drawn_helpers()
         self._processes = self._gateways + len(self._capacities) + len(self._helpers)
         self._troubles = self._drawn_troubles()
@@ -155,6 +158,7 @@ class _Draw:
             gateways=self._gateways,
             capacities=self._capacities,
             flows=self._flows,
+            apart=self._apart,
             helpers=self._helpers,
             skews=tuple(random.uniform(-600, 600) if skewed else 0.0 for _ in range(self._processes)),
             latency=random.uniform(0.05, 0.12) if random.random() < self._far else 0.0005,

@@ -16,7 +16,7 @@ from tests.simulation.simulator import Simulator
 from tg_base.client import Client, Requestor
 from tg_base.config import AgentConfig, Config, PromptConfig, TextCompletionConfig
 from tg_base.config.model import PromptsConfig, TemplateConfig
-from tg_base.server import Processor, Service
+from tg_base.server import Host, Processor, Service
 from tg_flow.agent import AgentModel, AgentPrompts, AgentService
 from tg_flow.prompt import PromptService, Templates
 from tg_schema import (
@@ -69,8 +69,9 @@ class World:
         models: processes that generate.
         helpers: processes that do both.
         requestors: by process, of its present life.
-        processors: by process, of its present life.
-        loads: by process, how busy its model is.
+        hosts: by process, of its present life.
+        processors: by process, those of its present life.
+        loads: by process and flow, how busy its model is.
         disturbed_at: when a process has last begun or ended, or got its broker back.
     """
 
@@ -81,9 +82,10 @@ class World:
         self.broker = SimulatedBroker(simulator, scenario.max_message, scenario.told_max_message)
         self.broker.swallowed = self._swallowed
         self.requestors: dict[SimulatedProcess, Requestor] = {}
-        self.processors: dict[SimulatedProcess, Processor] = {}
+        self.hosts: dict[SimulatedProcess, Host] = {}
+        self.processors: dict[SimulatedProcess, list[Processor]] = {}
         self.buses: dict[SimulatedProcess, SimulatedBus] = {}
-        self.loads: dict[SimulatedProcess, Load] = {}
+        self.loads: dict[tuple[SimulatedProcess, str], Load] = {}
         self.tasks: dict[SimulatedProcess, int] = {}
         self.disturbed_at = 0.0
         skews = iter(scenario.skews)
@@ -130,8 +132,19 @@ class World:
             await self._serve(process, stack)
 
     async def _model(self, process: SimulatedProcess) -> None:
+        flows = self.scenario.flows
+        shares = [(flow,) for flow in flows] if self.scenario.apart else [flows]
+        services = {
+            tuple(ROUTES[flow, TEXT_COMPLETION.name] for flow in share): self._scripted(process, share)
+            for share in shares
+        }
+        async with AsyncExitStack() as stack:
+            await self._process_requests(process, stack, self._bus(process), services)
+
+    def _scripted(self, process: SimulatedProcess, flows: tuple[str, ...]) -> ScriptedModel:
         capacity = self.scenario.capacities[self.models.index(process)]
-        load = self.loads[process] = Load(capacity)
+        load = Load(capacity)
+        self.loads |= {(process, flow): load for flow in flows}
 
         def begin(script: Script, turn: str) -> Generation:
             generation = self.ledger.begin(process, script, turn)
@@ -141,10 +154,7 @@ class World:
             load.open.add(generation)
             return generation
 
-        model = ScriptedModel(capacity, begin, self.simulator.clock)
-        routes = tuple(ROUTES[flow, TEXT_COMPLETION.name] for flow in self.scenario.flows)
-        async with AsyncExitStack() as stack:
-            await self._process_requests(process, stack, self._bus(process), model, routes)
+        return ScriptedModel(capacity, begin, self.simulator.clock)
 
     async def _prompt(self, process: SimulatedProcess) -> None:
         async with AsyncExitStack() as stack:
@@ -153,7 +163,7 @@ class World:
             await stack.enter_async_context(requestor)
             llm = Client(requestor, ROUTES["a", TEXT_COMPLETION.name])
             service = PromptService(llm, TEMPLATES, time=_standstill)
-            await self._process_requests(process, stack, bus, service, (ROUTES["a", PROMPT.name],))
+            await self._process_requests(process, stack, bus, {(ROUTES["a", PROMPT.name],): service})
 
     async def _agent(self, process: SimulatedProcess) -> None:
         async with AsyncExitStack() as stack:
@@ -163,18 +173,21 @@ class World:
             llm = Client(requestor, ROUTES["a", TEXT_COMPLETION.name])
             profile = CONFIG.bound(AgentConfig)["a"]
             service = AgentService(profile, AgentModel(requestor, llm, profile.calling, PROMPTS), (EchoTool(),), {})
-            await self._process_requests(process, stack, bus, service, (ROUTES["a", AGENT.name],))
+            await self._process_requests(process, stack, bus, {(ROUTES["a", AGENT.name],): service})
 
     async def _process_requests(
         self,
         process: SimulatedProcess,
         stack: AsyncExitStack,
         bus: SimulatedBus,
-        service: Service[Any, Any],
-        routes: tuple[Any, ...],
+        services: Mapping[tuple[Any, ...], Service[Any, Any]],
     ) -> None:
-        processor = self.processors[process] = Processor(bus, TOPICS, service, routes, models=("scripted",), grace=2.0)
-        await stack.enter_async_context(processor)
+        self.processors[process] = []
+        host = self.hosts[process] = await stack.enter_async_context(Host(bus, TOPICS))
+        for routes, service in services.items():
+            processor = Processor(bus, TOPICS, service, routes, models=("scripted",), grace=2.0, host=host)
+            self.processors[process].append(processor)
+            await stack.enter_async_context(processor)
         await self._serve(process, stack)
 
     def ask(self, asked: Asked) -> None:
@@ -238,6 +251,7 @@ class World:
     def _died(self, process: SimulatedProcess) -> None:
         self.disturbed_at = self.simulator.now
         self.processors.pop(process, None)
+        self.hosts.pop(process, None)
         self.requestors.pop(process, None)
         for generation in (one for many in self.ledger.generations.values() for one in many):
             if generation.process is process:

@@ -1,0 +1,140 @@
+"""Processors of one process share a host: one reader, one record of presence and one link to each inbox for all."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.ending_bus import EndingBus
+from tests.fakes.recording_bus import RecordingBus
+from tests.flow.narrow_gateway import until
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import LlmClient, Requestor
+from tg_base.protocol import HeartbeatTiming, Presence, Route
+from tg_base.server import Host, Processor
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, decode
+from tg_schema.errors import Unavailable
+from tg_schema.topics import Topics
+
+TOPICS = Topics()
+QUICK = HeartbeatTiming(interval=0.1)
+ROUTES = tuple(Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t")) for flow in "ab")
+OLD_HEARTBEAT = b'{"type":"heartbeat","inbox":"non-persistent://public/default/tg-inbox-old","acks":{}}'
+"""As a requestor of the version before reports writes it."""
+OLD_INBOX = "non-persistent://public/default/tg-inbox-old"
+
+
+@dataclass
+class Shared:
+    """A process with a processor of each route, and who asks it."""
+
+    bus: EndingBus
+    wire: RecordingBus
+    host: Host
+    models: list[CountingLlm]
+    processors: list[Processor]
+    requestor: Requestor
+
+    @property
+    def announced(self) -> list[Presence]:
+        """All that was announced so far."""
+        told = [body for topic, body, _ in self.wire.published if topic == TOPICS.presence and body]
+        return [decode(Presence, body) for body in told]
+
+
+@asynccontextmanager
+async def shared() -> AsyncIterator[Shared]:
+    wire = RecordingBus(MemoryBus())
+    bus, models = EndingBus(wire), [CountingLlm(), CountingLlm()]
+    async with Host(bus, TOPICS, timing=QUICK) as host, AsyncExitStack() as stack:
+        processors = [
+            await stack.enter_async_context(Processor(bus, TOPICS, model, (route,), models=(route.flow,), host=host))
+            for model, route in zip(models, ROUTES, strict=True)
+        ]
+        requestor = await stack.enter_async_context(Requestor(bus, TOPICS, timing=QUICK))
+        yield Shared(bus, wire, host, models, processors, requestor)
+    await wire.aclose()
+
+
+async def test_two_models_have_one_reader_and_one_link() -> None:
+    async with shared() as it:
+        answers = [LlmClient(it.requestor, route).request("", "3") for route in ROUTES]
+        assert await asyncio.gather(*answers) == ["0 1 2 ", "0 1 2 "]
+        queues = {route.request for route in ROUTES}
+        assert sorted(set(it.bus.opened) - queues) == sorted(
+            {TOPICS.control(it.host.name), TOPICS.announce, TOPICS.presence, it.requestor._inbox.topic}
+        )
+        links = {properties["link"] for _, _, properties in it.wire.published if "link" in properties}
+        assert len(links) == 1
+
+
+async def test_each_model_keeps_its_own_state_in_the_one_record() -> None:
+    async with shared() as it:
+        for model in it.models:
+            model.step = asyncio.Semaphore(0)
+        request = TextCompletionRequest(prompt="1", streaming=True)
+        async with LlmClient(it.requestor, ROUTES[0]).stream(request):
+            serving = it.requestor.presence.serving
+            await until(lambda: [one.in_flight for one in serving(ROUTES[0].request)] == [1])
+            (busy,), (idle,) = serving(ROUTES[0].request), serving(ROUTES[1].request)
+            assert (busy.models, idle.models, idle.in_flight) == (("a",), ("b",), 0)
+            count = it.requestor.presence.count_ours
+            await until(lambda: count(serving(ROUTES[0].request)[0], it.requestor._inbox.topic) == 1)
+            assert count(idle, it.requestor._inbox.topic) == 0
+    assert not any(record.links for record in it.announced[2:])
+
+
+async def test_a_processor_leaves_and_the_others_stay() -> None:
+    async with shared() as it:
+        await it.processors[0].retire()
+        await until(lambda: not it.requestor.presence.serving(ROUTES[0].request))
+        assert await LlmClient(it.requestor, ROUTES[1]).request("", "2") == "0 1 "
+        await until(lambda: it.requestor.presence.is_unserved(ROUTES[0].request))
+        with pytest.raises(Unavailable, match="no live processor"):
+            await LlmClient(it.requestor, ROUTES[0]).request("", "2")
+
+
+async def test_presence_is_as_long_for_twelve_requestors_as_for_one() -> None:
+    async with shared() as it, AsyncExitStack() as stack:
+        for model in it.models:
+            model.step = asyncio.Semaphore(0)
+        request, queue = TextCompletionRequest(prompt="1", streaming=True), ROUTES[0].request
+        sizes = {}
+        others = [await stack.enter_async_context(Requestor(it.bus, TOPICS, timing=QUICK)) for _ in range(11)]
+        for number, requestor in enumerate((it.requestor, *others), start=1):
+            await stack.enter_async_context(LlmClient(requestor, ROUTES[0]).stream(request))
+            await until(lambda number=number: it.requestor.presence.serving(queue)[0].in_flight == number)
+            bodies = [body for topic, body, _ in it.wire.published if topic == TOPICS.presence and body]
+            sizes[number] = len(bodies[-1])
+        # Two digits more: the one of twelve, and what the number of the announcement may have grown by.
+        assert sizes[12] - sizes[1] <= 4
+
+
+async def test_a_requestor_of_an_older_version_hears_each_processor_and_its_link() -> None:
+    async with shared() as it:
+        it.models[1].step = asyncio.Semaphore(0)
+        await it.bus.publish(TOPICS.control(it.host.name), OLD_HEARTBEAT, {})
+        await it.bus.publish(ROUTES[1].request, b'{"prompt":"1"}', {"id": "s", "reply": OLD_INBOX})
+
+        def known() -> dict[str, Presence]:
+            """By its id, what an old requestor has heard last."""
+            return {record.processor: record for record in it.announced}
+
+        await until(lambda: any(OLD_INBOX in one.links and one.queues == (ROUTES[1].request,) for one in it.announced))
+        heard = known()
+        own = heard.pop(it.host.name)
+        assert (own.queues, own.links[OLD_INBOX].running) == ((), 1)
+        assert {one.queues: one.models for one in heard.values()} == {
+            (ROUTES[0].request,): ("a",),
+            (ROUTES[1].request,): ("b",),
+        }
+        # Its streams are bound to the process: the records of the processors have counts alone.
+        assert {one.models[0]: (one.links[OLD_INBOX].sent, one.links[OLD_INBOX].running) for one in heard.values()} == {
+            "a": (-1, 0),
+            "b": (-1, 1),
+        }
+        await it.bus.publish(TOPICS.control(it.host.name), b'{"type":"cancel","streams":[["s",1]],"ttl":1}', {})
+        await until(lambda: not it.host.running)
