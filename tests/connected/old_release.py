@@ -9,7 +9,7 @@ import pytest
 
 from tests.flow.command import SCRIPTS
 
-OLD_COMMIT = "7f9149fe04a9fa5cebcb780442accfcac722ae69"
+OLD_COMMIT = "2cad7e8553162784ec958b05d49ab8f5d2b3909a"
 """The version that installations have now. Move it when another one has landed, so that two neighbours are tested."""
 DISTRIBUTIONS = ("schema", "base", "flow", "bedrock", "vertexai", "gateway", "cli", "serve")
 _ROOT = Path(__file__).parents[2]
