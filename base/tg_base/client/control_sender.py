@@ -49,9 +49,10 @@ class ControlSender:
         for stale in [entry for entry, until in self._cancelled.items() if until < now]:
             del self._cancelled[stale]
 
-    def ask_presence(self, inbox: str) -> None:
-        """Ask all processors to announce themselves to this inbox now."""
-        self._outbox.put(self._topics.announce, Announce(inbox))
+    def ask_presence(self, inbox: str, processor: str | None = None) -> None:
+        """Ask a process, or all, to announce to this inbox now what they serve."""
+        topic = self._topics.announce if processor is None else self._topics.control(processor)
+        self._outbox.put(topic, Announce(inbox))
 
     async def flush(self, seconds: float) -> None:
         """Wait until everything is sent, at most this long."""

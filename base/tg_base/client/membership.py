@@ -31,9 +31,13 @@ class _Service:
         self.idle_since = None if not free else now if taken or self.idle_since is None else self.idle_since
         if taken:
             self.waits.append((now, presence.waited))
-        while self.waits and self.waits[0][0] < now - remembered:
-            self.waits.popleft()
+        self.trim(now - remembered)
         self.presence = presence
+
+    def trim(self, limit: float) -> None:
+        """Forget the queue times that were told before."""
+        while self.waits and self.waits[0][0] < limit:
+            self.waits.popleft()
 
 
 @dataclass(slots=True)
@@ -81,21 +85,32 @@ class Membership:
         if before is not None and 0 <= presence.number <= before.record.number:
             return False
         self.version += 1
-        member = self._heard[presence.processor] = before or _Member(now, now, presence)
-        member.at, member.record = now, presence
+        member = self.notice(presence.processor)
+        member.at = now
+        if self.is_behind(presence):
+            return before is None
+        member.record = presence
         if presence.number > member.reported + 1:
             # A report comes with each announcement as long as anything of ours runs, and one more after that.
             member.ours = {}
-        self._update_services(member, (presence,) if presence.number < 0 else presence.services)
+        self._update_services(member, presence)
         # A new event each time: clearing the old one could hide the change from a task that is about to look.
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
         return before is None
 
-    def _update_services(self, member: _Member, announced: tuple[Presence, ...]) -> None:
-        known, member.services = member.services, {}
+    def is_behind(self, record: Presence) -> bool:
+        """Whether an announcement says less than all, to us who have not heard what it builds on."""
+        return record.base > self._heard[record.processor].record.number
+
+    def _update_services(self, member: _Member, record: Presence) -> None:
+        announced = (record,) if record.number < 0 else record.services
+        ended = {*record.gone} if record.base >= 0 else {*member.services} - {one.processor for one in announced}
+        for processor in ended & member.services.keys():
+            del member.services[processor]
+            self._by_queue.clear()
         for presence in announced:
-            before = known.pop(presence.processor, None)
+            before = member.services.get(presence.processor)
             service = member.services[presence.processor] = before or _Service(presence)
             # A queue that was ever served needs no time of listening before it is called unserved.
             if before is None or before.presence.queues != presence.queues:
@@ -103,8 +118,6 @@ class Membership:
             if before is None or _queues(before.presence) != _queues(presence):
                 self._by_queue.clear()
             service.update(presence, member.at, self._timing.dead_after)
-        if known:
-            self._by_queue.clear()
 
     def notice(self, processor: str) -> _Member:
         """A process has sent a message, perhaps before its first announcement: from now on it can be found dead."""
@@ -213,6 +226,7 @@ class Membership:
         heard_lately = member.at > now - self._timing.overdue_after
         if heard_lately and service.idle_since is not None and service.idle_since <= now - long:
             return True
+        service.trim(now - self._timing.dead_after)
         taking = bool(service.waits) and service.waits[-1][0] > now - 2 * self._timing.interval
         return taking and max(wait for _, wait in service.waits) + long < waited
 

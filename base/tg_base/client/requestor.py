@@ -321,6 +321,8 @@ class Requestor:
         presence = decode(Presence, delivery.body)
         new = self.presence.update(presence)
         self._inbox.on_announced(presence.processor, presence.links.get(self._inbox.topic))
+        if self.presence.is_behind(presence):
+            self._controls.ask_presence(self._inbox.topic, presence.processor)
         # It does not know us: a heartbeat now tells it the offset of our clocks before our first request comes.
         if new:
             self._inbox.send_heartbeat(presence.processor)

@@ -169,8 +169,9 @@ class LinkReport(msgspec.Struct, frozen=True):
 class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Process -> every requestor, once a second: what it serves and how busy it is.
 
-    The record of a process has `services`, each a record of one processor, and nothing in `queues`. A record without
-    `number` is that of a single processor: of an older version, or for requestors of one.
+    The record of a process has `services`, each a record of one processor, and nothing in `queues`. It holds only what
+    has changed; who has missed an earlier one asks the process for all. A record without `number` is that of a single
+    processor: of an older version, or for requestors of one.
 
     Attributes:
         processor: the id of the process, new at every start; within `services`, that of one of its processors.
@@ -189,7 +190,9 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         loading: whether a request waits until its model is loaded.
         adapters: the LoRA adapters that can be asked for, and where each is from.
         number: which announcement of its process this is; -1 = not the record of a process.
-        services: what each processor of the process serves.
+        base: for whom this announcement is enough: for those that know this one or a later one; -1 = for all.
+        services: what each processor of the process serves, if that has changed since `base`.
+        gone: the ids of processors that have ended since `base`.
     """
 
     processor: str
@@ -208,7 +211,9 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     loading: bool = False
     adapters: dict[str, str] = {}
     number: Last = -1
+    base: Last = -1
     services: tuple["Presence", ...] = ()
+    gone: tuple[str, ...] = ()
 
     def over_below(self, inbox: str) -> int:
         """`LinkReport.over_below`, as the record of a single processor has it."""

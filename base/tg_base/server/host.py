@@ -85,8 +85,8 @@ class Host:
         self._bus = bus
         self._services: dict[str, Callable[[], Presence]] = {}
         self._opened = 0
-        self._number = -1
-        self._said = Presence(self.name, (), 0, 0)
+        self._number = self._changed_at = -1
+        self._told: dict[str, Presence] = {}
         self._shadowed = False
 
     async def __aenter__(self) -> Self:
@@ -147,24 +147,29 @@ class Host:
     async def announce(self) -> None:
         """Announce presence to all requestors, and the state of each link that is in use to its inbox."""
         self._number += 1
-        services = tuple(
-            msgspec.structs.replace(describe(), processor=name) for name, describe in self._services.items()
+        before, self._told = (
+            self._told,
+            {name: msgspec.structs.replace(describe(), processor=name) for name, describe in self._services.items()},
         )
+        changed = tuple(service for name, service in self._told.items() if before.get(name) != service)
+        gone = tuple(name for name in before if name not in self._told)
+        base, self._changed_at = self._changed_at, self._number if changed or gone else self._changed_at
         for link in self.links.due_reports():
             self._report(link.inbox)
         # The reports leave first: a requestor subtracts their counts from those of the presence that follows.
         await asyncio.sleep(0)
         unreported = self.links.unreported
-        self._said = Presence(
-            self.name, (), 0, 0, links=unreported, newest=last_number(), number=self._number, services=services
-        )
+        presence = msgspec.structs.replace(self._record(changed), links=unreported, base=base, gone=gone)
         if self._shadowed:
-            for service in services:
+            for service in self._told.values():
                 self._outbox.put(self.topics.presence, self._shadow(service, unreported))
         try:
-            await self._bus.publish(self.topics.presence, encode(self._said), {})
+            await self._bus.publish(self.topics.presence, encode(presence), {})
         except TgError as error:
             log.warning("presence.lost", error=error.type)
+
+    def _record(self, services: tuple[Presence, ...]) -> Presence:
+        return Presence(self.name, (), 0, 0, newest=last_number(), number=self._number, services=services)
 
     def _shadow(self, service: Presence, unreported: dict[str, LinkState]) -> Presence:
         """A processor as requestors of an older version know it, which have one record for each.
@@ -221,7 +226,7 @@ class Host:
         if not announce.inbox:
             self.changed.set()
         elif self._number >= 0:
-            self._outbox.put(announce.inbox, self._said, _PRESENCE)
+            self._outbox.put(announce.inbox, self._record(tuple(self._told.values())), _PRESENCE)
 
     def _cancel(self, key: StreamKey, ttl: float) -> None:
         work = self.running.get(key)
