@@ -17,18 +17,16 @@ from tg_base.client.admission import AdmissionControl
 from tg_base.client.body_sender import BodySender
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
-from tg_base.client.membership import Membership
+from tg_base.client.liveness import Liveness
 from tg_base.client.response_stream import AskedStream, ResponseStream
 from tg_base.protocol import (
     IDLE_LINK_SECONDS,
     KIND_PROPERTY,
     AwakeClock,
     Confirmed,
-    Echo,
     EncodedRequest,
     Frame,
     HeartbeatTiming,
-    LinkReport,
     Presence,
     RequestHeaders,
     Route,
@@ -88,15 +86,15 @@ class Requestor:
 
     async def __aenter__(self) -> Self:
         clock = self._clock = AwakeClock()
-        self.presence = Membership(self._timing, clock)
         self._controls = ControlSender(self._bus, self._topics, clock)
         self._bodies = BodySender(self._bus, self._topics)
         self._inbox = Inbox(self._topics.inbox(new_id()), self._controls, clock)
+        self._liveness = Liveness(
+            self._bus, self._topics, self._inbox, self._controls, timing=self._timing, clock=clock
+        )
+        self.presence = self._liveness.presence
         self.backlog = AdmissionControl(self.presence, self._inbox.topic)
-        patience = self._timing.interval
-        self._echo = Echo(self._bus, self._topics.presence, clock, patience)
-        self._inbox_echo = Echo(self._bus, self._inbox.topic, clock, patience)
-        handlers = {self._inbox.topic: self._on_inbox, self._topics.presence: self._on_presence}
+        handlers = {self._inbox.topic: self._on_inbox, self._topics.presence: self._liveness.on_presence}
         handlers |= dict.fromkeys(self._plain, self._on_plain)
         async with AsyncExitStack() as stack:
             self._subscriptions = await stack.enter_async_context(
@@ -105,15 +103,14 @@ class Requestor:
             for topic, handler in handlers.items():
                 await stack.enter_async_context(self._subscriptions.each(topic, handler))
             stack.callback(self._controls.close)
-            stack.callback(self._echo.close)
-            stack.callback(self._inbox_echo.close)
+            stack.callback(self._liveness.close)
             stack.callback(self._bodies.close)
             await stack.enter_async_context(running(self._watch()))
             await stack.enter_async_context(running(self._send_heartbeats()))
             self._exit = stack.pop_all()
         # Only now: the replies come on the subscription to presence.
         if self._queues:
-            self._controls.ask_presence(self._inbox.topic)
+            self._liveness.ask()
         return self
 
     async def __aexit__(
@@ -197,7 +194,7 @@ class Requestor:
             if self.presence.is_unserved(route.request):
                 REFUSALS.labels(route.spec.name, "deserted").inc()
                 raise _nobody(route)
-            self._controls.ask_presence(self._inbox.topic)
+            self._liveness.ask()
             await self.presence.wait(self._timing.interval)
         needed = request.features if isinstance(request, EncodedRequest) else route.spec.features(request)
         if needed and (missing := needed - self.presence.features(route.request)):
@@ -239,19 +236,15 @@ class Requestor:
         self._cancel(stream)
 
     def _on_inbox(self, delivery: Delivery) -> None:
-        if self._inbox_echo.take(delivery):
+        if self._liveness.take_echo(delivery):
             return
         match delivery.properties.get(KIND_PROPERTY):
             case None:
                 self._on_frames(delivery)
             case "report":
-                self._on_report(decode(LinkReport, delivery.body))
+                self._liveness.on_report(delivery)
             case "presence":
-                self._on_presence(delivery)
-
-    def _on_report(self, report: LinkReport) -> None:
-        self.presence.note(report)
-        self._inbox.on_announced(report.processor, report.link)
+                self._liveness.on_presence(delivery)
 
     def _on_frames(self, delivery: Delivery) -> None:
         noticed = None
@@ -315,39 +308,15 @@ class Requestor:
                 last = True
             stream.put(delivery.body, last=last)
 
-    def _on_presence(self, delivery: Delivery) -> None:
-        if self._echo.take(delivery):
-            return
-        presence = decode(Presence, delivery.body)
-        new = self.presence.update(presence)
-        self._inbox.on_announced(presence.processor, presence.links.get(self._inbox.topic))
-        if self.presence.is_behind(presence):
-            self._controls.ask_presence(self._inbox.topic, presence.processor)
-        # It does not know us: a heartbeat now tells it the offset of our clocks before our first request comes.
-        if new:
-            self._inbox.send_heartbeat(presence.processor)
-
     async def _watch(self) -> None:
         while True:
             await self._clock.sleep(self._timing.tick)
             self._controls.sweep()
-            # Within one process a peer's silence is that of the loop which both share.
-            dead, lost = ({}, set()) if self._bus.in_process else self._find_dead()
+            dead, lost = self._liveness.find_dead()
             # Later than its processor closes it: a link of which one end alone is known would be begun anew.
             self._inbox.sweep(IDLE_LINK_SECONDS + self._timing.dead_after)
             for stream in [stream for stream in self._streams.values() if not stream.failed]:
                 self._check(stream, dead, lost)
-
-    def _find_dead(self) -> tuple[dict[str, tuple[Presence, ...]], set[str]]:
-        """The dead processors, and those whose messages are lost. Both are empty until our own echo has come back."""
-        doubt, limit = self._timing.doubt_after, self._timing.dead_after
-        dead: dict[str, tuple[Presence, ...]] = {}
-        if self._echo.is_settled(doubtful=self.presence.silent(doubt)):
-            dead = self.presence.expire()
-            self._inbox.forget(set(dead))
-        if self._inbox_echo.is_settled(doubtful=bool(self._inbox.lost(doubt))):
-            return dead, self._inbox.lost(limit)
-        return dead, set()
 
     async def _send_heartbeats(self) -> None:
         while True:
@@ -357,8 +326,7 @@ class Requestor:
             for stream in self._streams.values():
                 if stream.processor is not None and not stream.failed:
                     bound[stream.processor] = min(bound.get(stream.processor, stream.link), stream.link)
-            for processor in dict.fromkeys((*self._inbox.processors, *self.presence.new, *bound)):
-                self._inbox.send_heartbeat(processor, bound.get(processor, -1))
+            self._liveness.send_heartbeats(bound)
 
     def _check(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]], lost: set[str]) -> None:
         """Retry a dead processor's stream elsewhere if nothing was relayed; fail it otherwise.

@@ -1,0 +1,108 @@
+"""Presence, reports and echoes -> which processes live: what one requestor knows of them, and tells them of itself."""
+
+from collections.abc import Mapping
+
+from tg_base.bus import Bus, Delivery
+from tg_base.client.control_sender import ControlSender
+from tg_base.client.inbox import Inbox
+from tg_base.client.membership import Membership
+from tg_base.protocol import AwakeClock, Echo, HeartbeatTiming, LinkReport, Presence
+from tg_schema import decode
+from tg_schema.topics import Topics
+
+
+class Liveness:
+    """Heartbeats in both directions.
+
+    Args:
+        bus: carries the echoes.
+        topics: the names of our own topics.
+        inbox: the requestor's, whose links are dropped with a dead process.
+        controls: sends to processes.
+        timing: when a silent process counts as dead.
+        clock: measures silence.
+
+    Attributes:
+        presence: the processes that are known.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        topics: Topics,
+        inbox: Inbox,
+        controls: ControlSender,
+        *,
+        timing: HeartbeatTiming,
+        clock: AwakeClock,
+    ) -> None:
+        self.presence = Membership(timing, clock)
+        self._bus = bus
+        self._inbox = inbox
+        self._controls = controls
+        self._timing = timing
+        self._echo = Echo(bus, topics.presence, clock, timing.interval)
+        self._inbox_echo = Echo(bus, inbox.topic, clock, timing.interval)
+
+    def close(self) -> None:
+        """Send no more echoes."""
+        self._echo.close()
+        self._inbox_echo.close()
+
+    def take_echo(self, delivery: Delivery) -> bool:
+        """Whether a message on the inbox is our own echo."""
+        return self._inbox_echo.take(delivery)
+
+    def on_presence(self, delivery: Delivery) -> None:
+        """A process has announced itself, to everybody or to us alone.
+
+        Raises:
+            BadRequest: the message is no such record.
+        """
+        if self._echo.take(delivery):
+            return
+        presence = decode(Presence, delivery.body)
+        new = self.presence.update(presence)
+        self._inbox.on_announced(presence.processor, presence.links.get(self._inbox.topic))
+        if self.presence.is_behind(presence):
+            self._controls.ask_presence(self._inbox.topic, presence.processor)
+        # It does not know us: a heartbeat now tells it the offset of our clocks before our first request comes.
+        if new:
+            self._inbox.send_heartbeat(presence.processor)
+
+    def on_report(self, delivery: Delivery) -> None:
+        """A process has told the state of its link to us.
+
+        Raises:
+            BadRequest: the message is no such record.
+        """
+        report = decode(LinkReport, delivery.body)
+        self.presence.note(report)
+        self._inbox.on_announced(report.processor, report.link)
+
+    def ask(self) -> None:
+        """Ask all processes to announce themselves to us now."""
+        self._controls.ask_presence(self._inbox.topic)
+
+    def send_heartbeats(self, bound: Mapping[str, int]) -> None:
+        """To each process that has a link to us, is new, or answers a stream.
+
+        Args:
+            bound: the processes that answer streams, and the lowest number of a link by which each does.
+        """
+        for processor in dict.fromkeys((*self._inbox.processors, *self.presence.new, *bound)):
+            self._inbox.send_heartbeat(processor, bound.get(processor, -1))
+
+    def find_dead(self) -> tuple[dict[str, tuple[Presence, ...]], set[str]]:
+        """The dead processes, and those whose messages are lost. Both are empty until our own echo has come back."""
+        # Within one process a peer's silence is that of the loop which both share.
+        if self._bus.in_process:
+            return {}, set()
+        doubt, limit = self._timing.doubt_after, self._timing.dead_after
+        dead: dict[str, tuple[Presence, ...]] = {}
+        if self._echo.is_settled(doubtful=self.presence.silent(doubt)):
+            dead = self.presence.expire()
+            self._inbox.forget(set(dead))
+        if self._inbox_echo.is_settled(doubtful=bool(self._inbox.lost(doubt))):
+            return dead, self._inbox.lost(limit)
+        return dead, set()
