@@ -8,14 +8,12 @@ ratio to the native door: added latency and CPU should be at most 1.3, chunks/s 
 """
 
 import argparse
-import json
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.pipeline import ENVIRONMENT, FLAT_OUT, MANY, ONE, Row, load, provider, repeated, started
+from bench.pipeline import ENVIRONMENT, FLAT_OUT, MANY, ONE, Row, bare_proxy, load, provider, repeated, started
 from bench.subject import Subject, tokengrid, wait_ready
 
 DOORS = ("openai", "completions", "responses", "anthropic", "lmtp", "tgi", "lmi", "mlc", "ollama")
@@ -29,10 +27,7 @@ def measure(doors: tuple[str, ...], runs: int, folder: Path) -> dict[str, Row]:
         fake = stack.enter_context(provider(folder))
         url, common = started(folder, fake, "memory://")
         ours = stack.enter_context(Subject("tg-serve", tokengrid(*common), folder / "serve.log", ENVIRONMENT))
-        bare = stack.enter_context(
-            Subject("proxy", [sys.executable, "bench/bare_proxy.py", fake], folder / "proxy.log")
-        )
-        proxy = f"http://127.0.0.1:{json.loads(bare.first_line())['port']}"
+        proxy, bare = stack.enter_context(bare_proxy(fake, folder))
         wait_ready(url)
         targets = [("proxy", proxy, "openai", bare), *((door, url, door, ours) for door in ("sse", *doors))]
         for _, target, door, subject in targets:

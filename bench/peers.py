@@ -9,8 +9,6 @@ also Tokengrid over a real broker, with `--most` also 256 streams.
 """
 
 import argparse
-import json
-import sys
 import tempfile
 import time
 import urllib.error
@@ -20,7 +18,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.pipeline import CALM, ENVIRONMENT, MANY, MOST, ONE, Row, free_port, load, provider, repeated, started, table
+from bench.pipeline import (
+    CALM,
+    ENVIRONMENT,
+    MANY,
+    MOST,
+    ONE,
+    Row,
+    bare_proxy,
+    free_port,
+    load,
+    provider,
+    repeated,
+    started,
+    table,
+)
 from bench.subject import Subject, tokengrid, wait_ready
 from tests.pulsar_server import PulsarServer
 
@@ -62,8 +74,8 @@ def litellm(program: Path, fake: str, folder: Path) -> Iterator[Peer]:
 @contextmanager
 def bare(fake: str, folder: Path) -> Iterator[Peer]:
     """The bare parsing proxy."""
-    with Subject("proxy", [sys.executable, "bench/bare_proxy.py", fake], folder / "proxy.log") as subject:
-        yield Peer(f"http://127.0.0.1:{json.loads(subject.first_line())['port']}", "openai", [subject])
+    with bare_proxy(fake, folder) as (url, subject):
+        yield Peer(url, "openai", [subject])
 
 
 @contextmanager

@@ -61,6 +61,7 @@ class Load:
 
 
 ONE = Load("1 stream", 1, 64, 10, rounds=5)
+SOME = Load("16 streams", 16, 64, 10, rounds=3)
 MANY = Load("64 streams", 64, 64, 10, rounds=3)
 CALM = Load("64 streams, 30 ms apart", 64, 64, 30)
 MOST = Load("256 streams", 256, 64, 10)
@@ -141,6 +142,13 @@ def provider(folder: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{int(fake.first_line())}"
 
 
+@contextmanager
+def bare_proxy(fake: str, folder: Path) -> Iterator[tuple[str, Subject]]:
+    """The bare parsing proxy: its URL and its process."""
+    with Subject("proxy", [sys.executable, "bench/bare_proxy.py", fake], folder / "proxy.log") as subject:
+        yield f"http://127.0.0.1:{json.loads(subject.first_line())['port']}", subject
+
+
 def over_pulsar(runs: int, folder: Path) -> Row:
     """Gateway and processor in two processes over a real broker, against the bare broker."""
     with ExitStack() as stack:
@@ -180,10 +188,7 @@ def embedded(runs: int, folder: Path) -> Row:
         fake = stack.enter_context(provider(folder))
         url, common = started(folder, fake, "memory://")
         ours = stack.enter_context(Subject("tg-serve", tokengrid(*common), folder / "serve.log", ENVIRONMENT))
-        bare = stack.enter_context(
-            Subject("proxy", [sys.executable, "bench/bare_proxy.py", fake], folder / "proxy.log")
-        )
-        proxy = f"http://127.0.0.1:{json.loads(bare.first_line())['port']}"
+        proxy, bare = stack.enter_context(bare_proxy(fake, folder))
         wait_ready(url)
         resting = idle([ours])
         load(url, "sse", MANY, [ours])

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from tg_base.bus import Delivery
 from tg_base.client.control_sender import ControlSender
-from tg_base.protocol import Ack, Frame, Heartbeat, LinkState, Nack, whole_number
+from tg_base.protocol import Ack, FairSpacing, Frame, Heartbeat, LinkState, Nack, whole_number
 from tg_base.telemetry import RESENDS
 from tg_schema import decode
 from tg_schema.errors import BadRequest
@@ -65,6 +65,7 @@ class _LinkReceiver:
     heard_at: float = 0.0
     asked_at: float = float("-inf")
     gap_since: float | None = None
+    frames: int = 0
 
     @property
     def ack(self) -> Ack:
@@ -86,6 +87,7 @@ class Inbox:
         self._time = time
         self._ends: dict[str, _LinkReceiver] = {}
         self._epochs = count(1)
+        self._spacing = FairSpacing()
 
     @property
     def processors(self) -> tuple[str, ...]:
@@ -109,6 +111,7 @@ class Inbox:
             return
         # Decoded before the buffer counts it: a body that is no list of frames must not take this number's place.
         for frames in end.reader.take(number, decode(list[Frame], delivery.body)):
+            end.frames += len(frames)
             for frame in frames:
                 yield processor, end.order, frame
             # Between two heartbeats a fast link would fill its sender's window, which only acknowledgements open.
@@ -133,8 +136,11 @@ class Inbox:
         """
         end = self._ends.get(processor)
         acks = {} if end is None else {end.link: end.ack}
+        frames = ((end.link, end.frames) for end in self._ends.values())
+        spacing = self._spacing.update(frames, self._time())
         cancelled = self._controls.recently_cancelled(processor)
-        self._controls.say(processor, Heartbeat(self.topic, acks, cancelled, reports=True, oldest=oldest))
+        heartbeat = Heartbeat(self.topic, acks, cancelled, reports=True, oldest=oldest, spacing=spacing)
+        self._controls.say(processor, heartbeat)
 
     def sweep(self, seconds: float) -> None:
         """Drop the links that have been silent for this long, since their processor has closed them."""

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from tg_base.bus import Bus
+from tg_base.protocol.message_spacing import MessageSpacing
 from tg_base.protocol.messages import Ack, Frame, LinkState, StreamKey
 from tg_base.runtime import new_number
 from tg_schema import Error, TgError, decode, encode
@@ -73,10 +74,14 @@ class LinkSender:
         inbox: the requestor's topic.
         processor: the sender's id.
         time: the clock that silence is measured by, in seconds.
+
+    Attributes:
+        spacing: how far apart its messages are, unless the bus is within one process.
     """
 
     def __init__(self, bus: Bus, inbox: str, processor: str, time: Callable[[], float]) -> None:
         self.inbox = inbox
+        self.spacing = MessageSpacing()
         self.streams: set[StreamKey] = set()
         self._bus = bus
         self._processor = processor
@@ -192,6 +197,7 @@ class LinkSender:
         # With one message in flight, every chunk would wait for the broker's answer to the one before it. With many,
         # load would show as a queue of small messages; two make waiting chunks join into one message.
         room = asyncio.Semaphore(MAX_IN_FLIGHT_MESSAGES)
+        clock = asyncio.get_running_loop().time
         async with asyncio.TaskGroup() as sends:
             while True:
                 await self._ready.wait()
@@ -210,7 +216,10 @@ class LinkSender:
                             await asyncio.sleep(0)
                         continue
                     await room.acquire()
-                    # Taken only now: what has come while we waited for room is part of this message.
+                    if (wait := self.spacing.wait(clock())) > 0:
+                        await asyncio.sleep(wait)
+                    # Taken only now: what has come while we waited is part of this message.
+                    self.spacing.note_sent(len(self._waiting), len(self._kept), clock())
                     message = self._next()
                     sends.create_task(self._publish(message)).add_done_callback(lambda _: room.release())
 

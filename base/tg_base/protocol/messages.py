@@ -90,6 +90,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
         reports: whether it takes a `LinkReport` and a `Presence` on its inbox, and presence as one record a process.
             A requestor of an older version does not.
         oldest: the lowest link number by which a stream of it is answered; -1 = none is, or not stated.
+        spacing: the least seconds between two messages of a link under load, by all links to this inbox.
     """
 
     inbox: str
@@ -97,6 +98,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     cancelled: tuple[StreamKey, ...] = ()
     reports: bool = False
     oldest: Last = -1
+    spacing: Seconds = 0.0
 
 
 class Nack(msgspec.Struct, frozen=True, tag="nack"):

@@ -13,6 +13,7 @@ from tg_base.bus import Bus
 from tg_base.protocol import (
     ACCEPTED_AFTER_SECONDS,
     IDLE_LINK_SECONDS,
+    FairSpacing,
     Heartbeat,
     HeartbeatTiming,
     LinkSender,
@@ -51,6 +52,7 @@ class LinkPool:
         self._gone: dict[str, None] = {}
         self._reported: dict[str, bool] = {}
         self._time = time
+        self._spacing = FairSpacing()
 
     async def to(self, inbox: str, delay: float | None = None) -> LinkSender:
         """The link to an inbox.
@@ -105,8 +107,14 @@ class LinkPool:
             _remember(self._reported, heartbeat.inbox, self._reported.pop(heartbeat.inbox, False))
         if heartbeat.inbox in self._links:
             link = self._links[heartbeat.inbox][0]
+            link.spacing.wanted = max(heartbeat.spacing, self._fair_spacing)
             if link.name in heartbeat.acks:
                 link.acknowledge(heartbeat.acks[link.name])
+
+    @property
+    def _fair_spacing(self) -> float:
+        frames = ((inbox, link.spacing.frames) for inbox, (link, _) in self._links.items())
+        return self._spacing.update(frames, self._time())
 
     def note_alive(self, inbox: str | None) -> None:
         """A requestor is alive."""

@@ -192,8 +192,8 @@ class _Connector(aiohttp.TCPConnector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        # All connections read into the same bytes, which are copied before the next one reads: at 16 KiB for each, 4,096
-        # streams would hold 64 MiB.
+        # All connections read into the same bytes, which are copied before the next one reads: at 16 KiB for each,
+        # 4,096 streams would hold 64 MiB.
         room = memoryview(bytearray(READ_BYTES))
         # aiohttp has no public way to choose the protocol of its connections. A test fails if an upgrade stops using
         # this private factory.

@@ -1,0 +1,95 @@
+"""Link -> its next message: how long it waits for more frames, so that messages under load are fewer and fuller."""
+
+from collections.abc import Iterable
+from typing import Final
+
+MESSAGES_PER_SECOND: Final = 1000
+"""Link messages that a process sends, or receives, over all its links under load."""
+SPACING_SECONDS: Final = 1 / MESSAGES_PER_SECOND
+"""Between two messages of a link that is alone at both ends."""
+MAX_SPACING_SECONDS: Final = 0.005
+"""The same, however many links there are and however far a reader lags."""
+BURST_MESSAGES: Final = 2
+"""Messages that leave at once after a pause: few streams never wait for each other."""
+KEPT_UP_MESSAGES: Final = 64
+"""Unacknowledged messages of a reader that keeps up: it acknowledges so many at a time."""
+WINDOW_SECONDS: Final = 0.5
+"""For so long frames are counted before links share anew."""
+
+
+def share(rates: Iterable[float]) -> float:
+    """Seconds between two messages of each link, so that all have `MESSAGES_PER_SECOND` together.
+
+    Links with few frames need less than an equal part; the others share what these leave.
+
+    Args:
+        rates: frames per second of each link, which sends one message a frame at most.
+
+    Returns:
+        From `SPACING_SECONDS` to `MAX_SPACING_SECONDS`.
+    """
+    left, ordered = float(MESSAGES_PER_SECOND), sorted(rates)
+    for index, rate in enumerate(ordered):
+        others = len(ordered) - index
+        if rate * others >= left:
+            return min(max(others / left, SPACING_SECONDS), MAX_SPACING_SECONDS)
+        left -= rate
+    return SPACING_SECONDS
+
+
+class FairSpacing:
+    """One process's ends of all its links: how far apart messages should be, by the frames that each had lately."""
+
+    def __init__(self) -> None:
+        self._seconds = SPACING_SECONDS
+        self._before: dict[str, int] = {}
+        self._since = float("-inf")
+
+    def update(self, frames: Iterable[tuple[str, int]], now: float) -> float:
+        """Seconds between two messages of a link; found anew every `WINDOW_SECONDS`.
+
+        Args:
+            frames: of each link by its name, all that it ever had; read only if it is time.
+            now: the time, in seconds.
+        """
+        if (elapsed := now - self._since) >= WINDOW_SECONDS:
+            counts = dict(frames)
+            self._seconds = share((count - self._before.get(link, 0)) / elapsed for link, count in counts.items())
+            self._before, self._since = counts, now
+        return self._seconds
+
+
+class MessageSpacing:
+    """When the next message of one link may leave. It has no clock of its own.
+
+    Messages leave `SPACING_SECONDS` apart, up to `BURST_MESSAGES` at once after a pause. So a stream of a model's speed
+    never waits, and of many streams, what comes within the spacing is one message. The spacing grows with the links
+    that this process and the reader have beside this one (`wanted`), and with what the reader has not acknowledged.
+
+    Attributes:
+        wanted: seconds that `FairSpacing` asks for, at this end or the other.
+        frames: how many have left.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = SPACING_SECONDS
+        self.frames = 0
+        self._due = float("-inf")
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next message may leave; not above 0 = now."""
+        return self._due - now
+
+    def note_sent(self, frames: int, unacknowledged: int, now: float) -> None:
+        """A message leaves.
+
+        Args:
+            frames: how many it has.
+            unacknowledged: messages that the reader has not acknowledged.
+            now: the time, in seconds.
+        """
+        self.frames += frames
+        lag = max(1.0, unacknowledged / KEPT_UP_MESSAGES)
+        spacing = min(max(self.wanted, SPACING_SECONDS) * lag, MAX_SPACING_SECONDS)
+        # What is not used up in a pause is kept for the next burst, but no more than that.
+        self._due = max(self._due, now - (BURST_MESSAGES - 1) * spacing) + spacing
