@@ -73,10 +73,9 @@ class World:
         """Let all streams flow, and look at so many seconds of it."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(running(self._receive()))
-            await stack.enter_async_context(running(self._controls.run()))
+            stack.callback(self._controls.close)
             for number in range(self._load.links):
-                failed, time = TextCompletionResponse.from_error, self._loop.time
-                pool = LinkPool(self._near, f"p{number}", failed, HeartbeatTiming(), time)
+                pool = LinkPool(self._near, f"p{number}", HeartbeatTiming(), self._loop.time)
                 await stack.enter_async_context(running(self._heed(pool, number)))
                 stack.push_async_callback(pool.aclose, 0.0)
                 link = await pool.to(self._inbox.topic)
