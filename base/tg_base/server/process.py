@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tg_base.runtime import running
+from tg_base.server.memory_return import return_memory_at_rest
 from tg_base.telemetry import TASKS
 
 T = TypeVar("T")
@@ -63,7 +65,8 @@ async def _until_stopped(
             entered.set()
             ready(value)
             _collect_less()
-            await stop.wait()
+            async with running(return_memory_at_rest()):
+                await stop.wait()
 
     task = asyncio.create_task(serve())
 

@@ -109,7 +109,7 @@ class WebSocketHandler:
             # calls the socket, and the socket has the handler. The garbage collector would free these circles long
             # after thousands more have come.
             socket.session = socket.conversation = None
-            request.protocol._data_received_cb = None
+            request.protocol._data_received_cb = None  # noqa: SLF001 - there is no public way to end it
         return socket
 
     async def _serve(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -12,7 +12,7 @@ import structlog
 from typing_extensions import override
 
 from tg_base.protocol import Route
-from tg_base.runtime import translate_defects
+from tg_base.runtime import report, translate_defects
 from tg_base.telemetry import REFUSALS, trace
 from tg_gateway.access import Authenticator, Limits, Principal
 from tg_gateway.dialects import Ask, Catalogue, KeptAnswers, Name, Socket
@@ -94,7 +94,8 @@ class Session(Socket):
         self.max_request = max_request
         self._asked = 0
         self._running: dict[Name, _Running] = {}
-        self._group = asyncio.TaskGroup()
+        # Not a TaskGroup: it raises a cancellation again from frames that have it, a circle with all of the socket.
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     @override
@@ -108,14 +109,16 @@ class Session(Socket):
         return self._backend.runs.store.of(self.key)
 
     async def __aenter__(self) -> Self:
-        await self._group.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.end(Cancelled("the socket was closed"))
-        await self._group.__aexit__(kind, error, tb)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def end(self, error: TgError) -> None:
         """Tell every running request that it has ended, and end it."""
@@ -149,7 +152,7 @@ class Session(Socket):
             # Each one reads the log and adds to it.
             if not running.cancelling:
                 running.cancelling = True
-                self._group.create_task(self._cancel_kept(running))
+                self._start(self._cancel_kept(running))
         else:
             running.task.cancel()
 
@@ -198,12 +201,20 @@ class Session(Socket):
         # A span for each request; the socket's own task keeps that of the handshake.
         context = copy_context()
         context.run(trace.enter, trace.Span.at_door(entry.request, entry.traceparent))
-        task = self._group.create_task(self._serve(work, stream, entry), context=context)
+        task = self._start(self._serve(work, stream, entry), context)
         stream.stop = lambda: self._stop(task, entry)
         running = self._running[name] = _Running(task, stream)
         # In the request's own context, so that its line in the log has its ids.
         task.add_done_callback(lambda _: self._end(name, running, entry), context=context)
         return running
+
+    def _start(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> asyncio.Task[None]:
+        """A task that ends with the socket."""
+        task = asyncio.create_task(work, context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(report)
+        return task
 
     def _stop(self, task: asyncio.Task[None], entry: AccessLogEntry) -> None:
         """The client does not read, and this request has to make room."""

@@ -94,30 +94,21 @@ class LmtpConversation(Conversation):
         # Of running streams alone: each goes with the task that has it.
         self._leaving: WeakValueDictionary[int, LeavingWriter] = WeakValueDictionary()
         self._batch = TokenBatch(socket.say, asyncio.get_running_loop().call_soon)
-        self._handlers: Mapping[str, Callable[[bytes], None]] = {
-            "GENERATE": self._generate,
-            "SCORE": self._score,
-            "MODEL_INFO": self._tell_model,
-            "HELLO": self._greet,
-            "CANCEL": self._cancel,
-            "BUFFER": self._buffer,
-            "RESUME": self._resume,
-        }
 
     @override
     def take(self, message: bytes) -> None:
         kind, payload = split_message(message)
         try:
-            handle = self._handlers.get(kind)
+            handle = self._HANDLERS.get(kind)
             if handle is None:
-                raise BadRequest(f"send TYPE and a JSON object, where TYPE is one of {', '.join(self._handlers)}")
+                raise BadRequest(f"send TYPE and a JSON object, where TYPE is one of {', '.join(self._HANDLERS)}")
             # Who has lost the key may still stop what runs.
             if self._socket.key is None and kind != "CANCEL":
                 raise Unauthorized("the key is not valid any more; open another socket")
             # Before it is read, which would hold up all other clients.
             if len(payload) > self._socket.max_request:
                 raise TooLarge(f"the request may have at most {self._socket.max_request} bytes")
-            handle(payload)
+            handle(self, payload)
         except TgError as error:
             self._refuse(kind, find_stream_id(payload), error)
 
@@ -294,3 +285,14 @@ class LmtpConversation(Conversation):
             self._buffers.drop(body.buffer_id)
         size = 0 if body.drop else self._buffers.append(body.buffer_id, body.append)
         self._socket.say(encode_message(b"MSG", [_Buffer(body.stream_id, body.buffer_id, size)]))
+
+    # Of the class: bound methods would be a circle with each socket's conversation.
+    _HANDLERS: Final[Mapping[str, Callable[["LmtpConversation", bytes], None]]] = {
+        "GENERATE": _generate,
+        "SCORE": _score,
+        "MODEL_INFO": _tell_model,
+        "HELLO": _greet,
+        "CANCEL": _cancel,
+        "BUFFER": _buffer,
+        "RESUME": _resume,
+    }

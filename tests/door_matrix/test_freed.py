@@ -1,0 +1,67 @@
+"""What streams leave in memory at any door: nothing, whether their clients read to the end or leave."""
+
+import asyncio
+import gc
+from collections import Counter
+
+import pytest
+
+from tests.door_matrix.door import Door
+from tests.door_matrix.doors import DOORS
+from tests.door_matrix.stage import Stage, open_stage
+from tests.flow.narrow_gateway import until
+from tests.flow.open_gateway import QUICK
+from tests.pulsar_server import PulsarServer
+from tg_base.bus import open_bus
+
+STREAMS = 8
+"""Of each kind: what is kept of fewer is the latest one's, as a server keeps the latest request of a connection."""
+
+
+def find_kept() -> dict[str, int]:
+    """The classes of ours with so many new objects that each stream must have left one."""
+    kinds = [type(each) for each in gc.get_objects()]
+    counts = Counter(kind.__qualname__ for kind in kinds if str(kind.__module__).startswith("tg_"))
+    return {name: count for name, count in counts.items() if count >= STREAMS}
+
+
+async def ask_and_leave(door: Door, it: Stage) -> None:
+    """Clients that read to the end, and as many that leave before it."""
+    it.llm.forget()
+    await asyncio.gather(*(it.ask(door, "3") for _ in range(STREAMS)))
+    for _ in range(STREAMS):
+        it.llm.silent = True
+        async with it.visit(door, "1000"):
+            await it.llm.started.wait()
+        await it.llm.stopped.wait()
+        it.llm.forget()
+    it.llm.requests.clear()
+
+
+async def check_all_doors(it: Stage) -> None:
+    """What comes after the first client of a door, who leaves caches, is freed without the collector."""
+    for door in DOORS:
+        await it.ask(door, "1")
+    it.llm.requests.clear()
+    gc.collect()
+    gc.disable()
+    # From here on `get_objects` has only what is new.
+    gc.freeze()
+    try:
+        for door in DOORS:
+            await ask_and_leave(door, it)
+            await until(lambda: not find_kept())
+    finally:
+        gc.unfreeze()
+        gc.enable()
+
+
+async def test_over_memory() -> None:
+    async with open_stage() as it:
+        await check_all_doors(it)
+
+
+@pytest.mark.connected
+async def test_over_pulsar(pulsar: PulsarServer) -> None:
+    async with open_bus(pulsar.service_url) as bus, open_stage(bus=bus, timing=QUICK) as it:
+        await check_all_doors(it)
