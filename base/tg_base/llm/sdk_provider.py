@@ -35,7 +35,7 @@ from tg_base.llm.options import UrlOptions
 from tg_base.llm.prepared_request import PreparedRequest, prepare_request
 from tg_base.llm.routed_connection import EmbeddingCall
 from tg_base.llm.service import LlmService
-from tg_base.runtime import Unpicklable, start_daemon_thread
+from tg_base.runtime import Unpicklable
 from tg_schema import ModelInfo, TextCompletionRequest
 from tg_schema.deltas import add_counts
 from tg_schema.errors import BadRequest, ProtocolError
@@ -104,9 +104,8 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     async def open(cls, model: str, options: SdkOptions) -> Self:
         # Before the import, which takes seconds: a wrong option is told at once.
         endpoint, key = options.endpoint(options.upstream_name(model)), options.key()
-        module = await start_daemon_thread(lambda: import_module(cls.wire.client), f"import {cls.wire.client}")
         connection = await KeyedConnection[SdkConnection].open_in_thread(
-            key, lambda now: module.connect(replace(endpoint, key=now))
+            key, lambda now: import_module(cls.wire.client).connect(replace(endpoint, key=now))
         )
         return cls(model, options, connection)
 

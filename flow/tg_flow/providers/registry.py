@@ -97,6 +97,8 @@ PROVIDERS: dict[str, ProviderEntry] = {
     ),
 }
 
+_imported: set[str] = set()
+"""Places that this process has imported: a thread for each of a hundred models would cost more than all the rest."""
 _OURS = {"tg_schema", "tg_base", "tg_flow"}
 """Packages that are always installed with this file: a missing module of theirs is a defect, not a missing extra."""
 
@@ -140,8 +142,12 @@ async def _ready(
 ) -> Result:
     row = _row(provider)
     try:
-        # In a thread: importing an SDK takes seconds. The process may end meanwhile.
-        kind = await start_daemon_thread(lambda: _load(provider, row), f"import {provider}")
+        if row.place in _imported:
+            kind = _load(provider, row)
+        else:
+            # In a thread: an import may take seconds. The process may end meanwhile.
+            kind = await start_daemon_thread(lambda: _load(provider, row), f"import {provider}")
+            _imported.add(row.place)
         options = _options(provider, kind, {**row.options, **table})
         with _blaming_options():
             return await ready(kind, options)
