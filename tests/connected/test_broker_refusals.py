@@ -28,6 +28,10 @@ class Namespace:
         async with self._http.put(self._url, json={}) as answer:
             assert answer.status in {200, 204}, await answer.text()
 
+    async def limit(self, policy: str, number: int) -> None:
+        async with self._http.post(f"{self._url}/{policy}", json=number) as answer:
+            assert answer.status in {200, 204}, await answer.text()
+
     async def delete(self) -> None:
         """With all that is in it."""
         async with asyncio.timeout(120):
@@ -88,3 +92,23 @@ async def test_what_reads_hears_again_when_its_namespace_is_back(pulsar: PulsarS
                     await asyncio.sleep(0.1)
                 await bus.publish(topic, b"again", {})
                 assert (await waiting).body == b"again"
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["maxConsumersPerTopic", "maxConsumersPerSubscription", "maxSubscriptionsPerTopic", "maxTopicsPerNamespace"],
+)
+async def test_a_limit_of_the_broker_is_named(pulsar: PulsarServer, policy: str) -> None:
+    async with ClientSession() as http, open_bus(pulsar.service_url) as bus:
+        namespace = Namespace(pulsar, http)
+        await namespace.create()
+        await namespace.limit(policy, 1)
+        topic, group = f"persistent://{namespace.name}/x", "g"
+        async with bus.subscribe(topic, group):
+            if policy == "maxTopicsPerNamespace":
+                topic += "y"
+            if policy == "maxSubscriptionsPerTopic":
+                group += "y"
+            with pytest.raises(BusError, match=f"an operator must raise .*{policy}"):
+                async with bus.subscribe(topic, group):
+                    pass

@@ -30,6 +30,13 @@ _SENTENCES = {
     "AuthenticationError": "the broker rejects our token; an operator must configure a valid one",
     "AuthorizationError": "the broker denies us this topic; an operator must grant our role access to it",
     "TopicNotFound": "the broker has no such topic or namespace; an operator must create it",
+    "ConsumerBusy": "the broker lets nobody else read this topic; an operator must raise maxConsumersPerTopic or "
+    "maxConsumersPerSubscription, or stop who reads it alone",
+    "ProducerBusy": "the broker lets nobody else write to this topic; an operator must raise maxProducersPerTopic",
+    "NotAllowedError": "the broker allows no further topic or subscription here; an operator must raise "
+    "maxTopicsPerNamespace or maxSubscriptionsPerTopic",
+    "TooManyLookupRequestException": "the broker is asked for too many topics at once (maxConcurrentLookupRequest); "
+    "try again",
     "ProducerBlockedQuotaExceededError": "the topic's backlog is full; try again later",
     "ProducerBlockedQuotaExceededException": "the topic's backlog is full; try again later",
 }
