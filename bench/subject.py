@@ -62,9 +62,16 @@ class Subject:
     @property
     def resident(self) -> float:
         """MiB of memory."""
+        return self._status("VmRSS") / 1024
+
+    @property
+    def threads(self) -> int:
+        """How many it has now."""
+        return self._status("Threads")
+
+    def _status(self, name: str) -> int:
         status = Path(f"/proc/{self.pid}/status").read_text("utf-8")
-        line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-        return int(line.split()[1]) / 1024
+        return int(next(line for line in status.splitlines() if line.startswith(name)).split()[1])
 
     def first_line(self) -> str:
         """What it says first on its standard output."""

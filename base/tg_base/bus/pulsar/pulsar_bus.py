@@ -58,6 +58,8 @@ LEAVE_TIMEOUT_SECONDS = 1.0
 IDLE_PRODUCER_SECONDS = 60.0
 """Seconds without a publish after which a topic's producer is closed."""
 
+MAX_CALLS = 6
+"""Calls that wait for the broker, as openings and closings, side by side; each takes a thread."""
 MAX_READER_THREADS = 4
 """Readers of a non-persistent topic that have a thread each: an inbox, the control topic and presence of a process."""
 
@@ -75,7 +77,7 @@ class PulsarBus(Bus):
         self._limit_asked: set[str] = set()
         self._limit_topics: deque[str] = deque()
         self._limit_asking = False
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="bus")
+        self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="bus")
         # Asking takes 5 MiB a few times over, which its thread's part of the allocator keeps: so it is always this one.
         self._limit_thread = ThreadPoolExecutor(1, thread_name_prefix="bus-limit")
         self._senders: dict[str, Sender] = {}
