@@ -17,14 +17,14 @@ from typing_extensions import override
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
-from tg_base.runtime import open_listening_sockets
+from tg_base.runtime import SharedListener, open_listening_sockets
 from tg_base.telemetry import MODEL_LOADS
 from tg_gateway.access import CONNECTION_REFUSED, Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
 from tg_gateway.http import Health, HttpHandlers, LoadTeller, Middleware, Router, defer_expectation
 from tg_gateway.http_connections import watch_connections
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
-from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, SharedListener, listen, stop_listening
+from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, listen, stop_listening
 from tg_gateway.mounts import MOUNTS
 from tg_gateway.openapi import Documentation
 from tg_gateway.parsing import CallParser
@@ -97,7 +97,7 @@ class Gateway:
         shared: SharedListener | None = None,
     ) -> None:
         self.url = ""
-        self._shared = shared
+        self._shared = shared or SharedListener()
         self._config = config
         self._requestor = requestor
         self._routes = routes
@@ -150,7 +150,7 @@ class Gateway:
             stack.push_async_callback(runner.cleanup)
             if self._band is not None:
                 await stack.enter_async_context(self._band)
-            accepts = ACCEPTS_PER_TURN if self._shared is None else SHARED_ACCEPTS_PER_TURN
+            accepts = SHARED_ACCEPTS_PER_TURN if self._shared.sockets else ACCEPTS_PER_TURN
             await listen(runner, await self._open_sockets(), accepts)
             self.url = _url(self._config.host, runner.addresses[0][1])
             log.info("gateway.listening", url=self.url, auth=self._authenticator.required)
@@ -158,7 +158,7 @@ class Gateway:
         return self
 
     async def _open_sockets(self) -> Sequence[socket.socket]:
-        if self._shared is not None:
+        if self._shared.sockets:
             return self._shared.sockets
         # Looking up the host may take seconds.
         return await asyncio.to_thread(open_listening_sockets, self._config.host, self._config.port)
@@ -169,16 +169,12 @@ class Gateway:
         # The server listens until all this is over: a refusal can be repeated elsewhere, a closed port says nothing.
         async with self._exit:
             self._sockets.drain()
-            left = await self._hand_over() if self._handing_over else self._config.drain
+            left = await self._hand_over() if self._shared.handing_over else self._config.drain
             if self._band is not None:
                 await self._band.drain()
             await self._relay.drain(left)
             await asyncio.gather(*(runs.close(DRAIN_ERROR_SECONDS) for runs in (self._background, self._resumable)))
             await self._sockets.close()
-
-    @property
-    def _handing_over(self) -> bool:
-        return self._shared is not None and self._shared.handing_over
 
     async def _hand_over(self) -> float:
         """Leave what is new to others, who accept on the same sockets; the seconds that are left of the drain."""
@@ -208,7 +204,7 @@ class Gateway:
             relay, self._background, config, limits, parser=self._parser, loads=loads, band=self._band
         )
         middleware = Middleware(
-            self._authenticator, self._origins, unauthenticated, router, limits, closing=lambda: self._handing_over
+            self._authenticator, self._origins, unauthenticated, router, limits, shared=self._shared
         )
         application = web.Application(
             middlewares=[middleware.admit], client_max_size=max(config.body_limit, config.large_body_limit)

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from aiohttp import web
@@ -10,27 +10,11 @@ from aiohttp import web
 from tg_base.runtime import MAX_WAITING_CONNECTIONS
 
 ACCEPTS_PER_TURN: Final = 32
-"""Connections of a socket that are accepted in one turn of uvloop: 256 that come at once are in after eight turns, and the
+"""Connections of a socket that uvloop accepts in one turn: 256 that come at once are in after eight turns, and the
 streams that run wait for 32 set-ups at most, about 10 ms."""
 
 SHARED_ACCEPTS_PER_TURN: Final = 4
 """The same of a socket that several processes accept on: who wakes first must not take all of a burst."""
-
-
-class SharedListener:
-    """Sockets that this process accepts on beside others of the same host, its parent among them, which keeps them.
-
-    Args:
-        sockets: they listen already. They are closed with the gateway, in this process alone.
-
-    Attributes:
-        handing_over: set before the gateway is left, for others to take over: it accepts nothing more, and answers for
-            a while what comes on the connections that it has, each for the last time.
-    """
-
-    def __init__(self, sockets: Sequence[socket.socket]) -> None:
-        self.sockets = tuple(sockets)
-        self.handing_over = False
 
 
 async def listen(

@@ -22,17 +22,15 @@ from tg_base.config import (
     inspect_config,
     sound_part,
 )
-from tg_base.server import Host, ProcessEvents, ServeContext, ServiceKind, serve_process
+from tg_base.runtime import SharedListener
+from tg_base.server import Crew, Host, ProcessEvents, ServeContext, ServiceKind, Work, Workers, serve_process
 from tg_base.telemetry import configure_log
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, Timeout
-from tg_serve.gateway_worker import Work
+from tg_schema.errors import BadRequest, Timeout, Unavailable
 from tg_serve.options import GATEWAY, LOOPBACK, PickOptions, ServeOptions
-from tg_serve.workers import Workers, cannot_listen, check_workers
 
 if TYPE_CHECKING:
     from tg_gateway.app import Gateway
-    from tg_gateway.listening import SharedListener
 
 Follow = Callable[[Prepare], AbstractContextManager[None]]
 KNOWING_SECONDS = 3.0
@@ -51,8 +49,17 @@ def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
     if order.workers is None:
         serve_process(_announce(order), ready)
         return
-    config = _configure(order, ConfigWatcher(order.file, services=_list_tables(order)).config)
-    workers = Workers(order, config.gateway.host, config.gateway.port, config.gateway.drain)
+    gateway = _configure(order, ConfigWatcher(order.file, services=_list_tables(order)).config).gateway
+    crew = Crew(
+        Work(serve_worker, order),
+        order.workers,
+        gateway.host,
+        gateway.port,
+        gateway.drain,
+        metrics_host=order.host or LOOPBACK,
+        metrics_port=order.metrics_port,
+    )
+    workers = Workers(crew)
     serve_process(workers.serve(), ready, events=ProcessEvents(hangup=workers.restart))
 
 
@@ -62,9 +69,8 @@ def serve_worker(work: Work, ready: Callable[[str], None]) -> None:
     Raises:
         TgError: as `serve`.
     """
-    from tg_gateway.listening import SharedListener
-
-    configure_log(work.order.log_form, work.order.log_level, about={"worker": work.number})
+    order: ServeOptions = work.order
+    configure_log(order.log_form, order.log_level, about={"worker": work.number})
     listener = SharedListener([socket.socket(fileno=descriptor) for descriptor in work.sockets])
 
     def hand_over() -> None:
@@ -73,7 +79,7 @@ def serve_worker(work: Work, ready: Callable[[str], None]) -> None:
             signal.raise_signal(signal.SIGTERM)
 
     events = ProcessEvents(hangup=hand_over, lifeline=work.lifeline)
-    serve_process(_announce(work.order, listener, work.metrics_sockets), ready, events=events)
+    serve_process(_announce(order, listener, work.metrics_sockets), ready, events=events)
 
 
 def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
@@ -114,7 +120,7 @@ async def inspect(order: ServeOptions) -> tuple[str, list[str]]:
 
 @asynccontextmanager
 async def launch(
-    order: ServeOptions, listener: "SharedListener | None" = None
+    order: ServeOptions, listener: SharedListener | None = None
 ) -> AsyncIterator[tuple[Config, str | None]]:
     """Run parts of the pipeline in this process until the block is left; the gateway stops first.
 
@@ -146,7 +152,7 @@ async def launch(
 
 @asynccontextmanager
 async def _announce(
-    order: ServeOptions, listener: "SharedListener | None" = None, metrics: Sequence[int] = ()
+    order: ServeOptions, listener: SharedListener | None = None, metrics: Sequence[int] = ()
 ) -> AsyncIterator[str]:
     async with AsyncExitStack() as stack:
         if order.metrics_port is not None:
@@ -190,7 +196,7 @@ def _of_bus(order: ServeOptions, config: Config, error: TgError) -> TgError:
 
 
 def _make_gateway(
-    order: ServeOptions, config: Config, bus: Bus, listener: "SharedListener | None" = None
+    order: ServeOptions, config: Config, bus: Bus, listener: SharedListener | None = None
 ) -> tuple[Requestor, "Gateway"]:
     from tg_gateway.app import Gateway
 
@@ -223,7 +229,7 @@ async def _gateway(
     follow: Follow,
     stack: AsyncExitStack,
     *,
-    listener: "SharedListener | None",
+    listener: SharedListener | None,
 ) -> str:
     requestor, gateway = _make_gateway(order, config, bus, listener)
 
@@ -239,7 +245,8 @@ async def _gateway(
     try:
         await stack.enter_async_context(gateway)
     except (OSError, ValueError):  # A host that cannot be a name, such as "a..b", is a ValueError.
-        raise cannot_listen(config.gateway.host, config.gateway.port) from None
+        where = f"port {config.gateway.port} of {config.gateway.host}"
+        raise Unavailable(f"the gateway cannot listen on {where}: taken or not allowed; give another --port") from None
     return gateway.url
 
 
@@ -315,11 +322,25 @@ def _overrides(order: ServeOptions) -> CliOverrides:
 
 def _configure(order: ServeOptions, config: Config) -> Config:
     config = _overrides(order).apply(config)
+    if order.workers is not None:
+        _check_workers(order, config.bus.url)
     if config.bus.url == "memory://" and set(order.parts) != {*order.services, GATEWAY}:
         raise BadRequest("memory:// reaches no other process: with --only, give --bus pulsar://HOST:6650 as well")
-    if order.workers is not None:
-        check_workers(order, config.bus.url)
     return config
+
+
+def _check_workers(order: ServeOptions, bus: str) -> None:
+    """Refuse what several workers cannot do."""
+    if bus == "memory://":
+        raise BadRequest(
+            "memory:// reaches no other process, so each worker would be alone: with --workers, give "
+            "--bus pulsar://HOST:6650 and --only gateway, and run the models as processes of their own"
+        )
+    if order.parts != (GATEWAY,):
+        raise BadRequest(
+            "--workers multiplies the gateway alone: add --only gateway, and run the other parts as processes of their "
+            "own, such as: tg-serve --only text-completion"
+        )
 
 
 def _would_run(order: ServeOptions, config: Config) -> str:

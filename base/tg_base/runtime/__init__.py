@@ -5,7 +5,7 @@ from tg_base.runtime.defects import translate_defects
 from tg_base.runtime.entered import Entered, Watcher
 from tg_base.runtime.file_edits import POLL_SECONDS, FileEdits
 from tg_base.runtime.ids import last_number, new_id, new_number
-from tg_base.runtime.listening_sockets import MAX_WAITING_CONNECTIONS, open_listening_sockets
+from tg_base.runtime.listening_sockets import MAX_WAITING_CONNECTIONS, SharedListener, open_listening_sockets
 from tg_base.runtime.reading_cost import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, is_costly
 from tg_base.runtime.tasks import report, running
 from tg_base.runtime.worker_main import Unpicklable, ask_caller
@@ -18,6 +18,7 @@ __all__ = [
     "POLL_SECONDS",
     "Entered",
     "FileEdits",
+    "SharedListener",
     "Unpicklable",
     "Watcher",
     "WorkerPool",

@@ -2,11 +2,28 @@
 
 import errno
 import socket
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final
 
 MAX_WAITING_CONNECTIONS: Final = 1024
 """Connections that the system completes and keeps until a process accepts them; further ones are tried again later."""
+
+
+class SharedListener:
+    """Sockets that a server accepts on beside other processes of this host, its parent among them, which keeps them.
+
+    Args:
+        sockets: they listen already. They are closed with the server, in this process alone; none = it has its own.
+
+    Attributes:
+        handing_over: set before the server is left, for others to take over: it accepts nothing more, and answers for
+            a while what comes on the connections that it has, each for the last time.
+    """
+
+    def __init__(self, sockets: Sequence[socket.socket] = ()) -> None:
+        self.sockets = tuple(sockets)
+        self.handing_over = False
 
 
 def open_listening_sockets(host: str, port: int) -> tuple[socket.socket, ...]:

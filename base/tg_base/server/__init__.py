@@ -1,6 +1,6 @@
 """Bus -> service -> bus: a `Processor` runs one `Service`; `serve_process` ends a process by signal.
 
-The processors of one process share a `Host`.
+The processors of one process share a `Host`; `Workers` are several processes that serve alike.
 
 A `ServiceKind` is what a service says of itself, so that a configured process can run it.
 """
@@ -11,8 +11,11 @@ from tg_base.server.processor import Processor
 from tg_base.server.serve_context import ServeContext
 from tg_base.server.service import Service, Unreadable
 from tg_base.server.service_kind import Opened, ServiceKind
+from tg_base.server.worker_server import Work
+from tg_base.server.workers import Crew, Workers
 
 __all__ = [
+    "Crew",
     "Host",
     "Opened",
     "ProcessEvents",
@@ -21,5 +24,7 @@ __all__ = [
     "Service",
     "ServiceKind",
     "Unreadable",
+    "Work",
+    "Workers",
     "serve_process",
 ]

@@ -134,7 +134,8 @@ def configure_log(
     structlog.configure(
         processors=[*before, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        # A line in one write: several workers write to the same stream, and PYTHONUNBUFFERED splits what is printed.
+        logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stream)

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
-from tg_base.runtime import new_id, translate_defects
+from tg_base.runtime import SharedListener, new_id, translate_defects
 from tg_base.telemetry import trace
 from tg_gateway.access import (
     ALLOW_ORIGIN,
@@ -56,7 +55,7 @@ class Middleware:
         unauthenticated: who has not passed it yet.
         router: whose request it is.
         limits: how long a client may take to read its answer.
-        closing: whether each connection closes after its next answer.
+        shared: says when each connection closes after its next answer.
     """
 
     def __init__(
@@ -67,10 +66,10 @@ class Middleware:
         router: Router,
         limits: Limits,
         *,
-        closing: Callable[[], bool],
+        shared: SharedListener,
     ) -> None:
         self._router = router
-        self._closing = closing
+        self._shared = shared
         self._origins = origins
         self._authenticator = authenticator
         self._unauthenticated = unauthenticated
@@ -83,7 +82,7 @@ class Middleware:
         entry.traceparent = request.headers.get("traceparent")
         request[CORS_HEADERS] = self._origins.headers(request.headers.get("Origin"))
         request[DOOR] = self._router.find(request, entry.request)
-        request[CLOSES] = self._closing()
+        request[CLOSES] = self._shared.handing_over
         trace.enter(trace.Span.at_door(entry.request, entry.traceparent))
         try:
             response = await self._answer(request, handler, entry)
@@ -141,7 +140,7 @@ class Middleware:
             return
         response.headers.update(request[CORS_HEADERS])
         response.headers["X-Request-Id"] = entry.request
-        if self._closing():
+        if self._shared.handing_over:
             response.force_close()
         patience: float | None = self._limits.write
         if isinstance(response.body, bytes) and len(response.body) > MAX_WRITE_BYTES:

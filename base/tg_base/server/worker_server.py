@@ -1,45 +1,46 @@
-"""Parent -> one gateway process of several: how it is started, told to end, and how it says that it serves."""
+"""Parent -> one process of several that serve alike: how it is started, told to end, and how it says that it serves."""
 
 import asyncio
 import pickle
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Self, cast
+from typing import Any, Final, Self, cast
 
 from tg_schema.errors import Unavailable
-from tg_serve.options import ServeOptions
 
 START_SECONDS: Final = 60.0
 """Seconds in which a worker must serve."""
 FAILED: Final = "failed: "
 """Begins the line of a worker that cannot serve; why it cannot follows."""
-_PROGRAM: Final = "from tg_serve.gateway_worker_main import main; main()"
+_PROGRAM: Final = "from tg_base.server.worker_entry import main; main()"
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker is told, as a pickle on its standard input.
+    """What a worker is told, as a pickle.
 
     Attributes:
-        number: which one it is; every line of its log has it as `worker`.
-        order: what it serves.
+        serve: called there, with this object and what is to be called with one line once it serves. It returns when
+            the worker is to end, and raises TgError where it cannot serve.
+        order: what it serves; of `serve`.
+        number: which worker it is.
         sockets: descriptors of listening sockets, which it has inherited.
         metrics_sockets: the same, for its own page of metrics.
-        path: where its modules are.
         lifeline: a descriptor that ends when the parent does.
     """
 
-    number: int
-    order: ServeOptions
-    sockets: tuple[int, ...]
+    serve: "Callable[[Work, Callable[[str], None]], None]"
+    order: Any
+    number: int = 0
+    sockets: tuple[int, ...] = ()
     metrics_sockets: tuple[int, ...] = ()
-    path: tuple[str, ...] = ()
     lifeline: int = 0
 
 
-class GatewayWorker:
+class WorkerServer:
     """One process, made by `start`.
 
     Attributes:
@@ -70,7 +71,7 @@ class GatewayWorker:
         )
         worker = cls(process)
         try:
-            cast("asyncio.StreamWriter", process.stdin).write(pickle.dumps(work))
+            cast("asyncio.StreamWriter", process.stdin).write(pickle.dumps(sys.path) + pickle.dumps(work))
             async with asyncio.timeout(START_SECONDS):
                 line = await cast("asyncio.StreamReader", process.stdout).readline()
         except BaseException as error:

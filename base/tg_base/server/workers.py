@@ -1,4 +1,4 @@
-"""`--workers N` -> gateway processes on one port: started, replaced when they die, restarted one by one, ended.
+"""Parent -> processes that serve alike on one port: started, replaced when they die, restarted one by one, ended.
 
 This process listens, and never accepts: its workers inherit the sockets. What waits to be accepted belongs to the
 sockets, so it is not lost with a worker.
@@ -7,18 +7,17 @@ sockets, so it is not lost with a worker.
 import asyncio
 import os
 import socket
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
 from tg_base.runtime import open_listening_sockets, running
+from tg_base.server.worker_server import Work, WorkerServer
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, Unavailable
-from tg_serve.gateway_worker import GatewayWorker, Work
-from tg_serve.options import GATEWAY, LOOPBACK, ServeOptions
+from tg_schema.errors import Unavailable
 
 log = structlog.get_logger()
 
@@ -30,47 +29,44 @@ LATE_SECONDS: Final = 15.0
 """Seconds that a worker gets to end after its drain."""
 
 
-def check_workers(order: ServeOptions, bus: str) -> None:
-    """Refuse what several workers cannot do.
+@dataclass(frozen=True)
+class Crew:
+    """What workers have in common.
 
-    Raises:
-        BadRequest: see the message.
+    Attributes:
+        work: of each of them; number and sockets are filled in.
+        count: how many they are.
+        host: where they listen.
+        port: there; 0 = any free one.
+        drain: seconds that what runs gets to finish when a worker ends.
+        metrics_host: where their pages of metrics listen.
+        metrics_port: the first one's port, which those of the others follow; 0 = any free ones, None = no pages.
     """
-    if bus == "memory://":
-        raise BadRequest(
-            "memory:// reaches no other process, so each worker would be alone: with --workers, give "
-            "--bus pulsar://HOST:6650 and --only gateway, and run the models as processes of their own"
-        )
-    if order.parts != (GATEWAY,):
-        raise BadRequest(
-            "--workers multiplies the gateway alone: add --only gateway, and run the other parts as processes of their "
-            "own, such as: tg-serve --only text-completion"
-        )
 
-
-def cannot_listen(host: str, port: int) -> Unavailable:
-    """The error of a port that is not to be had."""
-    return Unavailable(f"the gateway cannot listen on port {port} of {host}: taken or not allowed; give another --port")
+    work: Work
+    count: int
+    host: str
+    port: int
+    drain: float
+    metrics_host: str
+    metrics_port: int | None = None
 
 
 class Workers:
-    """Several gateways on one port.
+    """Several servers on one port.
 
     Args:
-        order: what each of them serves.
-        host: where they listen.
-        port: there.
-        drain: seconds that running streams get to finish when a worker ends.
+        crew: what they are.
+        pauses: seconds before each successor of a worker that ends by itself; after the last one all end.
     """
 
-    def __init__(self, order: ServeOptions, host: str, port: int, drain: float) -> None:
-        self._order = order
-        self._count = order.workers or 1
-        self._address = host, port
-        self._end_seconds = drain + LATE_SECONDS
+    def __init__(self, crew: Crew, pauses: Sequence[float] = PAUSES_SECONDS) -> None:
+        self._crew = crew
+        self._pauses = pauses
+        self._count = crew.count
         self._works: list[Work] = []
-        self._current: list[GatewayWorker] = []
-        self._alive: set[GatewayWorker] = set()
+        self._current: list[WorkerServer] = []
+        self._alive: set[WorkerServer] = set()
         self._replacing = [asyncio.Lock() for _ in range(self._count)]
         self._restart = asyncio.Event()
         self._failed: TgError | None = None
@@ -112,30 +108,33 @@ class Workers:
                 owner.uncancel()
                 raise self._failed from None
 
-    async def _start(self, number: int) -> GatewayWorker:
-        worker = await GatewayWorker.start(self._works[number])
+    async def _start(self, number: int) -> WorkerServer:
+        worker = await WorkerServer.start(self._works[number])
         self._alive.add(worker)
         return worker
 
     async def _listen(self, stack: AsyncExitStack) -> None:
         """Open the sockets, which this process keeps, so that nothing that waits in them is lost with a worker."""
-        host, port = self._address
+        host, port = self._crew.host, self._crew.port
         try:
             shared = await asyncio.to_thread(open_listening_sockets, host, port)
         except (OSError, ValueError):
-            raise cannot_listen(host, port) from None
+            raise Unavailable(
+                f"nothing can listen on port {port} of {host}: taken or not allowed; give another --port"
+            ) from None
         for listener in shared:
             stack.enter_context(listener)
         descriptors = tuple(listener.fileno() for listener in shared)
         for number in range(self._count):
             metrics = tuple(stack.enter_context(each).fileno() for each in await self._open_metrics(number))
-            self._works.append(Work(number, self._order, descriptors, metrics, tuple(sys.path)))
+            work = replace(self._crew.work, number=number, sockets=descriptors, metrics_sockets=metrics)
+            self._works.append(work)
 
     async def _open_metrics(self, number: int) -> tuple[socket.socket, ...]:
         """What the page of a worker listens on: each has a port, since each counts for itself."""
-        if (first := self._order.metrics_port) is None:
+        if (first := self._crew.metrics_port) is None:
             return ()
-        host, port = self._order.host or LOOPBACK, first + number if first else 0
+        host, port = self._crew.metrics_host, first + number if first else 0
         try:
             return await asyncio.to_thread(open_listening_sockets, host, port)
         except (OSError, OverflowError, ValueError):
@@ -173,7 +172,7 @@ class Workers:
             TgError: too often, `failures` counted.
         """
         error: TgError = Unavailable(f"worker {number} ends again and again; its log says why")
-        for count, pause in enumerate(PAUSES_SECONDS[failures:], 1):
+        for count, pause in enumerate(self._pauses[failures:], 1):
             await asyncio.sleep(pause)
             try:
                 self._current[number] = await self._start(number)
@@ -206,9 +205,9 @@ class Workers:
         log.info("worker.restarted", worker=number, pid=self._current[number].pid)
         return True
 
-    async def _wait_for_end(self, worker: GatewayWorker) -> None:
+    async def _wait_for_end(self, worker: WorkerServer) -> None:
         try:
-            await asyncio.wait_for(worker.ended(), self._end_seconds)
+            await asyncio.wait_for(worker.ended(), self._crew.drain + LATE_SECONDS)
         except TimeoutError:
             log.warning("worker.late", pid=worker.pid)
             await worker.kill()
