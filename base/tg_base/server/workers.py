@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from tg_base.runtime import open_listening_sockets, running
+from tg_base.runtime import open_listening_sockets, report, running
 from tg_base.server.worker_server import Work, WorkerServer
 from tg_schema import TgError
 from tg_schema.errors import Unavailable
@@ -67,9 +67,11 @@ class Workers:
         self._works: list[Work] = []
         self._current: list[WorkerServer] = []
         self._alive: set[WorkerServer] = set()
+        self._keepers: dict[int, asyncio.Task[None]] = {}
         self._replacing = [asyncio.Lock() for _ in range(self._count)]
         self._restart = asyncio.Event()
         self._failed: TgError | None = None
+        self._owner: asyncio.Task[None] | None = None
 
     def restart(self) -> None:
         """Replace the workers one after the other: each ends when its successor serves."""
@@ -82,7 +84,7 @@ class Workers:
         Raises:
             Unavailable: a worker cannot serve, when it is started or again and again later.
         """
-        owner = asyncio.current_task()
+        owner = self._owner = asyncio.current_task()
         if self._count > (cores := os.cpu_count() or 1):
             log.warning("workers.more_than_cores", workers=self._count, cores=cores)
         async with AsyncExitStack() as stack:
@@ -96,8 +98,9 @@ class Workers:
                 if isinstance(started, BaseException):
                     raise started
                 self._current.append(started)
+            stack.push_async_callback(self._stop_keeping)
             for number in range(self._count):
-                await stack.enter_async_context(running(self._keep(number, owner)))
+                self._start_keeping(number)
             await stack.enter_async_context(running(self._follow_restarts()))
             log.info("workers.serving", workers=self._count, pids=[worker.pid for worker in self._current])
             try:
@@ -143,7 +146,16 @@ class Workers:
                 f"--metrics-port that is followed by {self._count - 1} free ones"
             ) from None
 
-    async def _keep(self, number: int, owner: "asyncio.Task[None] | None") -> None:
+    def _start_keeping(self, number: int) -> None:
+        keeper = self._keepers[number] = asyncio.create_task(self._keep(number))
+        keeper.add_done_callback(report)
+
+    async def _stop_keeping(self) -> None:
+        for keeper in self._keepers.values():
+            keeper.cancel()
+        await asyncio.wait(self._keepers.values())
+
+    async def _keep(self, number: int) -> None:
         """Replace a worker whenever it has ended by itself."""
         time, failures = asyncio.get_running_loop().time, 0
         while True:
@@ -151,17 +163,14 @@ class Workers:
             status = await worker.ended()
             self._alive.discard(worker)
             async with self._replacing[number]:
-                # It was replaced, and has ended for that.
-                if self._current[number] is not worker:
-                    continue
                 log.warning("worker.ended", worker=number, pid=worker.pid, status=status)
                 failures = 0 if time() - since > STEADY_SECONDS else failures
                 try:
                     failures += await self._start_again(number, failures)
                 except TgError as error:
                     self._failed = error
-                    if owner is not None:
-                        owner.cancel()
+                    if self._owner is not None:
+                        self._owner.cancel()
                     return
             log.info("worker.replaced", worker=number, pid=self._current[number].pid)
 
@@ -200,6 +209,9 @@ class Workers:
             except TgError as error:
                 log.error("worker.not_restarted", worker=number, reason=error.message)
                 return False
+            # The successor may end while the old one lets finish what runs.
+            self._keepers[number].cancel()
+            self._start_keeping(number)
         old.hand_over()
         await self._wait_for_end(old)
         log.info("worker.restarted", worker=number, pid=self._current[number].pid)
@@ -211,8 +223,9 @@ class Workers:
         except TimeoutError:
             log.warning("worker.late", pid=worker.pid)
             await worker.kill()
+        self._alive.discard(worker)
 
     async def _end(self) -> None:
         for worker in self._alive:
             worker.drain()
-        await asyncio.gather(*map(self._wait_for_end, self._alive))
+        await asyncio.gather(*map(self._wait_for_end, tuple(self._alive)))
