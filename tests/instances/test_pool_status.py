@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from itertools import count
 from random import Random
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -154,7 +155,8 @@ NAMES = {
     "average_running_requests", "average_kv_cache_utilization", "ready_endpoints", "per_endpoint_queue_size",
     "scheduler_e2e_duration_seconds", "scheduler_attempts_total", "model_rewrite_decisions_total",
     "prefix_indexer_size", "prefix_indexer_hit_ratio", "prefix_indexer_hit_bytes", "flow_control_pool_saturation",
-    "flow_control_queue_size",
+    "flow_control_queue_size", "flow_control_queue_bytes", "flow_control_request_queue_duration_seconds",
+    "flow_control_requests_total",
 }  # fmt: skip
 """The ends of all names that begin with `llm_d_epp_`."""
 OTHERS = {
@@ -169,7 +171,7 @@ def test_these_names_and_no_others_are_published(shown: Shown) -> None:
     told = {f"{family.name}_total" if family.type == "counter" else family.name for family in shown.registry.collect()}
     assert {name.removeprefix("llm_d_epp_") for name in told if name.startswith("llm_d_epp_")} == NAMES
     older = {name for name in told if name.startswith("inference_")}
-    renamed = {"ready_endpoints", "per_endpoint_queue_size"}
+    renamed = {"ready_endpoints", "per_endpoint_queue_size", "flow_control_requests_total"}
     assert {name.split("_", 2)[2] for name in older - OTHERS} == NAMES - renamed
     assert told - older == {f"llm_d_epp_{name}" for name in NAMES} | {name for name in OTHERS if name[:3] == "tg_"}
 
@@ -283,13 +285,32 @@ def test_however_a_request_ends_it_ends_once(shown: Shown, end: object, outcome:
 
 def test_requests_that_wait_are_counted_by_priority() -> None:
     shown = Shown()
-    waiting = (QueueStatus("p", -1, 7, 2.5),)
+    waiting = (QueueStatus("p", -1, 7, 2.5, 900),)
     board = PoolBoard(
         "b", "random", shown.scheduler, shown.pools, lambda: 0.0, totals=shown.boards.totals, queues=lambda: waiting
     )
     with shown.boards.show(board):
-        assert shown.series()["llm_d_epp_flow_control_queue_size{priority=-1,inference_pool=p}"] == 7
+        found = shown.series()
+        assert found["llm_d_epp_flow_control_queue_size{priority=-1,inference_pool=p}"] == 7
+        assert found["inference_extension_flow_control_queue_bytes{priority=-1,inference_pool=p}"] == 900
         assert read_status(shown.boards).pickers[0].queues == waiting
+
+
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [("", "Dispatched"), ("expired", "EvictedTTL"), ("queue-full", "RejectedCapacity"), ("displaced", "EvictedOther")],
+)
+def test_how_long_a_request_waited_is_counted_with_how_that_ended(shown: Shown, reason: Any, outcome: str) -> None:
+    made = shown.pick(facts())[0] if not reason else Rejection(reason, 429)
+    before, shown.now = shown.now, shown.now + 2.0
+    shown.board.record(facts(), InstanceRequest(priority=3), made, 0.0001, arrived_at=before)
+    # Another attempt at the same request did not wait anew.
+    shown.board.record(facts(), InstanceRequest(priority=3), made, 0.0001, again=True)
+    found, labels = shown.series(), f"priority=3,outcome={outcome},inference_pool=p"
+    for name in ("llm_d_epp", "inference_extension"):
+        assert found[f"{name}_flow_control_request_queue_duration_seconds_count{{{labels}}}"] == 1
+        assert found[f"{name}_flow_control_request_queue_duration_seconds_sum{{{labels}}}"] == 2
+    assert found[f"llm_d_epp_flow_control_requests_total{{outcome={outcome},priority=3}}"] == 1
 
 
 def test_what_was_promised_is_told_of_the_last_minute_where_it_is_watched() -> None:

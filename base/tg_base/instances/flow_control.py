@@ -50,6 +50,10 @@ class FlowControl:
         """When the request came that has waited longest, of those that `waiting` tells."""
         return self._queues[pool].oldest_at(priority)
 
+    def size_of(self, pool: str, priority: int) -> int:
+        """Bytes that are held for those that `waiting` tells."""
+        return self._queues[pool].size_of(priority)
+
     @property
     def next_expiry(self) -> float | None:
         """When the first request has waited long enough; None = none waits."""

@@ -48,6 +48,10 @@ class RequestQueue:
         """When the request of a band came that has waited longest. There must be one."""
         return next(iter(self._bands[priority].arrivals)).arrived_at
 
+    def size_of(self, priority: int) -> int:
+        """Bytes that are held for the requests of a band. There must be one."""
+        return self._bands[priority].size
+
     @property
     def next_expiry(self) -> float | None:
         """When the first request has waited long enough; None = none waits."""

@@ -43,6 +43,7 @@ class BoardCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         yield from self._requests()
         yield from self._distributions()
+        yield from self._waits()
         yield from self._picks()
         yield from self._routes()
         boards = self._boards()
@@ -82,6 +83,16 @@ class BoardCollector(Collector):
             ("prefix_indexer_hit_bytes", EXTENSION, "Bytes of it, at 4 a token", totals.hit_bytes),
         ):
             yield from make_histograms(suffix, old, text, (), [((), counted)])
+
+    def _waits(self) -> Iterator[Metric]:
+        queued = list(self._totals.queued.items())
+        labels, text = ("priority", "outcome", "inference_pool"), "Time from the request to the decision about it"
+        yield from make_histograms("flow_control_request_queue_duration_seconds", EXTENSION, text, labels, queued)
+        ended: Counter[tuple[str, str]] = Counter()
+        for (priority, outcome, _), cells in queued:
+            ended[outcome, priority] += sum(cells.counts)
+        text = "Requests that were decided about"
+        yield make_counter(f"{NEW}_flow_control_requests", text, ("outcome", "priority"), list(ended.items()))
 
     def _picks(self) -> Iterator[Metric]:
         rows = list(self._totals.picks.items())

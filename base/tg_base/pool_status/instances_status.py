@@ -107,12 +107,14 @@ class QueueStatus(Struct, frozen=True):
         priority: of them all.
         requests: how many.
         oldest_seconds: how long the first of them has waited.
+        bytes: of their bodies.
     """
 
     pool: str
     priority: int
     requests: int
     oldest_seconds: float
+    bytes: int = 0
 
 
 class DecisionStatus(Struct, frozen=True):

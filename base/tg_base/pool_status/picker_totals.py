@@ -1,6 +1,6 @@
 """Records of requests -> metrics: what all pickers of this process counted since it began."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from tg_base.instances import CHARACTERS_PER_TOKEN, Pick, Rejection
@@ -14,6 +14,17 @@ PICK_SECONDS: Final = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.0
 HIT_RATIOS: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 HIT_BYTES: Final = (0.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0)
 REQUEST_BYTES: Final = tuple(float(64 * 4**power) for power in range(11))
+QUEUE_SECONDS: Final = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+DISPATCHED: Final = "Dispatched"
+OUTCOMES: Final[Mapping[str, str]] = {
+    "saturated": "RejectedCapacity",
+    "objective-out-of-reach": "RejectedCapacity",
+    "queue-full": "RejectedCapacity",
+    "no-endpoints": "RejectedNoEndpoints",
+    "expired": "EvictedTTL",
+    "displaced": "EvictedOther",
+}
+"""The published words for how waiting ended, by our reasons; the others are `RejectedOther`."""
 _NOWHERE: Final = Destination("", "")
 
 
@@ -44,6 +55,7 @@ class PickerTotals:
         picks: attempts to place a request, by outcome, server and port.
         adapters: picks for an adapter that was loaded there, and that had to be loaded; by pool and adapter.
         routes: by route and kind of promise.
+        queued: how long requests waited for a server, by priority, outcome and pool.
         pick_seconds, hit_ratios, hit_bytes, request_bytes: distributions.
     """
 
@@ -55,12 +67,15 @@ class PickerTotals:
         self.picks: dict[tuple[str, str, str], int] = {}
         self.adapters: dict[tuple[str, str], list[int]] = {}
         self.routes: dict[tuple[str, str], RouteCount] = {}
+        self.queued: dict[tuple[str, str, str], Cells] = {}
         self.pick_seconds = Cells(PICK_SECONDS)
         self.hit_ratios = Cells(HIT_RATIOS)
         self.hit_bytes = Cells(HIT_BYTES)
         self.request_bytes = Cells(REQUEST_BYTES)
 
-    def begin(self, record: RequestRecord, made: Pick | Rejection, seconds: float, *, again: bool) -> None:
+    def begin(
+        self, record: RequestRecord, made: Pick | Rejection, seconds: float, *, again: bool, waited: float = 0.0
+    ) -> None:
         """Count a decision. What can wait is counted at its end, since a pick should cost little.
 
         Args:
@@ -68,10 +83,12 @@ class PickerTotals:
             made: what was decided.
             seconds: that the decision took.
             again: whether the request was counted before, and goes to another server now.
+            waited: seconds from its arrival to the decision.
         """
         series = self._find(record)
         if not again:
             series.count_request(record.priority)
+            self._count_wait(record, made, waited)
         self.pick_seconds.observe(seconds)
         if isinstance(made, Rejection):
             series.count_error(made.status)
@@ -124,6 +141,17 @@ class PickerTotals:
         if count is None:
             count = self.routes[route, promise.kind] = RouteCount(promise)
         return count
+
+    def _count_wait(self, record: RequestRecord, made: Pick | Rejection, waited: float) -> None:
+        if record.facts.destination is None:
+            # Without a body it goes past the queue.
+            return
+        outcome = DISPATCHED if isinstance(made, Pick) else OUTCOMES.get(made.reason, "RejectedOther")
+        key = (str(record.priority), outcome, record.facts.destination.pool)
+        cells = self.queued.get(key)
+        if cells is None:
+            cells = self.queued[key] = Cells(QUEUE_SECONDS)
+        cells.observe(waited)
 
     def _count_adapter(self, record: RequestRecord, adapter: str) -> None:
         key = ((record.facts.destination or _NOWHERE).pool, self._adapters.bound(adapter))

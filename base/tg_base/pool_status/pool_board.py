@@ -94,11 +94,10 @@ class PoolBoard:
             again: whether it is another attempt at a request that was recorded before.
             arrived_at: when the request came, on the board's clock, if it waited for a server; None = now.
         """
-        record = RequestRecord(
-            facts, request, made, self.clock() if arrived_at is None else arrived_at, self.totals.end
-        )
+        now = self.clock()
+        record = RequestRecord(facts, request, made, now if arrived_at is None else arrived_at, self.totals.end)
         self.decisions.append(record)
-        self.totals.begin(record, made, seconds, again=again)
+        self.totals.begin(record, made, seconds, again=again, waited=now - record.picked_at)
         return record
 
     def refuse(self, facts: RequestFacts, made: Rejection) -> None:

@@ -62,14 +62,19 @@ def pool_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:
 
 
 def queue_gauges(boards: Iterable[PoolBoard]) -> Iterator[Metric]:
-    """Requests that wait for a place."""
-    waiting: Counter[tuple[str, str]] = Counter()
+    """Requests that wait for a place, and their bytes."""
+    requests: Counter[tuple[str, str]] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
     for board in boards:
         for queue in board.queues():
-            waiting[str(queue.priority), queue.pool] += queue.requests
-    rows = [(key, float(requests)) for key, requests in waiting.items()]
-    name, labels = "flow_control_queue_size", ("priority", "inference_pool")
-    yield from make_gauges(name, f"{EXTENSION}_{name}", "Requests that wait for a place", labels, rows)
+            requests[str(queue.priority), queue.pool] += queue.requests
+            sizes[str(queue.priority), queue.pool] += queue.bytes
+    for name, text, counted in (
+        ("flow_control_queue_size", "Requests that wait for a place", requests),
+        ("flow_control_queue_bytes", "Bytes of requests that wait for a place", sizes),
+    ):
+        rows = [(key, float(number)) for key, number in counted.items()]
+        yield from make_gauges(name, f"{EXTENSION}_{name}", text, ("priority", "inference_pool"), rows)
 
 
 def server_gauges(pools: Sequence[PoolState]) -> Iterator[Metric]:

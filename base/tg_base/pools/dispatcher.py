@@ -48,12 +48,13 @@ class Dispatcher:
         return self._flow_control.attainment
 
     @property
-    def queues(self) -> Iterator[tuple[str, int, int, float]]:
-        """Pool, priority, how many requests wait there, and for how many seconds the first of them."""
+    def queues(self) -> Iterator[tuple[str, int, int, float, int]]:
+        """Pool, priority, how many requests wait there, for how many seconds the first of them, and their bytes."""
         now = self._clock()
         for pool, lengths in self._flow_control.waiting.items():
             for priority, requests in lengths.items():
-                yield pool, priority, requests, now - self._flow_control.oldest_at(pool, priority)
+                seconds = now - self._flow_control.oldest_at(pool, priority)
+                yield pool, priority, requests, seconds, self._flow_control.size_of(pool, priority)
 
     def submit(
         self,
