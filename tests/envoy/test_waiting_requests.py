@@ -62,7 +62,7 @@ class World:
 
     @property
     def waiting(self) -> dict[int, int]:
-        return {priority: requests for _, priority, requests, _ in self.dispatcher.queues}
+        return {priority: requests for _, priority, requests, *_ in self.dispatcher.queues}
 
 
 def refusal(response: wire.ProcessingResponse) -> tuple[int, dict[str, str], str]:

@@ -216,7 +216,7 @@ async def waiting_in(pool: Pool, number: int) -> None:
     async with asyncio.timeout(30):
         await asyncio.sleep(0)
         # Nothing tells a client of a processor that its request waits for a server.
-        while sum(requests for _, _, requests, _ in pool._dispatcher.queues) != number:  # noqa: ASYNC110
+        while sum(requests for _, _, requests, *_ in pool._dispatcher.queues) != number:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 

@@ -38,7 +38,7 @@ class Pool:
 
     @property
     def waiting(self) -> list[tuple[int, int]]:
-        return [(priority, requests) for _, priority, requests, _ in self.dispatcher.queues]
+        return [(priority, requests) for _, priority, requests, *_ in self.dispatcher.queues]
 
 
 async def decided(task: "asyncio.Task[Pick | Rejection]") -> str:
