@@ -7,13 +7,19 @@ import pytest
 from tg_gateway.envoy.pick_config import read_pick_config
 from tg_schema.errors import BadRequest
 
+TABLE = """\
+[[pools]]
+name = 'a'
+endpoints = ['10.0.0.1:80']
+models = ['m']
+"""
 SERVER = 'endpoints = ["10.0.0.1:8000"]\n'
 
 
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("", 0, "set endpoints, names or endpoint_files"),
+        ("", 0, "set endpoints, names, endpoint_files or pools"),
         ("endpoints = 'x'", 1, "a list"),
         (SERVER + "policy = 'sticky'", 2, "known are random"),
         (SERVER + "admission = 'never'", 2, "always"),
@@ -33,6 +39,15 @@ SERVER = 'endpoints = ["10.0.0.1:8000"]\n'
         ("endpoints = [\n'10.0.0.1:8000',\n'http://10.0.0.1:8000']", 3, "without a scheme"),
         ("endpoints = ['gpu-1:8000']", 1, "move the name gpu-1 to `names`"),
         (SERVER + "names = ['gpu']", 2, "host:port"),
+        ("[[pools]]\nname = 'a'", 1, "no server"),
+        ("[[pools]]\nname = 'a'\nendpoints = ['10.0.0.1:80']", 1, "name its models or adapters"),
+        (TABLE + "names = ['gpu']", 5, "must be HOST:PORT"),
+        (TABLE + TABLE, 6, 'two pools "a"'),
+        (TABLE + TABLE.replace("'a'", "'b'"), 5, '"m" leads to two pools, a and b'),
+        (TABLE.replace("10.0.0.1", "gpu-1"), 3, "move the name gpu-1 to `names`"),
+        (TABLE + "[pools.objective]\nfirst_token = 0", 6, "> 0"),
+        (TABLE + "priorities = 1", 5, 'did you mean "priority"'),
+        (SERVER + TABLE, 1, "endpoints beside pools"),
         (SERVER + "[bus]\nurl = 'memory://'", 3, "pulsar://host:port"),
         (SERVER + "[bus]\nurls = 'pulsar://a:1'", 3, "did you mean"),
     ],

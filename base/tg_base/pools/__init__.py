@@ -12,13 +12,14 @@ from tg_base.pools.load_header import (
     read_load_header,
 )
 from tg_base.pools.page_reader import read_page
+from tg_base.pools.pool_table import PoolTable, check_tables, refuse_both
 from tg_base.pools.pool_view import PoolView, make_view
 from tg_base.pools.prompt import MAX_PREFIX_CHARACTERS, Prompt, PromptFields, read_prompt
 
 __all__ = [
     "LOAD_FORMAT", "LOAD_REQUEST_HEADER", "LOAD_RESPONSE_HEADER", "MAX_PREFIX_CHARACTERS",
-    "Catalogue", "Destination", "Dispatcher", "DnsName", "Host", "Objective", "Pool", "PoolView", "Promise", "Prompt",
-    "PromptFields", "UseCase",
-    "is_ip", "join_address", "make_view", "merge_reports", "read_load_header", "read_page", "read_prompt",
-    "split_address",
+    "Catalogue", "Destination", "Dispatcher", "DnsName", "Host", "Objective", "Pool", "PoolTable", "PoolView",
+    "Promise", "Prompt", "PromptFields", "UseCase",
+    "check_tables", "is_ip", "join_address", "make_view", "merge_reports", "read_load_header", "read_page",
+    "read_prompt", "refuse_both", "split_address",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from tg_base.pools.catalogue_builder import build_catalogue, check_endpoints
 from tg_base.pools.dns_name import RESOLVE_SECONDS, DnsName
 from tg_base.pools.endpoint_file import read_endpoint_file
 from tg_base.pools.host import Host
+from tg_base.pools.pool_table import PoolTable, make_catalogue
 from tg_base.pools.pool_view import PoolView, make_view
 from tg_base.pools.resource import read_resources
 from tg_base.runtime import POLL_SECONDS, FileEdits, Watcher, running, translate_defects
@@ -37,6 +38,7 @@ class PoolSources(Struct, frozen=True, kw_only=True):
         endpoint_files: of llm-d's or AIBrix's form.
         hosts: known from the start.
         names: in DNS; one may stand there with several ports.
+        tables: pools with their servers, checked; in place of resources.
         default: the name of the pool without resources.
         ip_only: whether names in endpoint files are refused, since who reads the endpoints cannot resolve them.
     """
@@ -45,8 +47,19 @@ class PoolSources(Struct, frozen=True, kw_only=True):
     endpoint_files: tuple[Path, ...] = ()
     hosts: tuple[Host, ...] = ()
     names: tuple[DnsName, ...] = ()
+    tables: tuple[PoolTable, ...] = ()
     default: str = "default"
     ip_only: bool = False
+
+    @property
+    def all_hosts(self) -> tuple[Host, ...]:
+        """Those that are known from the start, of tables too."""
+        return (*self.hosts, *(host for table in self.tables for host in table.hosts))
+
+    @property
+    def all_names(self) -> tuple[DnsName, ...]:
+        """Those in DNS, of tables too."""
+        return (*self.names, *(name for table in self.tables for name in table.dns_names))
 
 
 class _Files(Struct, frozen=True):
@@ -87,10 +100,10 @@ class PoolWatcher(Watcher[Follower]):
 
     @override
     async def _start(self, stack: AsyncExitStack) -> None:
-        await asyncio.gather(*(self._look_up(name) for name in self._sources.names))
+        await asyncio.gather(*(self._look_up(name) for name in self._sources.all_names))
         if self._sources.resources or self._sources.endpoint_files:
             await stack.enter_async_context(running(self._watch()))
-        for name in self._sources.names:
+        for name in self._sources.all_names:
             await stack.enter_async_context(running(self._follow_name(name)))
 
     async def _watch(self) -> None:
@@ -136,7 +149,7 @@ class PoolWatcher(Watcher[Follower]):
             follower(view)
 
     def _make_view(self) -> PoolView:
-        resolved = (host for name in self._sources.names for host in self._resolved.get(_key(name), ()))
+        resolved = (host for name in self._sources.all_names for host in self._resolved.get(_key(name), ()))
         return make_view(self._files.catalogue, (*self._files.hosts, *resolved))
 
 
@@ -147,11 +160,13 @@ def _key(name: DnsName) -> _NameKey:
 def _read(sources: PoolSources) -> _Files:
     resources = tuple(each for file in sources.resources for each in read_resources(file))
     read = (read_endpoint_file(file, ip_only=sources.ip_only) for file in sources.endpoint_files)
-    hosts = (*sources.hosts, *(host for each in read for host in each))
+    hosts = (*sources.all_hosts, *(host for each in read for host in each))
     catalogue = build_catalogue(resources)
-    expected = (*hosts, *(name.host for name in sources.names))
+    expected = (*hosts, *(name.host for name in sources.all_names))
     check_endpoints(resources, [host.labels for host in expected])
-    if not sources.resources:
+    if sources.tables:
+        catalogue = make_catalogue(sources.tables)
+    elif not sources.resources:
         catalogue = Catalogue({sources.default: Pool(sources.default, {}, ())})
     _check_ports(catalogue, expected)
     return _Files(catalogue, hosts)

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from tg_base.config import BusConfig, advise, read_table
 from tg_base.instances import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
-from tg_base.pools import DnsName, Host, is_ip, split_address
+from tg_base.pools import DnsName, Host, PoolTable, check_tables, is_ip, refuse_both, split_address
 from tg_base.pools.pool_watcher import PoolSources
 from tg_base.pools.scraper import ScrapeOptions
 from tg_schema.errors import BadRequest
@@ -26,6 +26,7 @@ class PickConfig(Struct, frozen=True):
         endpoint_files: servers, in llm-d's or AIBrix's form.
         endpoints: servers, as "host:port".
         names: servers by DNS, as "name:port".
+        pools: pools with their servers and models, in place of the four before.
         models: base models that `endpoints` and `names` serve; empty = any.
         scrape: how their load is read.
         bus: over which pickers and pools tell each other what they place; None = this one stands alone.
@@ -41,6 +42,7 @@ class PickConfig(Struct, frozen=True):
     endpoint_files: tuple[Path, ...] = ()
     endpoints: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    pools: tuple[PoolTable, ...] = ()
     models: tuple[str, ...] = ()
     scrape: ScrapeOptions = ScrapeOptions()
     bus: BusConfig | None = None
@@ -52,8 +54,12 @@ class PickConfig(Struct, frozen=True):
         Raises:
             BadRequest: an address is none, or there is no source of servers.
         """
+        if self.pools:
+            check_tables(self.pools, ip_only=True)
+            refuse_both(self.resources, self.endpoint_files, self.endpoints, self.names)
+            return PoolSources(tables=self.pools, ip_only=True)
         if not (self.endpoint_files or self.endpoints or self.names):
-            raise BadRequest("no model servers are configured: set endpoints, names or endpoint_files")
+            raise BadRequest("no model servers are configured: set endpoints, names, endpoint_files or pools")
         hosts = [_split("endpoints", at, text) for at, text in enumerate(self.endpoints)]
         for at, (address, _) in enumerate(hosts):
             if not is_ip(address):

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tg_base.instances import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
 from tg_base.llm import Endpoint
-from tg_base.pools import DnsName, Host, split_address
+from tg_base.pools import DnsName, Host, PoolTable, check_tables, refuse_both, split_address
 from tg_base.pools.pool_watcher import PoolSources
 from tg_base.pools.scraper import ScrapeOptions
 from tg_flow.providers.openai import OpenAiOptions
@@ -27,6 +27,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         endpoint_files: files of llm-d's or AIBrix's form.
         endpoints: servers, as "HOST:PORT".
         names: names in DNS, as "NAME:PORT"; each of their addresses is a server.
+        pools: pools with their servers and models, in place of the four before.
         labels: of `endpoints` and `names`, for the pools of `resources` to select by.
         policy: how a server is picked.
         admission: which requests of a priority below 0 are refused when the servers are busy.
@@ -48,6 +49,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
     endpoint_files: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    pools: tuple[PoolTable, ...] = ()
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     policy: str = DEFAULT_POLICY
     admission: str = "always"
@@ -70,8 +72,13 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             if value not in known:
                 raise BadRequest(f'{option}: there is no "{value}"; known are {", ".join(known)}').at(option)
         self.waiting.check("waiting")
-        if not (self.endpoints or self.endpoint_files or self.names):
-            raise BadRequest("a pool needs servers: name them in endpoints, endpoint_files or names").at("endpoints")
+        if self.pools:
+            check_tables(self.pools)
+            refuse_both(self.resources, self.endpoint_files, self.endpoints, self.names)
+        elif not (self.endpoints or self.endpoint_files or self.names):
+            raise BadRequest("a pool needs servers: name them in endpoints, endpoint_files, names or pools").at(
+                "endpoints"
+            )
         return Endpoint(None, model)
 
     def sources(self, model: str) -> PoolSources:
@@ -90,6 +97,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             endpoint_files=tuple(map(Path, self.endpoint_files)),
             hosts=tuple(Host(address, (port,), labels=self.labels) for address, port in hosts),
             names=tuple(DnsName(name, (port,), self.labels) for name, port in names),
+            tables=self.pools,
             default=model,
         )
 

@@ -1,0 +1,61 @@
+"""Pools that are tables of a configuration: what leads to them, and that `tg-pick` and the provider read them alike."""
+
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from tg_base.pools import Destination, Promise
+from tg_base.pools.pool_watcher import PoolWatcher
+from tg_flow.providers.pool.options import PoolOptions
+from tg_gateway.envoy.pick_config import PickConfig, read_pick_config
+from tg_schema.errors import BadRequest
+
+FILE = """\
+[[pools]]
+name = "chat"
+endpoints = ["10.0.0.1:8000", "[::1]:8000"]
+models = ["llama"]
+adapters = ["sentiment"]
+priority = 2
+objective = { first_token = 1.5, output_token = 0.05, share = 0.95 }
+
+[[pools]]
+name = "batch"
+endpoints = ["10.0.0.9:8000"]
+models = ["small"]
+priority = -1
+"""
+PROMISES = (Promise("TimeToFirstToken", 1.5, 0.95), Promise("OutputTokenLatency", 0.05, 0.95))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> PickConfig:
+    file = tmp_path / "pick.toml"
+    file.write_text(FILE, "utf-8")
+    return read_pick_config(file)
+
+
+@pytest.mark.parametrize(
+    ("model", "destination"),
+    [
+        ("llama", Destination("chat", "llama", None, 2, PROMISES, "chat")),
+        ("sentiment", Destination("chat", "sentiment", "sentiment", 2, PROMISES, "chat")),
+        ("small", Destination("batch", "small", None, -1, (), "batch")),
+        ("other", None),
+    ],
+)
+def test_a_model_leads_to_its_pool(config: PickConfig, model: str, destination: Destination | None) -> None:
+    view = PoolWatcher(config.make_sources(Path())).view
+    assert view.catalogue.resolve(model, Random(0)) == destination
+    addresses = {pool: [each.address for each in members] for pool, members in view.members.items()}
+    assert addresses == {"chat": ["10.0.0.1:8000", "[::1]:8000"], "batch": ["10.0.0.9:8000"]}
+
+
+def test_the_provider_reads_the_same(config: PickConfig) -> None:
+    options = msgspec.convert({"pools": msgspec.to_builtins(config.pools)}, PoolOptions)
+    options.endpoint("llama")
+    assert PoolWatcher(options.sources("llama")).view == PoolWatcher(config.make_sources(Path())).view
+    with pytest.raises(BadRequest, match="names beside pools"):
+        msgspec.structs.replace(options, names=("gpu:80",)).endpoint("llama")
