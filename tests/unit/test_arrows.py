@@ -261,7 +261,7 @@ FORBIDDEN = {
 }
 ALLOWED = {
     "tg_base.bus.pulsar": {"pulsar"},
-    "tg_base.llm.http.pool": {"aiohttp"},
+    **{f"tg_base.llm.http.{name}": {"aiohttp"} for name in ("connections", "pool", "prepared_post")},
     "tg_gateway.envoy": {"google"},
 }
 """What keeps a library apart from the rest of its room, which imports it late or not at all: files and folders."""

@@ -15,13 +15,15 @@ from typing import Any
 
 import certifi
 import httpx
+import msgspec
 import pytest
 import uvloop
 from typing_extensions import override
 from yarl import URL
 
-from tg_base.llm import PreparedConnection, share_tls
-from tg_base.llm.http.pool import READ_BYTES, HttpPool, HttpTarget, _Handler
+from tg_base.llm import Method, PreparedConnection, share_tls
+from tg_base.llm.http.connections import READ_BYTES, Handler
+from tg_base.llm.http.pool import HttpPool, HttpTarget
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, ProtocolError, Unavailable
 
@@ -141,25 +143,132 @@ def test_the_loop_has_its_turn_between_small_chunks(run: Runner) -> None:
     assert ticks >= 6 * block * times / (4 * READ_BYTES)
 
 
-def test_a_connection_is_used_again_after_a_whole_answer_and_bounds_the_next_head_too(run: Runner) -> None:
-    ports = []
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_connection_is_used_again_after_a_whole_answer_and_bounds_the_next_head_too(
+    run: Runner, method: Method, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By aiohttp's session and beside it; fails too if aiohttp stops making connections by our factory."""
+    used: list[Handler] = []
+
+    def begin(handler: Handler, **params: Any) -> None:
+        used.append(handler)
+        begin_by_aiohttp(handler, **params)
+
+    begin_by_aiohttp = Handler.set_response_params
+    monkeypatch.setattr(Handler, "set_response_params", begin)
 
     async def ask_twice(url: URL) -> None:
         pool = HttpPool()
         for _ in range(2):
-            answer = await pool.ask("GET", str(url), (), None)
-            connection = answer._response.connection
-            ports.append(connection and connection.transport and connection.transport.get_extra_info("sockname"))
-            protocol = connection and connection.protocol
-            assert isinstance(protocol, _Handler)  # aiohttp has no public place for it
-            while await answer.read():
-                pass
+            answer = await pool.ask(method, str(url), (), b"{}" if method == "POST" else None)
+            size = 0
+            while part := await answer.read():
+                size += len(part)
+            assert size == 100_000
             answer.close()
         await pool.aclose()
 
     with saying(OK + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000, stays=True) as url:
         run(ask_twice(url))
-    assert ports[0] == ports[1]
+    first, second = used
+    assert first is second
+
+
+def test_many_small_chunks_are_not_read_ahead(run: Runner) -> None:
+    """Chunks of one byte fill memory with objects long before they fill it with bytes."""
+    chunks = 100_000
+
+    async def read_late(url: URL) -> int:
+        pool = HttpPool()
+        answer = await pool.ask("POST", str(url), (), b"{}")
+        most = size = 0
+        try:
+            while part := await answer.read():
+                # What has come while nobody read is one part of the answer.
+                most, size = max(most, len(part)), size + len(part)
+                for _ in range(20):
+                    await asyncio.sleep(0)
+        finally:
+            answer.close()
+            await pool.aclose()
+        assert size == chunks
+        return most
+
+    with saying(CHUNKED + b"1\r\n:\r\n" * chunks + b"0\r\n\r\n") as url:
+        assert run(read_late(url)) <= 2 * READ_BYTES // 16
+
+
+@contextmanager
+def listening_to(heads: list[bytes]) -> Iterator[URL]:
+    """A server that keeps what it is sent, until the end of a body, and answers each request."""
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection, suppress(OSError):
+                    while received := connection.recv(65536):
+                        while not received.endswith(b"}"):
+                            received += connection.recv(65536)
+                        heads.append(received)
+                        connection.sendall(OK + b"Content-Length: 5\r\n\r\nhello")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield URL(f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+async def post_both_ways(url: URL, headers: Iterable[tuple[str, str]]) -> None:
+    """As a request with a common part, and as one that aiohttp writes."""
+    pool = HttpPool()
+    target = pool.target(str(url), headers)
+    assert target.post is not None
+    for each in (target, msgspec.structs.replace(target, post=None)):
+        answer = await pool.send("POST", each, b'{"a":"\xc3\xa9"}')
+        assert await answer.read() == b"hello"
+        answer.close()
+    await pool.aclose()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        (("Content-Type", "application/json"), ("Authorization", "Bearer k"), ("Content-Length", "999")),
+        (("User-Agent", "SDK/1"), ("Accept", "text/event-stream")),
+        (("X-Name", "caf\u00e9"), ("X-Empty", "")),
+    ],
+)
+def test_a_request_is_written_as_aiohttp_writes_it(headers: Iterable[tuple[str, str]]) -> None:
+    heads: list[bytes] = []
+    with listening_to(heads) as url:
+        asyncio.run(post_both_ways(url / "chat" % {"api-version": "2024-10-21"}, headers))
+    ours, theirs = heads
+    assert sorted(ours.split(b"\r\n")) == sorted(theirs.split(b"\r\n"))
+
+
+@pytest.mark.parametrize(
+    ("place", "header"),
+    [
+        ("http://me:secret@127.0.0.1/v1", ("X-Key", "k")),
+        ("http://127.0.0.1/v1", ("X-Key", "k\r\nX-More: 1")),
+        ("http://127.0.0.1/v1", ("X-Key\0", "k")),
+        ("http://127.0.0.1/v1", ("Expect", "100-continue")),
+    ],
+)
+def test_an_unusual_request_is_left_to_aiohttp(place: str, header: tuple[str, str]) -> None:
+    async def prepare() -> HttpTarget:
+        pool = HttpPool()
+        target = pool.target(place, (header,))
+        await pool.aclose()
+        return target
+
+    assert asyncio.run(prepare()).post is None
 
 
 def test_what_requests_have_in_common_is_made_once() -> None:

@@ -1,0 +1,159 @@
+"""Provider's socket -> aiohttp's connections, with limits of ours: small reads, bounded heads, cheap readers."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from typing_extensions import override
+
+MAX_HEAD_BYTES = 64 * 1024
+"""Maximum bytes of an answer's headers, including those of all interim responses (1xx)."""
+
+READ_BYTES = 16 * 1024
+"""Bytes of one read. aiohttp buffers twice as many, then it stops reading until the buffer is consumed."""
+
+_HEAD_PART = 4 * 1024
+
+
+class EndlessHeadError(aiohttp.ClientError):
+    """The headers of an answer exceed `MAX_HEAD_BYTES`."""
+
+
+class Connector(aiohttp.TCPConnector):
+    """aiohttp's connector, with connections that limit their reads."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # All connections read into the same bytes, which are copied before the next one reads: at 16 KiB for each,
+        # 4,096 streams would hold 64 MiB.
+        room = memoryview(bytearray(READ_BYTES))
+        # aiohttp has no public way to choose the protocol of its connections. A test fails if an upgrade stops using
+        # this private factory.
+        self._factory: Any = lambda: Handler(self._loop, room)
+
+
+class _SmallReads(asyncio.BufferedProtocol):
+    """Socket -> handler, in small reads: an event loop reads up to 256 KiB, which would all be parsed in one turn."""
+
+    def __init__(self, handler: "Handler", room: memoryview) -> None:
+        self._handler = handler
+        self._room = room
+        # The loop calls these callbacks on this object; they go to aiohttp's handler without an extra call each.
+        self.pause_writing = handler.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = handler.resume_writing  # type: ignore[method-assign]
+        self.eof_received = handler.eof_received  # type: ignore[method-assign]
+        self.connection_lost = handler.connection_lost  # type: ignore[method-assign]
+
+    @override
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._room
+
+    @override
+    def buffer_updated(self, nbytes: int) -> None:
+        self._handler.data_received(bytes(self._room[:nbytes]))
+
+
+class Body(aiohttp.StreamReader):
+    """The reader of aiohttp, without its list of where HTTP's chunks end, which costs a quarter of a small read.
+
+    aiohttp's parser makes its readers itself; `Handler` turns each into one of these.
+    """
+
+    __slots__ = ()
+
+    @override
+    def begin_http_chunk_receiving(self) -> None:
+        pass
+
+    @override
+    def end_http_chunk_receiving(self) -> None:
+        pass
+
+    @override
+    def feed_data(self, data: bytes, size: int = 0) -> bool:
+        # For a reader, b"" is the end.
+        if not data:
+            return False
+        buffer = self._buffer
+        buffer.append(data)
+        self._size += len(data)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+        if self._size > self._high_water or len(buffer) > self._high_water_chunks:
+            self._protocol.pause_reading()
+        return False
+
+    async def take(self) -> bytes:
+        """As `readany`, and raises a ClientError where that takes a closed connection for a defect."""
+        if self._exception is not None:
+            raise self._exception
+        buffer = self._buffer
+        while not buffer and not self._eof:
+            if not self._protocol.connected:
+                raise aiohttp.ClientConnectionError
+            waiter = self._waiter = self._loop.create_future()
+            try:
+                await waiter
+            finally:
+                self._waiter = None
+        data = buffer.popleft() if len(buffer) == 1 else b"".join(buffer)
+        buffer.clear()
+        self._size = 0
+        self._protocol.resume_reading()
+        return data
+
+
+class Handler(ResponseHandler):
+    """aiohttp's handler with a limit on headers. For bodies it pauses reading by itself when its buffer is full."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, room: memoryview) -> None:
+        super().__init__(loop)
+        self._head_bytes: int | None = None
+        self._room = room
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # Only a BufferedProtocol decides how much the loop reads at once.
+        transport.set_protocol(_SmallReads(self, self._room))
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self._head_bytes is None:
+            ResponseHandler.data_received(self, data)
+            return
+        # In small parts, because the parser tells only between two calls whether the headers have ended.
+        while self._head_bytes is not None and data and self.exception() is None:
+            part, data = data[:_HEAD_PART], data[_HEAD_PART:]
+            self._head_bytes += len(part)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self.set_exception(EndlessHeadError())
+                if self.transport is not None:
+                    self.transport.abort()
+                return
+            super().data_received(part)
+        if self._head_bytes is None and data:
+            super().data_received(data)
+
+    @override
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        # aiohttp calls it after each read of a body, and then parses once more what is not there: a tenth of a chunk.
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
+    @override
+    def set_response_params(self, **params: Any) -> None:
+        self._head_bytes = 0
+        super().set_response_params(**params)
+
+    @override
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        message, body = data
+        # Interim responses (1xx) arrive here too; an endless series of them must keep counting.
+        if message.code >= 200:
+            self._head_bytes = None
+            if type(body) is aiohttp.StreamReader:
+                body.__class__ = Body
+        super().feed_data(data, size)

@@ -1,0 +1,104 @@
+"""HttpPool -> aiohttp's pooled connections: small POST requests whose common part is made once, not for each.
+
+aiohttp's session makes each request from its parts, writes it in a task of its own, and makes an answer that can do
+more than ours. Here only connections, TLS, pooling and parsing are aiohttp's.
+"""
+
+import asyncio
+
+import aiohttp
+import msgspec
+from aiohttp.connector import Connection
+from aiohttp.http import RawResponseMessage
+from multidict import CIMultiDict
+from yarl import URL
+
+from tg_base.llm.http.connections import READ_BYTES
+from tg_base.llm.http.failures import CONNECT_TIMEOUT_SECONDS
+
+CONNECT_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS)
+"""No total timeout, because the guard times the content."""
+
+_UPGRADE = 101
+
+
+class PostAnswer(msgspec.Struct, frozen=True, eq=False):
+    """The head of an answer, the reader of its body, and the connection that it comes from."""
+
+    message: RawResponseMessage
+    body: aiohttp.StreamReader
+    connection: Connection
+
+    def close(self) -> None:
+        """Close the connection, unless the whole answer has come."""
+        if not self.connection.closed:
+            # Tells a reader that waits.
+            self.body.set_exception(aiohttp.ClientConnectionError())
+        self.connection.close()
+
+
+class PreparedPost(msgspec.Struct, frozen=True, eq=False):
+    """What the POST requests to one URL have in common.
+
+    Attributes:
+        connector: has the connections.
+        request: by which it finds one.
+        head: the head of a request, up to the number of its body's bytes.
+    """
+
+    connector: aiohttp.BaseConnector
+    request: aiohttp.ClientRequest
+    head: bytes
+
+    async def send(self, body: bytes) -> PostAnswer:
+        """Send a request and return the head of its answer.
+
+        Raises:
+            Exception: those of `ClientSession.request`, or HttpProcessingError.
+        """
+        connection = await self.connector.connect(self.request, [], CONNECT_TIMEOUT)
+        answer = None
+        try:
+            message, reader = await _ask(connection, b"%s%d\r\n\r\n%s" % (self.head, len(body), body))
+            answer = PostAnswer(message, reader, connection)
+        finally:
+            if answer is None:
+                connection.close()
+        reader.on_eof(connection.release)
+        return answer
+
+
+def prepare_post(session: aiohttp.ClientSession, url: URL, headers: CIMultiDict[str]) -> PreparedPost | None:
+    """The common part of the requests; None if aiohttp has to look at each of them.
+
+    Args:
+        session: has the connections.
+        url: already encoded, and not on the other side of a proxy.
+        headers: those of all requests.
+    """
+    connector = session.connector
+    plain = url.scheme in {"http", "https"} and url.raw_host and not (url.raw_user or url.raw_password)
+    if connector is None or not plain or "Expect" in headers:
+        return None
+    request = aiohttp.ClientRequest("POST", url, headers=headers, session=session, loop=asyncio.get_running_loop())
+    sent = request.headers
+    sent.setdefault("Content-Type", "application/octet-stream")
+    sent.pop("Content-Length", None)
+    lines = [f"POST {url.raw_path_qs} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
+    # aiohttp refuses a header with a line's end; all that is unusual is left to it.
+    if not all(line.isprintable() for line in lines):
+        return None
+    return PreparedPost(connector, request, "\r\n".join([*lines, "Content-Length: "]).encode())
+
+
+async def _ask(connection: Connection, request: bytes) -> tuple[RawResponseMessage, aiohttp.StreamReader]:
+    """Write a request, and wait for the head of its answer, behind interim responses."""
+    protocol, transport = connection.protocol, connection.transport
+    if protocol is None or transport is None:
+        raise aiohttp.ServerDisconnectedError
+    protocol.set_response_params(read_until_eof=True, auto_decompress=False, read_bufsize=READ_BYTES)
+    transport.write(request)
+    while True:
+        message, body = await protocol.read()
+        if not 100 <= message.code < 200 or message.code == _UPGRADE:
+            return message, body
