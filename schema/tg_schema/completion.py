@@ -1,12 +1,12 @@
 """The fields of a model's answer besides its text, shared by a provider's chunk and a record on the bus."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from tg_schema.conversation import ToolCallDelta, whole_calls
-from tg_schema.deltas import Count, add_counts, join_text
+from tg_schema.deltas import Count, add_counts
 
 NO_TOKEN_ID = -1
 """The id of a token whose provider tells no ids."""
@@ -136,40 +136,40 @@ def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
     """
     model = _last(piece.model for piece in pieces)
     index = pieces[-1].index if pieces else 0
-    # Nearly all pieces have nothing but text, and this runs for each message: they are looked at once, not nine times.
+    # Nearly all pieces have nothing but text, and this runs for each message: they are looked at once, not field by
+    # field.
     pieces = [piece for piece in pieces if piece.tokens or not _is_plain(piece)]
-    if not pieces:
-        return msgspec.structs.replace(whole, model=model, index=index)
-    if len(pieces) == 1:
-        # One of them, the last, has the counts and the reason of the end: nothing is there to be added up.
-        return msgspec.structs.replace(whole, model=model, index=index, **_besides_text(pieces[0]))
-    tokens = tuple([token for piece in pieces for token in piece.tokens])
-    if all(map(_is_plain, pieces)):
-        return msgspec.structs.replace(whole, model=model, index=index, tokens=tokens)
-    return msgspec.structs.replace(
-        whole,
-        model=model,
-        index=index,
-        in_token=add_counts(piece.in_token for piece in pieces),
-        out_token=add_counts(piece.out_token for piece in pieces),
-        finish_reason=_last(piece.finish_reason for piece in pieces),
-        reasoning=join_text(piece.reasoning for piece in pieces),
-        tokens=tokens,
-        tool_calls=whole_calls(call for piece in pieces for call in piece.tool_calls),
-        cached_token=add_counts(piece.cached_token for piece in pieces),
-        reasoning_token=add_counts(piece.reasoning_token for piece in pieces),
-        cache_write_token=add_counts(piece.cache_write_token for piece in pieces),
-        signature=_last(piece.signature for piece in pieces),
-        stopped_by=_last(piece.stopped_by for piece in pieces),
-        seed=_last(piece.seed for piece in pieces),
-        prompt_tokens=tuple(token for piece in pieces for token in piece.prompt_tokens),
-    )
+    return msgspec.structs.replace(whole, model=model, index=index, **_besides_text(pieces))
 
 
-def _besides_text(piece: Completion) -> dict[str, Any]:
-    """What a piece says besides its text, its model and its index; the pieces of a call are merged."""
-    said = {name: getattr(piece, name) for name in _BESIDES_TEXT}
-    return {**said, "tool_calls": whole_calls(piece.tool_calls)} if piece.tool_calls else said
+def _besides_text(pieces: Sequence[Completion]) -> dict[str, Any]:
+    """What pieces say besides their text, their model and their index: the fields that are set, joined."""
+    said: dict[str, list[Any]] = {}
+    for piece in pieces:
+        for name in _BESIDES_TEXT:
+            value = getattr(piece, name)
+            # None and () are what is not set; 0 and "" are told.
+            if value is not None and value != ():
+                said.setdefault(name, []).append(value)
+    return {name: _JOINS.get(name, _take_last)(values) for name, values in said.items()}
+
+
+def _take_last(values: Sequence[Any]) -> Any:
+    return values[-1]
+
+
+def _chain(values: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple([item for value in values for item in value])
+
+
+_JOINS: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
+    **dict.fromkeys(COUNTS, sum),
+    "reasoning": "".join,
+    "tokens": _chain,
+    "prompt_tokens": _chain,
+    "tool_calls": lambda values: whole_calls(_chain(values)),
+}
+"""How the values of a field become one, where the last does not win."""
 
 
 def add_usage(pieces: Sequence[Completion]) -> dict[str, int | None]:
