@@ -69,7 +69,7 @@ async def guard_stream(
                 if ended and (finished or chunk.index in ended):
                     chunk = chunk.usage
                 elif chunk.text or chunk.has_content:
-                    watch.saw_content()
+                    watch.saw_content = True
                 if chunk.finish_reason is not None:
                     ended.add(chunk.index)
                     finished = len(ended) >= answers
@@ -85,6 +85,8 @@ async def guard_stream(
 class _Watch:
     """Entered around each wait: cancels the waiting task when one of the clocks runs out, and says what went wrong.
 
+    Set `saw_content` when content has arrived: the idle clock restarts with the next wait.
+
     The whole stream shares one timer, which is re-armed when it fires too early. That is rare, whereas
     `asyncio.timeout` would create and cancel a timer for each chunk.
     """
@@ -92,7 +94,8 @@ class _Watch:
     def __init__(self, clocks: Clocks) -> None:
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
-        self._clocks = clocks
+        self._clocks, self._idle, self._total = clocks, clocks.idle, clocks.total
+        self.saw_content = False
         # All in seconds of waiting so far: what passes between two waits is the consumer's.
         self._waited = 0.0
         self._limit = min(clocks.first_token, clocks.total)
@@ -104,11 +107,6 @@ class _Watch:
         self._timer_due = inf
         self._fired = False
 
-    def saw_content(self) -> None:
-        """Content has arrived: the idle clock restarts with the next wait."""
-        self._waiting_for_first = False
-        self._limit = min(self._waited + self._clocks.idle, self._clocks.total)
-
     def close(self) -> None:
         """Stop the timer."""
         if self._timer is not None:
@@ -117,6 +115,9 @@ class _Watch:
         self._timer_due = inf
 
     def __enter__(self) -> Self:
+        if self.saw_content:
+            self.saw_content = self._waiting_for_first = False
+            self._limit = min(self._waited + self._idle, self._total)
         self._entered = now = self._time()
         self._due = due = now + self._limit - self._waited
         self._task = task = asyncio.current_task(self._loop)

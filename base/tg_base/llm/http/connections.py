@@ -7,6 +7,9 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from typing_extensions import override
 
+from tg_base.llm.http.failures import BROKEN
+from tg_schema.errors import IncompleteStream
+
 MAX_HEAD_BYTES = 64 * 1024
 """Maximum bytes of an answer's headers, including those of all interim responses (1xx)."""
 
@@ -62,13 +65,9 @@ class Body(aiohttp.StreamReader):
 
     __slots__ = ()
 
-    @override
-    def begin_http_chunk_receiving(self) -> None:
-        pass
-
-    @override
-    def end_http_chunk_receiving(self) -> None:
-        pass
+    # Nothing, and no function of Python is called for it.
+    begin_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
+    end_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
 
     @override
     def feed_data(self, data: bytes, size: int = 0) -> bool:
@@ -86,22 +85,28 @@ class Body(aiohttp.StreamReader):
         return False
 
     async def take(self) -> bytes:
-        """As `readany`, and raises a ClientError where that takes a closed connection for a defect."""
+        """As `readany`. Raises IncompleteStream if the connection broke or was closed."""
+        buffer, protocol = self._buffer, self._protocol
         if self._exception is not None:
-            raise self._exception
-        buffer = self._buffer
+            raise IncompleteStream(BROKEN)
         while not buffer and not self._eof:
-            if not self._protocol.connected:
-                raise aiohttp.ClientConnectionError
+            if protocol.transport is None:
+                raise IncompleteStream(BROKEN)
             waiter = self._waiter = self._loop.create_future()
             try:
                 await waiter
+            except (aiohttp.ClientError, OSError):
+                raise IncompleteStream(BROKEN) from None
             finally:
                 self._waiter = None
-        data = buffer.popleft() if len(buffer) == 1 else b"".join(buffer)
+        if len(buffer) == 1:
+            self._size = 0
+            return buffer.popleft()
+        data = b"".join(buffer)
         buffer.clear()
         self._size = 0
-        self._protocol.resume_reading()
+        # One part alone is less than stops the reading.
+        protocol.resume_reading()
         return data
 
 

@@ -17,11 +17,11 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from tg_base.llm.http.connections import MAX_HEAD_BYTES, READ_BYTES, Body, Connector, EndlessHeadError
-from tg_base.llm.http.failures import BROKEN, SLOW, UNREACHABLE
+from tg_base.llm.http.failures import SLOW, UNREACHABLE
 from tg_base.llm.http.prepared_post import CONNECT_TIMEOUT, PreparedPost, prepare_post
 from tg_base.llm.http.response import Method
 from tg_base.llm.http.shared_sessions import SharedSessions
-from tg_schema.errors import IncompleteStream, ProtocolError, Timeout, Unavailable
+from tg_schema.errors import ProtocolError, Timeout, Unavailable
 
 MAX_WHOLE_BYTES = 128 * 1024
 """Bytes of a request's body up to which it is written at once."""
@@ -52,15 +52,15 @@ class PoolAnswer:
         self.content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         self.encoded = headers.get("Content-Encoding", "").strip().lower() not in {"", "identity"}
         self.close = close
-        # aiohttp's empty body stays what it is.
-        self._take = body.take if isinstance(body, Body) else body.readany
+        self._body = body
+        if isinstance(body, Body):
+            # Instead of a call for each read.
+            self.read = body.take  # type: ignore[method-assign]
 
     async def read(self) -> bytes:
         """See `HttpAnswer`."""
-        try:
-            return await self._take()
-        except (aiohttp.ClientError, OSError):
-            raise IncompleteStream(BROKEN) from None
+        # aiohttp's empty body, which it keeps for itself.
+        return await self._body.readany()
 
 
 class HttpTarget(msgspec.Struct, frozen=True, eq=False):
