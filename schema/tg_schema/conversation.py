@@ -114,12 +114,17 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def text(self) -> str:
         """The content's text alone."""
-        return "".join(part.text for part in self.parts if isinstance(part, TextPart))
+        # Nearly all turns are texts, and a request passes each of them several times.
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
 
     @property
     def images(self) -> tuple[ImagePart, ...]:
         """The content's images alone."""
-        return tuple(part for part in self.parts if isinstance(part, ImagePart))
+        if isinstance(self.content, str):
+            return ()
+        return tuple(part for part in self.content if isinstance(part, ImagePart))
 
 
 def _no_arguments() -> dict[str, Any]:

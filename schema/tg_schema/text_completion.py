@@ -141,13 +141,15 @@ class TextCompletionRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def system_text(self) -> str:
         """`system` and the system turns, joined by blank lines; "" if there are none."""
+        if not self.messages:
+            return self.system or ""
         texts = [self.system or "", *(turn.text for turn in self.messages if turn.role in SYSTEM_ROLES)]
         return "\n\n".join(text for text in texts if text)
 
     @property
     def turns(self) -> tuple[Message, ...]:
         """The conversation without its system texts; `prompt` is the last user turn."""
-        turns = tuple(turn for turn in self.messages if turn.role not in SYSTEM_ROLES)
+        turns = tuple([turn for turn in self.messages if turn.role not in SYSTEM_ROLES]) if self.messages else ()
         return (*turns, Message("user", self.prompt)) if self.prompt else turns
 
     @property

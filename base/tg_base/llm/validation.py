@@ -120,6 +120,8 @@ def _check_raw_prompt(request: TextCompletionRequest) -> None:
 
 
 def _check_tools(request: TextCompletionRequest) -> None:
+    if not (request.tools or request.allowed_tools) and request.tool_choice in _CHOICES:
+        return
     names = [tool.name for tool in request.tools]
     if len(set(names)) < len(names) or "" in names:
         raise BadRequest("tools: each must have a name of its own")

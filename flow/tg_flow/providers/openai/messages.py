@@ -77,7 +77,7 @@ def wire_messages(
     system = request.system_text if not told else _system_text(request)
     leading = [WireMessage("system", system)] if system else []
     leading += [WireMessage("developer", "\n\n".join(told))] if told else []
-    return (*leading, *(_message(turn, thinking_field) for turn in request.turns))
+    return (*leading, *[_message(turn, thinking_field) for turn in request.turns])
 
 
 def _system_text(request: TextCompletionRequest) -> str:
@@ -86,7 +86,9 @@ def _system_text(request: TextCompletionRequest) -> str:
 
 
 def _message(turn: Message, thinking_field: ThinkingField | None) -> WireMessage:
-    parts = [part for part in turn.parts if not isinstance(part, ReasoningPart)]
+    parts = (
+        [] if isinstance(turn.content, str) else [part for part in turn.parts if not isinstance(part, ReasoningPart)]
+    )
     if any(not isinstance(part, TextPart) for part in parts):
         if turn.role != "user":
             raise BadRequest(
