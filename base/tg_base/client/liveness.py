@@ -6,8 +6,9 @@ from tg_base.bus import Bus, Delivery
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.membership import Membership
-from tg_base.protocol import AwakeClock, Echo, HeartbeatTiming, LinkReport, Presence
+from tg_base.protocol import KIND_PROPERTY, AwakeClock, Echo, HeartbeatTiming, LinkReport, Presence
 from tg_schema import decode
+from tg_schema.errors import BadRequest
 from tg_schema.topics import Topics
 
 
@@ -49,9 +50,19 @@ class Liveness:
         self._echo.close()
         self._inbox_echo.close()
 
-    def take_echo(self, delivery: Delivery) -> bool:
-        """Whether a message on the inbox is our own echo."""
-        return self._inbox_echo.take(delivery)
+    def on_inbox(self, delivery: Delivery) -> None:
+        """A message on the inbox that is of no link.
+
+        Raises:
+            BadRequest: it is nothing that we know.
+        """
+        kind = delivery.properties.get(KIND_PROPERTY)
+        if kind == "presence":
+            self.on_presence(delivery)
+        elif kind == "report":
+            self._on_report(decode(LinkReport, delivery.body))
+        elif not self._inbox_echo.take(delivery):
+            raise BadRequest(f"not for an inbox: it needs the property `link`, or `{KIND_PROPERTY}` with a known kind")
 
     def on_presence(self, delivery: Delivery) -> None:
         """A process has announced itself, to everybody or to us alone.
@@ -70,13 +81,7 @@ class Liveness:
         if new:
             self._inbox.send_heartbeat(presence.processor)
 
-    def on_report(self, delivery: Delivery) -> None:
-        """A process has told the state of its link to us.
-
-        Raises:
-            BadRequest: the message is no such record.
-        """
-        report = decode(LinkReport, delivery.body)
+    def _on_report(self, report: LinkReport) -> None:
         self.presence.note(report)
         self._inbox.on_announced(report.processor, report.link)
 

@@ -21,7 +21,6 @@ from tg_base.client.liveness import Liveness
 from tg_base.client.response_stream import AskedStream, ResponseStream
 from tg_base.protocol import (
     IDLE_LINK_SECONDS,
-    KIND_PROPERTY,
     AwakeClock,
     Confirmed,
     EncodedRequest,
@@ -236,17 +235,10 @@ class Requestor:
         self._cancel(stream)
 
     def _on_inbox(self, delivery: Delivery) -> None:
-        if self._liveness.take_echo(delivery):
+        # Nearly all are of a link.
+        if "link" not in delivery.properties:
+            self._liveness.on_inbox(delivery)
             return
-        match delivery.properties.get(KIND_PROPERTY):
-            case None:
-                self._on_frames(delivery)
-            case "report":
-                self._liveness.on_report(delivery)
-            case "presence":
-                self._liveness.on_presence(delivery)
-
-    def _on_frames(self, delivery: Delivery) -> None:
         noticed = None
         for processor, link, frame in self._inbox.take(delivery):
             if processor is not noticed:

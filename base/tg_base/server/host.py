@@ -128,16 +128,19 @@ class Host:
         """Whether a control topic cannot be read now."""
         return bool(self._subscriptions.deaf)
 
-    def add(self, describe: Callable[[], Presence]) -> str:
-        """Announce a processor from the next heartbeat on; return its id.
+    def name_processor(self) -> str:
+        """An id for one more processor."""
+        self._opened += 1
+        return f"{self.name}.{self._opened}"
+
+    def add(self, processor: str, describe: Callable[[], Presence]) -> None:
+        """Announce a processor from the next announcement on.
 
         Args:
-            describe: what it serves, and what it has done since the last call; the id is filled in.
+            processor: its id.
+            describe: what it serves, and what it has done since the last call.
         """
-        name = f"{self.name}.{self._opened}"
-        self._opened += 1
-        self._services[name] = describe
-        return name
+        self._services[processor] = describe
 
     def remove(self, processor: str) -> None:
         """The processor of this id has ended."""
@@ -147,10 +150,8 @@ class Host:
     async def announce(self) -> None:
         """Announce presence to all requestors, and the state of each link that is in use to its inbox."""
         self._number += 1
-        before, self._told = (
-            self._told,
-            {name: msgspec.structs.replace(describe(), processor=name) for name, describe in self._services.items()},
-        )
+        before = self._told
+        self._told = {processor: describe() for processor, describe in self._services.items()}
         changed = tuple(service for name, service in self._told.items() if before.get(name) != service)
         gone = tuple(name for name in before if name not in self._told)
         base, self._changed_at = self._changed_at, self._number if changed or gone else self._changed_at

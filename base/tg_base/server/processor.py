@@ -83,6 +83,7 @@ class Processor:
     ) -> None:
         self.host = host or Host(bus, topics, timing=timing)
         self._alone = host is None
+        self._id = self.host.name_processor()
         self._bus = bus
         self._service = service
         self._routes = routes
@@ -122,7 +123,7 @@ class Processor:
                 await pumps.enter_async_context(running(self._pump(route, requests)))
             self._service.announce = announce
             # Only now: a requestor that hears of a queue asks at once, and without a subscription nothing is kept.
-            self._id = self.host.add(self._describe)
+            self.host.add(self._id, self._describe)
             stack.callback(self.host.remove, self._id)
             await self.host.announce()
             self._pumps, self._rest = pumps.pop_all(), stack.pop_all()
@@ -310,7 +311,7 @@ class Processor:
         """What it serves, and what it has done since the last call."""
         waited, self._waited = self._waited, 0.0
         return Presence(
-            processor="",
+            processor=self._id,
             queues=tuple(route.request for route in self._routes),
             capacity=self._service.capacity,
             in_flight=self._slots.taken,
