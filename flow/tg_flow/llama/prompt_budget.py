@@ -3,10 +3,10 @@
 ALONE_SECONDS = 0.1
 """Target duration of a step while nothing is answered: a cancel and newcomers wait for its end."""
 
-BESIDE_STEPS = 3.0
+BESIDE_STEPS = 4.0
 """Target duration of a step beside answers, by that of a step of these answers alone."""
 
-MIN_BESIDE_SECONDS = 0.02
+MIN_BESIDE_SECONDS = 0.05
 """Duration up to which a step beside answers may last in any case: steps of small models are much shorter."""
 
 MIN_PROMPT_TOKENS = 8
@@ -15,8 +15,8 @@ MIN_PROMPT_TOKENS = 8
 FIRST_PROMPT_TOKENS = 32
 """Prompt tokens of the first step, before anything was measured."""
 
-KEPT = 0.75
-"""The part of an estimate that stays when a step was measured: one step may have waited for another process."""
+RISE = 1.1
+"""By how much an estimate rises at most when a step was slower: one step may have waited for another process."""
 
 
 class PromptBudget:
@@ -36,21 +36,18 @@ class PromptBudget:
         """The prompt tokens of the next step, in which so many answers go on; at least one."""
         if self._token_seconds is None:
             return min(self._most, FIRST_PROMPT_TOKENS)
-        if answers:
-            alone = self._answer_seconds or 0.0
-            seconds = max(MIN_BESIDE_SECONDS, BESIDE_STEPS * alone) - alone
-        else:
-            seconds = ALONE_SECONDS
+        seconds = max(MIN_BESIDE_SECONDS, BESIDE_STEPS * (self._answer_seconds or 0.0)) if answers else ALONE_SECONDS
         return min(self._most, max(MIN_PROMPT_TOKENS, int(seconds / self._token_seconds)))
 
-    def learn(self, seconds: float, *, answers: int, prompt_tokens: int) -> None:
+    def learn(self, seconds: float, *, prompt_tokens: int) -> None:
         """Take in how long a step took."""
         if not prompt_tokens:
-            self._answer_seconds = _mixed(self._answer_seconds, seconds)
+            self._answer_seconds = _raised(self._answer_seconds, seconds)
         elif prompt_tokens >= MIN_PROMPT_TOKENS:
-            spent = min(self._answer_seconds or 0.0, seconds / 2) if answers else 0.0
-            self._token_seconds = _mixed(self._token_seconds, (seconds - spent) / prompt_tokens)
+            # With the time of the answers beside them: step by step, that leads to steps of the target duration.
+            self._token_seconds = _raised(self._token_seconds, seconds / prompt_tokens)
 
 
-def _mixed(estimate: float | None, measured: float) -> float:
-    return measured if estimate is None else KEPT * estimate + (1 - KEPT) * measured
+def _raised(estimate: float | None, measured: float) -> float:
+    # Near the lowest of late: what other processes take from a step stretches the short ones most.
+    return measured if estimate is None else min(measured, RISE * estimate)
