@@ -14,7 +14,7 @@ from typing import Self
 
 from bench.child import cpu_of
 
-PATIENCE = 120.0
+PATIENCE = 240.0
 """Seconds until a process must be ready."""
 
 

@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 from tg_flow.llama.prompt_budget import (
     ALONE_SECONDS,
     BESIDE_STEPS,
-    FIRST_PROMPT_TOKENS,
+    MIN_ALONE_TOKENS,
     MIN_BESIDE_SECONDS,
-    MIN_PROMPT_TOKENS,
+    MIN_BESIDE_TOKENS,
     PromptBudget,
 )
 
@@ -36,19 +36,19 @@ def test_beside_answers_a_step_lasts_a_small_multiple_of_theirs(
     alone = [machine.step(answers, prompt=False)[1] for _ in range(WARM_STEPS)][-1]
     tokens, seconds = [machine.step(answers, prompt=True) for _ in range(WARM_STEPS)][-1]
     limit = max(MIN_BESIDE_SECONDS, BESIDE_STEPS * alone)
-    assert tokens in {MIN_PROMPT_TOKENS, MOST} or seconds <= 1.1 * limit + token
-    assert tokens in {MIN_PROMPT_TOKENS, MOST} or seconds >= 0.5 * limit - token, "no time is wasted"
+    assert tokens in {MIN_BESIDE_TOKENS, MOST} or seconds <= 1.1 * limit + token
+    assert tokens in {MIN_BESIDE_TOKENS, MOST} or seconds >= 0.5 * limit - token, "no time is wasted"
 
 
 @given(st.floats(1e-5, 0.05), st.floats(1e-6, 0.1))
 def test_with_nobody_to_wait_a_step_has_as_much_as_its_time_allows(fixed: float, token: float) -> None:
     machine = _Machine(fixed, 0, token)
     tokens, seconds = [machine.step(0, prompt=True) for _ in range(WARM_STEPS)][-1]
-    assert tokens in {MIN_PROMPT_TOKENS, MOST} or seconds <= 1.1 * ALONE_SECONDS + token
+    assert tokens in {MIN_ALONE_TOKENS, MOST} or seconds <= 1.1 * ALONE_SECONDS + token
 
 
 def test_the_first_step_is_short_whatever_the_model() -> None:
-    assert PromptBudget(MOST).tokens(answers=0) == FIRST_PROMPT_TOKENS
+    assert PromptBudget(MOST).tokens(answers=0) == MIN_ALONE_TOKENS
     assert PromptBudget(16).tokens(answers=3) == 16
 
 

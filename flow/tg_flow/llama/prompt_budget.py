@@ -1,6 +1,6 @@
 """Durations of steps -> how many prompt tokens the next one has, so that no answer waits long for its next token."""
 
-ALONE_SECONDS = 0.1
+ALONE_SECONDS = 0.25
 """Target duration of a step while nothing is answered: a cancel and newcomers wait for its end."""
 
 BESIDE_STEPS = 4.0
@@ -9,11 +9,11 @@ BESIDE_STEPS = 4.0
 MIN_BESIDE_SECONDS = 0.05
 """Duration up to which a step beside answers may last in any case: steps of small models are much shorter."""
 
-MIN_PROMPT_TOKENS = 8
-"""Prompt tokens of a step at least, however slow the model. The time of fewer says nothing about prompts."""
+MIN_BESIDE_TOKENS = 16
+"""Prompt tokens of a step beside answers at least, however slow the model: each of fewer costs half as much again."""
 
-FIRST_PROMPT_TOKENS = 32
-"""Prompt tokens of the first step, before anything was measured."""
+MIN_ALONE_TOKENS = 32
+"""The same while nothing is answered, and before anything was measured."""
 
 RISE = 1.1
 """By how much an estimate rises at most when a step was slower: one step may have waited for another process."""
@@ -35,16 +35,20 @@ class PromptBudget:
     def tokens(self, *, answers: int) -> int:
         """The prompt tokens of the next step, in which so many answers go on; at least one."""
         if self._token_seconds is None:
-            return min(self._most, FIRST_PROMPT_TOKENS)
-        seconds = max(MIN_BESIDE_SECONDS, BESIDE_STEPS * (self._answer_seconds or 0.0)) if answers else ALONE_SECONDS
-        return min(self._most, max(MIN_PROMPT_TOKENS, int(seconds / self._token_seconds)))
+            return min(self._most, MIN_ALONE_TOKENS)
+        seconds, least = ALONE_SECONDS, MIN_ALONE_TOKENS
+        if answers:
+            seconds = max(MIN_BESIDE_SECONDS, BESIDE_STEPS * (self._answer_seconds or 0.0))
+            least = MIN_BESIDE_TOKENS
+        return min(self._most, max(least, int(seconds / self._token_seconds)))
 
     def learn(self, seconds: float, *, prompt_tokens: int) -> None:
         """Take in how long a step took."""
         if not prompt_tokens:
             self._answer_seconds = _raised(self._answer_seconds, seconds)
-        elif prompt_tokens >= MIN_PROMPT_TOKENS:
-            # With the time of the answers beside them: step by step, that leads to steps of the target duration.
+        elif prompt_tokens >= MIN_BESIDE_TOKENS:
+            # The time of fewer says nothing about prompts. With the time of the answers beside them: step by step, that
+            # leads to steps of the target duration.
             self._token_seconds = _raised(self._token_seconds, seconds / prompt_tokens)
 
 
