@@ -1,25 +1,46 @@
 """What the gateway's process holds: at rest, for each idle socket, for each slow stream, and after a million chunks.
 
-python -m bench.memory          one embedded `tg-serve` with the fake provider; prints one JSON object
+python -m bench.memory                      one embedded `tg-serve` with the fake provider; prints one JSON object
+python -m bench.memory --crowd 4096         so many streams at once: at rest, at the peak, after one and five minutes
+python -m bench.memory --crowd 4096 --pulsar --door websocket
+PYTHONMALLOC=malloc python -m bench.memory --crowd 4096
 """
 
 import argparse
 import asyncio
 import json
+import resource
 import sys
 import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvloop
 
-from bench.load_client import Connection, Stream, handshake, masked
-from bench.pipeline import ENVIRONMENT, FLAT_OUT, load, provider, started
+from bench.load_client import Connection, Stream, handshake, masked, run, summary
+from bench.pipeline import ENVIRONMENT, FLAT_OUT, MANY, free_port, load, provider, started
 from bench.subject import Subject, tokengrid, wait_ready
+from tests.pulsar_server import PulsarServer
 
 SOCKETS = 2000
 STREAMS = 500
 MILLION = 1_000_000
+CROWDED = """
+[models.bench]
+provider = "openai"
+queue = 10000
+options = {{ base_url = "{provider}/v1", key_variable = "BENCH_KEY", capacity = 10000 }}
+
+[flows.default]
+text-completion = {{ model = "bench" }}
+"""
+"""The configuration for streams that are all answered at once."""
+SPREAD_SECONDS = 15.0
+"""Over which the streams of a crowd begin."""
+AFTER_MINUTES = (1, 5)
 
 
 async def _opened(host: str, port: int) -> asyncio.StreamWriter:
@@ -83,11 +104,65 @@ def measure(folder: Path) -> dict[str, object]:
             return result
 
 
+async def peak(url: str, door: str, streams: int, subjects: list[Subject]) -> tuple[list[float], dict[str, object]]:
+    """MiB of each process while all streams run, and what they saw."""
+    asking = run(url, door, "chunks=4 gap=6000", streams=streams, limit=300, spread=SPREAD_SECONDS)
+    task = asyncio.create_task(asking)
+    await asyncio.sleep(SPREAD_SECONDS + 2)
+    held = [subject.resident for subject in subjects]
+    seen = asdict(summary(await task, 4))
+    return held, {name: seen[name] for name in ("chunks", "missing", "errors")}
+
+
+def crowd(folder: Path, door: str, streams: int, *, pulsar: bool) -> dict[str, object]:
+    """What so many streams at once take in each process, and what is left of it."""
+    with ExitStack() as stack:
+        fake = stack.enter_context(provider(folder))
+        bus = stack.enter_context(PulsarServer()).service_url if pulsar else "memory://"
+        config, port = folder / "crowd.toml", free_port()
+        config.write_text(CROWDED.format(provider=fake), "utf-8")
+        common = ["--config", str(config), "--bus", bus, "--port", str(port), "--log-level", "warning"]
+        commands = {name: ["--only", name, *common] for name in ("gateway", "text-completion")}
+        subjects = [
+            stack.enter_context(Subject(name, tokengrid(*command), folder / f"{name}.log", ENVIRONMENT))
+            for name, command in (commands if pulsar else {"tg-serve": common}).items()
+        ]
+        url = f"http://127.0.0.1:{port}"
+        wait_ready(url)
+        load(url, door, MANY, subjects)
+        time.sleep(3)
+        rest = [subject.resident for subject in subjects]
+        most, seen = uvloop.run(peak(url, door, streams, subjects))
+        found: dict[str, object] = {"door": door, "streams": streams, **seen}
+        rows: dict[str, dict[str, float]] = {}
+        for subject, before, held in zip(subjects, rest, most, strict=True):
+            per_stream = round(1024 * (held - before) / streams, 1)
+            rows[subject.name] = {"rest_mib": round(before), "peak_mib": round(held), "kib_per_stream": per_stream}
+        ended = time.monotonic()
+        for minutes in AFTER_MINUTES:
+            time.sleep(max(0.0, ended + 60 * minutes - time.monotonic()))
+            for subject, before in zip(subjects, rest, strict=True):
+                rows[subject.name][f"after_{minutes}_min_mib"] = round(subject.resident)
+                rows[subject.name][f"after_{minutes}_min_over_rest"] = round(subject.resident / before, 2)
+            print(f"  {rows}", file=sys.stderr)
+        return found | {"processes": rows}
+
+
 def main() -> None:
     """Measure and print."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--crowd", type=int, metavar="STREAMS")
+    parser.add_argument("--door", default="sse")
+    parser.add_argument("--pulsar", action="store_true", help="a gateway and a processor of their own")
+    args = parser.parse_args()
+    # The processes inherit it: a stream takes three descriptors.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with tempfile.TemporaryDirectory(prefix="tokengrid-bench-") as folder:
-        print(json.dumps(measure(Path(folder))))
+        if args.crowd is None:
+            print(json.dumps(measure(Path(folder))))
+        else:
+            print(json.dumps(crowd(Path(folder), args.door, args.crowd, pulsar=args.pulsar)))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ log = structlog.get_logger()
 
 LOOK_SECONDS = 15.0
 """Seconds between two looks at the process."""
+SETTLING_SECONDS = (20.0, 60.0)
+"""Seconds after a burst until memory is given back, and again: idle connections, which lie between what is free, are
+closed after 15 s, and idle producers after a minute."""
 MIN_ENDED_TASKS = 500
 """Tasks that must have ended since the most ones that were seen: less memory is soon used again."""
 MAX_RESTING_TASKS = 1000
@@ -42,12 +45,16 @@ async def return_memory_at_rest() -> None:
     watch, loop, trim = RestWatch(), asyncio.get_running_loop(), find_trim()
     while trim is not None:
         await asyncio.sleep(LOOK_SECONDS)
-        if watch.is_over(len(asyncio.all_tasks(loop))):
-            # Circles first, and the interpreter's free lists: a single object keeps its part of the memory.
-            gc.collect()
-            # It may take long where much is free.
-            await start_daemon_thread(trim, "trim")
-            log.debug("process.memory_returned")
+        if not watch.is_over(len(asyncio.all_tasks(loop))):
+            continue
+        for seconds in SETTLING_SECONDS:
+            await asyncio.sleep(seconds)
+            # Another burst may have begun.
+            if len(asyncio.all_tasks(loop)) <= MAX_RESTING_TASKS:
+                # Circles first, and the interpreter's free lists: a single object keeps its part of the memory.
+                gc.collect()
+                await start_daemon_thread(trim, "trim")
+                log.debug("process.memory_returned")
 
 
 def find_trim() -> Callable[[], object] | None:
