@@ -8,13 +8,13 @@ PYTHONMALLOC=malloc python -m bench.memory --crowd 4096
 
 import argparse
 import asyncio
+import itertools
 import json
 import resource
 import sys
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -104,14 +104,24 @@ def measure(folder: Path) -> dict[str, object]:
             return result
 
 
-async def peak(url: str, door: str, streams: int, subjects: list[Subject]) -> tuple[list[float], dict[str, object]]:
-    """MiB of each process while all streams run, and what they saw."""
-    asking = run(url, door, "chunks=4 gap=6000", streams=streams, limit=300, spread=SPREAD_SECONDS)
+def together(seen: list[Stream]) -> int:
+    """The most of these streams that had begun and not ended at the same time."""
+    steps = [(stream.first_ns, 1) for stream in seen] + [(stream.ended_ns, -1) for stream in seen]
+    running = itertools.accumulate(step for _, step in sorted(steps))
+    return max(running)
+
+
+async def peak(url: str, door: str, streams: int, subjects: list[Subject]) -> tuple[list[float], dict[str, int]]:
+    """The most MiB of each process while the streams run, and what they saw."""
+    asking = run(url, door, "chunks=6 gap=6000", streams=streams, limit=300, spread=SPREAD_SECONDS)
     task = asyncio.create_task(asking)
-    await asyncio.sleep(SPREAD_SECONDS + 2)
-    held = [subject.resident for subject in subjects]
-    seen = asdict(summary(await task, 4))
-    return held, {name: seen[name] for name in ("chunks", "missing", "errors")}
+    most = [0.0 for _ in subjects]
+    while not task.done():
+        await asyncio.wait([task], timeout=0.5)
+        most = [max(before, subject.resident) for before, subject in zip(most, subjects, strict=True)]
+    seen = task.result()
+    result = summary(seen, 6)
+    return most, {"together": together(seen), "missing": result.missing, "errors": len(result.errors)}
 
 
 def crowd(folder: Path, door: str, streams: int, *, pulsar: bool) -> dict[str, object]:
@@ -136,7 +146,7 @@ def crowd(folder: Path, door: str, streams: int, *, pulsar: bool) -> dict[str, o
         found: dict[str, object] = {"door": door, "streams": streams, **seen}
         rows: dict[str, dict[str, float]] = {}
         for subject, before, held in zip(subjects, rest, most, strict=True):
-            per_stream = round(1024 * (held - before) / streams, 1)
+            per_stream = round(1024 * (held - before) / seen["together"], 1)
             rows[subject.name] = {"rest_mib": round(before), "peak_mib": round(held), "kib_per_stream": per_stream}
         ended = time.monotonic()
         for minutes in AFTER_MINUTES:
