@@ -24,7 +24,10 @@ from tg_schema.topics import Topics
 
 ROOT = Path(__file__).parents[2]
 DEAF = {"ready": False, "missing": ["a subscription has ended and is being opened again"]}
-NOBODY = {"ready": False, "missing": ["no live processor serves text-completion of flow default"]}
+NOBODY = {
+    "ready": False,
+    "missing": [f"no live processor serves text-completion of flow default (model {TEXTS[0].model})"],
+}
 
 
 @pytest.mark.parametrize("error", [None, BusError("the broker refused (UnknownError); try again")])

@@ -52,6 +52,7 @@ async def test_ready_says_what_is_missing() -> None:
         ClientSession(gateway.url) as http,
     ):
         nobody = [f"no live processor serves {service} of flow default" for service in ("text-completion", "prompt")]
+        nobody[0] += f" (model {TEXTS[0].model})"
         assert await ready(http, 503) == {"ready": False, "missing": nobody}
         async with http.post(COMPLETION, json={"prompt": "1"}) as response:
             assert (response.status, response.headers["Retry-After"]) == (503, "1")

@@ -1,12 +1,13 @@
 """Orchestrator -> gateway: whether it lives, and whether it is of use."""
 
 import asyncio
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from aiohttp import web
 
 from tg_base.client import Requestor
+from tg_base.protocol import Route
 from tg_gateway.access import Limits
 from tg_gateway.dialects import Catalogue
 from tg_gateway.http.body_reader import defer_expectation
@@ -65,7 +66,7 @@ class Health:
         # A plain peer announces nothing: whether it lives is not known.
         needed = [route for route in self._catalogue.routes if not route.plain]
         deserted = [route for route in needed if not serving(route.request)]
-        return (*missing, *(f"no live processor serves {route.spec.name} of flow {route.flow}" for route in deserted))
+        return (*missing, *map(_describe, deserted))
 
     async def _bus_answers(self) -> bool:
         # One question at a time: whoever comes meanwhile is told its answer.
@@ -81,3 +82,8 @@ class Health:
                 # Read anew: the answer may have taken its time.
                 self._asked_at = asyncio.get_running_loop().time()
             return self._bus_is_there
+
+
+def _describe(deserted: Route[Any, Any]) -> str:
+    model = "" if deserted.model is None else f" (model {deserted.model})"
+    return f"no live processor serves {deserted.spec.name} of flow {deserted.flow}{model}"
