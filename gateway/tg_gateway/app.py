@@ -150,7 +150,7 @@ class Gateway:
             stack.push_async_callback(runner.cleanup)
             if self._band is not None:
                 await stack.enter_async_context(self._band)
-            accepts = SHARED_ACCEPTS_PER_TURN if self._shared.sockets else ACCEPTS_PER_TURN
+            accepts = ACCEPTS_PER_TURN if self._shared.processes == 1 else SHARED_ACCEPTS_PER_TURN
             await listen(runner, await self._open_sockets(), accepts)
             self.url = _url(self._config.host, runner.addresses[0][1])
             log.info("gateway.listening", url=self.url, auth=self._authenticator.required)

@@ -13,7 +13,7 @@ ACCEPTS_PER_TURN: Final = 32
 """Connections of a socket that uvloop accepts in one turn: 256 that come at once are in after eight turns, and the
 streams that run wait for 32 set-ups at most, about 10 ms."""
 
-SHARED_ACCEPTS_PER_TURN: Final = 4
+SHARED_ACCEPTS_PER_TURN: Final = 8
 """The same of a socket that several processes accept on: who wakes first must not take all of a burst."""
 
 

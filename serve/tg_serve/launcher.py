@@ -71,7 +71,7 @@ def serve_worker(work: Work, ready: Callable[[str], None]) -> None:
     """
     order: ServeOptions = work.order
     configure_log(order.log_form, order.log_level, about={"worker": work.number})
-    listener = SharedListener([socket.socket(fileno=descriptor) for descriptor in work.sockets])
+    listener = SharedListener([socket.socket(fileno=descriptor) for descriptor in work.sockets], order.workers or 1)
 
     def hand_over() -> None:
         if not listener.handing_over:

@@ -15,14 +15,16 @@ class SharedListener:
 
     Args:
         sockets: they listen already. They are closed with the server, in this process alone; none = it has its own.
+        processes: how many accept on them.
 
     Attributes:
         handing_over: set before the server is left, for others to take over: it accepts nothing more, and answers for
             a while what comes on the connections that it has, each for the last time.
     """
 
-    def __init__(self, sockets: Sequence[socket.socket] = ()) -> None:
+    def __init__(self, sockets: Sequence[socket.socket] = (), processes: int = 1) -> None:
         self.sockets = tuple(sockets)
+        self.processes = processes
         self.handing_over = False
 
 
