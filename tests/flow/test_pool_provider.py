@@ -258,7 +258,7 @@ async def test_the_load_in_a_header_is_taken(servers: list[OpenAiServer], open_p
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"endpoints": []}, "a pool needs servers: name them in endpoints, endpoint_files or names"),
+        ({"endpoints": []}, "a pool needs servers: name them in endpoints, endpoint_files, names or pools"),
         ({"endpoints": ["http://a:1"]}, 'endpoints: "http://a:1" must be HOST:PORT, without a scheme or path'),
         ({"policy": "best"}, 'policy: there is no "best"; known are '),
         ({"admission": "some"}, 'admission: there is no "some"; known are always'),
