@@ -1,6 +1,8 @@
 """The prompt of a body: the same conversation in any API is the same text, and whatever comes is read."""
 
 import json
+import sys
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -9,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tg_base.pools import MAX_PREFIX_CHARACTERS, Prompt, PromptFields, read_prompt
+from tg_base.pools.prompt import MAX_PARSED_BYTES
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 DATA = "iVBORw0KGgo="
@@ -134,6 +137,27 @@ def test_of_a_long_prompt_the_beginning_is_read() -> None:
     found = read({"messages": [turn, turn, turn]})
     assert len(found.text) == MAX_PREFIX_CHARACTERS
     assert 0 < found.characters - 3 * MAX_PREFIX_CHARACTERS < 100
+
+
+@pytest.mark.parametrize("turns", ["0," * 2_000_000, "{}," * 140_000])
+def test_a_body_of_a_million_values_is_not_parsed(turns: str) -> None:
+    """To make an object of each would hold the event loop for a minute, and take gigabytes."""
+    fields = msgspec.json.decode(f'{{"messages": [{turns}0]}}', type=PromptFields)
+    calls = count()
+    sys.setprofile(lambda frame, event, _: next(calls) if event == "call" else None)
+    try:
+        found = read_prompt(fields)
+    finally:
+        sys.setprofile(None)
+    assert next(calls) < 500_000
+    assert found.text
+
+
+@pytest.mark.parametrize("size", [2 * MAX_PARSED_BYTES, MAX_PARSED_BYTES // 2])
+def test_a_large_turn_counts_whole(size: int) -> None:
+    found = read({"messages": [{"role": "user", "content": "x" * size}, {"role": "user", "content": "y"}]})
+    assert len(found.text) == MAX_PREFIX_CHARACTERS
+    assert abs(found.characters - size) < 200
 
 
 NESTED = "[" * 600 + "]" * 600

@@ -4,7 +4,7 @@ Read are OpenAI's chats, completions and Responses and Anthropic's Messages. A s
 prompt, so everybody who shares placements must write it alike: the tools, the system's texts, then turn by turn.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,18 @@ from tg_schema.codec import decode_json
 MAX_PREFIX_CHARACTERS: Final = 512 * 1024
 """Of a prompt by which a server is found: 131,072 tokens. The hashes of 32 MiB would hold the event loop for half a
 second."""
+
+MAX_PARSED_BYTES: Final = 4 * 1024 * 1024
+"""Of a field, and of a turn. A larger one is taken as it was written."""
+
+MAX_VALUES: Final = 150_000
+"""The same, by what may be values in it: commas and opening brackets, also those within texts."""
+
+MAX_ITEMS: Final = 10_000
+"""Turns of a conversation, and tools. A longer list is taken as one value."""
+
+MAX_LEADING_TURNS: Final = 64
+"""Of the system, that are one text."""
 
 Part = tuple[str, str]
 """Who speaks, or what it is, and its text."""
@@ -63,46 +75,61 @@ class Prompt(Struct, frozen=True):
 def read_prompt(fields: PromptFields) -> Prompt:
     """The prompt of a body.
 
-    What has another shape than the APIs say is taken as it was written: its server refuses it. Takes 2 ms for 100,000
-    tokens, and never much more: what comes after MAX_PREFIX_CHARACTERS is not read.
+    What has another shape than the APIs say is taken as it was written: its server refuses it. So is what is too large
+    to be parsed at once. Takes 2 ms for 100,000 tokens; what comes after MAX_PREFIX_CHARACTERS is not read.
     """
     written: list[str] = []
     size = left = 0
-    for raw, parts in _pieces(fields):
+    for raw, read in _pieces(fields):
         if size >= MAX_PREFIX_CHARACTERS:
             left += len(memoryview(raw))
             continue
-        for role, text in parts:
+        if not _is_readable(raw):
+            left += max(len(memoryview(raw)) - MAX_PREFIX_CHARACTERS, 0)
+        for role, text in read(raw):
             written += (_PART, role, _SPOKEN, text)
             size += 2 + len(role) + len(text)
     text = "".join(written)
     return Prompt(text[:MAX_PREFIX_CHARACTERS], size + left)
 
 
-def _pieces(fields: PromptFields) -> Iterator[tuple[Raw, Iterable[Part]]]:
+def _pieces(fields: PromptFields) -> Iterator[tuple[Raw, Callable[[Raw], Iterable[Part]]]]:
     """What a prompt is made of, in the order of chat templates, and what reads it."""
-    if memoryview(fields.tools):
-        yield fields.tools, _tools(fields.tools)
+    for tool in _items(fields.tools):
+        yield tool, _tool
     told = [text for raw in (fields.system, fields.instructions) if memoryview(raw) for text in _system(raw)]
-    turns = [turn for raw in (fields.messages, fields.input) if memoryview(raw) for turn in _turns(raw)]
+    turns = [*_items(fields.messages), *_items(fields.input)]
     at = 0
     # The first texts of the system are one, whichever field or turn they stand in.
-    while at < len(turns) and (parts := _leading(turns[at])) is not None:
+    while at < min(len(turns), MAX_LEADING_TURNS) and (parts := _leading(turns[at])) is not None:
         told += parts
         at += 1
     if any(told):
-        yield _ABSENT, [(_SYSTEM, "\n\n".join(filter(None, told)))]
+        yield _ABSENT, lambda _: [(_SYSTEM, "\n\n".join(filter(None, told)))]
     for turn in turns[at:]:
-        yield turn, _turn(turn)
+        yield turn, _turn
     if memoryview(fields.prompt):
-        yield fields.prompt, [("prompt", _value_text(fields.prompt))]
+        yield fields.prompt, lambda raw: [("prompt", _value_text(raw))]
 
 
-def _turns(raw: Raw) -> list[Raw]:
+def _is_readable(raw: Raw) -> bool:
+    """Whether it is parsed: a body of a few megabytes may have millions of values, each an object in memory."""
+    size = len(memoryview(raw))
+    if size <= MAX_VALUES or size > MAX_PARSED_BYTES:
+        return size <= MAX_VALUES
+    text = bytes(raw)
+    return text.count(b",") + text.count(b"[") + text.count(b"{") <= MAX_VALUES
+
+
+def _items(raw: Raw) -> list[Raw]:
+    """Those of a list; what is none, or is too large, is one item; nothing is none."""
+    if not memoryview(raw) or not _is_readable(raw):
+        return [raw] if memoryview(raw) else []
     try:
-        return _LIST.decode(raw)
+        items = _LIST.decode(raw)
     except _UNREADABLE:
         return [raw]
+    return items if len(items) <= MAX_ITEMS else [raw]
 
 
 def _leading(turn: Raw) -> list[str] | None:
@@ -122,15 +149,13 @@ def _system(raw: Raw) -> list[str]:
     return [text for block in blocks for _, text in _content(_SYSTEM, [block] if isinstance(block, dict) else block)]
 
 
-def _tools(raw: Raw) -> Iterator[Part]:
-    tools = _decode(raw)
-    for tool in tools if isinstance(tools, list) else [tools]:
-        function = tool.get("function", tool) if isinstance(tool, dict) else None
-        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            yield "tools", _json(tool)
-            continue
-        schema = function.get("parameters") or function.get("input_schema") or {}
-        yield "tools", f"{function['name']}{_SPOKEN}{function.get('description') or ''}{_SPOKEN}{_json(schema)}"
+def _tool(raw: Raw) -> Iterable[Part]:
+    tool = _decode(raw)
+    function = tool.get("function", tool) if isinstance(tool, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        return [("tools", _json(tool))]
+    schema = function.get("parameters") or function.get("input_schema") or {}
+    return [("tools", f"{function['name']}{_SPOKEN}{function.get('description') or ''}{_SPOKEN}{_json(schema)}")]
 
 
 def _turn(raw: Raw) -> Iterable[Part]:
@@ -224,11 +249,13 @@ def _value_text(raw: Raw) -> str:
 
 
 def _decode(raw: Raw) -> Any:
-    """The value; the text itself if it is nested too deep."""
-    try:
-        return decode_json(bytes(raw))
-    except _UNREADABLE:
-        return bytes(raw).decode("utf-8", "replace")
+    """The value; the text itself, or its beginning, if it is too large or nested too deep."""
+    if _is_readable(raw):
+        try:
+            return decode_json(bytes(raw))
+        except _UNREADABLE:
+            pass
+    return bytes(memoryview(raw)[:MAX_PREFIX_CHARACTERS]).decode("utf-8", "replace")
 
 
 def _json(value: Any) -> str:
