@@ -176,6 +176,8 @@ CASES: list[tuple[str, str, str, list[tuple[str, str]]]] = [
     ("python", "[add(a='1", "[add(a='1", []),
     ("python", "[1] says so", "[1] says so", []),
     ("python", "[more(a=1)]", "[more(a=1)]", []),
+    ("python", f"[{'a' * 201}(", f"[{'a' * 201}(", []),
+    ("python", f"[add{' ' * 21}(a=1)]", f"[add{' ' * 21}(a=1)]", []),
     ("python", "So: [add(a=1)]", "So: [add(a=1)]", []),
     ("granite", '<|tool_call|>[{"name": "add", "arguments": {"a": 1}}]', "", [ADD]),
 ]

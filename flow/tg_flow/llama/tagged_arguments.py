@@ -38,6 +38,7 @@ class TaggedArguments:
         self._held = ""
         self._written = "{"
         self._separator = ""
+        self._searched = 0
         self._in_value = self._leads = False
         self._types: frozenset[str] = frozenset()
 
@@ -64,14 +65,15 @@ class TaggedArguments:
             self._types = find_types(find_property(self._schema, found["key"]), self._schema)
             quote = '"' if self._types == _STRING else ""
             self._written += f"{self._separator}{_json(found['key'])}: {quote}"
-            self._separator, self._in_value, self._leads = ", ", True, True
+            self._separator, self._in_value, self._leads, self._searched = ", ", True, True, 0
         return True
 
     def _value(self) -> bool:
         """Read on in a value; False if it needs more text."""
         if self._leads and self._held:
             self._leads, self._held = False, self._held.removeprefix("\n")
-        end = self._held.find(CLOSE)
+        end = self._held.find(CLOSE, max(self._searched - len(CLOSE), 0))
+        self._searched = len(self._held)
         streams = self._types == _STRING
         if end >= 0:
             value, self._held = self._held[:end].removesuffix("\n"), self._held[end + len(CLOSE) :]
@@ -80,7 +82,7 @@ class TaggedArguments:
         elif streams:
             cut = len(self._held) - (overlap(self._held, f"\n{CLOSE}") or overlap(self._held, CLOSE))
             self._written += _json(self._held[:cut])[1:-1]
-            self._held = self._held[cut:]
+            self._held, self._searched = self._held[cut:], 0
         return end >= 0
 
 

@@ -14,7 +14,9 @@ from tg_schema import ToolCallDelta
 from tg_schema.codec import decode_json
 
 _SPACE = " \t\r\n"
-_BEGINS_NAME = re.compile(r"[\w.\-]*\s*")
+# Bounded: an answer may begin so and go on without end, and is looked at with each piece.
+_NAME = r"[\w.\-]{1,200}\s{0,20}"
+_BEGINS_NAME = re.compile(f"({_NAME})?")
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
 
 State = Callable[[], bool]
@@ -256,7 +258,7 @@ class ToolCallParser:
 def _header(form: ToolFormat) -> re.Pattern[str]:
     """A call up to its arguments, with its name in the group of that name."""
     if form.syntax == "python":
-        return re.compile(r"(?P<name>[\w.\-]+)\s*\(")
+        return re.compile(rf"(?P<name>(?={_NAME}\()[\w.\-]+)\s*\(")
     if form.split:
         name = r'(?P<name>[^\s\[\]{}"]+?)'
         # A number says which call it is, and is no part of the name; models leave out what is around the name.
