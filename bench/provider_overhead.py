@@ -7,7 +7,7 @@ Three measurements in one run, the sides of each by turns, medians over the roun
 - base: a chunk that is there already, iterated bare and through the base (guard, clocks, records, counts);
 - wire: a chunk of streams of `bench.fake_provider` with a few ms between the chunks, so that each is a read of its own:
   a bare protocol (`floor`), aiohttp's client alone (`client`), `openai.AsyncOpenAI` (`sdk`), and our provider with the
-  base on top (`ours`);
+  base on top (`ours`), whose calls of functions are counted too;
 - request: the same for a whole request whose answer has one chunk.
 
 A table goes to standard error, one JSON object to standard output.
@@ -20,6 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from types import FrameType
 from typing import Any
 
 import aiohttp
@@ -59,6 +60,22 @@ async def cpu_per_chunk(measure: Measure) -> float:
     before = time.process_time()
     chunks = await measure()
     return (time.process_time() - before) / chunks * 1e6
+
+
+async def calls_per_chunk(measure: Measure) -> float:
+    """Calls of functions, of Python and of C: the same on a busy machine."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        chunks = await measure()
+    finally:
+        sys.setprofile(None)
+    return round(calls / chunks, 1)
 
 
 async def in_turns(rounds: int, **measures: Measure) -> dict[str, float]:
@@ -149,7 +166,8 @@ async def wire(rounds: int, port: int, *, prompt: str, times: int) -> dict[str, 
 
     try:
         ways = {"floor": readers.floor, "client": readers.client, "sdk": readers.sdk, "ours": readers.ours}
-        return await in_turns(rounds, **{name: several(way) for name, way in ways.items()})
+        found = await in_turns(rounds, **{name: several(way) for name, way in ways.items()})
+        return {**found, "calls": await calls_per_chunk(several(readers.ours))}
     finally:
         await readers.aclose()
         await service.aclose()

@@ -7,6 +7,7 @@ import asyncio
 import gzip
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ import uvloop
 from typing_extensions import override
 from yarl import URL
 
+from tests.fakes.loopback_tls import loopback_tls
 from tg_base.llm import Method, PreparedConnection, share_tls
 from tg_base.llm.http.connections import READ_BYTES, Handler
 from tg_base.llm.http.pool import HttpPool, HttpTarget
@@ -223,9 +225,8 @@ def listening_to(heads: list[bytes]) -> Iterator[URL]:
             thread.join()
 
 
-async def post_both_ways(url: URL, headers: Iterable[tuple[str, str]]) -> None:
+async def post_both_ways(url: URL, headers: Iterable[tuple[str, str]], pool: HttpPool) -> None:
     """As a request with a common part, and as one that aiohttp writes."""
-    pool = HttpPool()
     target = pool.target(str(url), headers)
     assert target.post is not None
     for each in (target, msgspec.structs.replace(target, post=None)):
@@ -247,9 +248,33 @@ async def post_both_ways(url: URL, headers: Iterable[tuple[str, str]]) -> None:
 def test_a_request_is_written_as_aiohttp_writes_it(headers: Iterable[tuple[str, str]]) -> None:
     heads: list[bytes] = []
     with listening_to(heads) as url:
-        asyncio.run(post_both_ways(url / "chat" % {"api-version": "2024-10-21"}, headers))
+        asyncio.run(post_both_ways(url / "chat" % {"api-version": "2024-10-21"}, headers, HttpPool()))
     ours, theirs = heads
     assert sorted(ours.split(b"\r\n")) == sorted(theirs.split(b"\r\n"))
+
+
+def test_tls_is_checked_both_ways(run: Runner, tmp_path: Path) -> None:
+    """By aiohttp's session and beside it."""
+    tls, certificate = loopback_tls(tmp_path)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                await reader.readuntil(b"}")
+                writer.write(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n")
+        writer.close()
+
+    async def ask() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls)
+        url = URL(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        await post_both_ways(url, (), HttpPool(ssl.create_default_context(cafile=certificate)))
+        pool = HttpPool(ssl.create_default_context())
+        with pytest.raises(Unavailable):
+            await pool.ask("POST", str(url), (), b"{}")
+        await pool.aclose()
+        server.close()
+
+    run(ask())
 
 
 @pytest.mark.parametrize(
