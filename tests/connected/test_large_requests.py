@@ -52,7 +52,7 @@ async def test_a_processor_that_is_cut_off_while_parts_are_sent_is_replaced(
         async with Requestor(asking, TOPICS) as requestor, Processor(dying, TOPICS, dead, (route,), grace=0.0) as first:
             request = TextCompletionRequest(LARGE_SYSTEM, "3", streaming=True)
             async with LlmClient(requestor, route).stream(request) as responses:
-                while not first._bodies._bodies:  # noqa: ASYNC110 - nothing tells when
+                while not first.host.bodies._bodies:  # noqa: ASYNC110 - nothing tells when
                     await asyncio.sleep(0.001)
                 dying.sent.clear()
                 dying.received.clear()

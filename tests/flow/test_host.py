@@ -106,7 +106,8 @@ async def test_presence_is_as_long_for_twelve_requestors_as_for_one() -> None:
         others = [await stack.enter_async_context(Requestor(it.bus, TOPICS, timing=QUICK)) for _ in range(11)]
         for number, requestor in enumerate((it.requestor, *others), start=1):
             await stack.enter_async_context(LlmClient(requestor, ROUTES[0]).stream(request))
-            await until(lambda number=number: it.requestor.presence.serving(queue)[0].in_flight == number)
+            while it.requestor.presence.serving(queue)[0].in_flight != number:
+                await it.requestor.presence.wait(1.0)
             bodies = [body for topic, body, _ in it.wire.published if topic == TOPICS.presence and body]
             sizes[number] = len(bodies[-1])
         # Two digits more: the one of twelve, and what the number of the announcement may have grown by.

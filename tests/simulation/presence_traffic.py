@@ -37,17 +37,17 @@ class MeteredBus(RemoteBus):
     """One process's connection to the broker, with the bytes of bodies and properties.
 
     Attributes:
-        sent: published so far.
-        read: received so far.
+        published: bytes so far.
+        received: bytes so far.
     """
 
     def __init__(self, bus: MemoryBus) -> None:
         super().__init__(bus)
-        self.sent = self.read = 0
+        self.published = self.received = 0
 
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        self.sent += _size(body, properties)
+        self.published += _size(body, properties)
         await super().publish(topic, body, properties)
 
     @override
@@ -60,7 +60,7 @@ class MeteredBus(RemoteBus):
 
     async def _count(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
         async for delivery in deliveries:
-            self.read += _size(delivery.body, delivery.properties)
+            self.received += _size(delivery.body, delivery.properties)
             yield delivery
 
 
@@ -129,10 +129,10 @@ class _World:
 
     async def measure(self) -> Traffic:
         buses = [*self._processes, *self._gateways]
-        before = {bus: (bus.sent, bus.read) for bus in buses}
+        before = {bus: (bus.published, bus.received) for bus in buses}
         await asyncio.sleep(MEASURED_SECONDS)
-        sent = {bus: (bus.sent - before[bus][0]) / MEASURED_SECONDS for bus in buses}
-        read = {bus: (bus.read - before[bus][1]) / MEASURED_SECONDS for bus in buses}
+        sent = {bus: (bus.published - before[bus][0]) / MEASURED_SECONDS for bus in buses}
+        read = {bus: (bus.received - before[bus][1]) / MEASURED_SECONDS for bus in buses}
         return Traffic(
             _mean(sent, self._processes),
             _mean(read, self._processes),

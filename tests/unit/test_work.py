@@ -61,7 +61,8 @@ async def begun(patience: float, slots: Slots | None = None) -> tuple[RequestTas
     made: asyncio.Future[RequestTask] = asyncio.get_running_loop().create_future()
 
     async def run() -> None:
-        work = RequestTask(llm, ROUTE, DOUBTFUL, slots.slot(ROUTE), patience=patience, bodies=BodyReceiver())
+        slot = slots.slot(ROUTE)
+        work = RequestTask(llm, ROUTE, DOUBTFUL, slot, patience=patience, bodies=BodyReceiver(), processor="p")
         made.set_result(work)
         await work.run(TextCompletionRequest(prompt="1", streaming=True), reply)
 
