@@ -69,7 +69,7 @@ async def heartbeats(wire: RecordingBus) -> None:
     """Return when the processor has heard enough of them."""
     async with asyncio.timeout(30), wire.subscribe(TOPICS.presence, None) as announcements:
         topic = TOPICS.control(decode(Presence, (await anext(announcements)).body).processor)
-        while sum(told == topic for told, *_ in wire.published) < MIN_SAMPLES:
+        while sum(told == topic and b"heartbeat" in body for told, body, _ in wire.published) < MIN_SAMPLES:
             await anext(announcements)
         await anext(announcements)
 
