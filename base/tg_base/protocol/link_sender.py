@@ -14,7 +14,7 @@ import structlog
 
 from tg_base.bus import Bus
 from tg_base.protocol.message_spacing import MessageSpacing
-from tg_base.protocol.messages import Ack, Frame, LinkState, StreamKey
+from tg_base.protocol.messages import Ack, Frame, FrameKind, LinkState, StreamKey
 from tg_base.runtime import new_number
 from tg_schema import Error, TgError, decode, encode
 from tg_schema.errors import TooLarge
@@ -310,15 +310,15 @@ class LinkSender:
         """As few frames as possible, each within the bus's limit; a single record over it ends its stream."""
         if not records:
             return []
-        kind = type(records[0])
-        joined = kind.join(records)
-        bodies = [encode(record) for record in joined]
-        if max(map(len, bodies)) <= self._largest:
-            pairs = zip(joined, bodies, strict=True)
-            return [
-                (Frame("end" if record.last else "record", key.stream, key.attempt, msgspec.Raw(body)), kind)
-                for record, body in pairs
-            ]
+        kind, largest = type(records[0]), self._largest
+        frames: list[_KindFrame] = []
+        for record in kind.join(records):
+            if len(body := encode(record)) > largest:
+                break
+            said: FrameKind = "end" if record.last else "record"
+            frames.append((Frame(said, key.stream, key.attempt, msgspec.Raw(body)), kind))
+        else:
+            return frames
         if len(records) > 1:
             half = len(records) // 2
             return self._join(key, records[:half]) + self._join(key, records[half:])
