@@ -7,7 +7,7 @@ from itertools import chain, repeat
 import msgspec
 import pytest
 
-from tg_base.llm import LlmChunk
+from tg_base.llm import LlmChunk, join_chunks
 from tg_base.llm.http import JsonLines, event_chunks
 from tg_base.llm.http.stream_reader import MAX_TURN_BYTES
 from tg_schema.errors import ProtocolError
@@ -143,3 +143,19 @@ async def test_thinking_between_texts_of_one_read_keeps_its_place() -> None:
         (None, "a"),
         ("hm", "bc"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "joined"),
+    [
+        ((), ()),
+        ((LlmChunk("a", model="m"), LlmChunk("b"), LlmChunk("")), (LlmChunk("ab", model="m"),)),
+        ((LlmChunk("a", index=2), LlmChunk("b", model="n", index=2)), (LlmChunk("ab", model="n", index=2),)),
+        ((LlmChunk("a"), LlmChunk("b", index=1)), (LlmChunk("a"), LlmChunk("b", index=1))),
+        ((LlmChunk("a"), LlmChunk("b", out_token=0)), (LlmChunk("ab", out_token=0),)),
+        ((LlmChunk("a"), LlmChunk("b", finish_reason="stop")), (LlmChunk("ab", finish_reason="stop"),)),
+        ((LlmChunk("a"), LlmChunk(reasoning="r")), (LlmChunk("a"), LlmChunk(reasoning="r"))),
+    ],
+)
+def test_texts_of_one_answer_are_joined_as_all_else(chunks: tuple[LlmChunk, ...], joined: tuple[LlmChunk, ...]) -> None:
+    assert join_chunks(chunks) == joined

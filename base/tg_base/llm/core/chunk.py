@@ -43,9 +43,24 @@ def join_chunks(chunks: Sequence[LlmChunk]) -> tuple[LlmChunk, ...]:
 
     Only the counts of an answer's chunks after its `finish_reason` are used: it has no text after its end.
     """
+    # Under load nearly every read has a few texts of one answer: to group them would cost more than all else of them.
+    if (joined := _join_texts(chunks)) is not None:
+        return (joined,)
     if any(chunk.finish_reason is not None for chunk in chunks):
         chunks = _without_rest(chunks)
     return tuple(_join(group) for group in group_completions(chunks, _has_text))
+
+
+def _join_texts(chunks: Sequence[LlmChunk]) -> LlmChunk | None:
+    """The joined chunks if they are of one answer and have nothing but text; None if they are not."""
+    if not chunks:
+        return None
+    index, model = chunks[0].index, None
+    for chunk in chunks:
+        if chunk != LlmChunk(chunk.text, model=chunk.model, index=index):
+            return None
+        model = model if chunk.model is None else chunk.model
+    return LlmChunk("".join([chunk.text for chunk in chunks]), model=model, index=index)
 
 
 def _without_rest(chunks: Sequence[LlmChunk]) -> list[LlmChunk]:
