@@ -165,7 +165,7 @@ MUTANTS = (
                 "if asked_at is not None or True:",
             ),
         ),
-        seed=501,
+        seed=63,
     ),
     Mutant(
         "what may have been delivered before is begun unasked",
