@@ -100,7 +100,7 @@ async def topics_of(server: PulsarServer, flow: str) -> list[str]:
         for kind in ("persistent", "non-persistent"):
             async with http.get(f"{server.admin_url}/admin/v2/{kind}/public/default") as answer:
                 found |= set(await answer.json())
-    wanted = ("inbox", "control-text-completion", "presence", f"{flow}")
+    wanted = ("inbox", "control-host", "announce", "presence", f"{flow}")
     return sorted(topic for topic in found if any(word in topic for word in wanted) and "dead" not in topic)
 
 
@@ -113,7 +113,7 @@ async def test_poison_on_every_topic_leaves_the_processes_at_work(
     await line.start("text-completion")
     told(await asked(gateway.url, line.flow, "before", 60), whole=True)
     poisoned = await topics_of(pulsar, line.flow)
-    for word in ("inbox", "control-text-completion", "presence", f"request-{line.flow}"):
+    for word in ("inbox", "control-host", "announce", "presence", f"request-{line.flow}"):
         assert any(word in topic for topic in poisoned), poisoned
     for topic in poisoned:
         await asyncio.to_thread(send_foreign, pulsar.service_url, topic, REQUEST, UNREADABLE[0])
