@@ -99,21 +99,6 @@ MUTANTS = (
         seed=711787,
     ),
     Mutant(
-        "a message can travel under the wrong link name",
-        ("link-number", "prefix"),
-        (
-            Change(
-                "tg_base/protocol/link_sender.py",
-                '{"link": message.link, "processor"',
-                '{"link": self.name, "processor"',
-            ),
-            Change("tg_base/protocol/link_sender.py", "while self._kept.get(message.seq) is message:", "while True:"),
-            # Then one was sent after the other; sixteen side by side leave so little time that 8,000 seeds miss it.
-            Change("tg_base/protocol/link_sender.py", "MAX_CONCURRENT_RESENDS = 16", "MAX_CONCURRENT_RESENDS = 1"),
-        ),
-        seed=547,
-    ),
-    Mutant(
         "an idle flow holds the slot",
         ("starves", "needless-error"),
         (
