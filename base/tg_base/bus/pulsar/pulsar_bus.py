@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakValueDictionary
 
 import pulsar
 import structlog
@@ -84,6 +85,7 @@ class PulsarBus(Bus):
         self._retired: list[Sender] = []
         self._readers: dict[Consumer, BoundedReader[Message]] = {}
         self._reader_threads = 0
+        self._erasing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._silence = Silence()
         self._closing: asyncio.Future[None] | None = None
         self._sent: Handoff[Sent] = Handoff(self._loop, self._on_sent)
@@ -332,7 +334,9 @@ class PulsarBus(Bus):
     async def erase(self, topic: str) -> None:
         check_log(topic)
         self._check_open()
-        await in_time(self._off_loop(lambda: topic_log.erase(self._client.handle, topic)))
+        # One after the other: the broker sometimes leaves one of two unanswered that come together.
+        async with self._erasing.setdefault(topic, asyncio.Lock()):
+            await in_time(self._off_loop(lambda: topic_log.erase(self._client.handle, topic)))
 
     @override
     async def ping(self) -> None:

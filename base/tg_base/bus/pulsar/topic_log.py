@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import pulsar
 import stamina
+import structlog
 from typing_extensions import override
 
 from tg_base.bus.core import Delivery, Entry
@@ -20,6 +21,8 @@ from tg_schema.errors import BadRequest, BusError
 
 if TYPE_CHECKING:
     from _pulsar import MessageId
+
+log = structlog.get_logger()
 
 _KEEPER: Final = "tg-log"
 """The subscription that holds the entries."""
@@ -118,7 +121,11 @@ def erase(client: pulsar.Client, topic: str) -> None:
     # Who appends or erases at the same time, at another gateway, holds the subscription for a moment as well, and the
     # broker lets nobody remove it then, and nobody hold it while it is removed.
     _until_alone(lambda: append(client, topic, b"", {_ERASED: "1"}))
-    _until_alone(lambda: _release(client, topic))
+    try:
+        _until_alone(lambda: _release(client, topic))
+    except BusError as error:
+        # Nobody reads the entries any more. What somebody else has appended since would be lost with the subscription.
+        log.warning("log.kept_by_broker", topic=topic, reason=error.message)
 
 
 def _until_alone(work: Callable[[], object]) -> None:
