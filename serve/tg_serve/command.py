@@ -27,7 +27,11 @@ MAX_WORKERS = 256
     "--host", envvar="TOKENGRID_HOST", help="Address to listen on. [default: TOKENGRID_HOST, or as configured]"
 )
 @click.option("--port", type=click.IntRange(0, 65535), help="Port the gateway listens on; 0 = any free one.")
-@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Port for /metrics, for a process without gateway.")
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    help="Port for /metrics, without a token; of the first of several workers, the others have the next ones.",
+)
 @click.option(
     "--workers",
     type=click.IntRange(1, MAX_WORKERS),

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,12 +45,22 @@ async def test_who_cannot_serve_is_told_at_the_start(tmp_path: Path) -> None:
             raise AssertionError
 
 
-async def test_all_end_with_the_block(tmp_path: Path) -> None:
+@pytest.fixture
+def one_core() -> Iterator[None]:
+    """This process and its children may use no other."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+async def test_all_end_with_the_block(tmp_path: Path, one_core: None) -> None:
     with structlog.testing.capture_logs() as log:
         async with Workers(crew(tmp_path, 2)).serve() as line:
             assert line == "ready: 1 sockets"
             (serving,) = lines(log, "workers.serving")
             assert all(map(alive, serving["pids"]))
+            assert [(line["workers"], line["cores"]) for line in lines(log, "workers.more_than_cores")] == [(2, 1)]
     assert not any(map(alive, serving["pids"]))
 
 

@@ -85,7 +85,7 @@ class Workers:
             Unavailable: a worker cannot serve, when it is started or again and again later.
         """
         owner = self._owner = asyncio.current_task()
-        if self._count > (cores := os.cpu_count() or 1):
+        if self._count > (cores := _count_cores()):
             log.warning("workers.more_than_cores", workers=self._count, cores=cores)
         async with AsyncExitStack() as stack:
             await self._listen(stack)
@@ -229,3 +229,8 @@ class Workers:
         for worker in self._alive:
             worker.drain()
         await asyncio.gather(*map(self._wait_for_end, tuple(self._alive)))
+
+
+def _count_cores() -> int:
+    """Those that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -62,7 +62,7 @@ IDLE_PRODUCER_SECONDS = 60.0
 MAX_CALLS = 6
 """Calls that wait for the broker, as openings and closings, side by side; each takes a thread."""
 MAX_READER_THREADS = 4
-"""Readers of a non-persistent topic that have a thread each: an inbox, the control topic and presence of a process."""
+"""Readers of a non-persistent topic that have a thread each: an inbox, presence, a control topic, announce."""
 
 T = TypeVar("T")
 
