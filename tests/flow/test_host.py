@@ -15,7 +15,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.protocol import HeartbeatTiming, Presence, Route
 from tg_base.server import Host, Processor
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, decode
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, decode, encode
 from tg_schema.errors import Unavailable
 from tg_schema.topics import Topics
 
@@ -81,10 +81,50 @@ async def test_each_model_keeps_its_own_state_in_the_one_record() -> None:
             await until(lambda: [one.in_flight for one in serving(ROUTES[0].request)] == [1])
             (busy,), (idle,) = serving(ROUTES[0].request), serving(ROUTES[1].request)
             assert (busy.models, idle.models, idle.in_flight) == (("a",), ("b",), 0)
-            count = it.requestor.presence.count_ours
-            await until(lambda: count(serving(ROUTES[0].request)[0], it.requestor._inbox.topic) == 1)
-            assert count(idle, it.requestor._inbox.topic) == 0
+
+            def count_theirs(requestor: Requestor) -> list[int]:
+                return [requestor.presence.count_theirs(each.request, requestor._inbox.topic) for each in ROUTES]
+
+            await until(lambda: count_theirs(it.requestor) == [0, 0])
+            async with Requestor(it.bus, TOPICS, timing=QUICK) as other:
+                await until(lambda: count_theirs(other) == [1, 0])
     assert not any(record.links for record in it.announced[2:])
+
+
+async def test_announcements_side_by_side_lose_nothing() -> None:
+    bus = RecordingBus(MemoryBus())
+    async with Requestor(bus, TOPICS, timing=QUICK) as requestor, Host(bus, TOPICS, timing=QUICK) as host:
+        await host.announce()
+        describe = [Presence(f"{host.name}.{flow}", (ROUTES[flow].request,), 1, 0) for flow in range(2)]
+
+        async def open_one(presence: Presence) -> None:
+            host.add(presence.processor, lambda: presence)
+            await host.announce()
+
+        await asyncio.gather(*map(open_one, describe))
+        told = [decode(Presence, body) for topic, body, _ in bus.published if topic == TOPICS.presence and body]
+        numbers = [record.number for record in told]
+        assert numbers == sorted({*numbers})
+        await until(lambda: all(requestor.presence.serving(route.request) for route in ROUTES))
+        for presence in describe:
+            host.remove(presence.processor)
+    await bus.aclose()
+
+
+async def test_a_requestor_asks_all_processes_once_in_an_interval() -> None:
+    bus = RecordingBus(MemoryBus())
+    async with Requestor(bus, TOPICS, timing=HeartbeatTiming(interval=60.0)) as requestor:
+        asking = [asyncio.create_task(LlmClient(requestor, ROUTES[0]).request("", "1")) for _ in range(20)]
+        # Each announcement of anybody wakes them all.
+        for number in range(5):
+            await bus.publish(TOPICS.presence, encode(Presence("other", (), 1, 0, number=number)), {})
+        await until(lambda: requestor.presence.version >= 5)
+        asked = [topic for topic, _, _ in bus.published if topic == TOPICS.announce]
+        assert len(asked) == 1
+        for task in asking:
+            task.cancel()
+        await asyncio.wait(asking)
+    await bus.aclose()
 
 
 async def test_a_processor_leaves_and_the_others_stay() -> None:
@@ -125,6 +165,8 @@ async def test_a_requestor_of_an_older_version_hears_each_processor_and_its_link
             return {record.processor: record for record in it.announced}
 
         await until(lambda: any(OLD_INBOX in one.links and one.queues == (ROUTES[1].request,) for one in it.announced))
+        for route in ROUTES:
+            assert it.requestor.presence.processors(route.request) == [it.host.name]
         heard = known()
         own = heard.pop(it.host.name)
         assert (own.queues, own.links[OLD_INBOX].running) == ((), 1)

@@ -210,6 +210,22 @@ async def test_a_model_that_cannot_be_opened_at_the_start_leaves_the_others_serv
         assert [await it.say(flow) for flow in "fg"] == ["old old", "new new"]
 
 
+async def test_a_refused_edit_does_not_keep_a_model_from_recovering(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OneWord, "broken", {"old", "worse"})
+    async with serving(file, retry=0.01) as it:
+        await it.told("model.failed")
+        write(file, SERVED.replace("other", "worse"))
+        await it.told("models.refused")
+        OneWord.broken.discard("old")
+        async with asyncio.timeout(20):
+            while (await it.say("f") if "old" in OneWord.opened else "") != "old old":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert await it.say("g") == "other other"
+        assert "old" not in OneWord.closed
+
+
 async def test_where_no_model_can_be_opened_the_first_error_ends_the_start(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import structlog
 
 from tests.fakes.small_worker import serve
 from tg_base.server import Crew, Work, Workers
+from tg_base.server.worker_server import WorkerServer
 from tg_schema.errors import Unavailable
 
 PATIENCE = 60.0
@@ -52,6 +54,18 @@ def one_core() -> Iterator[None]:
     os.sched_setaffinity(0, {min(cores)})
     yield
     os.sched_setaffinity(0, cores)
+
+
+async def test_one_that_cannot_even_be_started_is_told(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = os.dup(0)
+    os.close(highest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
+    try:
+        with pytest.raises(Unavailable, match="raise the limits"):
+            await WorkerServer.start(crew(tmp_path).work)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_all_end_with_the_block(tmp_path: Path, one_core: None) -> None:

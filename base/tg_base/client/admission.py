@@ -104,9 +104,6 @@ class AdmissionControl:
         return _Pool(
             tuple({queue for presence in serving for queue in presence.queues}),
             capacity,
-            sum(presence.in_flight - self._ours(presence) for presence in serving),
+            self._presence.count_theirs(queue, self._inbox),
             sum(p.seconds * p.capacity for p in known) / max(sum(p.capacity for p in known), 1),
         )
-
-    def _ours(self, presence: Presence) -> int:
-        return min(self._presence.count_ours(presence, self._inbox), presence.in_flight)

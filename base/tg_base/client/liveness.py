@@ -1,5 +1,6 @@
 """Presence, reports and echoes -> which processes live: what one requestor knows of them, and tells them of itself."""
 
+import math
 from collections.abc import Mapping
 
 from tg_base.bus import Bus, Delivery
@@ -42,6 +43,8 @@ class Liveness:
         self._inbox = inbox
         self._controls = controls
         self._timing = timing
+        self._clock = clock
+        self._ask_at = -math.inf
         self._echo = Echo(bus, topics.presence, clock, timing.interval)
         self._inbox_echo = Echo(bus, inbox.topic, clock, timing.interval)
 
@@ -70,7 +73,7 @@ class Liveness:
         Raises:
             BadRequest: the message is no such record.
         """
-        if self._echo.take(delivery):
+        if self._echo.take(delivery) or delivery.properties.get(KIND_PROPERTY) == "shadow":
             return
         presence = decode(Presence, delivery.body)
         new = self.presence.update(presence)
@@ -86,8 +89,10 @@ class Liveness:
         self._inbox.on_announced(report.processor, report.link)
 
     def ask(self) -> None:
-        """Ask all processes to announce themselves to us now."""
-        self._controls.ask_presence(self._inbox.topic)
+        """Ask all processes to announce themselves to us now, once in a heartbeat's interval: all of them answer."""
+        if (now := self._clock()) >= self._ask_at:
+            self._ask_at = now + self._timing.interval
+            self._controls.ask_presence(self._inbox.topic)
 
     def send_heartbeats(self, bound: Mapping[str, int]) -> None:
         """To each process that has a link to us, is new, or answers a stream.

@@ -82,7 +82,8 @@ class Membership:
         """A process has announced itself; True if it was unknown."""
         now, before = self._time(), self._heard.get(presence.processor)
         # The answer to our own question may be older than what came to everybody meanwhile.
-        if before is not None and 0 <= presence.number <= before.record.number:
+        known = -1 if before is None else before.record.number
+        if 0 <= presence.number < known or (presence.number == known >= 0 and presence.base >= 0):
             return False
         self.version += 1
         member = self.notice(presence.processor)
@@ -141,12 +142,12 @@ class Membership:
             return 0
         return member.record.over_below(inbox) if member.record.number < 0 else member.over_below
 
-    def count_ours(self, presence: Presence, inbox: str) -> int:
-        """The requests of an inbox, which is ours, that a processor runs."""
-        if presence.links:
-            return presence.links[inbox].running if inbox in presence.links else 0
-        serving = self._serving(presence.queues[0])
-        return next((it.ours.get(presence.processor, 0) for it, one in serving if one.presence is presence), 0)
+    def count_theirs(self, queue: str, inbox: str) -> int:
+        """The requests that a queue's processors run for others than an inbox, which is ours."""
+        return sum(
+            presence.in_flight - min(_count_ours(member, presence, inbox), presence.in_flight)
+            for member, presence in ((member, service.presence) for member, service in self._serving(queue))
+        )
 
     async def wait(self, seconds: float) -> None:
         """Return when a processor has announced itself, or after `seconds`."""
@@ -258,3 +259,10 @@ class Membership:
 def _queues(presence: Presence) -> tuple[str, ...]:
     """The queues that it takes requests from."""
     return () if presence.leaving else presence.queues
+
+
+def _count_ours(member: _Member, presence: Presence, inbox: str) -> int:
+    """The requests of an inbox, which is ours, that a processor runs."""
+    if presence.links:
+        return presence.links[inbox].running if inbox in presence.links else 0
+    return member.ours.get(presence.processor, 0)

@@ -31,9 +31,12 @@ class Outbox:
         self._bus = bus
         self._waiting: deque[_Message] = deque()
         self._sending: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     def put(self, topic: str, message: object, properties: Mapping[str, str] | None = None) -> None:
         """Send a record. What is put first is sent first, as long as the bus keeps up."""
+        if self._closed:
+            return
         if len(self._sending) < MAX_CONCURRENT_MESSAGES:
             self._start((topic, message, properties or {}))
         elif len(self._waiting) < MAX_WAITING_MESSAGES:
@@ -46,7 +49,8 @@ class Outbox:
             await asyncio.wait(self._sending, timeout=left)
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Send nothing more, whatever is put."""
+        self._closed = True
         self._waiting.clear()
         for sending in self._sending:
             sending.cancel()

@@ -7,7 +7,7 @@ processor has queues, slots and a service.
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Self
@@ -36,13 +36,13 @@ from tg_base.protocol import (
     StreamKey,
     Subscriptions,
 )
-from tg_base.runtime import last_number, new_id, running
+from tg_base.runtime import last_number, new_id, running, translate_defects
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.link_pool import LinkPool
 from tg_base.server.request_task import RequestTask
 from tg_base.server.tombstones import Tombstones
 from tg_schema import TgError, decode, encode
-from tg_schema.errors import Unavailable
+from tg_schema.errors import Internal, Unavailable
 from tg_schema.topics import Topics
 
 log = structlog.get_logger()
@@ -51,6 +51,8 @@ FLUSH_SECONDS = 1.0
 """Seconds that leaving waits for the links, and for the last announcement."""
 _REPORT = {KIND_PROPERTY: "report"}
 _PRESENCE = {KIND_PROPERTY: "presence"}
+_SHADOW = {KIND_PROPERTY: "shadow"}
+"""On a record for requestors of an older version, which look at no kind; the others pass it over."""
 
 
 class Host:
@@ -116,12 +118,14 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         used = [link.inbox for link in self.links if not link.idle]
-        await self.links.aclose(FLUSH_SECONDS)
-        for inbox in used:
-            self._report(inbox)
-        await self.announce()
-        await self._outbox.flush(FLUSH_SECONDS)
-        await self._exit.__aexit__(kind, error, tb)
+        try:
+            await self.links.aclose(FLUSH_SECONDS)
+            for inbox in used:
+                self._report(inbox)
+            await self.announce()
+            await self._outbox.flush(FLUSH_SECONDS)
+        finally:
+            await self._exit.__aexit__(kind, error, tb)
 
     @property
     def deaf(self) -> bool:
@@ -150,20 +154,21 @@ class Host:
     async def announce(self) -> None:
         """Announce presence to all requestors, and the state of each link that is in use to its inbox."""
         self._number += 1
-        before = self._told
-        self._told = {processor: describe() for processor, describe in self._services.items()}
+        number, before = self._number, self._told
+        self._told = dict(self._describe_all())
         changed = tuple(service for name, service in self._told.items() if before.get(name) != service)
         gone = tuple(name for name in before if name not in self._told)
-        base, self._changed_at = self._changed_at, self._number if changed or gone else self._changed_at
+        base, self._changed_at = self._changed_at, number if changed or gone else self._changed_at
         for link in self.links.due_reports():
             self._report(link.inbox)
         # The reports leave first: a requestor subtracts their counts from those of the presence that follows.
         await asyncio.sleep(0)
         unreported = self.links.unreported
-        presence = msgspec.structs.replace(self._record(changed), links=unreported, base=base, gone=gone)
+        record = self._record(changed)
+        # Its own number: another announcement may have been made meanwhile.
+        presence = msgspec.structs.replace(record, number=number, links=unreported, base=base, gone=gone)
         if self._shadowed:
-            for service in self._told.values():
-                self._outbox.put(self.topics.presence, self._shadow(service, unreported))
+            self._announce_shadows(unreported)
         try:
             await self._bus.publish(self.topics.presence, encode(presence), {})
         except TgError as error:
@@ -172,16 +177,28 @@ class Host:
     def _record(self, services: tuple[Presence, ...]) -> Presence:
         return Presence(self.name, (), 0, 0, newest=last_number(), number=self._number, services=services)
 
-    def _shadow(self, service: Presence, unreported: dict[str, LinkState]) -> Presence:
-        """A processor as requestors of an older version know it, which have one record for each.
+    def _describe_all(self) -> Iterator[tuple[str, Presence]]:
+        for processor, describe in self._services.items():
+            try:
+                # One whose service has a defect must not silence the others.
+                with translate_defects(Internal, "a processor cannot say what it serves", "presence.defect", log):
+                    yield processor, describe()
+            except Internal:
+                if processor in self._told:
+                    yield processor, self._told[processor]
+
+    def _announce_shadows(self, unreported: dict[str, LinkState]) -> None:
+        """Announce each processor as requestors of an older version know it, which have one record for each.
 
         Its links have their counts alone: streams are bound to the process, whose own record has the links' states.
         """
-        counts = {link.inbox: self._count(link)[service.processor] for link in self.links if link.inbox in unreported}
-        links = {
-            inbox: msgspec.structs.replace(unreported[inbox], sent=-1, running=count) for inbox, count in counts.items()
-        }
-        return msgspec.structs.replace(service, links=links)
+        counts = {link.inbox: self._count(link) for link in self.links if link.inbox in unreported}
+        for service in self._told.values():
+            links = {
+                inbox: msgspec.structs.replace(unreported[inbox], sent=-1, running=count[service.processor])
+                for inbox, count in counts.items()
+            }
+            self._outbox.put(self.topics.presence, msgspec.structs.replace(service, links=links), _SHADOW)
 
     def _count(self, link: LinkSender) -> Counter[str]:
         """What runs for a requestor, by processor."""

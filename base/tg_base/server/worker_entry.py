@@ -25,6 +25,7 @@ def main() -> NoReturn:
 
 
 def _tell(line: str) -> None:
-    """One line to the parent, which reads no other."""
+    """One line to the parent, which reads no other: what is printed later goes to the log, not into a full pipe."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+    os.dup2(2, 1)

@@ -15,6 +15,7 @@ START_SECONDS: Final = 60.0
 """Seconds in which a worker must serve."""
 FAILED: Final = "failed: "
 """Begins the line of a worker that cannot serve; why it cannot follows."""
+_NO_PROCESS: Final = "no further process can be started; raise the limits of processes, open files or memory"
 _PROGRAM: Final = "from tg_base.server.worker_entry import main; main()"
 
 
@@ -62,13 +63,16 @@ class WorkerServer:
             Unavailable: it cannot serve; the message is its own, if it has said why.
         """
         # A session of its own: Ctrl-C on the terminal is for this process, which tells its workers.
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-c", _PROGRAM),
-            stdin=PIPE,
-            stdout=PIPE,
-            start_new_session=True,
-            pass_fds=(*work.sockets, *work.metrics_sockets),
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-c", _PROGRAM),
+                stdin=PIPE,
+                stdout=PIPE,
+                start_new_session=True,
+                pass_fds=(*work.sockets, *work.metrics_sockets),
+            )
+        except OSError:
+            raise Unavailable(_NO_PROCESS) from None
         worker = cls(process)
         try:
             cast("asyncio.StreamWriter", process.stdin).write(pickle.dumps(sys.path) + pickle.dumps(work))

@@ -140,7 +140,11 @@ class ModelProcessors:
         # One that failed before, and says the same, must not keep the others from an edit.
         refused = [error for model, error in errors.items() if self._failed.get(model) != bound[model]]
         if refused:
-            _replace_all(begun.values())
+            # What failed at the start has nothing to do with the edit.
+            recovered = {model: each for model, each in begun.items() if self._failed.get(model) == bound[model]}
+            _replace_all(each for model, each in begun.items() if model not in recovered)
+            self._served |= recovered
+            self._failed = {model: binding for model, binding in self._failed.items() if model not in recovered}
             log.error("models.refused", reason=refused[0].message)
             return
         self._note_failed(bound, errors)
