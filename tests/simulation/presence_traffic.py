@@ -7,7 +7,7 @@ read: `python -m tests.simulation.presence_traffic --processes 100 --gateways 10
 import argparse
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,13 +171,12 @@ def count_traffic(processes: int, gateways: int, links: int) -> tuple[Traffic, T
 
 def _step(work: Coroutine[Any, Any, tuple[Traffic, Traffic]]) -> tuple[Traffic, Traffic]:
     now = 0.0
-    loop = SimulatedLoop(lambda: now, 0.0)
-    task = loop.create_task(work)
-    while not task.done():
-        now = max(loop.due, now)
-        loop.step()
-    loop.close()
-    return task.result()
+    with closing(SimulatedLoop(lambda: now, 0.0)) as loop:
+        task = loop.create_task(work)
+        while not task.done():
+            now = max(loop.due, now)
+            loop.step()
+        return task.result()
 
 
 def main() -> None:

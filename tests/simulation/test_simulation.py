@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import closing
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -55,7 +56,6 @@ def test_a_mutant_that_is_out_of_step_is_told(tmp_path: Path) -> None:
 
 def test_asyncio_works_on_a_loop_that_is_stepped() -> None:
     simulator = Simulator(1)
-    loop = SimulatedLoop(simulator.clock, 100.0)
     name: ContextVar[str] = ContextVar("name", default="")
     told: list[object] = []
 
@@ -75,10 +75,11 @@ def test_asyncio_works_on_a_loop_that_is_stepped() -> None:
                 await asyncio.Event().wait()
         told.append(await asyncio.to_thread(lambda: "at once"))
 
-    task = loop.create_task(main())
-    while not task.done():
-        simulator.now = max(loop.due, simulator.now)
-        loop.step()
-    task.result()
+    with closing(SimulatedLoop(simulator.clock, 100.0)) as loop:
+        task = loop.create_task(main())
+        while not task.done():
+            simulator.now = max(loop.due, simulator.now)
+            loop.step()
+        task.result()
     assert told == [(1, "1", 101.0), (2, "2", 103.0), "at once"]
     assert simulator.now == pytest.approx(8.0)

@@ -35,7 +35,10 @@ class ControlSender:
 
     def cancel_queued(self, processors: Collection[str], key: StreamKey, ttl: float) -> None:
         """Stop an attempt that is queued or on any of its queue's processors; they remember it for `ttl` seconds."""
-        if len(processors) <= MAX_TOLD_PROCESSORS:
+        if not processors:
+            # Those that have it may only be silent. Later each such request would cost them a confirmation.
+            self._outbox.put(self._topics.announce, Cancel((key,), ttl))
+        elif len(processors) <= MAX_TOLD_PROCESSORS:
             for processor in processors:
                 self.say(processor, Cancel((key,), ttl))
 
