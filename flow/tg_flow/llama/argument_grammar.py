@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tg_flow.llama.json_grammar import json_rule
-from tg_flow.llama.parameter_types import find_types
+from tg_flow.llama.parameter_types import ParameterTypes
 from tg_flow.llama.regex_grammar import escape_text, write_pattern
 from tg_flow.llama.tagged_arguments import CLOSE, OPEN
 from tg_schema.errors import BadRequest
@@ -27,10 +27,11 @@ def tagged_rules(name: str, schema: dict[str, Any]) -> Rules:
         BadRequest: the schema does not name properties, or one by a name that cannot stand in a tag.
     """
     rules: Rules = {}
+    types = ParameterTypes(schema)
     parts = []
     for number, (key, value, required) in enumerate(_properties(schema)):
         parameter = f"{name}x{number}"
-        rules |= _tagged_value(f"{parameter}v", value, schema)
+        rules |= _tagged_value(f"{parameter}v", value, schema, types.of(value))
         rules[parameter] = _text(f"{OPEN}{key}>\n") + f" {parameter}v"
         parts.append(parameter if required else f"{parameter}?")
     return rules | {name: " ".join([_text("\n"), *parts])}
@@ -42,13 +43,14 @@ def python_rules(name: str, schema: dict[str, Any]) -> Rules:
     The words within lists and objects are JSON's, which the reader of calls knows too.
     """
     rules: Rules = {}
+    types = ParameterTypes(schema)
     properties = _properties(schema)
     # Backwards: the rest of the arguments, with a comma before each, is a rule that several others share.
     rest = '""'
     firsts: list[str] = []
     for number, (key, value, required) in reversed(list(enumerate(properties))):
         argument = f"{name}x{number}"
-        rules |= {argument: f"{_text(f'{key}=')} {argument}v", f"{argument}v": _python_value(value, schema)}
+        rules |= {argument: f"{_text(f'{key}=')} {argument}v", f"{argument}v": _python_value(value, schema, types.of(value))}
         firsts = [f"{argument} {rest}", *([] if required else firsts)]
         if number:
             rules[f"{argument}r"] = f"{_COMMA} {argument} {rest}" if required else f"({_COMMA} {argument})? {rest}"
@@ -71,10 +73,10 @@ def _properties(schema: dict[str, Any]) -> list[tuple[str, Any, bool]]:
     return [(key, value, key in required) for key, value in properties.items()]
 
 
-def _tagged_value(name: str, schema: Any, root: dict[str, Any]) -> Rules:
+def _tagged_value(name: str, schema: Any, root: dict[str, Any], types: frozenset[str]) -> Rules:
     """The rule `name` of a value and its closing tag, and those that it needs."""
     close = f"\n{CLOSE}\n"
-    if "string" not in find_types(schema, root):
+    if "string" not in types:
         return {name: f"{name}j {_text(close)}", f"{name}j": _part(schema, root)}
     values = _values(schema)
     if values is not None:
@@ -96,8 +98,7 @@ def _plain(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _python_value(schema: Any, root: dict[str, Any]) -> str:
-    types = find_types(schema, root)
+def _python_value(schema: Any, root: dict[str, Any], types: frozenset[str]) -> str:
     if not types <= {"boolean", "null"}:
         return _part(schema, root)
     words = [*((True, False) if "boolean" in types else ()), *((None,) if "null" in types else ())]

@@ -1,13 +1,12 @@
 """Arguments between tags -> JSON text, while the model writes them: `<parameter=KEY>VALUE</parameter>` for each."""
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from tg_flow.llama.call_scanner import overlap
-from tg_flow.llama.parameter_types import find_property, find_types
+from tg_flow.llama.parameter_types import ParameterTypes
 from tg_flow.llama.schema_keywords import fits
 from tg_schema.codec import decode_json
 
@@ -27,12 +26,12 @@ class TaggedArguments:
     opening tag, and one before the closing tag, are not part of a value. It ends at the first closing tag.
 
     Args:
-        schema: of the tool's arguments.
+        types: of the tool's arguments.
         ends: the tags of which the first ends the arguments. They are not read.
     """
 
-    def __init__(self, schema: Mapping[str, Any], ends: tuple[str, ...]) -> None:
-        self._schema = schema
+    def __init__(self, types: ParameterTypes, ends: tuple[str, ...]) -> None:
+        self._known = types
         self._tags = (OPEN, *ends)
         self._next = re.compile(rf"{OPEN}(?P<key>[^<>\n]+)>|(?={'|'.join(map(re.escape, ends))})")
         self._held = ""
@@ -62,7 +61,7 @@ class TaggedArguments:
             return False
         self._held = self._held[found.end() :]
         if found["key"] is not None:
-            self._types = find_types(find_property(self._schema, found["key"]), self._schema)
+            self._types = self._known.of_property(found["key"])
             quote = '"' if self._types == _STRING else ""
             self._written += f"{self._separator}{_json(found['key'])}: {quote}"
             self._separator, self._in_value, self._leads, self._searched = ", ", True, True, 0

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from tg_flow.llama.call_scanner import CallScanner, JsonArguments, overlap
+from tg_flow.llama.parameter_types import ParameterTypes
 from tg_flow.llama.python_call import PythonScanner, read_python_call
 from tg_flow.llama.tagged_arguments import TaggedArguments
 from tg_flow.llama.tool_format import ToolFormat
@@ -51,6 +52,7 @@ class ToolCallParser:
         self.begun = self.ended = 0
         self._form = form
         self._tools = tools
+        self._types: dict[str, ParameterTypes] = {}
         self._new_id = new_id
         self._header = _header(form)
         # Without a mark only the very beginning of an answer is a call: JSON that it tells later is text.
@@ -167,7 +169,9 @@ class ToolCallParser:
     def _read_arguments(self, name: str) -> JsonArguments | TaggedArguments:
         if self._form.syntax == "json":
             return JsonArguments()
-        return TaggedArguments(self._tools.get(name, {}), (self._form.item_end, self._form.end))
+        if name not in self._types:
+            self._types[name] = ParameterTypes(self._tools.get(name, {}))
+        return TaggedArguments(self._types[name], (self._form.item_end, self._form.end))
 
     def _to_the_end(self) -> bool:
         """A call up to its end, whose parts are in an order of its own."""
