@@ -50,7 +50,10 @@ def python_rules(name: str, schema: dict[str, Any]) -> Rules:
     firsts: list[str] = []
     for number, (key, value, required) in reversed(list(enumerate(properties))):
         argument = f"{name}x{number}"
-        rules |= {argument: f"{_text(f'{key}=')} {argument}v", f"{argument}v": _python_value(value, schema, types.of(value))}
+        rules |= {
+            argument: f"{_text(f'{key}=')} {argument}v",
+            f"{argument}v": _python_value(value, schema, types.of(value)),
+        }
         firsts = [f"{argument} {rest}", *([] if required else firsts)]
         if number:
             rules[f"{argument}r"] = f"{_COMMA} {argument} {rest}" if required else f"({_COMMA} {argument})? {rest}"
