@@ -1,8 +1,10 @@
 """Tool calls in a model's text: what is text, what is a call, and that it does not matter how the text is split."""
 
 import json
+import sys
 from collections.abc import AsyncGenerator
 from itertools import count, pairwise
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -180,6 +182,16 @@ CASES: list[tuple[str, str, str, list[tuple[str, str]]]] = [
     ("python", f"[add{' ' * 21}(a=1)]", f"[add{' ' * 21}(a=1)]", []),
     ("python", "So: [add(a=1)]", "So: [add(a=1)]", []),
     ("granite", '<|tool_call|>[{"name": "add", "arguments": {"a": 1}}]', "", [ADD]),
+    ("mistral names", f"[TOOL_CALLS]{'a' * 200}[ARGS]{{}}", "", [("a" * 200, "{}")]),
+    ("mistral names", f"[TOOL_CALLS]{'a' * 201}[ARGS]{{}}", f"[TOOL_CALLS]{'a' * 201}[ARGS]{{}}", []),
+    ("mistral names", f"[TOOL_CALLS]add{' ' * 512}[ARGS]{{}}", f"[TOOL_CALLS]add{' ' * 512}[ARGS]{{}}", []),
+    ("hermes", f'<tool_call>{{"name": "{"a" * 600}", "arguments": {{"b":1}}}}', "", [("a" * 600, '{"b":1}')]),
+    (
+        "qwen3 coder",
+        f"<tool_call><function=x><parameter={'k' * 201}>1</parameter><parameter={'k' * 200}>1</parameter></function>",
+        "",
+        [("x", f'{{"{"k" * 200}": 1}}')],
+    ),
 ]
 
 
@@ -200,6 +212,37 @@ def test_arguments_are_passed_on_while_they_are_written() -> None:
     ((_, (more,)), _) = parser.feed(", 2]}"), parser.feed("}")
     assert (more.index, more.id, more.arguments) == (0, None, ", 2]}")
     assert (parser.begun, parser.ended) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [
+        ("hermes", '<tool_call>{"name": "'),
+        ("llama", '{"name": "'),
+        ("command", '<|START_ACTION|>[{"tool_call_id": "'),
+        ("mistral names", "[TOOL_CALLS]"),
+        ("qwen3 coder", "<tool_call><function="),
+        ("qwen3 coder", "<tool_call><function=add><parameter="),
+    ],
+)
+def test_a_name_without_an_end_is_not_looked_at_again_and_again(name: str, begin: str) -> None:
+    """Each look is as long as what is held: counted is what the patterns could read."""
+    parser = ToolCallParser(FORMATS[name], SCHEMAS, lambda: "id")
+    looked_at = 0
+
+    def count_work(frame: FrameType, event: str, function: Any) -> None:
+        nonlocal looked_at
+        if event == "c_call" and function.__name__ in {"match", "search", "finditer"}:
+            looked_at += len(vars(frame.f_locals["self"]).get("_held", ""))
+
+    parser.feed(begin)
+    sys.setprofile(count_work)
+    try:
+        for _ in range(20_000):
+            parser.feed("a")
+    finally:
+        sys.setprofile(None)
+    assert looked_at < 200_000
 
 
 @pytest.mark.parametrize(("template", "parallel", "calls"), [(LLAMA, None, 1), (HERMES, None, 2), (HERMES, False, 1)])

@@ -12,6 +12,7 @@ from tg_schema.codec import decode_json
 
 OPEN: Final = "<parameter="
 CLOSE: Final = "</parameter>"
+MAX_KEY_CHARACTERS: Final = 200
 
 _STRING: Final = frozenset({"string"})
 # Templates write JSON's words as Python does, and models as they were told.
@@ -33,7 +34,9 @@ class TaggedArguments:
     def __init__(self, types: ParameterTypes, ends: tuple[str, ...]) -> None:
         self._known = types
         self._tags = (OPEN, *ends)
-        self._next = re.compile(rf"{OPEN}(?P<key>[^<>\n]+)>|(?={'|'.join(map(re.escape, ends))})")
+        self._next = re.compile(
+            rf"{OPEN}(?P<key>[^<>\n]{{1,{MAX_KEY_CHARACTERS}}})>|(?={'|'.join(map(re.escape, ends))})"
+        )
         self._held = ""
         self._written = "{"
         self._separator = ""
@@ -57,7 +60,11 @@ class TaggedArguments:
             # What stands between tags says nothing; a tag may have begun.
             at = self._held.rfind("<")
             begun = self._held[at:] if at >= 0 else ""
-            self._held = begun if any(tag.startswith(begun) or begun.startswith(tag) for tag in self._tags) else ""
+            # It is looked at with each piece: a key without an end is none.
+            begins = len(begun) <= len(OPEN) + MAX_KEY_CHARACTERS and any(
+                tag.startswith(begun) or begun.startswith(tag) for tag in self._tags
+            )
+            self._held = begun if begins else ""
             return False
         self._held = self._held[found.end() :]
         if found["key"] is not None:

@@ -16,7 +16,9 @@ from tg_schema.codec import decode_json
 
 _SPACE = " \t\r\n"
 # Bounded: an answer may begin so and go on without end, and is looked at with each piece.
-_NAME = r"[\w.\-]{1,200}\s{0,20}"
+_MAX_NAME_CHARACTERS = 200
+_NAME = rf"[\w.\-]{{1,{_MAX_NAME_CHARACTERS}}}\s{{0,20}}"
+_MAX_HEAD_CHARACTERS = 512
 _BEGINS_NAME = re.compile(f"({_NAME})?")
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeError)
 
@@ -153,7 +155,7 @@ class ToolCallParser:
 
     def _head(self) -> bool:
         """The beginning of a call, up to its arguments; or all of it, if it is in another order."""
-        found = self._header.match(self._held)
+        found = self._header.match(self._held, 0, _MAX_HEAD_CHARACTERS)
         if found is not None:
             name = found["name"] if self._form.split else _unquoted(found["name"])
             if name is not None and self._is_offered(name):
@@ -161,9 +163,13 @@ class ToolCallParser:
                 self._held, self._state = self._held[found.end() :], self._arguments
                 self._arguments_reader = self._read_arguments(name)
                 return True
+        ended = len(self._held) >= _MAX_HEAD_CHARACTERS
         if self._form.split:
             # The name ends at its mark, before the first bracket.
-            return self._no_call("") if ("{" if self._form.syntax == "json" else ">") in self._held else False
+            ended = ended or ("{" if self._form.syntax == "json" else ">") in self._held
+            return self._no_call("") if ended else False
+        if ended:
+            self._state = self._to_the_end
         return self._to_the_end()
 
     def _read_arguments(self, name: str) -> JsonArguments | TaggedArguments:
@@ -264,7 +270,7 @@ def _header(form: ToolFormat) -> re.Pattern[str]:
     if form.syntax == "python":
         return re.compile(rf"(?P<name>(?={_NAME}\()[\w.\-]+)\s*\(")
     if form.split:
-        name = r'(?P<name>[^\s\[\]{}"]+?)'
+        name = rf'(?P<name>[^\s\[\]{{}}"]{{1,{_MAX_NAME_CHARACTERS}}}?)'
         # A number says which call it is, and is no part of the name; models leave out what is around the name.
         named = rf"(?:functions\.)?{name}(?::\d+)?" if form.numbered else name
         follows = r"(?=\{)" if form.syntax == "json" else ""
