@@ -182,6 +182,16 @@ CASES: list[tuple[str, str, str, list[tuple[str, str]]]] = [
     ("python", f"[add{' ' * 21}(a=1)]", f"[add{' ' * 21}(a=1)]", []),
     ("python", "So: [add(a=1)]", "So: [add(a=1)]", []),
     ("granite", '<|tool_call|>[{"name": "add", "arguments": {"a": 1}}]', "", [ADD]),
+    (
+        "qwen3 coder",
+        (
+            "<tool_call><function=ask><parameter=n>1</parameter><parameter=n>2</parameter><parameter=q>a</parameter>"
+            "<parameter=q>b</parameter><parameter=n>[</parameter><parameter=t>[]</parameter></function></tool_call>"
+            "<tool_call><function=ask><parameter=n>3</parameter></function></tool_call>"
+        ),
+        "",
+        [("ask", '{"n": 1, "q": "a", "t": []}'), ("ask", '{"n": 3}')],
+    ),
     ("mistral names", f"[TOOL_CALLS]{'a' * 200}[ARGS]{{}}", "", [("a" * 200, "{}")]),
     ("mistral names", f"[TOOL_CALLS]{'a' * 201}[ARGS]{{}}", f"[TOOL_CALLS]{'a' * 201}[ARGS]{{}}", []),
     ("mistral names", f"[TOOL_CALLS]add{' ' * 512}[ARGS]{{}}", f"[TOOL_CALLS]add{' ' * 512}[ARGS]{{}}", []),

@@ -25,6 +25,7 @@ class TaggedArguments:
     The text of the number 5 and of the string "5" is the same: what a value is, the tool's schema says. A value whose
     schema allows strings alone is passed on while it is written; others are complete first. One line feed after the
     opening tag, and one before the closing tag, are not part of a value. It ends at the first closing tag.
+    Of a parameter that comes again the first value counts.
 
     Args:
         types: of the tool's arguments.
@@ -41,7 +42,8 @@ class TaggedArguments:
         self._written = "{"
         self._separator = ""
         self._searched = 0
-        self._in_value = self._leads = False
+        self._in_value = self._leads = self._repeated = False
+        self._keys: set[str] = set()
         self._types: frozenset[str] = frozenset()
 
     def read(self, text: str) -> tuple[str, str | None]:
@@ -68,9 +70,12 @@ class TaggedArguments:
             return False
         self._held = self._held[found.end() :]
         if found["key"] is not None:
-            self._types = self._known.of_property(found["key"])
+            self._repeated = found["key"] in self._keys
+            self._keys.add(found["key"])
+            # What is not written need not be whole, whatever its type is.
+            self._types = _STRING if self._repeated else self._known.of_property(found["key"])
             quote = '"' if self._types == _STRING else ""
-            self._written += f"{self._separator}{_json(found['key'])}: {quote}"
+            self._write(f"{self._separator}{_json(found['key'])}: {quote}")
             self._separator, self._in_value, self._leads, self._searched = ", ", True, True, 0
         return True
 
@@ -83,13 +88,17 @@ class TaggedArguments:
         streams = self._types == _STRING
         if end >= 0:
             value, self._held = self._held[:end].removesuffix("\n"), self._held[end + len(CLOSE) :]
-            self._written += _json(value)[1:] if streams else _value_of(value, self._types)
+            self._write(_json(value)[1:] if streams else _value_of(value, self._types))
             self._in_value = False
         elif streams:
             cut = len(self._held) - (overlap(self._held, f"\n{CLOSE}") or overlap(self._held, CLOSE))
-            self._written += _json(self._held[:cut])[1:-1]
+            self._write(_json(self._held[:cut])[1:-1])
             self._held, self._searched = self._held[cut:], 0
         return end >= 0
+
+    def _write(self, text: str) -> None:
+        if not self._repeated:
+            self._written += text
 
 
 def _value_of(text: str, types: frozenset[str]) -> str:
