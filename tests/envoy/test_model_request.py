@@ -67,6 +67,7 @@ def test_a_rename_changes_the_model_alone(fields: dict[str, object], model: str)
     assert msgspec.json.decode(renamed) == {**fields, "model": model}
 
 
-def test_a_body_whose_field_names_are_no_text_is_not_renamed() -> None:
+@pytest.mark.parametrize("field", [b'"\xff":1}', b'"messages":' + b"[" * 100_000])
+def test_a_body_that_cannot_be_read_is_not_renamed(field: bytes) -> None:
     with pytest.raises(BadRequest, match="JSON"):
-        rename_model(b'{"model":"m","\xff":1}', "other")
+        rename_model(b'{"model":"m",' + field, "other")

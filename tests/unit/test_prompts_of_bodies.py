@@ -180,6 +180,17 @@ def test_any_shape_is_read(body: dict[str, Any]) -> None:
     assert found.characters == len(found.text)
 
 
+@pytest.mark.parametrize("field", ["messages", "system"])
+@pytest.mark.parametrize("levels", [3, 480])
+def test_results_within_results_are_read_as_they_are(field: str, levels: int) -> None:
+    begin = '{"type":"tool_result","content":'
+    result = begin * levels + '"Rain."' + "}" * levels
+    value = result if field == "system" else '[{"role":"user","content":' + result + "}]"
+    body = f'{{"{field}": {value}}}'
+    found = read_prompt(msgspec.json.decode(body, type=PromptFields))
+    assert found.text.endswith(begin * (levels - 1) + '"Rain."' + "}" * (levels - 1))
+
+
 @pytest.mark.parametrize("field", ["tools", "system", "messages", "input", "prompt"])
 def test_what_is_nested_too_deep_is_read_as_it_is(field: str) -> None:
     fields = msgspec.json.decode(f'{{"{field}": [{NESTED}]}}', type=PromptFields)

@@ -189,7 +189,7 @@ def _message(message: dict[str, Any]) -> Iterator[Part]:
         )
 
 
-def _content(role: str, content: Any) -> Iterator[Part]:
+def _content(role: str, content: Any, *, within_result: bool = False) -> Iterator[Part]:
     """The texts and images of one turn as one part; calls and results, which some APIs put within, as their own."""
     said = ""
     for block in content if isinstance(content, list) else [content]:
@@ -202,7 +202,7 @@ def _content(role: str, content: Any) -> Iterator[Part]:
             if said:
                 yield role, said
             said = ""
-            yield from _block(block)
+            yield from _block(block, within_result)
         elif block is not None and kind not in _THINKING:
             said += _IMAGE + (_image(block) or _json(block))
     if said:
@@ -215,11 +215,14 @@ def _kind(value: Any) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _block(block: dict[str, Any]) -> Iterator[Part]:
+def _block(block: dict[str, Any], within_result: bool) -> Iterator[Part]:
     if block["type"] == "tool_use":
         yield _call(block.get("name"), block.get("input"))
+    elif within_result:
+        # No API has results within results, and hundreds of them would overflow the stack.
+        yield "tool", _json(block)
     else:
-        yield from _content("tool", block.get("content"))
+        yield from _content("tool", block.get("content"), within_result=True)
 
 
 def _image(block: Any) -> str | None:

@@ -74,7 +74,7 @@ def rename_model(body: bytes, model: str) -> bytes:
     """
     try:
         fields = _FIELDS.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise BadRequest(_NOT_JSON) from None
     fields["model"] = Raw(msgspec.json.encode(model))
     return msgspec.json.encode(fields)
