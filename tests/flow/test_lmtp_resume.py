@@ -2,17 +2,24 @@
 
 import asyncio
 import hashlib
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from aiohttp import ClientSession
 
+from tests.fakes.held_bus import HeldBus
 from tests.fakes.token_llm import END, TokenLlm
 from tests.flow.narrow_gateway import until
 from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, Opened, open_gateway, until_listed
 from tests.flow.open_lmtp import MODEL, Lmtp, is_final
+from tests.flow.raw_http import raw_connection
+from tests.flow.socket_frames import masked, upgrade
+from tg_base.bus import Bus
+from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.access import Limits
@@ -56,12 +63,14 @@ class Pair:
 
 
 @asynccontextmanager
-async def open_pair(config: GatewayConfig = ON_ANY_PORT, limits: Limits | None = None) -> AsyncIterator[Pair]:
+async def open_pair(
+    config: GatewayConfig = ON_ANY_PORT, limits: Limits | None = None, bus: Bus | None = None
+) -> AsyncIterator[Pair]:
     """Both on one memory bus."""
     llm = TokenLlm()
     llm.step = asyncio.Semaphore(0)
     async with (
-        open_gateway(config, llm=llm, limits=limits) as opened,
+        open_gateway(config, llm=llm, limits=limits, bus=bus) as opened,
         Requestor(opened.bus, TOPICS, queues=QUEUES) as requestor,
         Gateway(config, requestor, TEXTS + PROMPTS, limits=limits) as second,
         ClientSession(second.url) as other,
@@ -230,6 +239,29 @@ async def test_a_cancel_while_it_begins() -> None:
         assert ended["code"] == "cancelled"
         await until(lambda: not it.llm.started.is_set() or it.llm.stopped.is_set())
         assert it.llm.generated == 0
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_cancel_right_before_its_socket_closes_stops_the_model(*, begun: bool) -> None:
+    bus = HeldBus(MemoryBus())
+    async with open_pair(bus=bus) as it, raw_connection(it.opened.address) as raw:
+        await upgrade(raw, path="/lmtp")
+        body = {"model": MODEL, "prompt": [72] * 9, "max_tokens": 9, "stream_id": 1, "request_key": "k"}
+        raw.send(masked(b"GENERATE " + json.dumps(body).encode()))
+        await it.llm.started.wait()
+        if begun:
+            bus.open.set()
+            it.step(1)
+            await raw.until(b"}]")
+        raw.send(masked(b'CANCEL {"stream_id":1}') + masked(b"", first=0x88))
+        # Our close: both have been read.
+        await raw.until(b"\x88")
+        bus.open.set()
+        await asyncio.wait_for(it.llm.stopped.wait(), 10)
+        assert it.llm.generated == begun
+        async with it.connect(other=True) as client:
+            await client.send("RESUME", stream_id=5, request_key="k")
+            assert (await client.stream(5))[-1]["code"] == "cancelled"
 
 
 async def test_a_stream_that_failed_fails_in_the_same_way_for_who_resumes_it() -> None:

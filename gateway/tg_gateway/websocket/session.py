@@ -26,6 +26,9 @@ from tg_schema.errors import Cancelled, Internal, RateLimited, SlowConsumer, Too
 
 log = structlog.get_logger()
 
+CANCEL_SECONDS = 2.0
+"""That a socket's end waits for the cancels that its client sent before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Backend:
@@ -96,6 +99,7 @@ class Session(Socket):
         self._running: dict[Name, _Running] = {}
         # Not a TaskGroup: it raises a cancellation again from frames that have it, a circle with all of the socket.
         self._tasks: set[asyncio.Task[None]] = set()
+        self._cancels: set[asyncio.Task[None]] = set()
 
     @property
     @override
@@ -115,17 +119,36 @@ class Session(Socket):
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self.end(Cancelled("the socket was closed"))
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        leaving, cancelled = asyncio.create_task(self._leave()), False
+        # The server cancels the socket's task once the connection is gone, which is usual here.
+        while not leaving.done():
+            try:
+                await asyncio.wait([leaving])
+            except asyncio.CancelledError:
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _leave(self) -> None:
+        """Return once all requests have ended, and what the client has cancelled before, if that is not late."""
+        try:
+            if self._cancels:
+                await asyncio.wait(self._cancels, timeout=CANCEL_SECONDS)
+        finally:
+            for running in self._running.values():
+                if running.cancelling:
+                    running.task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
 
     def end(self, error: TgError) -> None:
         """Tell every running request that it has ended, and end it."""
         for running in self._running.values():
             # Told before its task ends, which would only say that the request was cancelled.
             running.stream.fail(error)
-            running.task.cancel()
+            # What is cancelled may only be beginning, and without its task nobody would know what to cancel.
+            if not running.cancelling:
+                running.task.cancel()
         # Now: the socket may be closed before this turn of the event loop is over.
         self._writer.flush()
 
@@ -152,7 +175,7 @@ class Session(Socket):
             # Each one reads the log and adds to it.
             if not running.cancelling:
                 running.cancelling = True
-                self._start(self._cancel_kept(running))
+                self._start(self._cancel_kept(running), self._cancels)
         else:
             running.task.cancel()
 
@@ -201,18 +224,20 @@ class Session(Socket):
         # A span for each request; the socket's own task keeps that of the handshake.
         context = copy_context()
         context.run(trace.enter, trace.Span.at_door(entry.request, entry.traceparent))
-        task = self._start(self._serve(work, stream, entry), context)
+        task = self._start(self._serve(work, stream, entry), self._tasks, context)
         stream.stop = lambda: self._stop(task, entry)
         running = self._running[name] = _Running(task, stream)
         # In the request's own context, so that its line in the log has its ids.
         task.add_done_callback(lambda _: self._end(name, running, entry), context=context)
         return running
 
-    def _start(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> asyncio.Task[None]:
-        """A task that ends with the socket."""
+    def _start(
+        self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]], context: Context | None = None
+    ) -> asyncio.Task[None]:
+        """One more of the tasks for which the socket's end waits."""
         task = asyncio.create_task(work, context=context)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
         task.add_done_callback(report)
         return task
 
@@ -283,7 +308,8 @@ class Session(Socket):
         if running.cancel is None:
             return
         try:
-            await running.cancel()
+            with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
+                await running.cancel()
         except TgError as error:
             running.stream.fail(error)
             running.task.cancel()
