@@ -24,8 +24,11 @@ def _look_at(named: str | None) -> tuple[str, int] | None:
     """A file or folder and the time of its last change, so that a certificate that was renewed is read."""
     if not named:
         return None
+    place = Path(named)
     try:
-        return named, Path(named).stat().st_mtime_ns
+        # A file of a folder may be written anew without a change of the folder.
+        entries = place.iterdir() if place.is_dir() else ()
+        return named, max(each.stat().st_mtime_ns for each in (place, *entries))
     except OSError:
         return named, 0
 
