@@ -4,10 +4,12 @@ On both loops, since their ways to read differ: uvloop's is the one of a process
 """
 
 import asyncio
+import fcntl
 import gzip
 import os
 import socket
 import ssl
+import termios
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -347,6 +349,151 @@ def test_pools_share_their_connections_until_the_last_of_them_is_closed(run: Run
         run(ask_both(url))
 
 
+HELLO = OK + b"Content-Length: 5\r\n\r\nhello"
+
+
+@pytest.mark.parametrize("prepared", [True, False], ids=["prepared", "aiohttp"])
+@pytest.mark.parametrize("at_once", [True, False], ids=["with the answer", "behind it"])
+def test_what_comes_behind_an_answer_is_nobodys(run: Runner, prepared: bool, at_once: bool) -> None:
+    """The second answer is in the same read, or already received when the next request takes a connection."""
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                await reader.readuntil(b"}")
+                asked += 1
+                writer.write(HELLO.replace(b"hello", b"own %d" % asked) + (leftover if at_once else b""))
+        writer.close()
+
+    async def ask() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        pool = HttpPool()
+        target = pool.target(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", ())
+        if not prepared:
+            target = msgspec.structs.replace(target, post=None)
+        for number in (1, 2):
+            answer = await pool.send("POST", target, b"{}")
+            assert await answer.read() == b"own %d" % number
+            answer.close()
+        await pool.aclose()
+        server.close()
+
+    leftover = HELLO.replace(b"hello", b"other")
+    if at_once:
+        run(ask())
+    else:
+        with leaving(leftover) as (url, left):
+            run(ask_behind(url, left, prepared))
+
+
+@contextmanager
+def leaving(leftover: bytes) -> Iterator[tuple[URL, threading.Event]]:
+    """A server that sends more behind its first answer once the event is set, and answers on further connections."""
+    go = threading.Event()
+
+    def serve() -> None:
+        first, _ = listening.accept()
+        with first:
+            first.recv(65536)
+            first.sendall(HELLO)
+            go.wait()
+            first.sendall(leftover)
+            # Until the client's system has acknowledged it.
+            while any(fcntl.ioctl(first, termios.TIOCOUTQ, bytes(4))):
+                pass
+            go.clear()
+            second, _ = listening.accept()
+            with second:
+                second.recv(65536)
+                second.sendall(HELLO.replace(b"hello", b"own 2"))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield URL(f"http://127.0.0.1:{listening.getsockname()[1]}/v1"), go
+        thread.join(20)
+
+
+async def ask_behind(url: URL, go: threading.Event, prepared: bool) -> None:
+    pool = HttpPool()
+    target = pool.target(str(url), ())
+    if not prepared:
+        target = msgspec.structs.replace(target, post=None)
+    answer = await pool.send("POST", target, b"{}")
+    assert await answer.read() == b"hello"
+    answer.close()
+    go.set()
+    # The loop stands still, so that only the system has received it.
+    while go.is_set():
+        pass
+    answer = await pool.send("POST", target, b"{}")
+    assert await answer.read() == b"own 2"
+    answer.close()
+    await pool.aclose()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("headers", [b"Upgrade: x\r\nConnection: Upgrade\r\n", b""])
+def test_an_upgrade_is_an_error(run: Runner, method: Method, headers: bytes) -> None:
+    async def ask(url: URL) -> None:
+        pool = HttpPool()
+        async with asyncio.timeout(20):
+            # The server serves one connection at a time, so the second is only served when the first was closed.
+            for _ in range(2):
+                with pytest.raises(ProtocolError, match="switched"):
+                    await pool.ask(method, str(url), (), b"{}" if method == "POST" else None)
+        await pool.aclose()
+
+    with saying(b"HTTP/1.1 101 Switching Protocols\r\n" + headers + b"\r\n", stays=True) as url:
+        run(ask(url))
+
+
+def test_a_broken_chunk_is_told_at_once(run: Runner) -> None:
+    """In a read of its own, when somebody waits for more."""
+    broken = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        writer.write(CHUNKED + b"5\r\nhello\r\n")
+        await broken.wait()
+        writer.write(b"zz\r\n")
+        with suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    async def ask() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        pool = HttpPool()
+        answer = await pool.ask("POST", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", (), b"{}")
+        assert await answer.read() == b"hello"
+        broken.set()
+        async with asyncio.timeout(20):
+            with pytest.raises(IncompleteStream):
+                await answer.read()
+        answer.close()
+        await pool.aclose()
+        server.close()
+
+    run(ask())
+
+
+def test_no_key_is_shown_and_a_closed_pool_stays_closed() -> None:
+    async def ask() -> None:
+        pool = HttpPool()
+        target = pool.target("http://127.0.0.1/v1?key=secret", (("Authorization", "Bearer secret"),))
+        assert repr(target) == "HttpTarget(http://127.0.0.1/v1)"
+        assert repr(target.post) == "PreparedPost(http://127.0.0.1/v1)"
+        await pool.aclose()
+        with pytest.raises(Unavailable, match="closed"):
+            await pool.send("POST", target, b"{}")
+        with pytest.raises(Unavailable, match="closed"):
+            pool.target("http://127.0.0.1/v1", ())
+
+    asyncio.run(ask())
+
+
 def test_a_tls_context_is_shared_until_other_certificates_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -359,3 +506,13 @@ def test_a_tls_context_is_shared_until_other_certificates_are_named(
     assert other is not made
     os.utime(file, (1, 1))
     assert share_tls(httpx.create_ssl_context) is not other
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    entry = folder / "authorities.pem"
+    entry.write_bytes(file.read_bytes())
+    monkeypatch.delenv("SSL_CERT_FILE")
+    monkeypatch.setenv("SSL_CERT_DIR", str(folder))
+    listed = share_tls(httpx.create_ssl_context)
+    assert share_tls(httpx.create_ssl_context) is listed
+    os.utime(entry, (2**32, 2**32))
+    assert share_tls(httpx.create_ssl_context) is not listed

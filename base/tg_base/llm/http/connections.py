@@ -1,6 +1,7 @@
 """Provider's socket -> aiohttp's connections, with limits of ours: small reads, bounded heads, cheap readers."""
 
 import asyncio
+import select
 from typing import Any
 
 import aiohttp
@@ -15,6 +16,9 @@ MAX_HEAD_BYTES = 64 * 1024
 
 READ_BYTES = 16 * 1024
 """Bytes of one read. aiohttp buffers twice as many, then it stops reading until the buffer is consumed."""
+
+UPGRADE = 101
+"""The status of an answer after which the connection speaks something else; nobody asks for that."""
 
 _HEAD_PART = 4 * 1024
 
@@ -84,6 +88,13 @@ class Body(aiohttp.StreamReader):
             self._protocol.pause_reading()
         return False
 
+    @override
+    def feed_eof(self) -> None:
+        protocol: Any = self._protocol
+        # Before aiohttp releases the connection.
+        protocol.asked = False
+        super().feed_eof()
+
     async def take(self) -> bytes:
         """As `readany`. Raises IncompleteStream if the connection broke or was closed."""
         buffer, protocol = self._buffer, self._protocol
@@ -111,10 +122,18 @@ class Body(aiohttp.StreamReader):
 
 
 class Handler(ResponseHandler):
-    """aiohttp's handler with a limit on headers. For bodies it pauses reading by itself when its buffer is full."""
+    """aiohttp's handler with a limit on headers. For bodies it pauses reading by itself when its buffer is full.
+
+    A connection is used again only if the last request was sent whole and nothing came behind its answer: what is left
+    would be taken for the next customer's answer.
+
+    Attributes:
+        asked: whether an answer is awaited, or has not come whole.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, room: memoryview) -> None:
         super().__init__(loop)
+        self.asked = False
         self._head_bytes: int | None = None
         self._room = room
 
@@ -127,7 +146,10 @@ class Handler(ResponseHandler):
     @override
     def data_received(self, data: bytes) -> None:
         if self._head_bytes is None:
-            ResponseHandler.data_received(self, data)
+            if self.asked:
+                ResponseHandler.data_received(self, data)
+            elif data:
+                self._refuse()
             return
         # In small parts, because the parser tells only between two calls whether the headers have ended.
         while self._head_bytes is not None and data and self.exception() is None:
@@ -151,14 +173,67 @@ class Handler(ResponseHandler):
     @override
     def set_response_params(self, **params: Any) -> None:
         self._head_bytes = 0
+        self.asked = True
         super().set_response_params(**params)
 
     @override
     def feed_data(self, data: Any, size: int = 0) -> None:
         message, body = data
+        # In the same read as the end of the last answer.
+        if not self.asked:
+            self._refuse()
+            return
         # Interim responses (1xx) arrive here too; an endless series of them must keep counting.
         if message.code >= 200:
             self._head_bytes = None
             if type(body) is aiohttp.StreamReader:
                 body.__class__ = Body
+            self.asked = not body.is_eof()
+        elif message.code == UPGRADE:
+            self.force_close()
         super().feed_data(data, size)
+
+    @override
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        # aiohttp's parser forgets the body that it cannot read, so nobody else tells its reader.
+        if self._payload is not None and not self._payload.is_eof():
+            self._payload.set_exception(aiohttp.ClientPayloadError())
+        super().set_exception(exc, *cause)
+
+    @override
+    def is_connected(self) -> bool:
+        # aiohttp asks before it uses a connection again.
+        return super().is_connected() and (self.asked or (not self.should_close and self._is_idle()))
+
+    @property
+    @override
+    def should_close(self) -> bool:
+        return super().should_close or self._sends()
+
+    @override
+    def close(self) -> None:
+        # A transport that closes first sends what it has: to a peer that never reads, for ever.
+        if self._sends():
+            self.abort()
+        else:
+            super().close()
+
+    def _sends(self) -> bool:
+        transport = self.transport
+        # Before the first request uvloop counts the end of TLS's handshake.
+        return self._parser is not None and transport is not None and transport.get_write_buffer_size() > 0
+
+    def _is_idle(self) -> bool:
+        """Whether the system has nothing that was received, and room to send: TLS does not tell what it holds back."""
+        connected: Any = None if self.transport is None else self.transport.get_extra_info("socket")
+        if connected is None:
+            return False
+        poll = select.poll()
+        poll.register(connected.fileno(), select.POLLIN | select.POLLOUT)
+        return [event for _, event in poll.poll(0)] == [select.POLLOUT]
+
+    def _refuse(self) -> None:
+        """Close a connection whose server says what nobody has asked for."""
+        self.force_close()
+        if self.transport is not None:
+            self.transport.abort()

@@ -14,11 +14,12 @@ import aiohttp
 import msgspec
 from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict
+from typing_extensions import override
 from yarl import URL
 
-from tg_base.llm.http.connections import MAX_HEAD_BYTES, READ_BYTES, Body, Connector, EndlessHeadError
+from tg_base.llm.http.connections import MAX_HEAD_BYTES, READ_BYTES, UPGRADE, Body, Connector, EndlessHeadError
 from tg_base.llm.http.failures import SLOW, UNREACHABLE
-from tg_base.llm.http.prepared_post import CONNECT_TIMEOUT, PreparedPost, prepare_post
+from tg_base.llm.http.prepared_post import CONNECT_TIMEOUT, PreparedPost, prepare_post, show_place
 from tg_base.llm.http.response import Method
 from tg_base.llm.http.shared_sessions import SharedSessions
 from tg_schema.errors import ProtocolError, Timeout, Unavailable
@@ -28,6 +29,9 @@ MAX_WHOLE_BYTES = 128 * 1024
 
 _ENDLESS = f"the provider sent {MAX_HEAD_BYTES} bytes of headers or interim responses, and no answer; check base_url"
 _ENCODED = "the provider compresses its answers although nobody asked for that; switch it off there, or in its proxy"
+
+_UPGRADED = "the provider switched to another protocol although nobody asked for that; check base_url"
+_CLOSED = "the model was closed, and its connections to the provider with it; ask again"
 
 _OURS = ("accept-encoding", "connection", "content-length", "host", "transfer-encoding")
 
@@ -78,6 +82,11 @@ class HttpTarget(msgspec.Struct, frozen=True, eq=False):
     proxy: str | None
     post: PreparedPost | None
 
+    @override
+    def __repr__(self) -> str:
+        # The headers have a key.
+        return f"HttpTarget({show_place(self.url)})"
+
 
 class HttpPool:
     """Created in any thread; used and closed on one loop. It connects at the first request.
@@ -93,6 +102,7 @@ class HttpPool:
         self._tls = tls
         self._proxied = proxied
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
         self._proxies: dict[tuple[str, str], str | None] = {}
 
     async def ask(self, method: Method, url: str, headers: Iterable[tuple[str, str]], body: bytes | None) -> PoolAnswer:
@@ -126,9 +136,11 @@ class HttpPool:
 
         Raises:
             Timeout: no connection within `CONNECT_TIMEOUT_SECONDS`.
-            Unavailable: the connection was refused or broke.
-            ProtocolError: the headers exceed `MAX_HEAD_BYTES`, or a 2xx answer is compressed.
+            Unavailable: the connection was refused or broke, or the pool is closed.
+            ProtocolError: the headers exceed `MAX_HEAD_BYTES`, a 2xx answer is compressed, or it is an upgrade (101).
         """
+        if self._closed:
+            raise Unavailable(_CLOSED)
         post = target.post
         try:
             if post is not None and method == "POST" and body is not None and len(body) <= MAX_WHOLE_BYTES:
@@ -143,6 +155,9 @@ class HttpPool:
             raise Timeout(SLOW) from None
         except (aiohttp.ClientError, HttpProcessingError, OSError):
             raise Unavailable(UNREACHABLE) from None
+        if answer.status == UPGRADE:
+            answer.close()
+            raise ProtocolError(_UPGRADED)
         if answer.good and answer.encoded:
             answer.close()
             raise ProtocolError(_ENCODED)
@@ -162,11 +177,15 @@ class HttpPool:
 
     async def aclose(self) -> None:
         """Close the connections, unless another pool uses them. Safe to call twice."""
+        self._closed = True
         if self._session is not None:
             self._session = None
             await _SESSIONS.leave(self._tls)
 
     def _enter_session(self) -> aiohttp.ClientSession:
+        # It would stay open for good, because nobody leaves twice.
+        if self._closed:
+            raise Unavailable(_CLOSED)
         if self._session is None:
             self._session = _SESSIONS.enter(self._tls)
         return self._session

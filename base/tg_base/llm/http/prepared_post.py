@@ -11,15 +11,14 @@ import msgspec
 from aiohttp.connector import Connection
 from aiohttp.http import RawResponseMessage
 from multidict import CIMultiDict
+from typing_extensions import override
 from yarl import URL
 
-from tg_base.llm.http.connections import READ_BYTES
+from tg_base.llm.http.connections import READ_BYTES, UPGRADE
 from tg_base.llm.http.failures import CONNECT_TIMEOUT_SECONDS
 
 CONNECT_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS)
 """No total timeout, because the guard times the content."""
-
-_UPGRADE = 101
 
 
 class PostAnswer(msgspec.Struct, frozen=True, eq=False):
@@ -50,6 +49,11 @@ class PreparedPost(msgspec.Struct, frozen=True, eq=False):
     request: aiohttp.ClientRequest
     head: bytes
 
+    @override
+    def __repr__(self) -> str:
+        # The head has a key.
+        return f"PreparedPost({show_place(self.request.url)})"
+
     async def send(self, body: bytes) -> PostAnswer:
         """Send a request and return the head of its answer.
 
@@ -66,6 +70,11 @@ class PreparedPost(msgspec.Struct, frozen=True, eq=False):
                 connection.close()
         reader.on_eof(connection.release)
         return answer
+
+
+def show_place(url: URL) -> str:
+    """A URL for people, without a password or a query, which may have a key."""
+    return f"{url.scheme}://{url.raw_host}{url.raw_path}"
 
 
 def prepare_post(session: aiohttp.ClientSession, url: URL, headers: CIMultiDict[str]) -> PreparedPost | None:
@@ -94,11 +103,11 @@ def prepare_post(session: aiohttp.ClientSession, url: URL, headers: CIMultiDict[
 async def _ask(connection: Connection, request: bytes) -> tuple[RawResponseMessage, aiohttp.StreamReader]:
     """Write a request, and wait for the head of its answer, behind interim responses."""
     protocol, transport = connection.protocol, connection.transport
-    if protocol is None or transport is None:
+    if protocol is None or transport is None or protocol.should_close:
         raise aiohttp.ServerDisconnectedError
     protocol.set_response_params(read_until_eof=True, auto_decompress=False, read_bufsize=READ_BYTES)
     transport.write(request)
     while True:
         message, body = await protocol.read()
-        if not 100 <= message.code < 200 or message.code == _UPGRADE:
+        if not 100 <= message.code < 200 or message.code == UPGRADE:
             return message, body
