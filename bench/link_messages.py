@@ -32,7 +32,7 @@ TOPICS = Topics()
 
 
 class Load(NamedTuple):
-    """So many streams over so many links to one inbox."""
+    """Streams that are spread over links to one inbox."""
 
     links: int
     streams: int

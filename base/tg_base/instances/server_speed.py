@@ -48,7 +48,7 @@ class ServerSpeed:
         self.fixed_seconds = max((self._t - self.prompt_token_seconds * self._n) / self._weight, 0.0)
 
     def predict_first_token(self, tokens: int) -> float:
-        """Seconds until the first token, where so many have to be computed."""
+        """Seconds until the first token, where `tokens` of the prompt have to be computed."""
         return self.fixed_seconds + tokens * self.prompt_token_seconds
 
     def learn_output(self, tokens: int, seconds: float) -> None:

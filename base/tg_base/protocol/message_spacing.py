@@ -12,7 +12,7 @@ MAX_SPACING_SECONDS: Final = 0.005
 BURST_MESSAGES: Final = 2
 """Messages that leave at once after a pause: few streams never wait for each other."""
 KEPT_UP_MESSAGES: Final = 64
-"""Unacknowledged messages of a reader that keeps up: it acknowledges so many at a time."""
+"""Unacknowledged messages of a reader that keeps up: it acknowledges this many at a time."""
 WINDOW_SECONDS: Final = 0.5
 """For so long frames are counted before links share anew."""
 

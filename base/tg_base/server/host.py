@@ -67,7 +67,8 @@ class Host:
         name: the id of the process, new at every start.
         topics: as given.
         timing: as given, or the default.
-        running: what runs on any of its processors. One attempt runs once, whoever takes a second copy of it.
+        running: what runs on any of its processors. One attempt runs once, whichever processor takes a second
+            copy of it.
         changed: set it to announce presence before the next heartbeat.
 
     Attributes, once it is entered:

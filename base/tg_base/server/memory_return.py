@@ -33,7 +33,7 @@ class RestWatch:
         self.most = 0
 
     def is_over(self, tasks: int) -> bool:
-        """Whether a burst has ended since the last look, now that so many tasks run; true once for each."""
+        """Whether a burst has ended since the last look; True once for each burst."""
         ended = max(self.most, tasks) - tasks
         over = MIN_ENDED_TASKS <= ended >= tasks and tasks <= MAX_RESTING_TASKS
         self.most = tasks if over else max(self.most, tasks)

@@ -6,6 +6,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
@@ -74,19 +75,13 @@ class WorkerServer:
         except OSError:
             raise Unavailable(_NO_PROCESS) from None
         worker = cls(process)
-        try:
+        async with AsyncExitStack() as failed:
+            failed.push_async_callback(worker.kill)
             cast("asyncio.StreamWriter", process.stdin).write(pickle.dumps(sys.path) + pickle.dumps(work))
-            async with asyncio.timeout(START_SECONDS):
-                line = await cast("asyncio.StreamReader", process.stdout).readline()
-        except BaseException as error:
-            await worker.kill()
-            if isinstance(error, TimeoutError):
-                raise Unavailable(f"a worker does not serve after {START_SECONDS:g} s; see its log") from None
-            raise
-        worker.line = line.decode().rstrip("\n")
-        if not line or worker.line.startswith(FAILED):
-            await worker.kill()
-            raise Unavailable(worker.line.removeprefix(FAILED) or "a worker ended before it served; see its log")
+            worker.line = await _read_line(cast("asyncio.StreamReader", process.stdout))
+            if not worker.line or worker.line.startswith(FAILED):
+                raise Unavailable(worker.line.removeprefix(FAILED) or "a worker ended before it served; see its log")
+            failed.pop_all()
         return worker
 
     def drain(self) -> None:
@@ -112,3 +107,11 @@ class WorkerServer:
         if self._process.returncode is None and not self._told:
             self._told = True
             self._process.send_signal(number)
+
+
+async def _read_line(stdout: asyncio.StreamReader) -> str:
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            return (await stdout.readline()).decode().rstrip("\n")
+    except TimeoutError:
+        raise Unavailable(f"a worker does not serve after {START_SECONDS:g} s; see its log") from None
