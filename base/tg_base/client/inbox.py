@@ -142,6 +142,11 @@ class Inbox:
         heartbeat = Heartbeat(self.topic, acks, cancelled, reports=True, oldest=oldest, spacing=spacing)
         self._controls.say(processor, heartbeat)
 
+    def ask_again(self) -> None:
+        """Send a nack for each gap that is known: what would close it may be lost again, and the next report too."""
+        for processor, end in self._ends.items():
+            self._mind_gap(processor, end)
+
     def sweep(self, seconds: float) -> None:
         """Drop the links that have been silent for this long, since their processor has closed them."""
         limit = self._time() - seconds

@@ -102,6 +102,7 @@ class Liveness:
         """
         for processor in dict.fromkeys((*self._inbox.processors, *self.presence.new, *bound)):
             self._inbox.send_heartbeat(processor, bound.get(processor, -1))
+        self._inbox.ask_again()
 
     def find_dead(self) -> tuple[dict[str, tuple[Presence, ...]], set[str]]:
         """The dead processes, and those whose messages are lost. Both are empty until our own echo has come back."""
