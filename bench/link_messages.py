@@ -70,7 +70,7 @@ class World:
         self._messages = 0
 
     async def run(self, seconds: int) -> Seen:
-        """Let all streams flow, and look at so many seconds of it."""
+        """Let all streams flow; measure `seconds` of it after the warm-up."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(running(self._receive()))
             stack.callback(self._controls.close)

@@ -1,7 +1,7 @@
 """What the gateway's process holds: at rest, for each idle socket, for each slow stream, and after a million chunks.
 
 python -m bench.memory                      one embedded `tg-serve` with the fake provider; prints one JSON object
-python -m bench.memory --crowd 4096         so many streams at once: at rest, at the peak, after one and five minutes
+python -m bench.memory --crowd 4096         that many streams at once: at rest, at the peak, after one and five minutes
 python -m bench.memory --crowd 4096 --pulsar --door websocket
 PYTHONMALLOC=malloc python -m bench.memory --crowd 4096
 """
@@ -125,7 +125,7 @@ async def peak(url: str, door: str, streams: int, subjects: list[Subject]) -> tu
 
 
 def crowd(folder: Path, door: str, streams: int, *, pulsar: bool) -> dict[str, object]:
-    """What so many streams at once take in each process, and what is left of it."""
+    """Memory that `streams` concurrent streams take in each process, and what is left of it after them."""
     with ExitStack() as stack:
         fake = stack.enter_context(provider(folder))
         bus = stack.enter_context(PulsarServer()).service_url if pulsar else "memory://"

@@ -49,7 +49,7 @@ GOALS = (
 
 
 def measure_all(runs: int, count: int, door: str) -> dict[str, Row]:
-    """The rows, medians of so many runs."""
+    """The rows: medians of `runs` runs."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tokengrid-processors-")))
         fake = stack.enter_context(provider(folder))
