@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
 from tests.fakes.recording_bus import RecordingBus
+from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, LlmClient, Requestor
 from tg_base.protocol import CONTROL, Confirmed, HeartbeatTiming, Presence, Route
@@ -74,6 +75,7 @@ async def heartbeats(wire: RecordingBus) -> None:
         await anext(announcements)
 
 
+@in_virtual_time
 async def test_a_long_way_is_not_taken_for_a_second_delivery() -> None:
     async with pipeline(delay=3 * FRESH_SECONDS) as it:
         for _ in range(3):
@@ -82,6 +84,7 @@ async def test_a_long_way_is_not_taken_for_a_second_delivery() -> None:
 
 
 @pytest.mark.parametrize("clock_ahead", [TEN_MINUTES, -TEN_MINUTES])
+@in_virtual_time
 async def test_clocks_that_differ_by_ten_minutes(clock_ahead: float) -> None:
     async with pipeline(clock_ahead=clock_ahead) as it:
         for _ in range(3):
@@ -90,6 +93,7 @@ async def test_clocks_that_differ_by_ten_minutes(clock_ahead: float) -> None:
 
 
 @pytest.mark.parametrize("clock_ahead", [0.0, TEN_MINUTES, -TEN_MINUTES])
+@in_virtual_time
 async def test_what_waited_is_known_whatever_the_clocks_say(clock_ahead: float) -> None:
     async with pipeline(clock_ahead=clock_ahead, capacity=1) as it:
         it.llm.step = asyncio.Semaphore(0)
@@ -104,6 +108,7 @@ async def test_what_waited_is_known_whatever_the_clocks_say(clock_ahead: float) 
         assert it.questions == 1
 
 
+@in_virtual_time
 async def test_a_burst_at_the_start_finds_the_bound_of_the_queue() -> None:
     async with pipeline(capacity=1, acquainted=False) as it:
         it.llm.step = asyncio.Semaphore(0)
@@ -118,6 +123,7 @@ async def test_a_burst_at_the_start_finds_the_bound_of_the_queue() -> None:
         assert [(await task).response for task in let_in] == ["0 ", "0 "]
 
 
+@in_virtual_time
 async def test_an_idle_flow_holds_no_slot_of_its_model() -> None:
     async with pipeline(capacity=1) as it, AsyncExitStack() as stack:
         other = LlmClient(it.requestor, OTHER)

@@ -1,0 +1,71 @@
+"""A loop whose clock goes on only when nothing is left to do: seconds pass at once, and a slow machine changes nothing.
+
+For tests of one process over the memory bus: what comes through a socket or from a thread takes no time of this clock.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec
+
+from typing_extensions import override
+
+P = ParamSpec("P")
+
+
+class _Selector(selectors.BaseSelector):
+    """Looks at real sockets; where a loop would wait for its next timer, the clock goes on to it."""
+
+    def __init__(self) -> None:
+        self._real = selectors.DefaultSelector()
+        self.now = 0.0
+
+    @override
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = self._real.select(None if timeout is None else 0)
+        if not ready and timeout is not None and timeout > 0:
+            self.now += timeout
+        return ready
+
+    @override
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    @override
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    @override
+    def close(self) -> None:
+        self._real.close()
+
+    @override
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._real.get_map()
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop that waits for timers without waiting."""
+
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    @override
+    def time(self) -> float:
+        return self._virtual.now
+
+
+def in_virtual_time(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """Decorate an async test: it runs on a loop of its own, whose clock starts at 0."""
+
+    @wraps(test)
+    def run(*args: P.args, **options: P.kwargs) -> None:
+        async def body() -> None:
+            await test(*args, **options)
+
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            runner.run(body())
+
+    return run
