@@ -20,7 +20,7 @@ from statistics import median_low, quantiles
 from scripts.graph import all_imports, arrows_up, circles, floors, packages_of, run_time_imports
 from scripts.source import Function, Source
 from scripts.walk import walk
-from tests.unit.test_arrows import FILES, PACKAGES, ROOMS, ROOT, room_of, shown
+from tests.unit.source_imports import FILES, PACKAGES, ROOMS, ROOT, room_of, shown
 from tg_base.telemetry import configure_log
 
 MAX_FUNCTION_LINES = 60

@@ -8,16 +8,8 @@ from typing import TypeAlias
 
 from typing_extensions import override
 
-from tests.unit.test_arrows import (
-    FILES,
-    LAUNCHER,
-    MAY_IMPORT,
-    PACKAGES_MAY_IMPORT,
-    imported,
-    imports_in,
-    package_of,
-    room_of,
-)
+from tests.unit.source_imports import FILES, imported, imports_in, package_of, room_of
+from tests.unit.test_arrows import LAUNCHER, MAY_IMPORT, PACKAGES_MAY_IMPORT
 
 Graph: TypeAlias = Mapping[str, set[str]]
 

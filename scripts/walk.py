@@ -18,7 +18,7 @@ from types import CodeType, FrameType
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import QUICK, Opened, open_gateway
-from tests.unit.test_arrows import FILES
+from tests.unit.source_imports import FILES
 
 REQUESTS = 7
 WARM_UP_HEARTBEATS = 6

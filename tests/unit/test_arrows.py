@@ -4,27 +4,12 @@ Arrows lead between rooms (distributions), between the packages of a room, and b
 """
 
 import ast
-import subprocess
-import sys
-from collections.abc import Iterator
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-ROOMS = {
-    "tg_schema": "schema",
-    "tg_base": "base",
-    "tg_flow": "flow",
-    "tg_bedrock": "bedrock",
-    "tg_vertexai": "vertexai",
-    "tg_gateway": "gateway",
-    "tg_client": "cli",
-    "tg_cli": "cli",
-    "tg_serve": "serve",
-}
+from tests.unit.source_imports import FILES, PACKAGES, ROOMS, imported, imports, package_of, room_of, shown, tree_of
+
 MAY_IMPORT = {
     "tg_schema": set(),
     "tg_base": {"tg_schema"},
@@ -233,100 +218,6 @@ PAST_THE_FACE = {
 }
 """Modules that are no part of their package's face, and why; they are imported by their own names."""
 LONGEST_FACE_LINES = 40
-OPTIONAL = (
-    "aiohttp",
-    "yarl",
-    "multidict",
-    "pulsar",
-    "llama_cpp",
-    "uvloop",
-    "mcp",
-    "yaml",
-    "httpx",
-    "httpx2",
-    "boto3",
-    "botocore",
-)
-"""What only an extra brings, or another distribution."""
-FORBIDDEN = {
-    "tg_schema": {"aiohttp", "pulsar", "structlog", "openai", "llama_cpp", "click"},
-    "tg_base": {"aiohttp", "openai", "llama_cpp", "jinja2", "click", "anthropic", "google", "httpx", "httpx2"},
-    "tg_gateway": {"pulsar", "openai", "llama_cpp", "jinja2", "click"},
-    "tg_client": {"pulsar", "structlog", "openai", "llama_cpp", "jinja2", "click", "prometheus_client"},
-    "tg_cli": {"pulsar", "structlog", "openai", "llama_cpp", "jinja2", "prometheus_client"},
-    "tg_serve": {"pulsar", "structlog", "openai", "llama_cpp", "jinja2", "prometheus_client"},
-    "tg_flow": {"pulsar", "click", "boto3", "botocore"},
-    "tg_bedrock": {"pulsar", "click", "aiohttp", "jinja2"} | {"openai", "anthropic", "google", "llama_cpp"},
-    "tg_vertexai": {"pulsar", "click", "aiohttp", "openai", "llama_cpp", "jinja2", "vertexai"},
-}
-ALLOWED = {
-    "tg_base.bus.pulsar": {"pulsar"},
-    **{f"tg_base.llm.http.{name}": {"aiohttp"} for name in ("connections", "pool", "prepared_post")},
-    "tg_gateway.envoy": {"google"},
-}
-"""What keeps a library apart from the rest of its room, which imports it late or not at all: files and folders."""
-SDKS = {"openai", "anthropic", "google", "ollama", "cohere", "mistralai", "boto3", "botocore", "llama_cpp"}
-for without_providers in ("tg_schema", "tg_base", "tg_gateway", "tg_client", "tg_cli", "tg_serve"):
-    FORBIDDEN[without_providers] |= SDKS
-FILES = {
-    ".".join((room, *path.relative_to(ROOT / folder / room).with_suffix("").parts)).removesuffix(".__init__"): path
-    for room, folder in ROOMS.items()
-    for path in (ROOT / folder / room).rglob("*.py")
-}
-PACKAGES = {module for module, path in FILES.items() if path.name == "__init__.py"}
-
-
-@cache
-def tree_of(module: str) -> ast.Module:
-    return ast.parse(FILES[module].read_text("utf-8"))
-
-
-@cache
-def shown(package: str) -> frozenset[str]:
-    """The names on a package's face."""
-    for node in tree_of(package).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
-            return frozenset(ast.literal_eval(node.value))
-    return frozenset()
-
-
-@cache
-def imports(module: str) -> frozenset[tuple[str, str]]:
-    """Every module that a module imports, anywhere in its text, and the name that it takes from it."""
-    return frozenset(imports_in(tree_of(module), room_of(module)))
-
-
-def imports_in(tree: ast.AST, room: str) -> Iterator[tuple[str, str]]:
-    """The same for any syntax tree of a room's."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "relative imports hide arrows"
-            yield from (_taken(node.module or "", alias.name) for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and set(".:") & set(node.value):
-            module, _, name = node.value.partition(":")
-            if module in FILES and (not name or room_of(module) == room):
-                # A module that is imported by its name, or a class as "module:Class"; another room's may be absent.
-                yield module, name
-
-
-def _taken(module: str, name: str) -> tuple[str, str]:
-    if f"{module}.{name}" in FILES and not (module in PACKAGES and name in shown(module)):
-        return f"{module}.{name}", ""
-    return module, name
-
-
-def imported(module: str) -> set[str]:
-    return {other for other, _ in imports(module)}
-
-
-def room_of(module: str) -> str:
-    return module.partition(".")[0]
-
-
-def package_of(module: str) -> str:
-    return module if module in PACKAGES else module.rpartition(".")[0]
 
 
 def face_for(importer: str, target: str) -> str | None:
@@ -422,36 +313,6 @@ def test_a_face_is_short_and_only_shows(package: str) -> None:
     assert {
         name for node in body if isinstance(node, ast.ImportFrom) for name in (each.name for each in node.names)
     } == (shown(package))
-
-
-def test_faces_import_nothing_optional() -> None:
-    """What an extra brings is imported by who needs it, not by who comes near."""
-    with_extras = {"tg_base.bus.pulsar", "tg_flow.providers.pool"}
-    faces = [
-        face
-        for face in sorted(PACKAGES)
-        if face not in with_extras and room_of(face) in {"tg_schema", "tg_base", "tg_flow", "tg_bedrock"}
-    ]
-    code = f"import sys\nfor name in {OPTIONAL!r}: sys.modules[name] = None\nimport {', '.join(faces)}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_libraries_stay_in_their_rooms(room: str) -> None:
-    found = {
-        (module, other)
-        for module in FILES
-        if room_of(module) == room
-        for other in imported(module)
-        if room_of(other) in FORBIDDEN[room]
-    }
-    assert {pair for pair in found if not _is_allowed(*pair)} == set()
-
-
-def _is_allowed(module: str, library: str) -> bool:
-    keepers = {keeper for keeper in ALLOWED if module == keeper or module.startswith(f"{keeper}.")}
-    return any(room_of(library) in ALLOWED[keeper] for keeper in keepers)
 
 
 @pytest.mark.parametrize("module", FILES)
