@@ -6,61 +6,28 @@ On both loops, since their ways to read differ: uvloop's is the one of a process
 import asyncio
 import fcntl
 import gzip
-import os
 import socket
-import ssl
 import termios
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-import certifi
-import httpx
 import msgspec
 import pytest
 import uvloop
-from typing_extensions import override
 from yarl import URL
 
-from tests.fakes.loopback_tls import loopback_tls
-from tg_base.llm import Method, PreparedConnection, share_tls
-from tg_base.llm.http.connections import READ_BYTES, Handler
-from tg_base.llm.http.pool import HttpPool, HttpTarget
+from tests.fakes.threaded_server import receive, saying, serving
+from tg_base.llm import Method
+from tg_base.llm.http.connections import READ_BYTES
+from tg_base.llm.http.pool import HttpPool
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, ProtocolError, Unavailable
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+HELLO = OK + b"Content-Length: 5\r\n\r\nhello"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-@contextmanager
-def saying(head: bytes, forever: bytes = b"", times: int = -1, *, stays: bool = False) -> Iterator[URL]:
-    """A server that answers a connection with `head` and then `forever`; where it `stays`, each request of it."""
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listening.accept()
-                with connection, suppress(OSError):
-                    while connection.recv(65536):
-                        connection.sendall(head)
-                        if not stays:
-                            break
-                    left = times
-                    while forever and left:
-                        connection.sendall(forever)
-                        left -= 1
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield URL(f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            thread.join()
 
 
 Runner = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -149,33 +116,33 @@ def test_the_loop_has_its_turn_between_small_chunks(run: Runner) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_connection_is_used_again_after_a_whole_answer_and_bounds_the_next_head_too(
-    run: Runner, method: Method, monkeypatch: pytest.MonkeyPatch
+    run: Runner, method: Method
 ) -> None:
     """By aiohttp's session and beside it; fails too if aiohttp stops making connections by our factory."""
-    used: list[Handler] = []
 
-    def begin(handler: Handler, **params: Any) -> None:
-        used.append(handler)
-        begin_by_aiohttp(handler, **params)
-
-    begin_by_aiohttp = Handler.set_response_params
-    monkeypatch.setattr(Handler, "set_response_params", begin)
+    def converse(connection: socket.socket) -> None:
+        receive(connection)
+        connection.sendall(OK + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000)
+        while receive(connection):
+            while True:
+                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
 
     async def ask_twice(url: URL) -> None:
-        pool = HttpPool()
-        for _ in range(2):
-            answer = await pool.ask(method, str(url), (), b"{}" if method == "POST" else None)
+        pool, body = HttpPool(), b"{}" if method == "POST" else None
+        # The server serves one connection at a time: a second one would never be answered.
+        async with asyncio.timeout(20):
+            answer = await pool.ask(method, str(url), (), body)
             size = 0
             while part := await answer.read():
                 size += len(part)
             assert size == 100_000
             answer.close()
+            with pytest.raises(ProtocolError, match="interim responses"):
+                await pool.ask(method, str(url), (), body)
         await pool.aclose()
 
-    with saying(OK + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000, stays=True) as url:
+    with serving(converse) as url:
         run(ask_twice(url))
-    first, second = used
-    assert first is second
 
 
 def test_many_small_chunks_are_not_read_ahead(run: Runner) -> None:
@@ -202,128 +169,6 @@ def test_many_small_chunks_are_not_read_ahead(run: Runner) -> None:
         assert run(read_late(url)) <= 2 * READ_BYTES // 16
 
 
-@contextmanager
-def listening_to(heads: list[bytes]) -> Iterator[URL]:
-    """A server that keeps what it is sent, until the end of a body, and answers each request."""
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listening.accept()
-                with connection, suppress(OSError):
-                    while received := connection.recv(65536):
-                        while not received.endswith(b"}"):
-                            received += connection.recv(65536)
-                        heads.append(received)
-                        connection.sendall(OK + b"Content-Length: 5\r\n\r\nhello")
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield URL(f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            thread.join()
-
-
-async def post_both_ways(url: URL, headers: Iterable[tuple[str, str]], pool: HttpPool) -> None:
-    """As a request with a common part, and as one that aiohttp writes."""
-    target = pool.target(str(url), headers)
-    assert target.post is not None
-    for each in (target, msgspec.structs.replace(target, post=None)):
-        answer = await pool.send("POST", each, b'{"a":"\xc3\xa9"}')
-        assert await answer.read() == b"hello"
-        answer.close()
-    await pool.aclose()
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        (),
-        (("Content-Type", "application/json"), ("Authorization", "Bearer k"), ("Content-Length", "999")),
-        (("User-Agent", "SDK/1"), ("Accept", "text/event-stream")),
-        (("X-Name", "caf\u00e9"), ("X-Empty", "")),
-    ],
-)
-def test_a_request_is_written_as_aiohttp_writes_it(headers: Iterable[tuple[str, str]]) -> None:
-    heads: list[bytes] = []
-    with listening_to(heads) as url:
-        asyncio.run(post_both_ways(url / "chat" % {"api-version": "2024-10-21"}, headers, HttpPool()))
-    ours, theirs = heads
-    assert sorted(ours.split(b"\r\n")) == sorted(theirs.split(b"\r\n"))
-
-
-def test_tls_is_checked_both_ways(run: Runner, tmp_path: Path) -> None:
-    """By aiohttp's session and beside it."""
-    tls, certificate = loopback_tls(tmp_path)
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError):
-            while True:
-                await reader.readuntil(b"}")
-                writer.write(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n")
-        writer.close()
-
-    async def ask() -> None:
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls)
-        url = URL(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
-        await post_both_ways(url, (), HttpPool(ssl.create_default_context(cafile=certificate)))
-        pool = HttpPool(ssl.create_default_context())
-        with pytest.raises(Unavailable):
-            await pool.ask("POST", str(url), (), b"{}")
-        await pool.aclose()
-        server.close()
-
-    run(ask())
-
-
-@pytest.mark.parametrize(
-    ("place", "header"),
-    [
-        ("http://me:secret@127.0.0.1/v1", ("X-Key", "k")),
-        ("http://127.0.0.1/v1", ("X-Key", "k\r\nX-More: 1")),
-        ("http://127.0.0.1/v1", ("X-Key\0", "k")),
-        ("http://127.0.0.1/v1", ("Expect", "100-continue")),
-    ],
-)
-def test_an_unusual_request_is_left_to_aiohttp(place: str, header: tuple[str, str]) -> None:
-    async def prepare() -> HttpTarget:
-        pool = HttpPool()
-        target = pool.target(place, (header,))
-        await pool.aclose()
-        return target
-
-    assert asyncio.run(prepare()).post is None
-
-
-def test_what_requests_have_in_common_is_made_once() -> None:
-    """A connection whose SDK prepares its requests: what is the same for all of them is not made for each."""
-    made = []
-
-    class Pool(HttpPool):
-        @override
-        def target(self, url: str, headers: Iterable[tuple[str, str]]) -> HttpTarget:
-            made.append(url)
-            return super().target(url, headers)
-
-    async def ask_often(url: URL) -> None:
-        async def prepare(method: str) -> httpx.Request:
-            return httpx.Request(method, str(url), headers={"X-Key": "k"})
-
-        connection = PreparedConnection(prepare, Pool())
-        for _ in range(3):
-            answer = await connection.post(b"{}")
-            assert await answer.read() == b"hello"
-            answer.close()
-        await connection.aclose()
-
-    with saying(OK + b"Content-Length: 5\r\n\r\nhello", stays=True) as url:
-        asyncio.run(ask_often(url))
-        assert made == [str(url)]
-
-
 def test_pools_share_their_connections_until_the_last_of_them_is_closed(run: Runner) -> None:
     async def ask(pool: HttpPool, url: URL) -> None:
         answer = await pool.ask("POST", str(url), (), b"{}")
@@ -345,11 +190,8 @@ def test_pools_share_their_connections_until_the_last_of_them_is_closed(run: Run
             await ask(third, url)
             await third.aclose()
 
-    with saying(OK + b"Content-Length: 5\r\n\r\nhello", stays=True) as url:
+    with saying(HELLO, stays=True) as url:
         run(ask_both(url))
-
-
-HELLO = OK + b"Content-Length: 5\r\n\r\nhello"
 
 
 @pytest.mark.parametrize("prepared", [True, False], ids=["prepared", "aiohttp"])
@@ -390,30 +232,28 @@ def test_what_comes_behind_an_answer_is_nobodys(run: Runner, prepared: bool, at_
 
 @contextmanager
 def leaving(leftover: bytes) -> Iterator[tuple[URL, threading.Event]]:
-    """A server that sends more behind its first answer once the event is set, and answers on further connections."""
-    go = threading.Event()
+    """A server that sends more behind its first answer once the event is set, and answers on a second connection."""
+    go, open_still = threading.Event(), ExitStack()
 
-    def serve() -> None:
-        first, _ = listening.accept()
-        with first:
-            first.recv(65536)
-            first.sendall(HELLO)
-            go.wait()
-            first.sendall(leftover)
-            # Until the client's system has acknowledged it.
-            while any(fcntl.ioctl(first, termios.TIOCOUTQ, bytes(4))):
-                pass
-            go.clear()
-            second, _ = listening.accept()
-            with second:
-                second.recv(65536)
-                second.sendall(HELLO.replace(b"hello", b"own 2"))
+    def begin(connection: socket.socket) -> None:
+        # Its end would tell the client as much as what is left behind the answer.
+        open_still.enter_context(connection.dup())
+        connection.sendall(HELLO)
+        go.wait(20)
+        connection.sendall(leftover)
+        # Until the client's system has acknowledged it.
+        while any(fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4))):
+            pass
+        go.clear()
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield URL(f"http://127.0.0.1:{listening.getsockname()[1]}/v1"), go
-        thread.join(20)
+    answers = iter((begin, lambda connection: connection.sendall(HELLO.replace(b"hello", b"own 2"))))
+
+    def converse(connection: socket.socket) -> None:
+        if receive(connection):
+            next(answers)(connection)
+
+    with open_still, serving(converse) as url:
+        yield url, go
 
 
 async def ask_behind(url: URL, go: threading.Event, prepared: bool) -> None:
@@ -477,42 +317,3 @@ def test_a_broken_chunk_is_told_at_once(run: Runner) -> None:
         server.close()
 
     run(ask())
-
-
-def test_no_key_is_shown_and_a_closed_pool_stays_closed() -> None:
-    async def ask() -> None:
-        pool = HttpPool()
-        target = pool.target("http://127.0.0.1/v1?key=secret", (("Authorization", "Bearer secret"),))
-        assert repr(target) == "HttpTarget(http://127.0.0.1/v1)"
-        assert repr(target.post) == "PreparedPost(http://127.0.0.1/v1)"
-        await pool.aclose()
-        with pytest.raises(Unavailable, match="closed"):
-            await pool.send("POST", target, b"{}")
-        with pytest.raises(Unavailable, match="closed"):
-            pool.target("http://127.0.0.1/v1", ())
-
-    asyncio.run(ask())
-
-
-def test_a_tls_context_is_shared_until_other_certificates_are_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    made = share_tls(httpx.create_ssl_context)
-    assert share_tls(httpx.create_ssl_context) is made
-    file = tmp_path / "authorities.pem"
-    file.write_bytes(Path(certifi.where()).read_bytes())
-    monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    other = share_tls(httpx.create_ssl_context)
-    assert other is not made
-    os.utime(file, (1, 1))
-    assert share_tls(httpx.create_ssl_context) is not other
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    entry = folder / "authorities.pem"
-    entry.write_bytes(file.read_bytes())
-    monkeypatch.delenv("SSL_CERT_FILE")
-    monkeypatch.setenv("SSL_CERT_DIR", str(folder))
-    listed = share_tls(httpx.create_ssl_context)
-    assert share_tls(httpx.create_ssl_context) is listed
-    os.utime(entry, (2**32, 2**32))
-    assert share_tls(httpx.create_ssl_context) is not listed
