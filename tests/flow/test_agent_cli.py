@@ -15,6 +15,7 @@ from tests.fakes.scripted_agent import DIALOG, ScriptedAgent
 from tests.flow.command import SCRIPTS, ended, ran, started
 from tests.flow.open_agent import OpenedAgent, open_agent
 from tests.flow.test_cli import HEAVY, SHOW
+from tests.within import within
 from tg_schema import AgentResponse, TgError
 from tg_schema.errors import RateLimited
 
@@ -179,7 +180,7 @@ async def test_an_interrupt_stops_the_agent(it: OpenedAgent, said: int, options:
     async with started(AGENT, "q", *options, "-u", it.gateway.url) as process:
         await asyncio.wait_for(it.agent.started.wait(), 20)
         process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(it.agent.stopped.wait(), 1)
+        await within(10, it.agent.stopped.wait())
         done = await ended(process, within=5)
     assert done.code == 130
     assert "Traceback" not in done.err

@@ -12,6 +12,7 @@ from typing_extensions import override
 from tests.fakes.scripted_agent import ACTION, AGAIN, DIALOG, FINAL, OBSERVATION, THOUGHT, ScriptedAgent
 from tests.fakes.socket_wire import SocketWire
 from tests.flow.open_agent import OpenedAgent, open_agent
+from tests.within import within
 from tg_client import (
     Action,
     AgentEvent,
@@ -105,7 +106,7 @@ async def test_leaving_early_stops_the_agent(flow: Flow, it: OpenedAgent, read: 
         for _ in range(read):
             it.agent.step.release()
             await anext(events)
-    await asyncio.wait_for(it.agent.stopped.wait(), 1)
+    await within(1, it.agent.stopped.wait())
     assert it.agent.said == read
 
 
@@ -157,7 +158,7 @@ async def test_a_cancelled_caller_stops_the_agent(flow: Flow, it: OpenedAgent) -
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    await asyncio.wait_for(it.agent.stopped.wait(), 1)
+    await within(1, it.agent.stopped.wait())
 
 
 async def test_an_interrupt_in_the_moment_that_the_answer_begins_leaves_nothing_open(it: OpenedAgent) -> None:
@@ -181,7 +182,7 @@ async def test_an_interrupt_in_the_moment_that_the_answer_begins_leaves_nothing_
         asking = asyncio.create_task(ask(connections))
         with pytest.raises(asyncio.CancelledError):
             await asking
-        await asyncio.wait_for(it.agent.stopped.wait(), 1)
+        await within(1, it.agent.stopped.wait())
         gc.collect()
 
 
@@ -327,5 +328,5 @@ async def test_the_blocking_twin_leaves_early(it: OpenedAgent, *, entered: bool)
             return next(event.content for event in client.flow().agent_stream("q"))
 
     assert await asyncio.to_thread(work) == "I must "
-    await asyncio.wait_for(it.agent.stopped.wait(), 1)
+    await within(1, it.agent.stopped.wait())
     assert it.agent.said == 1

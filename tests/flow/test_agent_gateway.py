@@ -11,6 +11,7 @@ import pytest
 from tests.fakes.scripted_agent import DIALOG, ScriptedAgent
 from tests.flow.open_agent import OpenedAgent, open_agent
 from tests.flow.raw_http import raw_connection
+from tests.within import within
 from tg_schema import AgentRequest, AgentResponse, AgentStep
 from tg_schema.errors import Timeout
 
@@ -201,7 +202,7 @@ async def test_hanging_up_stops_the_agent(it: OpenedAgent, said: int) -> None:
         for _ in range(said):
             it.agent.step.release()
             await raw.until(b"}\n\n\r\n")
-    await asyncio.wait_for(it.agent.stopped.wait(), 1)
+    await within(1, it.agent.stopped.wait())
     assert it.agent.said == said
 
 
@@ -214,7 +215,7 @@ async def test_a_cancel_on_the_socket_stops_the_agent(it: OpenedAgent) -> None:
             await socket.receive_json(timeout=5)
         await socket.send_json({"id": 1, "cancel": True})
         assert (await socket.receive_json(timeout=5))["error"]["type"] == "cancelled"
-        await asyncio.wait_for(it.agent.stopped.wait(), 1)
+        await within(1, it.agent.stopped.wait())
     assert it.agent.said == 3
 
 

@@ -13,6 +13,7 @@ from tests.flow.anthropic_asking import COUNT, HI, MESSAGES, MODEL, open_asking
 from tests.flow.narrow_gateway import until
 from tests.flow.raw_http import raw_connection
 from tests.flow.test_gateway_auth import LOCKED
+from tests.within import within
 from tg_base.config import GatewayConfig
 from tg_schema import Message, TextPart
 from tg_schema.errors import IncompleteStream
@@ -119,7 +120,7 @@ async def test_a_client_that_leaves_stops_the_model(words: int, streaming: bool)
                 await raw.until(b'"text":"%d ' % number)
         raw.writer.transport.abort()
         llm.step.release()
-        await asyncio.wait_for(llm.stopped.wait(), 1)
+        await within(1, llm.stopped.wait())
         assert llm.generated <= words + 1
 
 

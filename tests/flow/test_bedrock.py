@@ -15,6 +15,7 @@ from tests.fakes.bedrock_server import BedrockServer, event, frame, frame_of
 from tests.fakes.endless import pour
 from tests.fakes.plan import Asked, Counts, Fault, Plan
 from tests.fakes.silent_server import SilentServer
+from tests.within import within
 from tg_base.llm import LlmService
 from tg_bedrock.request import to_wire
 from tg_bedrock.stream import StreamDecoder
@@ -150,7 +151,7 @@ async def test_a_finished_answer_is_whole_without_its_usage() -> None:
         server.play(Plan(fault=Fault.STALL))
         last = (await responses(service))[-1]
         assert (last.finish_reason, last.in_token, last.error) == ("stop", None, None)
-        await asyncio.wait_for((await server.exchange(0)).left.wait(), 1)
+        await within(1, (await server.exchange(0)).left.wait())
 
 
 async def test_a_cancel_before_any_answer_closes_the_socket_and_ends_the_thread() -> None:
@@ -159,7 +160,7 @@ async def test_a_cancel_before_any_answer_closes_the_socket_and_ends_the_thread(
         await asyncio.wait_for(server.asked.wait(), 10)
         assert provider_threads()
         task.cancel()
-        await asyncio.wait_for(server.left.wait(), 1)
+        await within(1, server.left.wait())
         with pytest.raises(asyncio.CancelledError):
             await task
     assert not provider_threads()
@@ -173,7 +174,7 @@ async def test_a_list_of_models_that_does_not_come_is_left() -> None:
     async with SilentServer.running() as server, opened(server.url, clocks={"first_token": 0.2}) as service:
         with pytest.raises(Timeout):
             await service.models()
-        await asyncio.wait_for(server.left.wait(), 1)
+        await within(1, server.left.wait())
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, Unavailable), (200, ProtocolError)])
@@ -212,7 +213,7 @@ async def test_a_slow_reader_holds_the_provider_back_and_may_leave() -> None:
                 while before != server.sent:  # until the thread's room and all buffers of the socket are full
                     before = server.sent
                     await asyncio.sleep(0.2)
-        await asyncio.wait_for((await server.exchange(0)).left.wait(), 1)
+        await within(1, (await server.exchange(0)).left.wait())
 
 
 async def test_side_by_side_without_harm_by_cancelled_neighbours() -> None:

@@ -13,6 +13,7 @@ from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.command import ended, ran, started
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
 from tests.flow.terminal import ALT_ENTER, END, ENTER, INTERRUPT, UP, Terminal, on_terminal
+from tests.within import within
 from tg_schema import Message, Sampling, TextCompletionResponse
 from tg_schema.conversation import ReasoningPart, TextPart
 from tg_schema.errors import PeerError
@@ -59,7 +60,7 @@ async def test_an_interrupt_stops_the_model_and_keeps_the_conversation(opened: O
         opened.llm.step.release()
     assert "waiting" not in await terminal.until("0 1 2")
     terminal.type(INTERRUPT)
-    await asyncio.wait_for(opened.llm.stopped.wait(), 1)
+    await within(10, opened.llm.stopped.wait())
     assert opened.llm.generated == 3
     await terminal.until_asked(2)
     opened.llm.step = None
@@ -76,7 +77,7 @@ async def test_an_interrupt_before_the_first_token_leaves_no_turn(opened: Opened
     await terminal.until("waiting")
     await asyncio.wait_for(opened.llm.started.wait(), 10)
     terminal.type(INTERRUPT)
-    await asyncio.wait_for(opened.llm.stopped.wait(), 1)
+    await within(10, opened.llm.stopped.wait())
     assert opened.llm.generated == 0
     assert "waiting" not in await terminal.until_asked(2)
     opened.llm.step = None

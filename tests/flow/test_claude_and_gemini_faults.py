@@ -15,6 +15,7 @@ from tests.fakes.endless import pour
 from tests.fakes.gemini_server import GeminiServer, VertexGeminiServer
 from tests.fakes.loopback_server import LoopbackServer
 from tests.fakes.plan import Counts, Fault, Plan
+from tests.within import within
 from tg_base.llm import LlmService
 from tg_flow.providers import open_provider
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
@@ -152,7 +153,7 @@ async def test_what_is_known_of_a_left_stream_is_counted(provider: Provider, mon
         server.play(Plan(fault=Fault.STALL, after=1, counts=Counts(tokens_in=11)))
         async with aclosing(service.on_request(REQUEST)) as stream:
             await anext(stream)
-        await asyncio.wait_for((await server.exchange(0)).left.wait(), 1.0)
+        await within(1, (await server.exchange(0)).left.wait())
     assert (REGISTRY.get_sample_value("tg_tokens_total", labels) or 0) - before == 11
 
 

@@ -16,6 +16,7 @@ from tests.fakes.scripted_llm import ScriptedLlm
 from tests.flow.command import SCRIPTS, Ended, ended, ran, started
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.test_tg_client import LOCKED, TOKEN
+from tests.within import within
 
 LLM = "tg-invoke-llm"
 PROMPT = "tg-invoke-prompt"
@@ -199,7 +200,7 @@ async def test_an_interrupt_stops_the_model(opened: Opened, read: int, streaming
         assert process.stdout is not None
         shown = await process.stdout.readexactly(2 * read) if streaming else b""
         process.send_signal(signal.SIGINT)
-        await asyncio.wait_for(opened.llm.stopped.wait(), 1)
+        await within(10, opened.llm.stopped.wait())
         done = await ended(process, within=5)
     assert (done.code, done.err) == (130, "")
     assert shown == b"0 1 2 "[: len(shown)]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
+from tests.within import within
 from tg_base.config import GatewayConfig
 from tg_gateway.http.body_reader import INFLATE_STEP_BYTES
 
@@ -209,7 +210,7 @@ async def test_a_client_that_leaves_stops_the_model(it: Opened) -> None:
     asked = asyncio.create_task(post(it, COMPLETION, {"prompt": "1000"}))
     await it.llm.started.wait()
     asked.cancel()
-    await asyncio.wait_for(it.llm.stopped.wait(), 1)
+    await within(1, it.llm.stopped.wait())
     assert it.llm.generated == 0
 
 
@@ -218,7 +219,7 @@ async def test_the_request_timeout() -> None:
         it.llm.step = asyncio.Semaphore(0)
         status, answer = await post(it, COMPLETION, {"prompt": "1"})
         assert (status, answer["error"]["type"]) == (504, "timeout")
-        await asyncio.wait_for(it.llm.stopped.wait(), 1)
+        await within(1, it.llm.stopped.wait())
 
 
 def test_the_default_is_loopback() -> None:

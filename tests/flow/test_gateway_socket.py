@@ -13,6 +13,7 @@ from tests.fakes.failing_llm import FailingLlm
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import raw_connection
 from tests.flow.socket_frames import PATH, Frame, answer, ask, frame, masked, upgrade, whole
+from tests.within import within
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
 
@@ -153,7 +154,7 @@ async def test_a_stream_can_be_cancelled_alone(it: Opened, socket: ClientWebSock
         await frame(socket)
     error = await answer(socket, {"id": "a", "cancel": True})
     assert (error["id"], error["error"]["type"], error["complete"]) == ("a", "cancelled", True)
-    await asyncio.wait_for(it.llm.stopped.wait(), 1)
+    await within(1, it.llm.stopped.wait())
     assert it.llm.generated == tokens
     it.llm.step = None
     assert (await answer(socket, ask("a", 1)))["response"]["response"] == "0 "
@@ -183,7 +184,7 @@ async def test_a_client_that_leaves_stops_all_its_streams(it: Opened) -> None:
             it.llm.started.clear()
             await it.llm.started.wait()
         raw.writer.transport.abort()
-        await asyncio.wait_for(it.llm.stopped.wait(), 1)
+        await within(1, it.llm.stopped.wait())
     assert it.llm.generated == 0
 
 
@@ -191,7 +192,7 @@ async def test_a_close_stops_all_its_streams(it: Opened, socket: ClientWebSocket
     it.llm.step = asyncio.Semaphore(1)
     await answer(socket, ask("a", 1000, streaming=True))
     await socket.close()
-    await asyncio.wait_for(it.llm.stopped.wait(), 1)
+    await within(1, it.llm.stopped.wait())
     assert it.llm.generated == 1
 
 
@@ -267,7 +268,7 @@ async def test_a_message_over_the_limit_ends_the_socket_with_a_word_to_all() -> 
         assert error["error"]["type"] == "unavailable"
         assert (await socket.receive()).type is WSMsgType.CLOSE
         assert socket.close_code == 1009
-        await asyncio.wait_for(it.llm.stopped.wait(), 1)
+        await within(1, it.llm.stopped.wait())
 
 
 async def test_draining_ends_every_stream_and_then_the_socket(it: Opened, socket: ClientWebSocketResponse) -> None:

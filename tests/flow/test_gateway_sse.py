@@ -12,6 +12,7 @@ from tests.fakes.failing_llm import FailingLlm
 from tests.fakes.wordy_llm import WordyLlm
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import RawConnection, raw_connection
+from tests.within import within
 from tg_base.config import GatewayConfig
 from tg_gateway.access import Limits
 
@@ -136,7 +137,7 @@ async def test_a_client_that_leaves_stops_the_model(it: Opened, raw: RawConnecti
         it.llm.step.release()
         await raw.until(b'"response":"%d ' % number)
     raw.writer.transport.abort()
-    await asyncio.wait_for(it.llm.stopped.wait(), 1)
+    await within(1, it.llm.stopped.wait())
     assert it.llm.generated == tokens
 
 
@@ -216,7 +217,7 @@ async def test_draining_ends_the_rest_with_an_error() -> None:
             last = events_of(b"\n" + await running.read())[-1]
         assert last["end_of_stream"] is True
         assert "shutting down" in str(last["error"])
-        await asyncio.wait_for(it.llm.stopped.wait(), 1)
+        await within(1, it.llm.stopped.wait())
 
 
 async def test_a_gateway_that_is_killed_breaks_the_body(it: Opened) -> None:

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from tests.flow.narrow_gateway import COMPLETION, DOORS, SOCKET, Refused, digest_of, narrow_gateway, token_of, until
+from tests.within import within
 from tg_base.config import ApiKey, GatewayConfig
 from tg_schema.errors import RateLimited
 
@@ -114,7 +115,7 @@ async def test_a_client_that_hangs_up_gives_its_stream_back() -> None:
         leaving = asyncio.create_task(it.ask("sse", key="limited"))
         await it.until_asked(1)
         leaving.cancel()
-        await asyncio.wait_for(it.llm.stopped.wait(), 1)
+        await within(1, it.llm.stopped.wait())
         await until(lambda: REGISTRY.get_sample_value("tg_gateway_streams") == 0)
         it.llm.step = None
         assert await it.ask(key="limited") == "0 "

@@ -13,6 +13,7 @@ from tests.fakes.chat_llm import ChatLlm
 from tests.fakes.recorded_llm import SEVERAL, RecordedLlm
 from tests.flow.open_gateway import open_gateway
 from tests.flow.openai_sdk import MODEL, ask, blocking_sdk, open_sdk, sdk
+from tests.within import within
 from tg_base.config import GatewayConfig
 from tg_base.llm import LlmChunk
 from tg_schema import ImagePart, Message, TextCompletionResponse, TextPart, Token, ToolCall, ToolCallDelta
@@ -272,7 +273,7 @@ async def test_a_stream_that_nobody_reads_to_its_end_stops_the_model() -> None:
             if text == "0 1 2 ":
                 break
         await stream.close()
-        await asyncio.wait_for(it.llm.stopped.wait(), 1)
+        await within(1, it.llm.stopped.wait())
         assert it.llm.generated == 3
 
 
@@ -283,7 +284,7 @@ async def test_a_client_that_leaves_before_the_first_token_stops_the_model(strea
         asking = asyncio.create_task(client.chat.completions.create(**ask("1000"), stream=streaming))
         await it.llm.started.wait()
         asking.cancel()
-        await asyncio.wait_for(it.llm.stopped.wait(), 1)
+        await within(1, it.llm.stopped.wait())
         assert it.llm.generated == 0
 
 

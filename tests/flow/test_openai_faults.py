@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
 from tests.fakes.openai_transcript import error_event, event
 from tests.flow.openai_asking import MODEL, REQUEST, Open, responses
+from tests.within import within
 from tg_base.llm.guard import Clocks
 from tg_schema import TextCompletionResponse, TgError
 from tg_schema.errors import (
@@ -136,7 +137,7 @@ async def test_a_provider_that_is_too_slow_is_left(
     provider = await open_openai(clocks=clocks)
     with pytest.raises(Timeout, match=limit):
         await responses(provider)
-    await asyncio.wait_for((await openai_server.exchange(0)).left.wait(), 1.0)
+    await within(1, (await openai_server.exchange(0)).left.wait())
     assert len(openai_server.exchanges) == 1
 
 
@@ -150,7 +151,7 @@ async def test_a_cancel_closes_the_providers_socket(
     exchange = await openai_server.exchange(0)
     await exchange.began.wait()
     task.cancel()
-    await asyncio.wait_for(exchange.left.wait(), 1.0)
+    await within(1, exchange.left.wait())
     with pytest.raises(asyncio.CancelledError):
         await task
     assert exchange.sent == exchange.sent_when_left
@@ -162,7 +163,7 @@ async def test_leaving_the_stream_closes_the_providers_socket(openai_server: Ope
     async with aclosing(provider.on_request(REQUEST)) as stream:
         await anext(stream)
     exchange = await openai_server.exchange(0)
-    await asyncio.wait_for(exchange.left.wait(), 1.0)
+    await within(1, exchange.left.wait())
     assert exchange.sent == exchange.sent_when_left
 
 

@@ -17,6 +17,7 @@ from tests.flow.narrow_gateway import narrow_gateway
 from tests.flow.open_gateway import open_gateway
 from tests.flow.openai_sdk import MODEL, ask, open_sdk, sdk
 from tests.flow.raw_http import raw_connection
+from tests.within import within
 from tg_base.config import ApiKey, GatewayConfig
 from tg_schema import TgError
 from tg_schema.errors import (
@@ -240,7 +241,7 @@ async def test_a_whole_answer_without_end_is_stopped() -> None:
         with pytest.raises(openai.APIStatusError) as raised:
             await client.chat.completions.create(**ask("1"))
         assert (raised.value.status_code, raised.value.code) == (413, "request_too_large")
-        await asyncio.wait_for(llm.stopped.wait(), 1)
+        await within(1, llm.stopped.wait())
 
 
 async def test_draining_cuts_what_takes_too_long() -> None:
@@ -251,4 +252,4 @@ async def test_draining_cuts_what_takes_too_long() -> None:
         await it.gateway.__aexit__(None, None, None)
         with pytest.raises(openai.APIError, match="shutting down"):
             await anext(aiter(stream))
-        await asyncio.wait_for(it.llm.stopped.wait(), 1)
+        await within(1, it.llm.stopped.wait())

@@ -9,6 +9,7 @@ from prometheus_client import REGISTRY
 
 from tests.flow.narrow_gateway import DOORS, OFTEN, Refused, another_gateway, narrow_gateway, until
 from tests.flow.open_gateway import CONFIG, PROMPTS, TEXTS
+from tests.within import within
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import Config
@@ -89,7 +90,7 @@ async def test_a_client_that_leaves_gives_its_place_back() -> None:
         await it.until_asked(1)
         assert isinstance(await it.ask(), Refused)
         leaving.cancel()
-        await asyncio.wait_for(it.llm.stopped.wait(), 1)
+        await within(1, it.llm.stopped.wait())
         await until_streams(0)
         it.llm.step = None
         assert await it.ask() == "0 "

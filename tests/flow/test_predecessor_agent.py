@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.scripted_agent import DIALOG, ScriptedAgent
 from tests.flow.open_agent import OpenedAgent, open_agent
 from tests.flow.predecessor_command import folder_or_skip, run
+from tests.within import within
 from tg_schema.errors import Timeout
 
 pytestmark = pytest.mark.predecessor
@@ -89,7 +90,7 @@ async def test_it_prints_as_it_comes_and_stops_the_agent_when_it_is_ended(it: Op
     assert process.stdout is not None
     await asyncio.wait_for(process.stdout.readuntil(b"It is "), 60)
     process.send_signal(signal.SIGKILL)
-    await asyncio.wait_for(it.agent.stopped.wait(), 1)
+    await within(10, it.agent.stopped.wait())
     assert it.agent.said == 7
     await process.wait()
 

@@ -11,6 +11,7 @@ from tests.fakes.failing_llm import FailingLlm
 from tests.flow import predecessor_command
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.predecessor_command import folder_or_skip
+from tests.within import within
 from tg_base.config import ApiKey, GatewayConfig
 
 pytestmark = pytest.mark.predecessor
@@ -122,6 +123,6 @@ async def test_a_tool_that_is_killed_stops_the_model(it: Opened, bin_folder: Pat
     assert process.stdout is not None
     await asyncio.wait_for(process.stdout.readexactly(2), 60)
     process.kill()
-    await asyncio.wait_for(it.llm.stopped.wait(), 1)
+    await within(10, it.llm.stopped.wait())
     assert it.llm.generated == 1
     await process.wait()

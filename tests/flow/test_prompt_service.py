@@ -14,6 +14,7 @@ import structlog
 from tests.fakes.answers_llm import AnswersLlm
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.scripted_llm import ScriptedLlm
+from tests.within import within
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import PromptClient, Requestor, prompt_request
@@ -262,7 +263,7 @@ async def test_leaving_a_prompt_stream_stops_the_model(bus: Bus, file: Path) -> 
     async with pipeline(bus, file, llm) as it:
         async with it.client.stream(prompt_request("count", {"n": 1000}, streaming=True)) as responses:
             await anext(responses)
-        await asyncio.wait_for(llm.stopped.wait(), 1)
+        await within(1, llm.stopped.wait())
         llm.step.release()
         assert llm.generated <= 5
 
@@ -276,7 +277,7 @@ async def test_leaving_before_a_whole_answer_stops_the_model(bus: Bus, file: Pat
         variables = {"n": 1000} if template == "count" else {}
         async with it.client.stream(prompt_request(template, variables, streaming=False)):
             await llm.started.wait()
-        await asyncio.wait_for(llm.stopped.wait(), 1)
+        await within(1, llm.stopped.wait())
         assert llm.generated == 0
 
 

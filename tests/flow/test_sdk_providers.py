@@ -24,6 +24,7 @@ from tests.fakes.tgi_server import TgiServer
 from tests.provider_matrix.asking import REQUEST, joined, responses
 from tests.provider_matrix.case import Case, Stage, staged
 from tests.provider_matrix.families import bedrock, cohere, mistral, ollama, tgi
+from tests.within import within
 from tg_flow.providers import open_provider
 from tg_schema import (
     ImagePart,
@@ -149,7 +150,7 @@ async def test_a_cancel_before_any_answer_closes_the_socket(provider: str) -> No
         task = asyncio.create_task(responses(service))
         await asyncio.wait_for(server.asked.wait(), 10)
         task.cancel()
-        await asyncio.wait_for(server.left.wait(), 1)
+        await within(1, server.left.wait())
         with pytest.raises(asyncio.CancelledError):
             await task
 

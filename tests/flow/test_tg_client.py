@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
+from tests.within import within
 from tg_base.config import ApiKey, GatewayConfig
 from tg_client import Flow, Sampling, TgClient
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TgError
@@ -109,7 +110,7 @@ async def test_leaving_early_stops_the_model(flow: Flow, opened: Opened, read: i
         for _ in range(read):
             opened.llm.step.release()
             await anext(chunks)
-    await asyncio.wait_for(opened.llm.stopped.wait(), 1)
+    await within(1, opened.llm.stopped.wait())
     assert opened.llm.generated == read
 
 
@@ -120,7 +121,7 @@ async def test_a_cancelled_caller_stops_the_model(flow: Flow, opened: Opened) ->
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    await asyncio.wait_for(opened.llm.stopped.wait(), 1)
+    await within(1, opened.llm.stopped.wait())
     assert opened.llm.generated <= 1
 
 
@@ -128,7 +129,7 @@ async def test_the_deadline_stops_both_ends(flow: Flow, opened: Opened) -> None:
     opened.llm.step = asyncio.Semaphore(1)
     with pytest.raises(Timeout, match=r"no answer came within 0\.2 s"):
         await flow.text_completion("", "9", timeout=0.2)
-    await asyncio.wait_for(opened.llm.stopped.wait(), 1)
+    await within(1, opened.llm.stopped.wait())
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -174,7 +175,7 @@ async def test_a_cancelled_stream_leaves_the_others_on_its_socket(opened: Opened
             opened.llm.started.clear()
             async with flow.text_completion_stream("", "1000"):
                 await opened.llm.started.wait()
-            await asyncio.wait_for(opened.llm.stopped.wait(), 1)
+            await within(1, opened.llm.stopped.wait())
             opened.llm.step.release()
             rest = [chunk async for chunk in kept]
             assert "".join(chunk.response or "" for chunk in rest) == "1 "

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.gateway_wire import END, EVENTS, Answer, bytes_of, chunk, gateway_wire, response
+from tests.within import within
 from tg_client import TgClient
 from tg_schema import TgError
 from tg_schema.errors import (
@@ -206,7 +207,7 @@ async def test_leaving_closes_the_connection() -> None:
     async with gateway_wire(answer) as wire, TgClient(wire.url) as client:
         async with client.flow().text_completion_stream("", "p") as chunks:
             await anext(chunks)
-        await asyncio.wait_for(left.wait(), 1)
+        await within(1, left.wait())
 
 
 REFUSALS = [

@@ -9,6 +9,7 @@ from typing import TypeVar
 import pytest
 
 from tests.flow.open_gateway import Opened, open_gateway
+from tests.within import within
 from tg_client import SyncFlow, SyncTgClient
 from tg_schema.errors import BadRequest, NotFound, Timeout, Unavailable
 
@@ -73,7 +74,7 @@ async def test_leaving_early_stops_the_model(asked: Asked[object], opened: Opene
         return None
 
     assert await asyncio.to_thread(asked, work) == "0 "
-    await asyncio.wait_for(opened.llm.stopped.wait(), 1)
+    await within(1, opened.llm.stopped.wait())
     assert opened.llm.generated == 1
 
 

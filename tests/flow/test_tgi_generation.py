@@ -20,6 +20,7 @@ from tests.fakes.tgi_generate_server import (
 from tests.fakes.tgi_server import TgiServer
 from tests.flow.test_vllm_completions import streamed
 from tests.flow.test_vllm_tokens import asked
+from tests.within import within
 from tg_base.llm import LlmService
 from tg_base.llm.large_request import RequestParts
 from tg_base.llm.prepared_request import PreparedRequest, prepare_request
@@ -176,7 +177,7 @@ async def test_a_cancel_closes_the_socket() -> None:
         exchange = await server.exchange(0)
         await asyncio.wait_for(exchange.began.wait(), 10)
         task.cancel()
-        await asyncio.wait_for(exchange.left.wait(), 1)
+        await within(1, exchange.left.wait())
         with pytest.raises(asyncio.CancelledError):
             await task
 

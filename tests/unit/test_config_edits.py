@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from tests.within import within
 from tg_base.config import (
     Config,
     ConfigWatcher,
@@ -60,7 +61,7 @@ async def test_an_edit_is_in_force_within_half_a_second(tmp_path: Path) -> None:
     async with ConfigWatcher(file) as config_file:
         with config_file.follow(heard.prepare):
             replace(file, "[gateway]\nreserve_tokens = 2\n")
-            await asyncio.wait_for(heard.told.wait(), 1)
+            await within(1, heard.told.wait())
             assert heard.configs[0].gateway.reserve_tokens == config_file.config.gateway.reserve_tokens == 2
 
 
