@@ -3,14 +3,17 @@
     python -m bench.masks
 
 Process CPU milliseconds, medians in one process. The door: from the message to what is published. The processor: from
-what is published to the settings of the sampler. `mapping` is how processors of an older version get it.
+what is published to the settings of the sampler. A mapping is how processors of an older version get it.
 """
 
+import base64
 import json
+import random
 import statistics
 import time
-from collections.abc import Callable
-from typing import Final
+from array import array
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from tg_base.llm.validation import check_completion
 from tg_base.protocol import EncodedRequest, Route
@@ -21,7 +24,7 @@ from tg_gateway.dialects import FoundModel
 from tg_gateway.dialects.lmtp.buffers import Buffers
 from tg_gateway.dialects.lmtp.mask import read_mask
 from tg_gateway.dialects.lmtp.messages import split_message
-from tg_gateway.dialects.lmtp.packed_bias import pack_bias
+from tg_gateway.dialects.lmtp.packed_bias import pack_mask
 from tg_gateway.dialects.lmtp.prompt import read_prompt
 from tg_gateway.dialects.lmtp.request import GenerateBody, make_generate
 from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest, decode
@@ -35,10 +38,9 @@ FEATURES: Final = LlamaCpp.find_features(LlamaCppOptions())
 def pass_door(message: bytes, features: frozenset[str]) -> bytes:
     """The record of a GENERATE, as it travels."""
     body = decode(GenerateBody, split_message(message)[1])
-    packed = pack_bias(body.logit_bias) if "packed_bias" in features else None
-    mask = None if packed else read_mask(body.logit_bias)
+    mask: Mapping[str, Any] = pack_mask(body.logit_bias, features) or {"logit_bias": read_mask(body.logit_bias)}
     prompt = read_prompt(body.prompt, body.mode, Buffers())
-    request = make_generate(body, prompt, FoundModel(ROUTE, "m", None, features), mask, packed)
+    request = make_generate(body, prompt, FoundModel(ROUTE, "m", None, features), mask)
     return EncodedRequest.of(TEXT_COMPLETION, request).body
 
 
@@ -62,17 +64,29 @@ def measure(run: Callable[[], object]) -> float:
     return statistics.median(spent)
 
 
+def make_message(mask: object) -> bytes:
+    """A GENERATE with this mask."""
+    return b"GENERATE " + json.dumps({"model": "m", "prompt": [1], "stream_id": 1, "logit_bias": mask}).encode()
+
+
 def main() -> None:
     """Print a row for each form of the mask."""
-    mask = {str(token): 100 for token in range(0, VOCABULARY, 2)}
-    asked = {"model": "m", "prompt": [1], "stream_id": 1, "logit_bias": mask}
-    message = b"GENERATE " + json.dumps(asked).encode()
-    print(f"a message of {len(message):,} bytes, {len(mask):,} entries")
-    print("| mask | door | processor | bytes between |\n|---|---|---|---|")
-    for name, features in (("packed", FEATURES), ("mapping", FEATURES - {"packed_bias"})):
+    biases = random.Random(1)
+    whole = {str(token): 100 for token in range(0, VOCABULARY, 2)}
+    mixed = {token: round(biases.uniform(-100, 100), 4) for token in range(0, VOCABULARY, 3)}
+    floats = array("f", (biases.uniform(-100, 100) for _ in range(VOCABULARY)))
+    print("| mask | message | door | processor | bytes between |\n|---|---|---|---|---|")
+    for name, mask, features in (
+        ("whole numbers, packed", whole, FEATURES),
+        ("whole numbers, as a mapping", whole, FEATURES - {"packed_bias"}),
+        ("decimals, packed", mixed, FEATURES),
+        ("decimals, as a mapping", mixed, FEATURES - {"packed_floats"}),
+        ("32-bit floats, all tokens", base64.b64encode(floats.tobytes()).decode(), FEATURES),
+    ):
+        message = make_message(mask)
         body = pass_door(message, features)
         door, processor = measure(lambda: pass_door(message, features)), measure(lambda: take_request(body))  # noqa: B023
-        print(f"| {name} | {door:.1f} ms | {processor:.1f} ms | {len(body):,} |")
+        print(f"| {name} | {len(message):,} | {door:.1f} ms | {processor:.1f} ms | {len(body):,} |")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ Feature = Literal[
     "length_penalty",
     "logit_bias",
     "packed_bias",
+    "packed_floats",
     "min_tokens",
     "ignore_eos",
     "stop_ids",
@@ -70,8 +71,9 @@ Feature = Literal[
     "anthropic_fields",
     "openai_fields",
 ]
-"""packed_bias: `logit_bias` as one text, which only gateways ask for. developer and reasoning_turns: turns and parts
-that older processors cannot read. The others are fields of the request of that name, or operations."""
+"""packed_bias: `logit_bias` as one text of whole numbers, which only gateways ask for. packed_floats: the same of any
+numbers, and the field of this name. developer and reasoning_turns: turns and parts that older processors cannot read.
+The others are fields of the request of that name, or operations."""
 
 COMMON_FEATURES: frozenset[Feature] = frozenset(get_args(CommonFeature))
 

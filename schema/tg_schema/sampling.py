@@ -64,7 +64,9 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
 
     It is the last one, and no part of the text or of the counts; needs `logprobs`."""
     packed_bias: str | None = None
-    """`logit_bias` as "id,bias,id,bias,...", whole numbers: a mask of a vocabulary is read at once, not by entry."""
+    """`logit_bias` as "id,bias,id,bias,...": a mask of a vocabulary is read at once, not by entry."""
+    packed_floats: bytes | None = None
+    """`logit_bias` as a 32-bit float, little-endian, for each token of the vocabulary, in the order of the ids."""
 
     def __post_init__(self) -> None:
         """Forget what says nothing: no feature names it, and an older processor refuses every field that is new."""
@@ -90,8 +92,10 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
             "typical_p": self.typical_p is not None,
             "repetition_penalty": self.repetition_penalty is not None,
             "length_penalty": self.length_penalty is not None,
-            "logit_bias": bool(self.logit_bias) or self.packed_bias is not None,
+            "logit_bias": any((self.logit_bias, self.packed_bias is not None, self.packed_floats is not None)),
             "packed_bias": self.packed_bias is not None,
+            # "e" alone would not do: an exponent may be an "E", and most numbers have a point.
+            "packed_floats": self.packed_floats is not None or any(map((self.packed_bias or "").__contains__, ".eE")),
             "min_tokens": bool(self.min_tokens),
             "ignore_eos": self.ignore_eos,
             "stop_ids": bool(self.stop_ids),

@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 import json
+import struct
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -162,6 +164,7 @@ async def test_model_info() -> None:
             "ids": True,
             "score": True,
             "logit_bias": True,
+            "packed_floats": False,
             "text": True,
             "raw_text": True,
             "stop": True,
@@ -218,6 +221,8 @@ async def test_an_unknown_model_ends_the_stream_with_an_error() -> None:
         # What LMQL's own server takes without a word.
         ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"temperature":"hot"}', "TOKEN", 2, "temperature"),
         ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"max_tokens":0}', "TOKEN", 2, "max_tokens"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"logit_bias":"!"}', "TOKEN", 2, "no Base64"),
+        ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"logit_bias":"AAAA"}', "TOKEN", 2, "of 3 bytes"),
         ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"logit_bias":[1]}', "TOKEN", 2, "logit_bias"),
         ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"logit_bias":{"x":1}}', "TOKEN", 2, "logit_bias"),
         ('GENERATE {"stream_id":2,"model":"counting","prompt":[1],"logit_bias":{"1":101}}', "TOKEN", 2, "<= 100"),
@@ -284,6 +289,36 @@ async def test_a_mask_of_a_megabyte() -> None:
 
 class _PackedLlm(TokenLlm):
     features = TokenLlm.features | {"packed_bias"}
+
+
+class _FloatsLlm(TokenLlm):
+    features = _PackedLlm.features | {"packed_floats"}
+
+
+async def test_masks_of_floats_are_packed_for_processors_that_know_them() -> None:
+    mask = {str(number): number / 1000 for number in range(0, 90_000, 2)}
+    floats = struct.pack("<4f", 0.5, -100, 0, 3.25)
+    async with open_lmtp(_FloatsLlm()) as (it, client):
+        await client.send("MODEL_INFO", stream_id=9, model=MODEL)
+        assert (await client.item())["capabilities"]["packed_floats"] is True
+        await client.generate(1, [72], logit_bias=mask)
+        await client.stream(1)
+        await client.generate(1, [72], logit_bias=b64encode(floats).decode())
+        await client.stream(1)
+        await client.generate(1, [72], logit_bias=b64encode(floats[:-1]).decode())
+        assert "logit_bias: the Base64 of 15 bytes" in (await client.stream(1))[0]["error"]
+    first, second = (request.sampling for request in it.llm.requests)
+    assert first is not None
+    assert first.packed_bias == ",".join(f"{number},{value}" for number, value in mask.items())
+    assert second is not None
+    assert (second.packed_floats, second.packed_bias, second.logit_bias) == (floats, None, None)
+
+
+async def test_packed_floats_are_refused_by_name_where_the_model_has_none() -> None:
+    async with open_lmtp(_PackedLlm()) as (it, client):
+        await client.generate(1, [72], logit_bias="AAAAAA==")
+        assert "the model can't do this: packed_floats" in (await client.stream(1))[0]["error"]
+        assert it.llm.requests == []
 
 
 async def test_a_mask_is_packed_for_processors_that_know_it() -> None:

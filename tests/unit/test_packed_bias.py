@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tg_flow.llama.logit_bias import LogitBias
-from tg_gateway.dialects.lmtp.packed_bias import pack_bias
+from tg_gateway.dialects.lmtp.packed_bias import pack_bias, pack_mask
 from tg_schema import Sampling
 from tg_schema.errors import BadRequest
 
@@ -26,21 +26,25 @@ def added(bias: LogitBias) -> list[float]:
     return [float(each) for each in logits]
 
 
-def raw(text: str) -> msgspec.Raw:
-    return msgspec.Raw(text.encode())
+def pack(text: str, numbers: bytes = b"0123456789-.eE+") -> str | None:
+    return pack_bias(text.encode(), numbers)
 
 
 @pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
-@pytest.mark.parametrize(("value", "step"), [(100, 1), (-100, 2), (7, 1)])
-def test_a_packed_mask_is_the_same_as_its_mapping(separators: tuple[str, str], value: int, step: int) -> None:
+@pytest.mark.parametrize(("value", "step"), [(100, 1), (-100, 2), (7, 1), (0.1, 1), (-99.99999999999999, 2), (3e-7, 1)])
+def test_a_packed_mask_is_the_same_as_its_mapping(separators: tuple[str, str], value: float, step: int) -> None:
     mask = dict.fromkeys(range(0, VOCABULARY, step), value) | {8: -value, 16: 0}
-    packed = pack_bias(raw(json.dumps(mask, separators=separators)))
+    text = json.dumps(mask, separators=separators)
+    packed = pack(text)
     assert packed is not None
     assert added(LogitBias.unpack(packed)) == added(LogitBias.of(mask))
+    # Processors of an older version get whole numbers alone.
+    assert pack(text, b"0123456789-") == (packed if isinstance(value, int) else None)
 
 
-def test_a_token_that_comes_twice_counts_once() -> None:
-    assert added(LogitBias.unpack("5,1,3,2,5,7")) == added(LogitBias.of({5: 7, 3: 2}))
+@pytest.mark.parametrize("texts", ["5,1,3,2,5,7", "5,1e0,3,2.0,5,7", "5,0.5,3,2E+0,5,700e-2"])
+def test_a_token_that_comes_twice_counts_once(texts: str) -> None:
+    assert added(LogitBias.unpack(texts)) == added(LogitBias.of({5: 7, 3: 2}))
 
 
 LONG = ", ".join(f'"{number}": 100' for number in range(3000))
@@ -52,9 +56,8 @@ LONG = ", ".join(f'"{number}": 100' for number in range(3000))
         "null",
         '{"1": 100}',
         "[" + "1, " * 9000 + "1]",
-        f'{{{LONG}, "5": 1.5}}',
         f'{{{LONG}, "5": "100"}}',
-        f'{{{LONG}, "5": 1e2}}',
+        f'{{{LONG}, "5": Infinity}}',
         f'{{{LONG}, "5": null}}',
         f'{{{LONG}, "5 6": 100}}',
         f'{{{LONG}, "5,6": 100}}',
@@ -65,12 +68,19 @@ LONG = ", ".join(f'"{number}": 100' for number in range(3000))
     ],
 )
 def test_other_forms_are_read_entry_by_entry(text: str) -> None:
-    assert pack_bias(raw(text)) is None
+    assert pack(text) is None
 
 
-@pytest.mark.parametrize("member", ['"-5": 1', '-"5": 1', '"5"-: 1', '"5": 1-', '"5": 1-1', '"5": --1', '"5": -'])
-def test_a_sign_out_of_place_is_refused_where_the_mask_is_read(member: str) -> None:
-    packed = pack_bias(raw(f"{{{LONG}, {member}}}"))
+@pytest.mark.parametrize(
+    "member",
+    [
+        *('"-5": 1', '-"5": 1', '"5"-: 1', '"5": 1-', '"5": 1-1', '"5": --1', '"5": -'),
+        *('"5": .5', '"5": 5.', '"5": 1.2.3', '"5": 1e', '"5": e1', '"5": +1', '"5": 1e999', '"5": 1e3'),
+        *('"5.0": 1', '"5e0": 1', '"5"e: 1', '"123456789012345678901": 1.5'),
+    ],
+)
+def test_what_is_out_of_place_is_refused_where_the_mask_is_read(member: str) -> None:
+    packed = pack(f"{{{LONG}, {member}}}")
     assert packed is not None
     with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):
         LogitBias.unpack(packed).check(VOCABULARY)
@@ -92,7 +102,12 @@ def test_a_sign_out_of_place_is_refused_where_the_mask_is_read(member: str) -> N
         "-,1",
         "1,101",
         "1,-101",
-        "1,2.5",
+        "1.5,2",
+        "1,2.5,3",
+        "1,0.5],[2,1",
+        "1,[0.5]",
+        "1.0,true",
+        "1,100.5",
         "1, 2",
         "a,b",
         "1,\u0661",
@@ -103,6 +118,41 @@ def test_a_sign_out_of_place_is_refused_where_the_mask_is_read(member: str) -> N
 def test_what_is_no_packed_mask(text: str) -> None:
     with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):
         LogitBias.unpack(text)
+
+
+def test_floats_are_the_same_as_their_mapping() -> None:
+    mask = np.linspace(-100, 100, VOCABULARY, dtype="<f4") * (np.arange(VOCABULARY) % 3 > 0)
+    fields = pack_mask(msgspec.Raw(msgspec.json.encode(mask.tobytes())), frozenset())
+    assert fields == {"packed_floats": mask.tobytes()}
+    bias = LogitBias.unpack_floats(mask.tobytes())
+    bias.check(VOCABULARY)
+    assert added(bias) == [float(each) for each in mask]
+    with pytest.raises(BadRequest, match=f"the mask has {VOCABULARY} numbers, and this model 4097 tokens"):
+        bias.check(VOCABULARY + 1)
+
+
+def test_a_mask_of_floats_that_changes_nothing() -> None:
+    bias = LogitBias.unpack_floats(np.zeros(VOCABULARY, dtype="<f4").tobytes())
+    bias.check(VOCABULARY)
+    assert not any(added(bias))
+
+
+@pytest.mark.parametrize("text", ['"AAA"', '"AAAA AAAA"', '"$$$$"', '"AAAA\\n"', '""', '"AAAAAAA="', '"AAAA"'])
+def test_what_is_no_base64_of_floats(text: str) -> None:
+    with pytest.raises(BadRequest, match=r"^logit_bias: .*32-bit float"):
+        pack_mask(msgspec.Raw(text.encode()), frozenset())
+
+
+@pytest.mark.parametrize("wrong", [b"", b"abc", b"abcde"])
+def test_bytes_that_are_no_floats(wrong: bytes) -> None:
+    with pytest.raises(BadRequest, match="no 32-bit floats"):
+        LogitBias.unpack_floats(wrong)
+
+
+@pytest.mark.parametrize("wrong", [100.5, -101, float("nan"), float("inf"), -float("inf")])
+def test_floats_out_of_range(wrong: float) -> None:
+    with pytest.raises(BadRequest, match="from -100 to 100"):
+        LogitBias.unpack_floats(np.array([0, wrong, 1], dtype="<f4").tobytes())
 
 
 @settings(max_examples=60)
@@ -121,6 +171,8 @@ def test_any_text_is_read_as_pairs_or_refused(text: str) -> None:
 
 def test_what_a_packed_mask_needs() -> None:
     assert Sampling(packed_bias="1,2").features == {"logit_bias", "packed_bias"}
+    assert Sampling(packed_bias="1,2E0").features == {"logit_bias", "packed_bias", "packed_floats"}
+    assert Sampling(packed_floats=b"1234").features == {"logit_bias", "packed_floats"}
     assert Sampling(logit_bias={1: 2}).features == {"logit_bias"}
 
 

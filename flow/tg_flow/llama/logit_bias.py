@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from tg_flow.llama.library import native
@@ -11,6 +12,9 @@ from tg_schema.errors import BadRequest
 MAX_BIAS: Final = 100
 MAX_DIGITS: Final = 9
 """Of a number of a packed mask; more would not fit into 32 bits."""
+FLOAT_BYTES: Final = 4
+"""Of a number of a mask of floats."""
+_NO_PAIRS: Final = "sampling.logit_bias: the keys are token ids, and the values numbers from -100 to 100"
 _ZERO: Final = np.uint8(ord("0"))
 _TEN: Final = np.uint8(10)
 _ROW = np.dtype([("token", np.int32), ("bias", np.float32)])
@@ -23,9 +27,11 @@ class LogitBias:
     Args:
         tokens: their ids, each once.
         bias: what is added to each.
+        size: tokens of the vocabulary that this is made for; None = any that has these tokens.
     """
 
-    def __init__(self, tokens: np.ndarray[Any, Any], bias: np.ndarray[Any, Any]) -> None:
+    def __init__(self, tokens: np.ndarray[Any, Any], bias: np.ndarray[Any, Any], size: int | None = None) -> None:
+        self._size = size
         self._rows = np.empty(len(tokens), dtype=_ROW)
         self._rows["token"] = tokens
         self._rows["bias"] = bias
@@ -44,21 +50,36 @@ class LogitBias:
         Raises:
             BadRequest: it is no such text, or has a bias out of range.
         """
-        data = np.frombuffer(text.encode("ascii", "replace"), dtype=np.uint8)
-        count = _count_numbers(data)
-        if not count:
-            raise BadRequest("sampling.logit_bias: the keys are token ids, and the values numbers from -100 to 100")
-        pairs = np.fromstring(text, dtype=np.int32, count=count, sep=",").reshape(-1, 2)
-        tokens, bias = pairs[:, 0], pairs[:, 1]
-        if np.abs(bias).max() > MAX_BIAS:
-            raise BadRequest("sampling.logit_bias: the values are numbers from -100 to 100")
+        tokens, bias = _read_whole_numbers(text) if text.isascii() and _is_whole(text) else _read_numbers(text)
+        _check_range(bias)
         if (np.diff(tokens) <= 0).any():
             # A token that comes twice counts once, as in a mapping.
             return cls.of(dict(zip(tokens.tolist(), bias.tolist(), strict=True)))
         return cls(tokens, bias)
 
+    @classmethod
+    def unpack_floats(cls, data: bytes) -> "LogitBias":
+        """The biases of `Sampling.packed_floats`; `check` compares their number with that of the tokens.
+
+        Raises:
+            BadRequest: these are no 32-bit floats, or a bias is out of range.
+        """
+        if not data or len(data) % FLOAT_BYTES:
+            raise BadRequest(f"sampling.logit_bias: {len(data)} bytes are no 32-bit floats, one for each token")
+        bias = np.frombuffer(data, dtype="<f4")
+        _check_range(bias)
+        # Most masks leave half of the vocabulary alone. One row stays in any case: of none there is no array.
+        tokens = np.flatnonzero(bias)
+        tokens = tokens if tokens.size else np.zeros(1, dtype=np.int32)
+        return cls(tokens, bias[tokens], len(bias))
+
     def check(self, vocabulary: int) -> None:
-        """Check that these are tokens of the model. Raises: BadRequest."""
+        """Check that these are tokens of the model, and all of them in a packed mask. Raises: BadRequest."""
+        if self._size not in {None, vocabulary}:
+            raise BadRequest(
+                f"sampling.logit_bias: the mask has {self._size} numbers, and this model {vocabulary} tokens; send one "
+                "for each token"
+            )
         tokens = self._rows["token"]
         if not 0 <= tokens.min() <= tokens.max() < vocabulary:
             raise BadRequest(f"sampling.logit_bias: this model's token ids are 0 to {vocabulary - 1}")
@@ -71,6 +92,39 @@ class LogitBias:
         """llama.cpp's sampler that does the same."""
         rows = (native.llama_logit_bias * len(self._rows)).from_buffer(self._rows)
         return native.llama_sampler_init_logit_bias(vocabulary, len(self._rows), rows)
+
+
+def _check_range(bias: np.ndarray[Any, Any]) -> None:
+    # The other way round "not a number" would pass.
+    if not np.abs(bias).max() <= MAX_BIAS:
+        raise BadRequest("sampling.logit_bias: the values are numbers from -100 to 100")
+
+
+def _is_whole(text: str) -> bool:
+    """Whether no number has a point or an exponent."""
+    return not any(mark in text for mark in ".eE")
+
+
+def _read_whole_numbers(text: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Ids and biases."""
+    count = _count_numbers(np.frombuffer(text.encode("ascii"), dtype=np.uint8))
+    if not count:
+        raise BadRequest(_NO_PAIRS)
+    pairs = np.fromstring(text, dtype=np.int32, count=count, sep=",").reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _read_numbers(text: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The same where some are no whole numbers: as JSON, whose reader is quicker than NumPy's, and stricter."""
+    try:
+        numbers = msgspec.json.decode(f"[{text}]", type=list[int | float])
+        tokens, bias = np.array(numbers[::2], dtype=np.int64), np.array(numbers[1::2], dtype=np.float32)
+    except (msgspec.MsgspecError, OverflowError):
+        raise BadRequest(_NO_PAIRS) from None
+    # An array of whole numbers takes others too, and cuts them.
+    if len(tokens) != len(bias) or set(map(type, numbers[::2])) != {int}:
+        raise BadRequest(_NO_PAIRS)
+    return tokens.clip(-1, 2**31 - 1), bias
 
 
 def _count_numbers(data: _Bytes) -> int:

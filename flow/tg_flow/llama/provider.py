@@ -46,7 +46,7 @@ MAX_EMBEDDED_CHARACTERS = 2_000_000
 
 _FEATURES: frozenset[Feature] = frozenset(
     {
-        *("n", "min_p", "typical_p", "repetition_penalty", "logit_bias", "packed_bias"),
+        *("n", "min_p", "typical_p", "repetition_penalty", "logit_bias", "packed_bias", "packed_floats"),
         *("min_tokens", "ignore_eos", "stop_ids", "keep_stop", "end_token"),
         *("raw", "prompt_ids", "max_prompt_tokens", "echo", "choice", "regex"),
         *("count_tokens", "tokenize", "detokenize", "token_texts"),

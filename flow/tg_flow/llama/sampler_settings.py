@@ -62,6 +62,8 @@ class SamplerSettings(msgspec.Struct, frozen=True):
 
 
 def _read_bias(sampling: Sampling) -> LogitBias | None:
+    if sampling.packed_floats is not None:
+        return LogitBias.unpack_floats(sampling.packed_floats)
     if sampling.packed_bias is not None:
         return LogitBias.unpack(sampling.packed_bias)
     return LogitBias.of(sampling.logit_bias) if sampling.logit_bias else None

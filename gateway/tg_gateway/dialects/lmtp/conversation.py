@@ -31,7 +31,7 @@ from tg_gateway.dialects.lmtp.information import (
 from tg_gateway.dialects.lmtp.leaving_writer import LeavingWriter
 from tg_gateway.dialects.lmtp.mask import is_long_mask, read_long_mask, read_mask
 from tg_gateway.dialects.lmtp.messages import StreamId, encode_message, find_stream_id, split_message
-from tg_gateway.dialects.lmtp.packed_bias import pack_bias
+from tg_gateway.dialects.lmtp.packed_bias import pack_mask
 from tg_gateway.dialects.lmtp.prompt import Prompt, read_prompt
 from tg_gateway.dialects.lmtp.request import (
     DEFAULT_TOP_LOGPROBS,
@@ -128,17 +128,14 @@ class LmtpConversation(Conversation):
         leave = None if body.buffer_id is None else self._plan_buffer(body, body.buffer_id, prompt)
         form, mask = StreamForm(body.mode, body.max_tokens, tops), body.logit_bias
         make = partial(make_generate, body, prompt, found)
-        # Processors of an older version read the mapping alone.
-        packed = pack_bias(mask) if "packed_bias" in found.features else None
-        if packed is not None:
-            self._ask(body, found, make(None, packed), form, len(payload), leave=leave)
-            return
-        if not is_long_mask(mask):
-            self._ask(body, found, make(read_mask(mask)), form, len(payload), leave=leave)
+        packed = pack_mask(mask, found.features)
+        if packed or not is_long_mask(mask):
+            made = make(packed or {"logit_bias": read_mask(mask)})
+            self._ask(body, found, made, form, len(payload), leave=leave)
             return
 
         async def make_later() -> TextCompletionRequest:
-            return make(await read_long_mask(mask))
+            return make({"logit_bias": await read_long_mask(mask)})
 
         self._ask(body, found, make_later, form, len(payload), leave=leave)
 

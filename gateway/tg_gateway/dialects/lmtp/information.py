@@ -31,11 +31,12 @@ class HelloBody(msgspec.Struct, frozen=True):
 
 
 class _Capabilities(msgspec.Struct, frozen=True):
-    """What the model's processors can do: `ids` = GENERATE as LMQL asks for it."""
+    """What the model's processors can do: `ids` = GENERATE as LMQL asks for it, `packed_floats` = Base64 masks."""
 
     ids: bool
     score: bool
     logit_bias: bool
+    packed_floats: bool
     text: bool
     raw_text: bool
     stop: bool
@@ -78,6 +79,7 @@ def _list_capabilities(features: Set[str]) -> _Capabilities:
         ids=ids,
         score=features >= {"prompt_ids", "score"},
         logit_bias=ids and "logit_bias" in features,
+        packed_floats=ids and "packed_floats" in features,
         text=True,
         raw_text="raw" in features,
         stop="stop" in features,

@@ -1,33 +1,75 @@
-"""JSON of a mask, as LMQL writes it -> one text, without an object for each of a hundred thousand entries.
+"""A mask that is large or packed -> a field of the record, without an object for each of a hundred thousand entries.
 
-Only its form is looked at. The processor checks the numbers, where they become an array.
+Of a mask as LMQL writes it, JSON, only the form is looked at. The processor checks the numbers, where they become an
+array.
 """
 
 import re
+from collections.abc import Mapping, Set
 from typing import Final
 
 import msgspec
 
+from tg_schema.errors import BadRequest
+
 MIN_PACKED_BYTES: Final = 16 * 1024
-"""Of a mask that is packed; a smaller one is read in less than 0.1 ms."""
-_FIRST_ENTRY: Final = re.compile(rb'\{"\d+"(:\s?)-?\d+(,\s?)"')
-_NUMBERS: Final = b"0123456789-"
+"""Of a mask of JSON that is packed; a smaller one is read in less than 0.1 ms."""
+FLOAT_BYTES: Final = 4
+"""Of each token's number in a mask of floats."""
+_FIRST_ENTRY: Final = re.compile(rb'\{"\d+"(:\s?)-?[\d.eE+-]+(,\s?)"')
+_WHOLE: Final = b"0123456789-"
+_ANY: Final = _WHOLE + b".eE+"
 _COMMAS: Final = bytes.maketrans(b":", b",")
 _REST: Final = b'{}" \t\r\n'
 
 
-def pack_bias(mask: msgspec.Raw) -> str | None:
-    """`Sampling.packed_bias`; None for what is small, or not in LMQL's form.
+def pack_mask(mask: msgspec.Raw, features: Set[str]) -> Mapping[str, str | bytes]:
+    """Fields of `Sampling` that have a mask as one text or as bytes.
 
-    That form is an object of whole numbers, written alike; a sign that is out of place is the processor's to refuse.
+    Args:
+        mask: an object, or the Base64 of little-endian 32-bit floats, one for each token of the vocabulary.
+        features: of the model; processors of an older version read the mapping alone, or whole numbers.
+
+    Returns:
+        Nothing for an object that is small, not in LMQL's form, or not for these processors.
+
+    Raises:
+        BadRequest: the Base64 of no such numbers.
     """
     data = bytes(mask)
+    if data.startswith(b'"'):
+        return {"packed_floats": _read_floats(data)}
+    packed = pack_bias(data, _ANY if "packed_floats" in features else _WHOLE) if "packed_bias" in features else None
+    return {} if packed is None else {"packed_bias": packed}
+
+
+def _read_floats(data: bytes) -> bytes:
+    try:
+        floats: bytes = msgspec.json.decode(data, type=bytes)
+    except msgspec.ValidationError:
+        raise BadRequest("logit_bias: this text is no Base64; send that of 32-bit floats, or an object") from None
+    if not floats or len(floats) % FLOAT_BYTES:
+        raise BadRequest(
+            f"logit_bias: the Base64 of {len(floats)} bytes; send a 32-bit float of {FLOAT_BYTES} bytes for each token"
+        )
+    return floats
+
+
+def pack_bias(data: bytes, numbers: bytes = _ANY) -> str | None:
+    """`Sampling.packed_bias`; None for what is small, or not in LMQL's form.
+
+    That form is an object of numbers, written alike; what is out of place in one is the processor's to refuse.
+
+    Args:
+        data: JSON.
+        numbers: what they may be written with.
+    """
     first = _FIRST_ENTRY.match(data) if len(data) >= MIN_PACKED_BYTES else None
     if first is None:
         return None
     entry, comma = b'""' + first[1], first[2]
     # What is left without the numbers says all about the form: it is the same entry again and again.
-    form = data.translate(None, _NUMBERS)
+    form = data.translate(None, numbers)
     count = (len(form) - 2 + len(comma)) // (len(entry) + len(comma))
     if form != b"{" + (entry + comma) * (count - 1) + entry + b"}":
         return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -67,10 +67,15 @@ def make_generate(
     body: GenerateBody,
     prompt: Prompt,
     found: FoundModel,
-    mask: Mapping[int, float] | None,
-    packed: str | None = None,
+    mask: Mapping[str, Any],
 ) -> TextCompletionRequest:
-    """The record of a GENERATE, with its mask as a mapping or as one text.
+    """The record of a GENERATE.
+
+    Args:
+        body: of the message.
+        prompt: as it has been read.
+        found: the model.
+        mask: the field of `Sampling` that has the mask; empty = there is none.
 
     Raises:
         BadRequest: the model cannot do this.
@@ -89,8 +94,7 @@ def make_generate(
         frequency_penalty=body.frequency_penalty,
         repetition_penalty=body.repetition_penalty,
         length_penalty=body.length_penalty,
-        logit_bias=None if mask is None else dict(mask),
-        packed_bias=packed,
+        **mask,
         logprobs=DEFAULT_TOP_LOGPROBS if ids and body.top_logprobs is None else body.top_logprobs,
         end_token=ids,
     )
