@@ -1,8 +1,11 @@
 """What a pick costs: processor time of one call, for a pool of 100 servers with 50 adapters."""
 
+import json
 import time
 from collections.abc import Callable
 from random import Random
+
+import msgspec
 
 from tg_base.instances import (
     POLICIES,
@@ -19,6 +22,7 @@ from tg_base.instances import (
     fingerprint_text,
     fingerprint_tokens,
 )
+from tg_base.pools import PromptFields, read_prompt
 
 SERVERS, ADAPTERS, SLOTS = 100, 50, 8
 PICKS = 4_000
@@ -89,7 +93,27 @@ def _measure_fingerprints() -> str:
     tokens, text = list(range(PROMPT_TOKENS)), "word " * (4 * PROMPT_TOKENS // 5)
     ids = min(_milliseconds(lambda: fingerprint_tokens(tokens)) for _ in range(9))
     words = min(_milliseconds(lambda: fingerprint_text(text)) for _ in range(9))
-    return f"fingerprint of {PROMPT_TOKENS:,} tokens: {ids:.1f} ms of ids, {words:.1f} ms of text"
+    body = json.dumps({"messages": _history()}).encode()
+    whole = min(_milliseconds(lambda: fingerprint_text(_prompt_of(body))) for _ in range(9))
+    return (
+        f"fingerprint of {PROMPT_TOKENS:,} tokens: {ids:.1f} ms of ids, {words:.1f} ms of text, "
+        f"{whole:.1f} ms of the body with an agent's history, parsed and read"
+    )
+
+
+def _prompt_of(body: bytes) -> str:
+    return read_prompt(msgspec.json.decode(body, type=PromptFields)).text
+
+
+def _history() -> list[dict[str, object]]:
+    """Calls of a tool and what they brought, a kilotoken each: code, so that many characters are escaped in JSON."""
+    code = 'if request.model == "llama":\n    return servers[0]\n' * 80
+    turns: list[dict[str, object]] = []
+    for number in range(4 * PROMPT_TOKENS // len(code)):
+        function = {"name": "read_file", "arguments": json.dumps({"path": f"src/{number}.py", "lines": 80})}
+        turns.append({"role": "assistant", "content": None, "tool_calls": [{"id": f"{number}", "function": function}]})
+        turns.append({"role": "tool", "tool_call_id": f"{number}", "content": code})
+    return turns
 
 
 def _milliseconds(act: Callable[[], object]) -> float:

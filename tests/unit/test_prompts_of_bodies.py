@@ -107,6 +107,15 @@ def test_a_conversation_is_the_same_text_in_any_api(body: dict[str, Any], writte
     assert read(body, **written) == Prompt(TEXT, len(TEXT))
 
 
+@pytest.mark.parametrize("body", [CHAT, MESSAGES, RESPONSES], ids=["chat", "messages", "responses"])
+def test_a_turn_that_cannot_be_read_does_not_change_those_before(body: dict[str, Any]) -> None:
+    """No UTF-8: the list cannot be parsed as a whole, so it is read turn by turn."""
+    field = "messages" if "messages" in body else "input"
+    text = json.dumps({**body, field: [*body[field], {"role": "user", "content": "?"}]}).encode()
+    found = read_prompt(msgspec.json.decode(text.replace(b'"?"', b'"\xff"'), type=PromptFields))
+    assert found.text.startswith(TEXT + "\x1e")
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [
@@ -189,6 +198,17 @@ def test_results_within_results_are_read_as_they_are(field: str, levels: int) ->
     body = f'{{"{field}": {value}}}'
     found = read_prompt(msgspec.json.decode(body, type=PromptFields))
     assert found.text.endswith(begin * (levels - 1) + '"Rain."' + "}" * (levels - 1))
+
+
+def test_what_can_be_parsed_and_not_be_written_again_is_read() -> None:
+    """Near the interpreter's own limit, wherever the stack stands when it is called."""
+    for levels in range(500, 1_000):
+        text = f'{{"messages": [{"[" * levels}{"]" * levels}]}}'
+        try:
+            fields = msgspec.json.decode(text, type=PromptFields)
+        except RecursionError:
+            break
+        assert "[" * levels in read_prompt(fields).text
 
 
 @pytest.mark.parametrize("field", ["tools", "system", "messages", "input", "prompt"])

@@ -1,8 +1,9 @@
 """Prompt -> scheduler: chained hashes of a prompt's blocks, by which servers that computed its beginning are found."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from struct import unpack
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ HASH_BITS = 60
 """Of a block. Python keeps integers of 60 bits in 32 bytes, and those of 64 bits in 36, rounded up to 48."""
 _HASH_BYTES = 8
 _SPARE_BITS = 8 * _HASH_BYTES - HASH_BITS
+_EMPTY = blake2b(digest_size=_HASH_BYTES)
 
 
 class Fingerprint(Struct, frozen=True):
@@ -39,7 +41,7 @@ def fingerprint_tokens(tokens: Sequence[int], salt: str = "") -> Fingerprint:
     """
     data = array("I", tokens)
     raw, size = data.tobytes(), BLOCK_TOKENS * data.itemsize
-    return _chain([raw[start : start + size] for start in range(0, len(raw) - size + 1, size)], salt)
+    return _chain((raw[start : start + size] for start in range(0, len(raw) - size + 1, size)), salt)
 
 
 def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
@@ -52,7 +54,10 @@ def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
     size = BLOCK_TOKENS * CHARACTERS_PER_TOKEN
     # A client may send half of a surrogate pair; "surrogatepass" gives it bytes like any other character.
     starts = range(0, len(text) - size + 1, size)
-    return _chain([text[start : start + size].encode("utf-8", "surrogatepass") for start in starts], salt)
+    if text.isascii():  # one byte a character: written once, not block by block
+        raw = text.encode("ascii")
+        return _chain((raw[start : start + size] for start in starts), salt)
+    return _chain((text[start : start + size].encode("utf-8", "surrogatepass") for start in starts), salt)
 
 
 def fingerprint_prompt(text: str, model: str, adapter: str | None) -> Fingerprint:
@@ -66,10 +71,13 @@ def fingerprint_prompt(text: str, model: str, adapter: str | None) -> Fingerprin
     return fingerprint_text(text, adapter or model)
 
 
-def _chain(blocks: list[bytes], salt: str) -> Fingerprint:
+def _chain(blocks: Iterable[bytes], salt: str) -> Fingerprint:
     previous = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).digest()
-    hashes = []
+    digests = []
+    copy = _EMPTY.copy  # takes less than to read the arguments of a new one
     for block in blocks:
-        previous = blake2b(previous + block, digest_size=_HASH_BYTES).digest()
-        hashes.append(int.from_bytes(previous, "little") >> _SPARE_BITS)
-    return Fingerprint(tuple(hashes))
+        hasher = copy()
+        hasher.update(previous + block)
+        previous = hasher.digest()
+        digests.append(previous)
+    return Fingerprint(tuple([value >> _SPARE_BITS for value in unpack(f"<{len(digests)}Q", b"".join(digests))]))

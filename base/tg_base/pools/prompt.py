@@ -23,6 +23,9 @@ MAX_PARSED_BYTES: Final = 4 * 1024 * 1024
 MAX_VALUES: Final = 150_000
 """The same, by what may be values in it: commas and opening brackets, also those within texts."""
 
+MAX_WHOLE_BYTES: Final = 512 * 1024
+"""Of a list whose items are parsed at once: an agent's history of 100,000 tokens is as long."""
+
 MAX_ITEMS: Final = 10_000
 """Turns of a conversation, and tools. A longer list is taken as one value."""
 
@@ -34,6 +37,8 @@ Part = tuple[str, str]
 
 _ABSENT = Raw()
 _LIST = msgspec.json.Decoder(list[Raw])
+_VALUE = msgspec.json.Decoder()
+_NO_VALUES = bytes(set(range(256)) - set(b",[{"))
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _SYSTEM: Final = "system"
 _ROLES: Final = {"developer": _SYSTEM}
@@ -76,36 +81,45 @@ def read_prompt(fields: PromptFields) -> Prompt:
     """The prompt of a body.
 
     What has another shape than the APIs say is taken as it was written: its server refuses it. So is what is too large
-    to be parsed at once. Takes 2 ms for 100,000 tokens; what comes after MAX_PREFIX_CHARACTERS is not read.
+    to be parsed at once. Takes 1.5 ms for 100,000 tokens; of what comes after MAX_PREFIX_CHARACTERS little is read.
     """
+    try:
+        return _read(fields, MAX_WHOLE_BYTES)
+    except RecursionError:
+        # One item is nested so deep that it cannot be written again. Alone, it is taken as it is.
+        return _read(fields, 0)
+
+
+def _read(fields: PromptFields, whole_bytes: int) -> Prompt:
     written: list[str] = []
     size = left = 0
-    for raw, read in _pieces(fields):
-        if size >= MAX_PREFIX_CHARACTERS:
-            left += len(memoryview(raw))
-            continue
-        if not _is_readable(raw):
-            left += max(len(memoryview(raw)) - MAX_PREFIX_CHARACTERS, 0)
-        for role, text in read(raw):
+    for item, read in _pieces(fields, whole_bytes):
+        if isinstance(item, Raw):
+            if size >= MAX_PREFIX_CHARACTERS:
+                left += len(memoryview(item))
+                continue
+            if not _is_readable(item):
+                left += max(len(memoryview(item)) - MAX_PREFIX_CHARACTERS, 0)
+        for role, text in read(item):
             written += (_PART, role, _SPOKEN, text)
             size += 2 + len(role) + len(text)
     text = "".join(written)
     return Prompt(text[:MAX_PREFIX_CHARACTERS], size + left)
 
 
-def _pieces(fields: PromptFields) -> Iterator[tuple[Raw, Callable[[Raw], Iterable[Part]]]]:
+def _pieces(fields: PromptFields, whole_bytes: int) -> Iterator[tuple[Any, Callable[[Any], Iterable[Part]]]]:
     """What a prompt is made of, in the order of chat templates, and what reads it."""
-    for tool in _items(fields.tools):
+    for tool in _items(fields.tools, whole_bytes):
         yield tool, _tool
     told = [text for raw in (fields.system, fields.instructions) if memoryview(raw) for text in _system(raw)]
-    turns = [*_items(fields.messages), *_items(fields.input)]
+    turns = [*_items(fields.messages, whole_bytes), *_items(fields.input, whole_bytes)]
     at = 0
     # The first texts of the system are one, whichever field or turn they stand in.
     while at < min(len(turns), MAX_LEADING_TURNS) and (parts := _leading(turns[at])) is not None:
         told += parts
         at += 1
     if any(told):
-        yield _ABSENT, lambda _: [(_SYSTEM, "\n\n".join(filter(None, told)))]
+        yield None, lambda _: [(_SYSTEM, "\n\n".join(filter(None, told)))]
     for turn in turns[at:]:
         yield turn, _turn
     if memoryview(fields.prompt):
@@ -117,14 +131,22 @@ def _is_readable(raw: Raw) -> bool:
     size = len(memoryview(raw))
     if size <= MAX_VALUES or size > MAX_PARSED_BYTES:
         return size <= MAX_VALUES
-    text = bytes(raw)
-    return text.count(b",") + text.count(b"[") + text.count(b"{") <= MAX_VALUES
+    # All three in one pass, in a third of the time of three counts.
+    return len(bytes(raw).translate(None, _NO_VALUES)) <= MAX_VALUES
 
 
-def _items(raw: Raw) -> list[Raw]:
-    """Those of a list; what is none, or is too large, is one item; nothing is none."""
-    if not memoryview(raw) or not _is_readable(raw):
-        return [raw] if memoryview(raw) else []
+def _items(raw: Raw, whole_bytes: int) -> list[Any]:
+    """Those of a list; what is none, or is too large, is one item; nothing is none. Up to `whole_bytes` are parsed."""
+    size = len(memoryview(raw))
+    if not size or not _is_readable(raw):
+        return [raw] if size else []
+    if size <= whole_bytes:
+        try:
+            value = _VALUE.decode(raw)
+        except _UNREADABLE:
+            pass  # one by one, so that the others are read
+        else:
+            return value if isinstance(value, list) and len(value) <= MAX_ITEMS else [raw]
     try:
         items = _LIST.decode(raw)
     except _UNREADABLE:
@@ -132,10 +154,10 @@ def _items(raw: Raw) -> list[Raw]:
     return items if len(items) <= MAX_ITEMS else [raw]
 
 
-def _leading(turn: Raw) -> list[str] | None:
+def _leading(turn: Any) -> list[str] | None:
     """The texts of a turn of the system; None if it is none."""
     # To parse each turn twice would cost more than to look into it.
-    if b"system" not in (head := bytes(memoryview(turn)[:4096])) and b"developer" not in head:
+    if isinstance(turn, Raw) and b"system" not in (head := bytes(memoryview(turn)[:4096])) and b"developer" not in head:
         return None
     item = _decode(turn)
     if isinstance(item, dict) and _role(item) == _SYSTEM:
@@ -149,8 +171,8 @@ def _system(raw: Raw) -> list[str]:
     return [text for block in blocks for _, text in _content(_SYSTEM, [block] if isinstance(block, dict) else block)]
 
 
-def _tool(raw: Raw) -> Iterable[Part]:
-    tool = _decode(raw)
+def _tool(item: Any) -> Iterable[Part]:
+    tool = _decode(item)
     function = tool.get("function", tool) if isinstance(tool, dict) else None
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         return [("tools", _json(tool))]
@@ -158,8 +180,8 @@ def _tool(raw: Raw) -> Iterable[Part]:
     return [("tools", f"{function['name']}{_SPOKEN}{function.get('description') or ''}{_SPOKEN}{_json(schema)}")]
 
 
-def _turn(raw: Raw) -> Iterable[Part]:
-    item = _decode(raw)
+def _turn(turn: Any) -> Iterable[Part]:
+    item = _decode(turn)
     if isinstance(item, str):
         return [("user", item)]
     if not isinstance(item, dict):
@@ -191,6 +213,10 @@ def _message(message: dict[str, Any]) -> Iterator[Part]:
 
 def _content(role: str, content: Any, *, within_result: bool = False) -> Iterator[Part]:
     """The texts and images of one turn as one part; calls and results, which some APIs put within, as their own."""
+    if isinstance(content, str):
+        if content:
+            yield role, content
+        return
     said = ""
     for block in content if isinstance(content, list) else [content]:
         kind = _kind(block)
@@ -251,8 +277,10 @@ def _value_text(raw: Raw) -> str:
     return value if isinstance(value, str) else _json(value)
 
 
-def _decode(raw: Raw) -> Any:
-    """The value; the text itself, or its beginning, if it is too large or nested too deep."""
+def _decode(raw: Any) -> Any:
+    """The value, if it is not one yet; the text itself, or its beginning, if it is too large or nested too deep."""
+    if not isinstance(raw, Raw):
+        return raw
     if _is_readable(raw):
         try:
             return decode_json(bytes(raw))
