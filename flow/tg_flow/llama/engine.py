@@ -279,7 +279,7 @@ class Engine:
                 slot.evaluated = 0
                 slot.finish(Unavailable("the model could not evaluate this request; ask again"))
             return
-        self._budget.learn(time.monotonic() - started, prompt_tokens=batch.prompt_tokens)
+        self._budget.learn(time.monotonic() - started, answers=answers, prompt_tokens=batch.prompt_tokens)
         self._prompt_tokens += batch.prompt_tokens
         self._generated_tokens += batch.generated
         for slot, row in batch.sampled:

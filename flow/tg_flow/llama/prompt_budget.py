@@ -3,20 +3,23 @@
 ALONE_SECONDS = 0.25
 """Target duration of a step while nothing is answered: a cancel and newcomers wait for its end."""
 
-BESIDE_STEPS = 4.0
-"""Target duration of a step beside answers, by that of a step of these answers alone."""
+BESIDE_STEPS = 2.0
+"""Target duration of a step beside answers, by that of a step of these answers alone: each side gets half the time."""
 
-MIN_BESIDE_SECONDS = 0.05
+MIN_BESIDE_SECONDS = 0.01
 """Duration up to which a step beside answers may last in any case: steps of small models are much shorter."""
 
-MIN_BESIDE_TOKENS = 16
-"""Prompt tokens of a step beside answers at least, however slow the model: each of fewer costs half as much again."""
+MIN_BESIDE_TOKENS = 4
+"""Prompt tokens of a step beside answers at least, however slow the model."""
 
 MIN_ALONE_TOKENS = 32
 """The same while nothing is answered, and before anything was measured."""
 
-RISE = 1.1
-"""By how much an estimate rises at most when a step was slower: one step may have waited for another process."""
+MAX_MIXED_STEPS = 32
+"""Steps with prompts after which what the answers alone take is measured again: it grows with their length."""
+
+RISE, FALL = 1.1, 0.8
+"""By how much an estimate changes at most with a step: one step may have waited for another process."""
 
 
 class PromptBudget:
@@ -29,29 +32,40 @@ class PromptBudget:
     def __init__(self, most: int) -> None:
         """`most` is the number of tokens of a step at most."""
         self._most = most
-        self._answer_seconds: float | None = None
+        # By the number of answers: a step of sixteen takes several times as long as one of a single one.
+        self._answer_seconds: dict[int, float] = {}
+        self._mixed_steps: dict[int, int] = {}
         self._token_seconds: float | None = None
 
     def tokens(self, *, answers: int) -> int:
-        """The prompt tokens of the next step, in which so many answers go on; at least one."""
-        if self._token_seconds is None:
+        """The prompt tokens of the next step, in which so many answers go on.
+
+        Returns:
+            0, if first a step of the answers alone is to be measured; without answers at least one.
+        """
+        price = self._token_seconds
+        if price is None:
             return min(self._most, MIN_ALONE_TOKENS)
-        seconds, least = ALONE_SECONDS, MIN_ALONE_TOKENS
-        if answers:
-            seconds = max(MIN_BESIDE_SECONDS, BESIDE_STEPS * (self._answer_seconds or 0.0))
-            least = MIN_BESIDE_TOKENS
-        return min(self._most, max(least, int(seconds / self._token_seconds)))
+        if not answers:
+            return min(self._most, max(MIN_ALONE_TOKENS, int(ALONE_SECONDS / price)))
+        alone = self._answer_seconds.get(answers)
+        if alone is None or self._mixed_steps[answers] >= MAX_MIXED_STEPS:
+            return 0
+        room = max(MIN_BESIDE_SECONDS, BESIDE_STEPS * alone) - alone
+        return min(self._most, max(MIN_BESIDE_TOKENS, int(room / price)))
 
-    def learn(self, seconds: float, *, prompt_tokens: int) -> None:
+    def learn(self, seconds: float, *, answers: int, prompt_tokens: int) -> None:
         """Take in how long a step took."""
+        alone = self._answer_seconds.get(answers, 0.0)
         if not prompt_tokens:
-            self._answer_seconds = _raised(self._answer_seconds, seconds)
-        elif prompt_tokens >= MIN_BESIDE_TOKENS:
-            # The time of fewer says nothing about prompts. With the time of the answers beside them: step by step, that
-            # leads to steps of the target duration.
-            self._token_seconds = _raised(self._token_seconds, seconds / prompt_tokens)
-
-
-def _raised(estimate: float | None, measured: float) -> float:
-    # Near the lowest of late: what other processes take from a step stretches the short ones most.
-    return measured if estimate is None else min(measured, RISE * estimate)
+            # The lowest of late: what other processes take from a step stretches the short ones most.
+            self._answer_seconds[answers] = min(seconds, RISE * alone) if alone else seconds
+            self._mixed_steps[answers] = 0
+            return
+        if alone:
+            self._mixed_steps[answers] += 1
+        if prompt_tokens >= MIN_BESIDE_TOKENS:
+            # Without what the answers alone would have taken: a chunk of few tokens tells their price as one of many.
+            price = max(seconds - alone, seconds / 10) / prompt_tokens
+            known = self._token_seconds
+            self._token_seconds = price if known is None else min(max(price, FALL * known), RISE * known)
