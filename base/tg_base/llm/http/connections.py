@@ -6,8 +6,10 @@ from typing import Any
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import HttpProcessingError
 from typing_extensions import override
 
+from tg_base.llm.http.chunk_decoder import ChunkDecoder
 from tg_base.llm.http.failures import BROKEN
 from tg_schema.errors import IncompleteStream
 
@@ -21,6 +23,7 @@ UPGRADE = 101
 """The status of an answer after which the connection speaks something else; nobody asks for that."""
 
 _HEAD_PART = 4 * 1024
+_HEAD_END = b"\r\n\r\n"
 
 
 class EndlessHeadError(aiohttp.ClientError):
@@ -95,6 +98,11 @@ class Body(aiohttp.StreamReader):
         protocol.asked = False
         super().feed_eof()
 
+    def is_untouched(self) -> bool:
+        """Whether the parser has read nothing of it."""
+        # Before it was one of these, the parser began a list with its first chunk.
+        return self._http_chunk_splits is None and not self._eof
+
     async def take(self) -> bytes:
         """As `readany`. Raises IncompleteStream if the connection broke or was closed."""
         buffer, protocol = self._buffer, self._protocol
@@ -135,6 +143,8 @@ class Handler(ResponseHandler):
         super().__init__(loop)
         self.asked = False
         self._head_bytes: int | None = None
+        self._whole_head = False
+        self._chunks: ChunkDecoder | None = None
         self._room = room
 
     @override
@@ -146,14 +156,19 @@ class Handler(ResponseHandler):
     @override
     def data_received(self, data: bytes) -> None:
         if self._head_bytes is None:
-            if self.asked:
+            if self._chunks is not None:
+                self._take_chunks(self._chunks, data)
+            elif self.asked:
                 ResponseHandler.data_received(self, data)
             elif data:
                 self._refuse()
             return
         # In small parts, because the parser tells only between two calls whether the headers have ended.
         while self._head_bytes is not None and data and self.exception() is None:
-            part, data = data[:_HEAD_PART], data[_HEAD_PART:]
+            end = data.find(_HEAD_END, 0, _HEAD_PART)
+            size = _HEAD_PART if end < 0 else end + len(_HEAD_END)
+            self._whole_head = end >= 0
+            part, data = data[:size], data[size:]
             self._head_bytes += len(part)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self.set_exception(EndlessHeadError())
@@ -162,7 +177,31 @@ class Handler(ResponseHandler):
                 return
             super().data_received(part)
         if self._head_bytes is None and data:
-            super().data_received(data)
+            self.data_received(data)
+
+    def _take_chunks(self, chunks: ChunkDecoder, data: bytes) -> None:
+        body: Any = self._payload
+        try:
+            # The body is None once the connection was closed.
+            if body is not None and (plain := chunks.feed(data)):
+                body.feed_data(plain)
+        except ValueError:
+            if self.transport is not None:
+                self.transport.close()
+            self.set_exception(HttpProcessingError())
+            return
+        if chunks.rest is not None:
+            self._chunks = None
+            ResponseHandler.data_received(self, chunks.rest)
+
+    @override
+    def pause_reading(self) -> None:
+        if self._chunks is None:
+            super().pause_reading()
+        else:
+            # The parser has nothing that it could hold back, and would hold back the end of the body for good.
+            self._reading_paused = True
+            self._pause_transport_reading()
 
     @override
     def resume_reading(self, resume_parser: bool = True) -> None:
@@ -173,6 +212,7 @@ class Handler(ResponseHandler):
     @override
     def set_response_params(self, **params: Any) -> None:
         self._head_bytes = 0
+        self._chunks = None
         self.asked = True
         super().set_response_params(**params)
 
@@ -188,6 +228,9 @@ class Handler(ResponseHandler):
             self._head_bytes = None
             if type(body) is aiohttp.StreamReader:
                 body.__class__ = Body
+                # The parser stands before the first chunk, and stays there until it gets what is no plain chunk.
+                if message.chunked and self._whole_head and body.is_untouched():
+                    self._chunks = ChunkDecoder()
             self.asked = not body.is_eof()
         elif message.code == UPGRADE:
             self.force_close()
