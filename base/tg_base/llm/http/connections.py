@@ -76,6 +76,13 @@ class Body(aiohttp.StreamReader):
     begin_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
     end_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
 
+    @staticmethod
+    def of(reader: Any) -> "Body":
+        """A reader of aiohttp's parser, from now on one of these."""
+        reader.__class__ = Body
+        body: Body = reader
+        return body
+
     @override
     def feed_data(self, data: bytes, size: int = 0) -> bool:
         # For a reader, b"" is the end.
@@ -227,7 +234,7 @@ class Handler(ResponseHandler):
         if message.code >= 200:
             self._head_bytes = None
             if type(body) is aiohttp.StreamReader:
-                body.__class__ = Body
+                body = Body.of(body)
                 # The parser stands before the first chunk, and stays there until it gets what is no plain chunk.
                 if message.chunked and self._whole_head and body.is_untouched():
                     self._chunks = ChunkDecoder()
