@@ -44,21 +44,27 @@ class ChunkDecoder:
         Raises:
             ValueError: a chunk is longer than its size.
         """
-        # Under light load, nearly every read is one whole chunk of a size that came before.
-        if not self._left and not self._held:
-            start = 4
-            size = _SIZES.get(received[:4])
+        parts: list[bytes] = []
+        at, left = 0, self._left
+        # Nearly every read is of whole chunks, and of sizes that came before.
+        while not left and not self._held:
+            start = at + 4
+            size = _SIZES.get(received[at:start])
             if size is None:
-                start = 5
-                size = _SIZES.get(received[:5])
-            if size is not None and len(received) == start + size + 2 and received[-2:] == _LINE_END:
-                return received[start:-2]
-        return self._feed_parts(received)
+                start += 1
+                size = _SIZES.get(received[at:start])
+            if size is None or received[start + size : start + size + 2] != _LINE_END:
+                break
+            parts.append(received[start : start + size])
+            at = start + size + 2
+        if at < len(received):
+            self._feed_rest(received[at:], parts)
+        return b"".join(parts)
 
-    def _feed_parts(self, received: bytes) -> bytes:
+    def _feed_rest(self, received: bytes, parts: list[bytes]) -> None:
+        """Add the data of any chunks to `parts`."""
         received = self._held + received
         self._held = b""
-        parts: list[bytes] = []
         at, left = 0, self._left
         while at < len(received):
             if left > 2:
@@ -81,7 +87,6 @@ class ChunkDecoder:
             at += len(part)
             left -= len(part)
         self._left = left
-        return b"".join(parts)
 
     def _read_size(self, line: bytes) -> int:
         """The size in a chunk's first line; 0 if the chunk is the last, or not read here."""
