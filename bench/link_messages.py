@@ -20,7 +20,7 @@ from tests.simulation.simulator import Simulator
 from tg_base.bus.memory import MemoryBus
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
-from tg_base.protocol import Heartbeat, HeartbeatTiming, LinkSender, StreamKey
+from tg_base.protocol import Frame, Heartbeat, HeartbeatTiming, LinkSender, LinkStream, StreamKey
 from tg_base.runtime import running
 from tg_base.server.link_pool import LinkPool
 from tg_schema import TextCompletionResponse, decode
@@ -64,7 +64,7 @@ class World:
         self._near = NetworkBus(self._bus)
         self._near.delay = trip
         self._controls = ControlSender(self._near, TOPICS, loop.time)
-        self._inbox = Inbox(TOPICS.inbox("bench"), self._controls, loop.time)
+        self._inbox = Inbox(TOPICS.inbox("bench"), self._controls, loop.time, self._note)
         self._random = Random(1)
         self._late: list[float] = []
         self._messages = 0
@@ -99,17 +99,20 @@ class World:
 
     async def _speak(self, link: LinkSender, key: StreamKey) -> None:
         await asyncio.sleep(self._random.random() * self._load.gap)
+        spoken = LinkStream(link, key, 5.0)
         while True:
-            await link.send(key, TextCompletionResponse(response=f"{self._loop.time()} "))
+            await spoken.send(TextCompletionResponse(response=f"{self._loop.time()} "))
             await asyncio.sleep(self._load.gap * self._random.uniform(0.8, 1.2))
 
     async def _receive(self) -> None:
         async with self._bus.subscribe(self._inbox.topic, None) as deliveries:
             async for delivery in deliveries:
                 self._messages += 1
-                for _, _, frame in self._inbox.take(delivery):
-                    text = decode(TextCompletionResponse, bytes(frame.record)).response or ""
-                    self._late += [self._loop.time() - float(word) for word in text.split()]
+                self._inbox.take(delivery)
+
+    def _note(self, _processor: str, _link: int, frame: Frame) -> None:
+        text = decode(TextCompletionResponse, bytes(frame.record)).response or ""
+        self._late += [self._loop.time() - float(word) for word in text.split()]
 
     async def _heed(self, pool: LinkPool, number: int) -> None:
         async with self._near.subscribe(TOPICS.control(f"p{number}"), None) as deliveries:

@@ -33,14 +33,12 @@ encode = _encoder.encode
 _decoders: dict[object, tuple[msgspec.json.Decoder[Any], bool]] = {}
 
 
-def _decoder(kind: type[T]) -> tuple[msgspec.json.Decoder[T], bool]:
+def _make_decoder(kind: type[T]) -> tuple[msgspec.json.Decoder[T], bool]:
     """The decoder, and whether the text is an envelope: what it holds is read, and asked for its depth, later."""
-    known = _decoders.get(kind)
-    if known is None:
-        envelope = get_origin(kind) is list or kind == dict[str, msgspec.Raw]
-        # Kept: to make a decoder takes much longer than to use it.
-        known = _decoders[kind] = (msgspec.json.Decoder(kind), envelope)
-    return known
+    envelope = get_origin(kind) is list or kind == dict[str, msgspec.Raw]
+    # Kept: to make a decoder takes much longer than to use it.
+    made = _decoders[kind] = (msgspec.json.Decoder(kind), envelope)
+    return made
 
 
 def decode(kind: type[T], data: bytes | str) -> T:
@@ -49,7 +47,8 @@ def decode(kind: type[T], data: bytes | str) -> T:
     Raises:
         BadRequest: not JSON, nested too deep, not UTF-8, or a field of the wrong type; the message says which.
     """
-    decoder, envelope = _decoder(kind)
+    known: tuple[msgspec.json.Decoder[T], bool] = _decoders.get(kind) or _make_decoder(kind)
+    decoder, envelope = known
     try:
         record = decoder.decode(data)
     except msgspec.ValidationError as error:
@@ -61,7 +60,8 @@ def decode(kind: type[T], data: bytes | str) -> T:
         raise BadRequest("not valid JSON: the text is not UTF-8") from None
     except RecursionError:
         raise BadRequest(f"not valid JSON: {_TOO_DEEP}") from None
-    if not envelope and is_too_deep(data, _MAX_DEPTH_READ):
+    # Short text is not asked at all: each chunk comes here.
+    if len(data) > _MAX_DEPTH_READ and not envelope and is_too_deep(data, _MAX_DEPTH_READ):
         raise BadRequest(f"not valid JSON: {_TOO_DEEP}")
     return record
 
@@ -74,7 +74,8 @@ def decode_json(text: bytes | str, kind: type[T] = Any) -> T:  # type: ignore[as
         UnicodeError: it is not UTF-8, or has half a surrogate pair.
         RecursionError: it is nested deeper than MAX_DEPTH.
     """
-    value = _decoder(kind)[0].decode(text)
+    decoder: msgspec.json.Decoder[T] = (_decoders.get(kind) or _make_decoder(kind))[0]
+    value = decoder.decode(text)
     if is_too_deep(text):
         raise RecursionError(_TOO_DEEP)
     return value

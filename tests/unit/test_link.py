@@ -9,7 +9,7 @@ from tg_base.bus import Delivery
 from tg_base.bus.memory import MemoryBus
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
-from tg_base.protocol import Ack, Frame, LinkSender, StreamKey
+from tg_base.protocol import Ack, Frame, LinkSender, LinkStream, StreamKey
 from tg_base.runtime import new_id, running
 from tg_schema import Error, TextCompletionResponse, decode
 from tg_schema.topics import Topics
@@ -28,7 +28,7 @@ async def linked(words: int) -> AsyncIterator[tuple[LinkSender, AsyncIterator[De
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
         sent = []
         for number in range(words):
-            await link.send(KEY, TextCompletionResponse(response=f"{number} "))
+            await LinkStream(link, KEY, 5.0).send(TextCompletionResponse(response=f"{number} "))
             sent.append(await anext(deliveries))
         yield link, deliveries, sent
     await bus.aclose()
@@ -38,7 +38,8 @@ async def test_a_chunk_of_one_token_costs_few_bytes() -> None:
     bus = MemoryBus()
     link = LinkSender(bus, INBOX, "p", lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
-        await link.send(StreamKey(new_id(), 1), TextCompletionResponse(response=" token", model="gpt-5.4-mini"))
+        token = TextCompletionResponse(response=" token", model="gpt-5.4-mini")
+        await LinkStream(link, StreamKey(new_id(), 1), 5.0).send(token)
         delivery = await anext(deliveries)
     await bus.aclose()
     assert len(delivery.body) <= MAX_CHUNK_BYTES, delivery.body
@@ -56,7 +57,7 @@ async def test_late_words_change_nothing() -> None:
         link.acknowledge(Ack(1, 2))
         link.acknowledge(Ack(1, 0))
         link.resend(Ack(1, 0))
-        await link.send(KEY, TextCompletionResponse(response="3 "))
+        await LinkStream(link, KEY, 5.0).send(TextCompletionResponse(response="3 "))
         delivery = await anext(deliveries)
         assert (text(delivery), delivery.properties["link"], delivery.properties["seq"]) == ("3 ", name, "3")
 
@@ -75,26 +76,32 @@ async def test_a_reader_that_has_forgotten_gets_what_it_has_not_acknowledged() -
 
 
 async def test_messages_of_a_replaced_link_are_passed_over() -> None:
-    inbox = Inbox(INBOX, ControlSender(MemoryBus(), Topics(), lambda: 0.0), lambda: 0.0)
+    taken: list[Frame] = []
+    controls = ControlSender(MemoryBus(), Topics(), lambda: 0.0)
+    inbox = Inbox(INBOX, controls, lambda: 0.0, lambda _, __, frame: taken.append(frame))
     async with linked(2) as (link, deliveries, sent):
-        assert [frame for *_, frame in inbox.take(sent[0])]
+        inbox.take(sent[0])
+        assert len(taken) == 1
         link.acknowledge(Ack(1, -1))
         link.resend(Ack(2, -1))
-        renewed = [await anext(deliveries), await anext(deliveries)]
-        assert len([frame for delivery in renewed for *_, frame in inbox.take(delivery)]) == 2
-        assert not list(inbox.take(sent[1]))
+        taken.clear()
+        for delivery in (await anext(deliveries), await anext(deliveries)):
+            inbox.take(delivery)
+        assert len(taken) == 2
+        inbox.take(sent[1])
+        assert len(taken) == 2
 
 
 async def test_name_and_number_stay_together_when_a_renewal_comes_before_the_send() -> None:
     bus = NetworkBus(MemoryBus())
     link = LinkSender(bus, INBOX, "p", lambda: 0.0)
-    inbox = Inbox(INBOX, ControlSender(bus, Topics(), lambda: 0.0), lambda: 0.0)
+    inbox = Inbox(INBOX, ControlSender(bus, Topics(), lambda: 0.0), lambda: 0.0, lambda *_: None)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
-        await link.send(KEY, TextCompletionResponse(response="0 "))
-        list(inbox.take(first := await anext(deliveries)))
+        await LinkStream(link, KEY, 5.0).send(TextCompletionResponse(response="0 "))
+        inbox.take(first := await anext(deliveries))
         link.acknowledge(Ack(1, 0))
         bus.sent.clear()
-        await link.send(KEY, TextCompletionResponse(response="1 "))
+        await LinkStream(link, KEY, 5.0).send(TextCompletionResponse(response="1 "))
         await link.flush()
         link.resend(Ack(2, -1))
         bus.sent.set()
@@ -111,9 +118,10 @@ async def test_what_the_broker_does_not_take_ends_its_own_stream_alone() -> None
     bus.limit = 1000
     link = LinkSender(bus, INBOX, "p", lambda: 0.0)
     async with bus.subscribe(INBOX, None) as deliveries, running(link.run()):
-        await link.send(StreamKey("neighbour", 1), TextCompletionResponse(response="fits "))
-        await link.send(KEY, TextCompletionResponse(response="x" * 2000))
-        await link.send(KEY, TextCompletionResponse(response="y"))
+        await LinkStream(link, StreamKey("neighbour", 1), 5.0).send(TextCompletionResponse(response="fits "))
+        stream = LinkStream(link, KEY, 5.0)
+        await stream.send(TextCompletionResponse(response="x" * 2000))
+        await stream.send(TextCompletionResponse(response="y"))
         frames: list[Frame] = []
         while len(frames) < 2:
             frames += decode(list[Frame], (await anext(deliveries)).body)

@@ -49,6 +49,14 @@ async def test_what_waits_is_joined(stream: Stream) -> None:
     assert stream.poll() is None
 
 
+async def test_what_is_too_long_to_be_joined_comes_one_after_the_other(stream: Stream) -> None:
+    texts = [letter * (MAX_EVENT_BYTES // 2) for letter in "abc"]
+    for text in texts:
+        put(stream, text)
+    assert [text_of(stream.poll()) for _ in texts] == texts
+    assert stream.poll() is None
+
+
 async def test_who_iterates_is_woken(stream: Stream) -> None:
     reading = asyncio.ensure_future(anext(stream))
     await asyncio.sleep(0)

@@ -1,12 +1,14 @@
 """Inbox topic -> frames: reorders and acknowledges all links of one requestor, and requests what is missing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Generic, TypeVar
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar
 
 from tg_base.bus import Delivery
 from tg_base.client.control_sender import ControlSender
+from tg_base.client.response_stream import AskedStream
 from tg_base.protocol import Ack, FairSpacing, Frame, Heartbeat, LinkState, Nack, whole_number
 from tg_base.telemetry import RESENDS
 from tg_schema import decode
@@ -18,6 +20,8 @@ NACK_INTERVAL_SECONDS = 0.1
 """Seconds between two nacks for the same gap."""
 MAX_AHEAD_MESSAGES = 1024
 """How far ahead of the expected message one is buffered; a sender's window is smaller."""
+
+_FRAMES: Final = list[Frame]
 
 T = TypeVar("T")
 
@@ -43,29 +47,35 @@ class ReorderBuffer(Generic[T]):
         """The sender has announced that it sent everything up to this number."""
         self._known = max(self._known, sent)
 
-    def take(self, seq: int, message: T) -> Iterator[T]:
-        """Add a message; yield those that are due, in order. A repeated message yields nothing."""
+    def take(self, seq: int, message: T) -> Sequence[T]:
+        """Add a message; returns those that are due, in order. A repeated message is never due."""
+        if seq == self.expected and not self._early:
+            self.expected += 1
+            return (message,)
         self._known = max(self._known, seq)
         if self.expected <= seq <= self.expected + MAX_AHEAD_MESSAGES:
             self._early[seq] = message
+        due = []
         while self.expected in self._early:
-            # Before the yield: a message whose handling fails counts as delivered, or it would come for ever.
+            due.append(self._early.pop(self.expected))
             self.expected += 1
-            yield self._early.pop(self.expected - 1)
+        return due
 
 
 @dataclass(slots=True)
 class _LinkReceiver:
-    """The receiving end of a processor's newest link."""
+    """The receiving end of a processor's newest link. `heard` is whether it was since the last look at `heard_at`."""
 
     link: str
     order: int
     epoch: int
     reader: ReorderBuffer[list[Frame]] = field(default_factory=ReorderBuffer)
-    heard_at: float = 0.0
+    heard: bool = True
+    heard_at: float = float("-inf")
     asked_at: float = float("-inf")
     gap_since: float | None = None
     frames: int = 0
+    acked: int = 0
 
     @property
     def ack(self) -> Ack:
@@ -79,12 +89,31 @@ class Inbox:
         topic: the inbox's topic, by which processors identify this requestor.
         controls: sends acknowledgements and nacks.
         time: a monotonic clock, in seconds.
+        on_frame: takes each frame that is due and is no record of a bound stream, with its processor and the number of
+            its link.
+        on_link: told of the process of each new link, before anything that has come on it.
+        on_other: takes the messages that are of no link.
+        streams: by id; records of those that are bound to the processor, its link and their attempt go to them at once.
     """
 
-    def __init__(self, topic: str, controls: ControlSender, time: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        controls: ControlSender,
+        time: Callable[[], float],
+        on_frame: Callable[[str, int, Frame], None],
+        *,
+        on_link: Callable[[str], object] = lambda _: None,
+        on_other: Callable[[Delivery], None] | None = None,
+        streams: Mapping[str, AskedStream] = MappingProxyType({}),
+    ) -> None:
         self.topic = topic
         self._controls = controls
         self._time = time
+        self._on_frame = on_frame
+        self._on_link = on_link
+        self._on_other = on_other
+        self._streams = streams
         self._ends: dict[str, _LinkReceiver] = {}
         self._epochs = count(1)
         self._spacing = FairSpacing()
@@ -94,30 +123,54 @@ class Inbox:
         """The processors that have a link to this inbox."""
         return tuple(self._ends)
 
-    def take(self, delivery: Delivery) -> Iterator[tuple[str, int, Frame]]:
-        """The frames that are due after this message, in order, each with its processor and its link's number.
+    def take(self, delivery: Delivery) -> None:
+        """Pass on the frames that are due after this message, in order.
 
         Raises:
-            BadRequest: not a link message.
+            BadRequest: it lacks a property of a link's message, and nobody takes others; or it is none.
         """
         properties = delivery.properties
+        if "link" not in properties and self._on_other is not None:
+            self._on_other(delivery)
+            return
         try:
             processor, link, seq = properties["processor"], properties["link"], properties["seq"]
         except KeyError:
             raise BadRequest("not a link message: it needs the properties `processor`, `link` and `seq`") from None
-        number = whole_number("seq", seq)
-        end = self._end(link, processor)
-        if end is None:
-            return
+        end = self._ends.get(processor)
+        # Nearly all messages are the next of a known link.
+        if end is not None and end.link == link and seq == str(end.reader.expected):
+            number = end.reader.expected
+            end.heard = True
+        else:
+            number = whole_number("seq", seq)
+            end = self._end(link, processor)
+            if end is None:
+                return
         # Decoded before the buffer counts it: a body that is no list of frames must not take this number's place.
-        for frames in end.reader.take(number, decode(list[Frame], delivery.body)):
+        for frames in end.reader.take(number, decode(_FRAMES, delivery.body)):
             end.frames += len(frames)
             for frame in frames:
-                yield processor, end.order, frame
-            # Between two heartbeats a fast link would fill its sender's window, which only acknowledgements open.
-            if end.reader.expected % MESSAGES_PER_ACK == 0:
-                self.send_heartbeat(processor)
-        self._mind_gap(processor, end)
+                self._pass_on(processor, end.order, frame)
+        # Between two heartbeats a fast link would fill its sender's window, which only acknowledgements open.
+        if end.reader.expected - end.acked >= MESSAGES_PER_ACK:
+            self.send_heartbeat(processor)
+        if end.gap_since is not None or end.reader.gap:
+            self._mind_gap(processor, end)
+
+    def _pass_on(self, processor: str, link: int, frame: Frame) -> None:
+        stream, kind = self._streams.get(frame.stream), frame.kind
+        if (
+            stream is None
+            or stream.processor != processor
+            or stream.link != link
+            or stream.attempt != frame.attempt
+            or kind not in {"record", "end"}
+        ):
+            self._on_frame(processor, link, frame)
+        # It fails a stream whose reader is too slow; nobody waits for the rest of its answer.
+        elif not stream.put(bytes(frame.record), last=kind == "end") and kind != "end":
+            self._controls.cancel(processor, stream.key)
 
     def on_announced(self, processor: str, state: LinkState | None) -> None:
         """A processor has announced how far it has sent here; None = it has no link to this inbox."""
@@ -135,7 +188,10 @@ class Inbox:
             oldest: the lowest link number by which it answers a stream; -1 = not stated.
         """
         end = self._ends.get(processor)
-        acks = {} if end is None else {end.link: end.ack}
+        acks = {}
+        if end is not None:
+            acks[end.link] = end.ack
+            end.acked = end.reader.expected
         frames = ((end.link, end.frames) for end in self._ends.values())
         spacing = self._spacing.update(frames, self._time())
         cancelled = self._controls.recently_cancelled(processor)
@@ -149,9 +205,13 @@ class Inbox:
 
     def sweep(self, seconds: float) -> None:
         """Drop the links that have been silent for this long, since their processor has closed them."""
-        limit = self._time() - seconds
-        for processor in [processor for processor, end in self._ends.items() if end.heard_at < limit]:
-            del self._ends[processor]
+        now = self._time()
+        for processor, end in list(self._ends.items()):
+            # Noted here, once for all messages since the last look: a link is dropped late by so much, never early.
+            if end.heard:
+                end.heard, end.heard_at = False, now
+            elif end.heard_at < now - seconds:
+                del self._ends[processor]
 
     def lost(self, seconds: float) -> set[str]:
         """The processors whose link has had a gap for this long."""
@@ -172,7 +232,8 @@ class Inbox:
             # Also for a link that was dropped and is heard again: its sender learns from the new epoch that everything
             # unacknowledged must come again.
             end = self._ends[processor] = _LinkReceiver(link, order, next(self._epochs))
-        end.heard_at = self._time()
+            self._on_link(processor)
+        end.heard = True
         return end
 
     def _mind_gap(self, processor: str, end: _LinkReceiver) -> None:

@@ -87,13 +87,21 @@ class Requestor:
         clock = self._clock = AwakeClock()
         self._controls = ControlSender(self._bus, self._topics, clock)
         self._bodies = BodySender(self._bus, self._topics)
-        self._inbox = Inbox(self._topics.inbox(new_id()), self._controls, clock)
+        self._inbox = Inbox(
+            self._topics.inbox(new_id()),
+            self._controls,
+            clock,
+            self._on_frame,
+            on_link=lambda processor: self.presence.notice(processor),
+            on_other=lambda delivery: self._liveness.on_inbox(delivery),
+            streams=self._streams,
+        )
         self._liveness = Liveness(
             self._bus, self._topics, self._inbox, self._controls, timing=self._timing, clock=clock
         )
         self.presence = self._liveness.presence
         self.backlog = AdmissionControl(self.presence, self._inbox.topic)
-        handlers = {self._inbox.topic: self._on_inbox, self._topics.presence: self._liveness.on_presence}
+        handlers = {self._inbox.topic: self._inbox.take, self._topics.presence: self._liveness.on_presence}
         handlers |= dict.fromkeys(self._plain, self._on_plain)
         async with AsyncExitStack() as stack:
             self._subscriptions = await stack.enter_async_context(
@@ -234,18 +242,6 @@ class Requestor:
         stream.fail(error)
         self._cancel(stream)
 
-    def _on_inbox(self, delivery: Delivery) -> None:
-        # Nearly all are of a link.
-        if "link" not in delivery.properties:
-            self._liveness.on_inbox(delivery)
-            return
-        noticed = None
-        for processor, link, frame in self._inbox.take(delivery):
-            if processor is not noticed:
-                self.presence.notice(processor)
-                noticed = processor
-            self._on_frame(processor, link, frame)
-
     def _on_frame(self, processor: str, link: int, frame: Frame) -> None:
         stream = self._streams.get(frame.stream)
         # The first processor whose frame of the current attempt arrives owns the stream. Any other is told to stop, so
@@ -257,9 +253,7 @@ class Requestor:
         stream.processor, stream.link = processor, link
         match frame.kind:
             case "record" | "end":
-                stream.put(bytes(frame.record), last=frame.last)
-                # `put` fails a stream whose reader is too slow; nobody waits for the rest of its answer.
-                if stream.failed and not frame.last:
+                if not stream.put(bytes(frame.record), last=frame.last) and not frame.last:
                     self._cancel(stream)
             case "accepted":
                 stream.accept()

@@ -136,22 +136,22 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         """Whether an error at this end (a timeout, a full buffer, a dead processor) has ended the stream."""
         return self._error is not None
 
-    def put(self, body: bytes, *, last: bool) -> None:
-        """The next record has come."""
-        # Frames may still be in flight when the stream ends here; the requestor cancels their sender.
-        if self.complete or self.failed:
-            return
+    def put(self, body: bytes, *, last: bool) -> bool:
+        """The next record has come. False = the stream has failed, and nobody waits for the rest of the answer."""
+        # Frames may still be in flight when the stream ends here; their sender is cancelled.
+        if self.complete or self._error is not None:
+            return self._error is None
         self.relayed = True
-        now = self._loop.time()
-        self._clock.heard_at = now
+        self._clock.heard_at = now = self._loop.time()
         self._size += len(body)
         # A single record is accepted at any size: the bus has limited it already.
         if self._size > MAX_BUFFERED_BYTES and len(self._frames) > 1:
             self.fail(SlowConsumer("the reader did not keep up with the stream"))
-            return
+            return False
         self._frames.append((now, body))
         self.complete = last
         self._wake()
+        return self._error is None
 
     def accept(self) -> None:
         """A processor works on the request. For a non-streaming answer this is the only sign of progress."""
@@ -245,6 +245,10 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         # A record that is cut stays in memory until its last piece is read, so it stays counted.
         self._cut_size = size if size > MAX_EVENT_BYTES else 0
         try:
+            # Nearly always one, of a reader that keeps up.
+            if len(bodies) == 1 and size <= MAX_EVENT_BYTES:
+                self._records.append(decode(self._record, bodies[0]))
+                return
             records = self._record.join([decode(self._record, body) for body in bodies])
             if size > MAX_EVENT_BYTES:
                 records = [piece for record in records for piece in record.cut(MAX_EVENT_BYTES)]

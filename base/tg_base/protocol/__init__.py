@@ -2,7 +2,7 @@
 
 from tg_base.protocol.encoded_request import EncodedRequest
 from tg_base.protocol.heartbeat import AwakeClock, Echo, HeartbeatTiming
-from tg_base.protocol.link_sender import LinkSender
+from tg_base.protocol.link_sender import LinkSender, LinkStream
 from tg_base.protocol.message_spacing import FairSpacing
 from tg_base.protocol.messages import (
     ACCEPTED_AFTER_SECONDS,
@@ -33,6 +33,7 @@ from tg_base.protocol.subscriptions import Subscriptions
 __all__ = [
     "ACCEPTED_AFTER_SECONDS", "CONTROL", "IDLE_LINK_SECONDS", "KIND_PROPERTY", "MAX_REQUEST_BYTES", "PART_BYTES",
     "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control", "Echo", "EncodedRequest",
-    "FairSpacing", "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender", "LinkState", "Nack", "Outbox",
-    "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route", "StreamKey", "Subscriptions", "whole_number",
+    "FairSpacing", "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender", "LinkState", "LinkStream",
+    "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route", "StreamKey", "Subscriptions",
+    "whole_number",
 ]  # fmt: skip

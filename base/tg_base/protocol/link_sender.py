@@ -7,14 +7,13 @@ one. Without load every chunk is a message of its own; under load messages grow 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 import structlog
 
 from tg_base.bus import Bus
 from tg_base.protocol.message_spacing import MessageSpacing
-from tg_base.protocol.messages import Ack, Frame, FrameKind, LinkState, StreamKey
+from tg_base.protocol.messages import ACCEPTED_AFTER_SECONDS, Ack, Frame, FrameKind, LinkState, StreamKey
 from tg_base.runtime import new_number
 from tg_schema import Error, TgError, decode, encode
 from tg_schema.errors import TooLarge
@@ -46,14 +45,6 @@ _KindFrame = tuple[Frame, type[Response] | None]
 """A frame, and the type of its record, by which its stream can end with an error; None = the frame is a signal."""
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """The buffered output of a stream: records, and signal frames with the number of records before each."""
-
-    records: list[Response] = field(default_factory=list)
-    signals: list[tuple[int, Frame]] = field(default_factory=list)
-
-
 class _Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     """A message with its link name and number, which are fixed together: a late retry must not mix old and new ones.
 
@@ -76,7 +67,9 @@ class LinkSender:
         time: the clock that silence is measured by, in seconds.
 
     Attributes:
+        name: its current name. A new epoch changes the name and restarts the numbers.
         spacing: how far apart its messages are, unless the bus is within one process.
+        used: whether it has made a message; whoever looks at it sets it back.
     """
 
     def __init__(self, bus: Bus, inbox: str, processor: str, time: Callable[[], float]) -> None:
@@ -85,23 +78,22 @@ class LinkSender:
         self.streams: set[StreamKey] = set()
         self._bus = bus
         self._processor = processor
-        self._first = self._number = new_number()
+        self._first = new_number()
+        self._name(self._first)
         self._sent = self._acknowledged = -1
         self._epoch = 0
         self._resend_from: int | None = None
         self._kept: dict[int, _Message] = {}
         self._kept_bytes = 0
-        self._waiting: dict[StreamKey, _Waiting] = {}
+        self._waiting: deque[LinkStream] = deque()
         self._frames: deque[_KindFrame] = deque()
         self._ready = asyncio.Event()
-        self._taken = asyncio.Event()
-        self._time = time
+        self._taken: asyncio.Event | None = None
+        self.used = False
         self.heard_at = self.used_at = time()
 
-    @property
-    def name(self) -> str:
-        """Its current name. A new epoch changes the name and restarts the numbers."""
-        return f"{self._processor}/{self._number}"
+    def _name(self, number: int) -> None:
+        self.name = f"{self._processor}/{number}"
 
     @property
     def state(self) -> LinkState:
@@ -121,35 +113,15 @@ class LinkSender:
     def _due(self) -> bool:
         return bool(self._waiting or self._frames)
 
-    def accept(self, key: StreamKey) -> None:
-        """Tell the requestor that work on its request has begun."""
-        self._say(key, Frame("accepted", key.stream, key.attempt))
+    def enqueue(self, stream: "LinkStream") -> None:
+        """The stream has something for the next message, and had nothing before."""
+        self._waiting.append(stream)
+        self._ready.set()
 
-    def ask(self, key: StreamKey, question: int) -> None:
-        """Ask the requestor to confirm that it still wants the answer."""
-        self._say(key, Frame("confirm", key.stream, key.attempt, question=question))
-
-    def fetch(self, key: StreamKey, offset: int) -> None:
-        """Ask the requestor for the body of a large request, from this offset on."""
-        self._say(key, Frame("fetch", key.stream, key.attempt, question=offset))
-
-    def hand_back(self, key: StreamKey) -> None:
-        """Return a request that was not begun, for another processor to take."""
-        self._say(key, Frame("returned", key.stream, key.attempt))
-
-    def _say(self, key: StreamKey, frame: Frame) -> None:
-        waiting = self._queue(key)
-        if not waiting.signals or waiting.signals[-1] != (len(waiting.records), frame):
-            waiting.signals.append((len(waiting.records), frame))
-
-    async def send(self, key: StreamKey, record: Response) -> None:
-        """Buffer a record; waits while its stream has `MAX_WAITING_RECORDS` buffered, unless it is the last one."""
-        waiting = self._queue(key)
-        # The last record never waits: a stream that is being stopped has to end even while its requestor is stuck.
-        while len(waiting.records) >= MAX_WAITING_RECORDS and not record.last:
-            await self._taken.wait()
-            waiting = self._queue(key)
-        waiting.records.append(record)
+    async def until_taken(self) -> None:
+        """Return when the next message has been made of what waits."""
+        taken = self._taken = self._taken or asyncio.Event()
+        await taken.wait()
 
     def acknowledge(self, ack: Ack) -> None:
         """The requestor has every message up to this one; they are no longer kept."""
@@ -180,7 +152,7 @@ class LinkSender:
         """Start a new epoch, with the messages that are not acknowledged yet: the requestor believed us dead."""
         # A new name, not only new numbers: an old message that is still in flight would otherwise pass for a new one
         # of the same number.
-        self._number = new_number()
+        self._name(new_number())
         self._epoch = 0
         kept = enumerate(self._kept.values())
         self._kept = {seq: _Message(self.name, seq, message.body, message.kinds) for seq, message in kept}
@@ -190,7 +162,7 @@ class LinkSender:
     async def flush(self) -> None:
         """Return once nothing is buffered; messages may still be in flight."""
         while self._due:
-            await self._taken.wait()
+            await self.until_taken()
 
     async def run(self) -> None:
         """Send, in order and at most `MAX_IN_FLIGHT_MESSAGES` messages at a time, until cancelled."""
@@ -208,11 +180,11 @@ class LinkSender:
                     # Concurrently: far from the broker, one after the other would take a round trip each.
                     for start in range(0, len(again), MAX_CONCURRENT_RESENDS):
                         await asyncio.gather(*map(self._publish, again[start : start + MAX_CONCURRENT_RESENDS]))
-                while self._due and not self._full and self._resend_from is None:
+                while (self._waiting or self._frames) and not self._full and self._resend_from is None:
                     if self._bus.in_process:
                         # It takes a message at once: a task for each would cost more than the message itself.
                         await self._publish(self._next())
-                        if self._due:
+                        if self._waiting or self._frames:
                             await asyncio.sleep(0)
                         continue
                     await room.acquire()
@@ -222,13 +194,6 @@ class LinkSender:
                     self.spacing.note_sent(len(self._waiting), len(self._kept), clock())
                     message = self._next()
                     sends.create_task(self._publish(message)).add_done_callback(lambda _: room.release())
-
-    def _queue(self, key: StreamKey) -> _Waiting:
-        waiting = self._waiting.get(key)
-        if waiting is None:
-            waiting = self._waiting[key] = _Waiting()
-            self._ready.set()
-        return waiting
 
     def _next(self) -> _Message:
         """The next message, kept from now on until it is acknowledged."""
@@ -242,13 +207,12 @@ class LinkSender:
         """The buffered frames, joined, up to `MAX_JOINED_BYTES` bytes or half of the bus's limit; their kinds."""
         frames: list[Frame] = []
         kinds: list[type[Response] | None] = []
-        largest = self._largest
-        size, limit = 0, min(MAX_JOINED_BYTES, self._bus.max_message // 2)
+        most = self._bus.max_message
+        size, limit, largest = 0, min(MAX_JOINED_BYTES, most // 2), most - FRAMING_BYTES
         while size < limit and (self._frames or self._waiting):
             # One stream after the other, in the order in which they began to wait: none can starve another.
             if not self._frames:
-                key = next(iter(self._waiting))
-                self._frames.extend(self._make_frames(key, self._waiting.pop(key)))
+                self._frames.extend(self._waiting.popleft().take(largest))
             frame, kind = self._frames[0]
             if frames and size + len(frame.record) > largest:
                 break
@@ -256,16 +220,11 @@ class LinkSender:
             frames.append(frame)
             kinds.append(kind)
             size += len(frame.record)
-        self.used_at = self._time()
-
-        taken, self._taken = self._taken, asyncio.Event()
-        taken.set()
+        self.used = True
+        if self._taken is not None:
+            self._taken.set()
+            self._taken = None
         return encode(frames), tuple(kinds)
-
-    @property
-    def _largest(self) -> int:
-        """Bytes of the largest record that the bus carries."""
-        return self._bus.max_message - FRAMING_BYTES
 
     async def _publish(self, message: _Message) -> None:
         """Publish until the bus has it, it is acknowledged or renamed, or the link is closed."""
@@ -294,35 +253,116 @@ class LinkSender:
         self._kept_bytes += len(smaller.body) - len(message.body)
         return smaller
 
-    def _make_frames(self, key: StreamKey, waiting: _Waiting) -> list[_KindFrame]:
-        """The frames in the order of the calls: a question must not overtake the record that makes it needless."""
-        if not waiting.signals:
-            return self._join(key, waiting.records)
+
+class LinkStream:
+    """One stream on a link: what a request of our own requestors is answered through.
+
+    The first record shows that work has begun; while there is none, "accepted" frames do.
+
+    Args:
+        link: carries it.
+        key: the stream, and which attempt at it this answers.
+        tell_again: seconds without a record after which it is told again that work goes on.
+    """
+
+    def __init__(self, link: LinkSender, key: StreamKey, tell_again: float) -> None:
+        self._link = link
+        self._key = key
+        self._tell_again = tell_again
+        self._telling: asyncio.TimerHandle | None = None
+        self._waits = False
+        self._records: list[Response] = []
+        # Each with the number of records before it.
+        self._signals: list[tuple[int, Frame]] = []
+
+    def open(self) -> None:
+        """Register it: from now on it ends if its requestor dies."""
+        self._link.streams.add(self._key)
+
+    def accept(self) -> None:
+        """Tell the requestor that work goes on, as long as there is no record."""
+        self._telling = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._tell)
+
+    def ask(self, question: int) -> None:
+        """Ask the requestor to confirm that it still wants the answer."""
+        self._say("confirm", question)
+
+    def fetch(self, offset: int) -> None:
+        """Ask the requestor for the body of a large request, from this offset on."""
+        self._say("fetch", offset)
+
+    def hand_back(self) -> None:
+        """Return a request that was not begun, for another processor to take."""
+        self._say("returned")
+
+    async def send(self, record: Response) -> None:
+        """Buffer a record; waits while `MAX_WAITING_RECORDS` are buffered, unless it is the last one."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        # The last record never waits: a stream that is being stopped has to end even while its requestor is stuck.
+        while len(self._records) >= MAX_WAITING_RECORDS and not record.last:
+            await self._link.until_taken()
+        self._records.append(record)
+        if not self._waits:
+            self._waits = True
+            self._link.enqueue(self)
+
+    def close(self) -> None:
+        """Send nothing more."""
+        if self._telling is not None:
+            self._telling.cancel()
+        self._link.streams.discard(self._key)
+
+    def take(self, largest: int) -> list[_KindFrame]:
+        """All that is buffered, in the order of the calls: a question must not overtake the record before it.
+
+        Args:
+            largest: bytes of the largest record that the bus carries.
+        """
+        records, self._records = self._records, []
+        signals, self._signals = self._signals, []
+        self._waits = False
+        if not signals:
+            return _join(self._key, records, largest)
         frames: list[_KindFrame] = []
         done = 0
-        for position, signal in waiting.signals:
-            frames += self._join(key, waiting.records[done:position])
+        for position, signal in signals:
+            frames += _join(self._key, records[done:position], largest)
             frames.append((signal, None))
             done = position
-        return frames + self._join(key, waiting.records[done:])
+        return frames + _join(self._key, records[done:], largest)
 
-    def _join(self, key: StreamKey, records: Sequence[Response]) -> list[_KindFrame]:
-        """As few frames as possible, each within the bus's limit; a single record over it ends its stream."""
-        if not records:
-            return []
-        kind, largest = type(records[0]), self._largest
-        frames: list[_KindFrame] = []
-        for record in kind.join(records):
-            if len(body := encode(record)) > largest:
-                break
-            said: FrameKind = "end" if record.last else "record"
-            frames.append((Frame(said, key.stream, key.attempt, msgspec.Raw(body)), kind))
-        else:
-            return frames
-        if len(records) > 1:
-            half = len(records) // 2
-            return self._join(key, records[:half]) + self._join(key, records[half:])
-        return [_failure(key, kind)]
+    def _tell(self) -> None:
+        self._say("accepted")
+        self._telling = asyncio.get_running_loop().call_later(self._tell_again, self._tell)
+
+    def _say(self, kind: FrameKind, question: int = 0) -> None:
+        signal = len(self._records), Frame(kind, self._key.stream, self._key.attempt, question=question)
+        if not self._signals or self._signals[-1] != signal:
+            self._signals.append(signal)
+        if not self._waits:
+            self._waits = True
+            self._link.enqueue(self)
+
+
+def _join(key: StreamKey, records: Sequence[Response], largest: int) -> list[_KindFrame]:
+    """As few frames as possible, each within the bus's limit; a single record over it ends its stream."""
+    if not records:
+        return []
+    kind = type(records[0])
+    frames: list[_KindFrame] = []
+    for record in records if len(records) == 1 else kind.join(records):
+        if len(body := encode(record)) > largest:
+            break
+        said: FrameKind = "end" if record.last else "record"
+        frames.append((Frame(said, key.stream, key.attempt, msgspec.Raw(body)), kind))
+    else:
+        return frames
+    if len(records) > 1:
+        half = len(records) // 2
+        return _join(key, records[:half], largest) + _join(key, records[half:], largest)
+    return [_failure(key, kind)]
 
 
 def _failure(key: StreamKey, kind: type[Response]) -> _KindFrame:

@@ -1,4 +1,4 @@
-"""Processor -> links -> requestors: a link for each requestor, opened, kept alive and closed; its responders."""
+"""Processor -> links -> requestors: a link for each requestor, opened, kept alive and closed."""
 
 import asyncio
 import math
@@ -7,11 +7,8 @@ from contextlib import AsyncExitStack
 from contextvars import Context
 from typing import TypeVar
 
-from typing_extensions import override
-
 from tg_base.bus import Bus
 from tg_base.protocol import (
-    ACCEPTED_AFTER_SECONDS,
     IDLE_LINK_SECONDS,
     FairSpacing,
     Heartbeat,
@@ -22,16 +19,12 @@ from tg_base.protocol import (
     StreamKey,
 )
 from tg_base.runtime import last_number, running
-from tg_base.server.responder import Responder
-from tg_schema.response import Response
 
 RETURN_HEARTBEATS = 2
 """Heartbeat intervals that a requestor believed dead has to prove that it is back."""
 MAX_REQUESTORS = 10_000
 """Requestors that are remembered: the dead, and those that take reports; beyond it the oldest is forgotten."""
 Value = TypeVar("Value")
-ACCEPTED_EVERY_HEARTBEATS = 5
-"""Heartbeats without a record after which it is told again: a non-streaming answer gives no other sign of progress."""
 
 
 class LinkPool:
@@ -144,6 +137,9 @@ class LinkPool:
         """Close the links of requestors that have been silent for this long, and idle links."""
         now = self._time()
         for inbox, (link, stack) in list(self._links.items()):
+            # Noted here, once for all messages since the last look: an idle link is closed late by so much.
+            if link.used:
+                link.used, link.used_at = False, now
             dead = link.heard_at < now - seconds and not link.streams
             if dead or (link.idle and link.used_at < now - IDLE_LINK_SECONDS):
                 del self._links[inbox]
@@ -168,50 +164,3 @@ def _remember(requestors: dict[str, Value], inbox: str, value: Value) -> None:
     requestors[inbox] = value
     if len(requestors) > MAX_REQUESTORS:
         del requestors[next(iter(requestors))]
-
-
-class LinkResponder(Responder):
-    """For our own requestors. The first record shows that work has begun; while there is none, "accepted" frames do."""
-
-    def __init__(self, link: LinkSender, key: StreamKey, timing: HeartbeatTiming) -> None:
-        self._link = link
-        self._key = key
-        self._tell_again = ACCEPTED_EVERY_HEARTBEATS * timing.interval
-        self._telling: asyncio.TimerHandle | None = None
-
-    @override
-    def open(self) -> None:
-        self._link.streams.add(self._key)
-
-    @override
-    def accept(self) -> None:
-        self._telling = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._tell)
-
-    @override
-    def ask(self, question: int) -> None:
-        self._link.ask(self._key, question)
-
-    @override
-    def fetch(self, offset: int) -> None:
-        self._link.fetch(self._key, offset)
-
-    @override
-    def hand_back(self) -> None:
-        self._link.hand_back(self._key)
-
-    @override
-    async def send(self, record: Response) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
-        await self._link.send(self._key, record)
-
-    @override
-    def close(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-        self._link.streams.discard(self._key)
-
-    def _tell(self) -> None:
-        self._link.accept(self._key)
-        self._telling = asyncio.get_running_loop().call_later(self._tell_again, self._tell)

@@ -16,6 +16,7 @@ from tg_base.bus import Bus, Delivery
 from tg_base.protocol import (
     MAX_REQUEST_BYTES,
     HeartbeatTiming,
+    LinkStream,
     Presence,
     RequestHeaders,
     Route,
@@ -24,7 +25,6 @@ from tg_base.protocol import (
 )
 from tg_base.runtime import MAX_QUICK_BYTES, is_costly, report, running
 from tg_base.server.host import Host
-from tg_base.server.link_pool import LinkResponder
 from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import PlainResponder, Responder, send_failure
 from tg_base.server.service import Service
@@ -47,6 +47,8 @@ MAX_UNCONFIRMED_REQUESTS = 256
 """Requests that may await confirmation without a slot; any more take slots."""
 ENDED_SECONDS = 1.0
 """For how long a request that has ended is not begun again under the same attempt."""
+ACCEPTED_EVERY_HEARTBEATS = 5
+"""Heartbeats without a record after which it is told again: a non-streaming answer gives no other sign of progress."""
 UNKNOWN_WAIT_SECONDS = 1e6
 """Announced as the queue time of a request if it is not known: longer than any real one."""
 
@@ -305,7 +307,8 @@ class Processor:
     async def _open_responder(self, route: Route[Any, Any], call: RequestHeaders) -> Responder:
         if call.reply is None:
             return PlainResponder(self._bus, route.response, call.key.stream)
-        return LinkResponder(await self.host.links.to(call.reply, call.delay), call.key, self._timing)
+        link = await self.host.links.to(call.reply, call.delay)
+        return LinkStream(link, call.key, ACCEPTED_EVERY_HEARTBEATS * self._timing.interval)
 
     def _describe(self) -> Presence:
         """What it serves, and what it has done since the last call."""
