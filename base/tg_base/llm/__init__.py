@@ -19,7 +19,7 @@ from tg_base.llm.http import (
 )
 from tg_base.llm.keyed_connection import KeyedConnection
 from tg_base.llm.merged_streams import merge_streams
-from tg_base.llm.totals import check_numbers
+from tg_base.llm.guard import check_numbers
 from tg_base.llm.object_schema import BadSchema, ObjectSchema
 from tg_base.llm.operations import Detokenized, Embeddings, Scores
 from tg_base.llm.options import ModelOptions, ProviderOptions, RemoteOptions, UrlOptions

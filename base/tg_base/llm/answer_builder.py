@@ -1,6 +1,8 @@
-"""LlmChunks of one request -> the records that need more than one of them: ends, whole answers, usage."""
+"""LlmChunks of one request -> its records: each chunk as it comes, then ends, whole answers, usage."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -9,11 +11,53 @@ from tg_base.llm.core import LlmChunk, join_chunks
 from tg_base.llm.generation_plan import GenerationPlan
 from tg_base.llm.ranking import Ranking
 from tg_base.llm.single_call import SingleCall
-from tg_base.llm.totals import Totals
+from tg_base.telemetry import find_token_counter
 from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.answer_collector import AnswerCollector
 
 Edit = Callable[[LlmChunk], LlmChunk]
+Begun = tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]
+"""The first chunk of a stream and the rest."""
+
+
+async def answer_request(
+    request: TextCompletionRequest, plan: GenerationPlan, begin: Callable[[], Awaitable[Begun]], model: str
+) -> AsyncGenerator[TextCompletionResponse, None]:
+    """All records of an answer.
+
+    Args:
+        request: what is asked.
+        plan: how the provider is asked for it.
+        begin: asks it; the chunks that it gives are of the plan's request, or of all of them merged.
+        model: the model's name in the metrics.
+
+    Raises:
+        TgError: as the stream does; SchemaViolation as `AnswerBuilder.last_records`.
+    """
+    answer = AnswerBuilder(request, plan, await AnswerForm.of(request))
+    totals, streaming, several, edit = answer.totals, request.streaming, plan.generated > 1, answer.edit
+    keep = answer.keep
+    try:
+        first, rest = await begin()
+        async with aclosing(rest):
+            # One loop for the first chunk and the rest: a generator around both would cost time with each chunk.
+            chunk: LlmChunk | None = first
+            while chunk is not None:
+                if edit is not None:
+                    chunk = edit(chunk)
+                totals.add(chunk)
+                if keep is not None:
+                    keep(chunk)
+                if streaming and (chunk.text or chunk.has_content):
+                    yield totals.tell(chunk)
+                if several and chunk.finish_reason is not None and answer.tells_ends:
+                    yield answer.end(chunk.index)
+                chunk = await anext(rest, None)
+    finally:
+        # Also for a cancelled or failed stream: the provider bills the tokens up to there.
+        totals.report(model)
+    for record in await answer.last_records():
+        yield record
 
 
 class AnswerBuilder:
@@ -90,6 +134,102 @@ class AnswerBuilder:
         ends = [] if self.tells_ends else [self.end(index) for index in indexes]
         last = LlmChunk(index=self.totals.last if self.tells_ends else indexes[-1])
         return [*ends, self.totals.end_record(last, ends=False, final=True)]
+
+
+@dataclass(slots=True)
+class Ending:
+    """How one answer ended."""
+
+    finish_reason: str | None = None
+    stopped_by: str | int | None = None
+    seed: int | None = None
+
+
+@dataclass(slots=True)
+class Totals:
+    """The totals of a stream's chunks, except what the chunks say.
+
+    Attributes:
+        asked: the model's name in the request.
+        endings: how each answer ended, by its `index`.
+        last: the answer that ended last.
+    """
+
+    asked: str | None
+    in_token: int | None = None
+    out_token: int | None = None
+    cached_token: int | None = None
+    cache_write_token: int | None = None
+    reasoning_token: int | None = None
+    model: str | None = None
+    endings: dict[int, Ending] = field(default_factory=dict)
+    last: int = 0
+
+    def add(self, chunk: LlmChunk) -> None:
+        """Add a chunk."""
+        # None is unknown and 0 is counted: a count that nobody has told stays unknown.
+        if chunk.in_token is not None:
+            self.in_token = (self.in_token or 0) + chunk.in_token
+        if chunk.out_token is not None:
+            self.out_token = (self.out_token or 0) + chunk.out_token
+        if chunk.cached_token is not None:
+            self.cached_token = (self.cached_token or 0) + chunk.cached_token
+        if chunk.reasoning_token is not None:
+            self.reasoning_token = (self.reasoning_token or 0) + chunk.reasoning_token
+        if chunk.cache_write_token is not None:
+            self.cache_write_token = (self.cache_write_token or 0) + chunk.cache_write_token
+        self.model = chunk.model or self.model
+        if chunk.finish_reason is not None or chunk.stopped_by is not None or chunk.seed is not None:
+            self._end(chunk)
+
+    def _end(self, chunk: LlmChunk) -> None:
+        ending = self.endings.setdefault(chunk.index, Ending())
+        ending.stopped_by = ending.stopped_by if chunk.stopped_by is None else chunk.stopped_by
+        ending.seed = ending.seed if chunk.seed is None else chunk.seed
+        if chunk.finish_reason is not None:
+            ending.finish_reason = ending.finish_reason or chunk.finish_reason
+            self.last = chunk.index
+
+    def tell(self, chunk: LlmChunk) -> TextCompletionResponse:
+        """The record of what a chunk says, without any count."""
+        return TextCompletionResponse(
+            response=chunk.text,
+            index=chunk.index,
+            reasoning=chunk.reasoning,
+            tokens=chunk.tokens,
+            tool_calls=chunk.tool_calls,
+            model=chunk.model or self.asked,
+            signature=chunk.signature,
+            prompt_tokens=chunk.prompt_tokens,
+        )
+
+    def end_record(self, piece: LlmChunk, *, ends: bool, final: bool) -> TextCompletionResponse:
+        """A record of `piece`.
+
+        Args:
+            piece: what the record says.
+            ends: whether its answer ends with it; then it says how.
+            final: whether the stream ends with it; then it has the usage of all answers.
+        """
+        ending = self.endings.get(piece.index, Ending()) if ends else Ending()
+        return msgspec.structs.replace(
+            self.tell(piece),
+            cached_token=self.cached_token if final else None,
+            cache_write_token=self.cache_write_token if final else None,
+            reasoning_token=self.reasoning_token if final else None,
+            in_token=self.in_token if final else None,
+            out_token=self.out_token if final else None,
+            stopped_by=ending.stopped_by,
+            seed=ending.seed,
+            model=self.model or self.asked,
+            finish_reason=ending.finish_reason,
+            end_of_stream=final,
+        )
+
+    def report(self, model: str) -> None:
+        """Add the known usage to the metrics, including that of cancelled streams."""
+        find_token_counter(model, "in").inc(self.in_token or 0)
+        find_token_counter(model, "out").inc(self.out_token or 0)
 
 
 def _in_turn(edits: Sequence[Edit]) -> Edit | None:

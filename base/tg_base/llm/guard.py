@@ -12,16 +12,21 @@ from types import TracebackType
 from typing import Annotated, Self
 
 import msgspec
+import structlog
 
 from tg_base.llm.core import LlmChunk
-from tg_base.llm.totals import check_numbers
 from tg_schema import TgError
+from tg_schema.conversation import MAX_CALL_INDEX
+from tg_schema.deltas import MAX_COUNT
 from tg_schema.errors import BadRequest, IncompleteStream, ProtocolError, Timeout
+
+log = structlog.get_logger()
 
 TOO_DEEP = "the request is nested too deep for this provider"
 """Where an SDK can't write what could be read: it stands deeper on the stack, and walks through values in Python."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+_COUNTS = ("in_token", "out_token", "cached_token", "reasoning_token", "cache_write_token")
 
 
 class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,6 +85,35 @@ async def guard_stream(
         watch.close()
     if not finished:
         raise IncompleteStream("the provider's stream ended without its terminal marker; ask again")
+
+
+def check_numbers(chunk: LlmChunk) -> LlmChunk:
+    """The chunk with counts from 0 to `MAX_COUNT`; any other count becomes None (unknown) and is logged.
+
+    A wrong count does not fail an answer: its text is correct, and has been paid for.
+
+    Raises:
+        ProtocolError: a tool call's index is below 0 or above `MAX_CALL_INDEX`, or a token's id exceeds 64 bits.
+    """
+    # Nearly all chunks are text, some with a token, and few have any other number: what they lack costs a comparison.
+    if chunk.tool_calls and any(not 0 <= call.index <= MAX_CALL_INDEX for call in chunk.tool_calls):
+        raise ProtocolError(f"the provider numbers a tool call outside of 0 to {MAX_CALL_INDEX}")
+    for token in chunk.tokens:
+        if not -1 <= token.id < 2**63 or (token.top and any(not -1 <= top[0] < 2**63 for top in token.top)):
+            raise ProtocolError("the provider sent a token whose id is no 64-bit number")
+    if (
+        chunk.in_token is None
+        and chunk.out_token is None
+        and chunk.cached_token is None
+        and chunk.reasoning_token is None
+        and chunk.cache_write_token is None
+    ):
+        return chunk
+    wrong = [name for name in _COUNTS if not 0 <= (getattr(chunk, name) or 0) <= MAX_COUNT]
+    if not wrong:
+        return chunk
+    log.warning("provider.wrong_count", counts=wrong)
+    return msgspec.structs.replace(chunk, **dict.fromkeys(wrong))
 
 
 class _Watch:

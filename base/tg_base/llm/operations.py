@@ -7,8 +7,7 @@ from typing import Final, Protocol, TypeVar, get_args
 import msgspec
 
 from tg_base.llm.core import LlmChunk
-from tg_base.llm.guard import TOO_DEEP, Clocks
-from tg_base.llm.totals import check_numbers
+from tg_base.llm.guard import TOO_DEEP, Clocks, check_numbers
 from tg_schema import ModelInfo, TextCompletionRequest, TextCompletionResponse, Token, encode
 from tg_schema.deltas import MAX_COUNT
 from tg_schema.errors import BadRequest, ProtocolError, Timeout

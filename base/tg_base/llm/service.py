@@ -6,14 +6,14 @@ Chunk loop, final record, timeouts, retries before the first chunk, usage and ca
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, ClassVar, Generic, Self, cast, get_args
 
 import msgspec
 import stamina
 from typing_extensions import TypeVar, get_original_bases, override
 
-from tg_base.llm.answer_builder import AnswerBuilder
-from tg_base.llm.answer_form import AnswerForm
+from tg_base.llm.answer_builder import Begun, answer_request
 from tg_base.llm.core import LlmChunk, join_chunks
 from tg_base.llm.generation_plan import EMULATED_FEATURES, GenerationPlan
 from tg_base.llm.guard import guard_stream
@@ -38,7 +38,6 @@ CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "detokenize", "score
 MAX_RETRY_AFTER_SECONDS = 30.0
 """Longest pause before a retry, in seconds. If a provider asks for more, its error goes to the client instead."""
 
-_Begun = tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]
 AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=Any)
 
 
@@ -215,41 +214,20 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         raise BadRequest(describe_missing(("load_adapter",)))
 
     @override
-    async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
+    def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         if request.operation not in COMPLETION:
-            unchecked = request.operation in CHECKED_OPERATIONS and not isinstance(request, PreparedRequest)
-            checked = self.check(request) if unchecked else request
-            for record in await operate(self, checked):
-                yield record
-            return
+            return self._operate(request)
         if isinstance(request, PreparedRequest) and request.plan is not None:
             plan = request.plan
         else:
             request = self.check(request)
             plan = GenerationPlan.of(request, self.native_features)
-        answer = AnswerBuilder(request, plan, await AnswerForm.of(request))
-        totals, streaming, several, edit = answer.totals, request.streaming, plan.generated > 1, answer.edit
-        keep = answer.keep
-        try:
-            first, rest = await self._start(plan)
-            async with aclosing(rest):
-                # One loop for the first chunk and the rest: a generator around both would cost time with each chunk.
-                chunk: LlmChunk | None = first
-                while chunk is not None:
-                    if edit is not None:
-                        chunk = edit(chunk)
-                    totals.add(chunk)
-                    if keep is not None:
-                        keep(chunk)
-                    if streaming and (chunk.text or chunk.has_content):
-                        yield totals.tell(chunk)
-                    if several and chunk.finish_reason is not None and answer.tells_ends:
-                        yield answer.end(chunk.index)
-                    chunk = await anext(rest, None)
-        finally:
-            # Also for a cancelled or failed stream: the provider bills the tokens up to there.
-            totals.report(self.model)
-        for record in await answer.last_records():
+        # Its generator, and none around it: each chunk would pass both.
+        return answer_request(request, plan, partial(self._start, plan), self.model)
+
+    async def _operate(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
+        unchecked = request.operation in CHECKED_OPERATIONS and not isinstance(request, PreparedRequest)
+        for record in await operate(self, self.check(request) if unchecked else request):
             yield record
 
     @override
@@ -276,7 +254,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             raise BadRequest(describe_missing(missing))
         return msgspec.structs.replace(request, model=self.model)
 
-    async def _start(self, plan: GenerationPlan) -> _Begun:
+    async def _start(self, plan: GenerationPlan) -> Begun:
         """The first chunk and the rest of the provider's stream, or of all of them merged; the caller closes it."""
         if len(plan.requests) == 1:
             return await self._start_stream(plan.requests[0])
@@ -290,7 +268,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             async for chunk in rest:
                 yield chunk
 
-    async def _start_stream(self, request: TextCompletionRequest) -> _Begun:
+    async def _start_stream(self, request: TextCompletionRequest) -> Begun:
         """The first chunk and the rest of one of the provider's streams; retries until there is one."""
         time = asyncio.get_running_loop().time
         until = time() + self.clocks.first_token
@@ -305,7 +283,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
                 raise
             return await self._try_again(request, error, left)
 
-    async def _try_again(self, request: TextCompletionRequest, failed: TgError, seconds: float) -> _Begun:
+    async def _try_again(self, request: TextCompletionRequest, failed: TgError, seconds: float) -> Begun:
         """Retry for `seconds` at most. `failed` ended the first attempt; it is raised again if it allows no other."""
         async for attempt in stamina.retry_context(
             on=_retry, attempts=self.tries, timeout=seconds, wait_initial=0.2, wait_max=5.0
