@@ -17,7 +17,6 @@ from tg_base.bus.core import (
     Delivery,
     Entry,
     LogWriter,
-    WaitQueue,
     check_log,
     is_persistent,
 )
@@ -201,7 +200,7 @@ class _Queue:
         self.capacity = capacity
         self.redelivers = redelivers
         self.messages: deque[_Message] = deque()
-        self.waiting = WaitQueue()
+        self.changed = asyncio.Event()
         self.readers: set[_Reader] = set()
         self.returned: set[int] = set()
         self.held = 0
@@ -215,7 +214,7 @@ class _Queue:
         self.messages.append(message)
         self.held += 1
         self.held_bytes += len(message.body)
-        self.waiting.wake()
+        self.changed.set()
 
     def take_back(self, messages: Iterable[_Message]) -> None:
         """Queue these for redelivery, in their order and before all others."""
@@ -307,10 +306,10 @@ class _Reader(AsyncIterator[Delivery]):
     async def __anext__(self) -> Delivery:
         queue = self._queue
         while not queue.messages and not self._left:
-            await queue.waiting.wait()
+            # Wakes all that wait, in their order: who is cancelled just then takes nobody's message along.
+            queue.changed.clear()
+            await queue.changed.wait()
         if self._left:
-            # This task may have been woken for a message, which another member of the group can take.
-            queue.waiting.wake()
             raise StopAsyncIteration
         message = queue.messages.popleft()
         if queue.redelivers:
@@ -329,7 +328,7 @@ class _Reader(AsyncIterator[Delivery]):
 
     def _give_back(self, message: _Message) -> None:
         self._queue.take_back([message])
-        self._queue.waiting.wake()
+        self._queue.changed.set()
 
     def _free(self, message: _Message) -> None:
         self._queue.release(message)
@@ -344,4 +343,4 @@ class _Reader(AsyncIterator[Delivery]):
         queue.readers.discard(self)
         queue.take_back(self._unacked.values())
         self._unacked.clear()
-        queue.waiting.wake_all()
+        queue.changed.set()
