@@ -52,10 +52,11 @@ class MemoryBus(Bus):
 
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
-        _check_size(body)
-        self._check_open()
-        message = _Message(body, dict(properties), asyncio.get_running_loop().time())
         # This runs for every chunk: a topic with room takes the message without a lock, a task switch or a timer.
+        if self._closed or len(body) > MAX_MESSAGE_BYTES:
+            _check_size(body)
+            self._check_open()
+        message = _Message(body, dict(properties), asyncio.get_running_loop().time())
         room = self._topics.get(topic)
         if room is None:
             if not is_persistent(topic):
@@ -206,10 +207,6 @@ class _Queue:
         self.held = 0
         self.held_bytes = 0
 
-    @property
-    def full(self) -> bool:
-        return self.held >= self.capacity or self.held_bytes >= MAX_WAITING_BYTES
-
     def put(self, message: _Message) -> None:
         self.messages.append(message)
         self.held += 1
@@ -243,10 +240,11 @@ class _Topic:
 
     @property
     def full(self) -> bool:
-        for queue in self._groups.values():
-            if queue.full:
-                return True
-        return any(queue.full for queue in self._alone) if self._alone else False
+        for queues in (self._groups.values(), self._alone):
+            for queue in queues:
+                if queue.held >= queue.capacity or queue.held_bytes >= MAX_WAITING_BYTES:
+                    return True
+        return False
 
     def put(self, message: _Message) -> None:
         for queue in self._groups.values():
@@ -332,7 +330,9 @@ class _Reader(AsyncIterator[Delivery]):
 
     def _free(self, message: _Message) -> None:
         self._queue.release(message)
-        self._topic.changed.set()
+        # Only a publisher that waits for room, holding the lock, asks.
+        if self._topic.publishing.locked():
+            self._topic.changed.set()
 
     def leave(self) -> None:
         """Return the unacknowledged messages to the queue, in their order, before all others; end the iteration."""
