@@ -1,5 +1,6 @@
 """Data of a table -> a value of its type, and all errors in it, each with its keys."""
 
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -45,8 +46,7 @@ class TableReader:
             return _WRONG
 
     def _read_struct(self, data: dict[str, Any], kind: type[msgspec.Struct], keys: Keys) -> Any:
-        types = get_type_hints(kind, include_extras=True)
-        fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+        types, fields = _fields_of(kind)
         values = {}
         for name, value in data.items():
             if name not in fields:
@@ -58,6 +58,13 @@ class TableReader:
         if not any(wrong.blamed[:-1] == keys for wrong in self.wrong):
             self.wrong += [WrongValue(keys, kind, missing=name) for name in needed if name not in data]
         return kind(**values) if values.keys() >= set(needed.values()) else _WRONG
+
+
+@cache
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, msgspec.structs.FieldInfo]]:
+    """The types of a struct's fields by their names, and the fields by their names in the file."""
+    types = get_type_hints(kind, include_extras=True)
+    return types, {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 
 def _bare(kind: Any) -> Any:

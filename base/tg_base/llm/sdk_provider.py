@@ -3,11 +3,13 @@
 A provider supplies a request's body, a decoder of the answer and a client; the rest is here.
 """
 
+import sys
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from importlib import import_module
+from types import ModuleType
 from typing import Any, ClassVar, Generic, Protocol, Self
 
 import msgspec
@@ -30,6 +32,7 @@ from tg_base.llm.http import (
 )
 from tg_base.llm.keyed_connection import KeyedConnection
 from tg_base.llm.large_request import RequestParts, join_request
+from tg_base.llm.late_packages import late_packages
 from tg_base.llm.operations import Embeddings
 from tg_base.llm.options import UrlOptions
 from tg_base.llm.prepared_request import PreparedRequest, prepare_request
@@ -72,6 +75,7 @@ class SdkWire(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         client: module with `connect(endpoint)`, which returns an `SdkConnection`. Importing and connecting take
             seconds and run in a thread.
+        late: packages of the SDK that `client` imports, and whose contents no request needs: see `late_packages`.
         listed: parses the list of models; raises one of `UNREADABLE`. None = the provider has no such list.
         error_detail: parses the body of an error; raises as `listed`.
         frames: makes a splitter for an answer's body; None = server-sent events.
@@ -79,6 +83,7 @@ class SdkWire(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     client: str
+    late: tuple[str, ...] = ()
     listed: Callable[[bytes], tuple[ModelInfo, ...]] | None = None
     error_detail: Callable[[bytes], ErrorDetail] = no_detail
     frames: Callable[[], Frames] | None = None
@@ -105,7 +110,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         # Before the import, which takes seconds: a wrong option is told at once.
         endpoint, key = options.endpoint(options.upstream_name(model)), options.key()
         connection = await KeyedConnection[SdkConnection].open_in_thread(
-            key, lambda now: import_module(cls.wire.client).connect(replace(endpoint, key=now))
+            key, lambda now: _import_client(cls.wire).connect(replace(endpoint, key=now))
         )
         return cls(model, options, connection)
 
@@ -224,3 +229,11 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
     async def aclose(self) -> None:
         await super().aclose()
         await self._connection.aclose()
+
+
+def _import_client(wire: SdkWire) -> ModuleType:
+    if wire.client in sys.modules:
+        # Another thread may still be at it: this waits for it.
+        return import_module(wire.client)
+    with late_packages(*wire.late):
+        return import_module(wire.client)

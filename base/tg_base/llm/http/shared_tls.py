@@ -5,11 +5,13 @@ import ssl
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 
 MAX_CONTEXTS = 16
 """Contexts that are kept; each takes about a megabyte, and 10 ms or more to make."""
 _VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 """Where the environment names other certificates than those that the SDK brings."""
+_making = Lock()
 
 
 def share_tls(create: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
@@ -17,7 +19,10 @@ def share_tls(create: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
 
     Any thread may call it. Nobody may change the context.
     """
-    return _make(create, tuple(_look_at(os.environ.get(name)) for name in _VARIABLES))
+    looks = tuple(_look_at(os.environ.get(name)) for name in _VARIABLES)
+    # Models that open side by side would each make one: the cache has it only when it is made.
+    with _making:
+        return _make(create, looks)
 
 
 def _look_at(named: str | None) -> tuple[str, int] | None:
@@ -26,11 +31,14 @@ def _look_at(named: str | None) -> tuple[str, int] | None:
         return None
     place = Path(named)
     try:
-        # A file of a folder may be written anew without a change of the folder.
-        entries = place.iterdir() if place.is_dir() else ()
-        return named, max(each.stat().st_mtime_ns for each in (place, *entries))
+        newest = place.stat().st_mtime_ns
+        if place.is_dir():
+            with os.scandir(place) as entries:
+                # A file of a folder may be written anew without a change of the folder.
+                newest = max(newest, *(each.stat().st_mtime_ns for each in entries))
     except OSError:
         return named, 0
+    return named, newest
 
 
 @lru_cache(MAX_CONTEXTS)

@@ -1,0 +1,89 @@
+"""SdkProvider -> import of an SDK: its packages of types stay empty until somebody asks one for a name.
+
+These packages are most of an SDK's modules (two thirds of OpenAI's), and a client that only prepares requests uses
+none of them.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from threading import RLock
+from types import ModuleType
+from typing import Any
+
+from typing_extensions import override
+
+
+@contextmanager
+def late_packages(*names: str) -> Iterator[None]:
+    """Within the block, these packages, and the packages below them, are imported without running their `__init__`.
+
+    Each runs it when it is first asked for a name that it does not have, from any thread, and raises then what it
+    raises. The modules in them are imported as ever. A name of something else than a package has no effect.
+    """
+    finder = _LateFinder(names)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _LatePackage(ModuleType):
+    """A package whose `__init__` has not run, or not to its end."""
+
+    @override
+    def __getattr__(self, name: str) -> Any:
+        loader = self.__spec__.loader if self.__spec__ else None
+        if isinstance(loader, _LateLoader):
+            loader.run(self)
+        return super().__getattribute__(name)
+
+
+class _LateLoader(Loader):
+    """Runs a package's `__init__` once, when it is told to."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        # What `__init__` imports may ask its package for names again, in the same thread.
+        self._lock = RLock()
+        self._begun = False
+
+    @override
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    @override
+    def exec_module(self, module: ModuleType) -> None:
+        module.__class__ = _LatePackage
+
+    def run(self, module: ModuleType) -> None:
+        """Run it, unless it has run, or runs in this thread; another thread waits for its end."""
+        with self._lock:
+            if self._begun:
+                return
+            self._begun = True
+            try:
+                self._loader.exec_module(module)
+            except BaseException:
+                # As after a failed import, the next one who asks tries again.
+                self._begun = False
+                raise
+
+
+class _LateFinder(MetaPathFinder):
+    def __init__(self, names: Sequence[str]) -> None:
+        self._prefixes = tuple(f"{name}." for name in names)
+
+    @override
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not f"{fullname}.".startswith(self._prefixes):
+            return None
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.loader is not None and spec.submodule_search_locations is not None:
+            spec.loader = _LateLoader(spec.loader)
+        return spec
