@@ -4,8 +4,7 @@ Each SDK stores the key in its own place, some in several. Replacing the client 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, Self, TypeVar
 
 from tg_base.llm.credentials import Key
@@ -25,7 +24,7 @@ Connect = Callable[[str | None], Awaitable[Connection]]
 """Creates a client for a key, without sending a request."""
 
 
-class _Lease(Generic[Connection]):
+class Lease(Generic[Connection]):
     """A connection, the key that it sends, and the number of requests that use it."""
 
     def __init__(self, connection: Connection, key: str | None) -> None:
@@ -37,7 +36,7 @@ class _Lease(Generic[Connection]):
 class KeyedConnection(Generic[Connection]):
     """Lends the connection for the current key; create it with `open`."""
 
-    def __init__(self, key: Key, connect: Connect[Connection], first: _Lease[Connection]) -> None:
+    def __init__(self, key: Key, connect: Connect[Connection], first: Lease[Connection]) -> None:
         self._file = key if isinstance(key, KeyFile) else None
         self._connect = connect
         self._lease = first
@@ -51,7 +50,7 @@ class KeyedConnection(Generic[Connection]):
             TgError: there is no key, or `connect` raised it.
         """
         first = await key.read() if isinstance(key, KeyFile) else key
-        return cls(key, connect, _Lease(await connect(first), first))
+        return cls(key, connect, Lease(await connect(first), first))
 
     @classmethod
     async def open_in_thread(cls, key: Key, connect: Callable[[str | None], Connection]) -> Self:
@@ -61,18 +60,21 @@ class KeyedConnection(Generic[Connection]):
         """
         return await cls.open(key, lambda now: start_daemon_thread(lambda: connect(now), "connect"))
 
-    @asynccontextmanager
-    async def lend(self) -> AsyncIterator[Connection]:
+    def lend(self) -> "Loan[Connection]":
         """The connection for one request. After a key rotation the old one is closed when its last request ends."""
+        return Loan(self)
+
+    async def take(self) -> Lease[Connection]:
+        """The lease for one request, which is given back."""
         if self._file is not None:
             await self._renew(self._file)
-        lease = self._lease
-        lease.users += 1
-        try:
-            yield lease.connection
-        finally:
-            lease.users -= 1
-            await self._close_unused(lease)
+        self._lease.users += 1
+        return self._lease
+
+    async def give_back(self, lease: Lease[Connection]) -> None:
+        """End a request's use of its connection."""
+        lease.users -= 1
+        await self._close_unused(lease)
 
     async def aclose(self) -> None:
         """Close the connection for the current key."""
@@ -85,9 +87,26 @@ class KeyedConnection(Generic[Connection]):
             # Read again: another request may have renewed the connection while this one waited for the lock.
             key, old = await file.read(), self._lease
             if key != old.key:
-                self._lease = _Lease(await self._connect(key), key)
+                self._lease = Lease(await self._connect(key), key)
                 await self._close_unused(old)
 
-    async def _close_unused(self, lease: _Lease[Connection]) -> None:
+    async def _close_unused(self, lease: Lease[Connection]) -> None:
         if lease is not self._lease and not lease.users:
             await lease.connection.aclose()
+
+
+class Loan(Generic[Connection]):
+    """Entered as the connection for one request: see `KeyedConnection.lend`."""
+
+    # No generator, as with the body that is read over the connection.
+    def __init__(self, keyed: KeyedConnection[Connection]) -> None:
+        self._keyed = keyed
+        self._lease: Lease[Connection] | None = None
+
+    async def __aenter__(self) -> Connection:
+        self._lease = await self._keyed.take()
+        return self._lease.connection
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._lease is not None:
+            await self._keyed.give_back(self._lease)

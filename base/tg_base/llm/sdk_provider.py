@@ -6,7 +6,6 @@ A provider supplies a request's body, a decoder of the answer and a client; the 
 import sys
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
@@ -25,12 +24,14 @@ from tg_base.llm.http import (
     EventDecoder,
     Frames,
     HttpAnswer,
-    event_chunks,
+    OpenBody,
+    Read,
+    body_chunks,
     no_detail,
     open_body,
     read_whole_body,
 )
-from tg_base.llm.keyed_connection import KeyedConnection
+from tg_base.llm.keyed_connection import KeyedConnection, Lease
 from tg_base.llm.large_request import RequestParts, join_request
 from tg_base.llm.late_packages import late_packages
 from tg_base.llm.operations import Embeddings
@@ -131,17 +132,12 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         return False
 
     @override
-    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+    def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         wire = self.wire
         frames = wire.frames() if wire.frames else None
-        decoder = self.decoder(request)
-        async with (
-            self._connection.lend() as connection,
-            open_body(connection.post(self._sent(request)), wire.error_detail) as read,
-            aclosing(event_chunks(read, decoder, self.usage_patience, frames, request.answers)) as chunks,
-        ):
-            async for chunk in chunks:
-                yield chunk
+        asked = _AskedBody(self._connection, lambda connection: connection.post(self._sent(request)), wire.error_detail)
+        # The reading loop itself, and no generator around it: each chunk would pass both.
+        return body_chunks(asked, self.decoder(request), self.usage_patience, frames, request.answers)
 
     def _sent(self, request: TextCompletionRequest) -> Any:
         return request.sent if isinstance(request, PreparedRequest) else self.body(request)
@@ -237,3 +233,43 @@ def _import_client(wire: SdkWire) -> ModuleType:
         return import_module(wire.client)
     with late_packages(*wire.late):
         return import_module(wire.client)
+
+
+class _AskedBody:
+    """The body of an answer, and the connection lent for it."""
+
+    def __init__(
+        self,
+        keyed: KeyedConnection[SdkConnection],
+        ask: Callable[[SdkConnection], Awaitable[HttpAnswer]],
+        error_detail: Callable[[bytes], ErrorDetail],
+    ) -> None:
+        self._keyed = keyed
+        self._lease: Lease[SdkConnection] | None = None
+        self._ask = ask
+        self._error_detail = error_detail
+        self._body: OpenBody | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self._body is not None and self._body.ended
+
+    async def __aenter__(self) -> Read:
+        lease = await self._keyed.take()
+        read = None
+        try:
+            self._body = open_body(self._ask(lease.connection), self._error_detail)
+            read = await self._body.__aenter__()
+        finally:
+            if read is None:
+                await self._keyed.give_back(lease)
+        self._lease = lease
+        return read
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            if self._body is not None:
+                await self._body.__aexit__()
+        finally:
+            if self._lease is not None:
+                await self._keyed.give_back(self._lease)

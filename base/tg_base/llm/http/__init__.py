@@ -8,10 +8,12 @@ from tg_base.llm.http.failures import BROKEN, CONNECT_TIMEOUT_SECONDS, NO_FAILUR
 from tg_base.llm.http.json_lines import JsonLines
 from tg_base.llm.http.open_pool import open_pool
 from tg_base.llm.http.prepared_connection import PreparedConnection, SdkRequest
-from tg_base.llm.http.response import ErrorDetail, HttpAnswer, Method, no_detail, open_body, read_whole_body
+from tg_base.llm.http.response import (
+    ErrorDetail, HttpAnswer, Method, OpenBody, no_detail, open_body, read_whole_body,
+)
 from tg_base.llm.http.shared_tls import share_tls
 from tg_base.llm.http.stream_reader import (
-    MAX_EVENT_BYTES, UNREADABLE, USAGE_TIMEOUT_SECONDS, EventDecoder, Frames, event_chunks,
+    MAX_EVENT_BYTES, UNREADABLE, USAGE_TIMEOUT_SECONDS, EventDecoder, Frames, Read, body_chunks, event_chunks,
 )
 from tg_base.llm.http.usage_deltas import Counts, UsageDeltas
 
@@ -19,6 +21,6 @@ __all__ = [
     "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW", "UNREADABLE",
     "USAGE_TIMEOUT_SECONDS",
     "CapturedConnection", "CapturingTransport", "Counts", "ErrorDetail", "EventDecoder", "Failures", "Frames",
-    "HttpAnswer", "JsonLines", "Method", "PreparedConnection", "SdkRequest", "UsageDeltas",
-    "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body", "share_tls",
+    "HttpAnswer", "JsonLines", "Method", "OpenBody", "PreparedConnection", "Read", "SdkRequest", "UsageDeltas",
+    "body_chunks", "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body", "share_tls",
 ]

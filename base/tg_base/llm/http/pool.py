@@ -61,6 +61,11 @@ class PoolAnswer:
             # Instead of a call for each read.
             self.read = body.take  # type: ignore[method-assign]
 
+    @property
+    def ended(self) -> bool:
+        """See `HttpAnswer`."""
+        return self._body.is_eof()
+
     async def read(self) -> bytes:
         """See `HttpAnswer`."""
         # aiohttp's empty body, which it keeps for itself.

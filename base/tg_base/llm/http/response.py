@@ -1,8 +1,7 @@
 """Provider's HTTP answer -> bytes of its body; failures become our errors."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Protocol
 
 import msgspec
@@ -50,6 +49,10 @@ class HttpAnswer(Protocol):
     def encoded(self) -> bool:
         """Whether the body is compressed."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether the whole body has come: `read` does not wait any more."""
+
     async def read(self) -> bytes:
         """The bytes that have arrived, at least one; b"" at the body's end. Raises IncompleteStream."""
 
@@ -69,10 +72,41 @@ def no_detail(body: bytes) -> ErrorDetail:
     return ErrorDetail()
 
 
-@asynccontextmanager
-async def open_body(
-    call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail] = no_detail
-) -> AsyncIterator[Read]:
+class OpenBody:
+    """The body of a streamed answer, entered as its `Read`: see `open_body`."""
+
+    # No generator: one for each request costs as much as writing it to the socket.
+    def __init__(self, call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail]) -> None:
+        self._call = call
+        self._error_detail = error_detail
+        self._answer: HttpAnswer | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the whole body has come."""
+        return self._answer is not None and self._answer.ended
+
+    async def __aenter__(self) -> Read:
+        answer = await self._call
+        entered = False
+        try:
+            if not answer.good:
+                raise await _make_error(answer, self._error_detail)
+            if answer.content_type in _NO_STREAM:
+                raise ProtocolError("the provider's answer is not a stream of events; check that base_url is an API's")
+            entered = True
+        finally:
+            if not entered:
+                answer.close()
+        self._answer = answer
+        return answer.read
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._answer is not None:
+            self._answer.close()
+
+
+def open_body(call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail] = no_detail) -> OpenBody:
     """Enter the body of a streamed answer. Leaving before its end closes the socket.
 
     Args:
@@ -82,15 +116,7 @@ async def open_body(
     Raises:
         TgError: of `call`, for a status that is not 2xx, or for a body that is not a stream.
     """
-    answer = await call
-    try:
-        if not answer.good:
-            raise await _make_error(answer, error_detail)
-        if answer.content_type in _NO_STREAM:
-            raise ProtocolError("the provider's answer is not a stream of events; check that base_url is an API's")
-        yield answer.read
-    finally:
-        answer.close()
+    return OpenBody(call, error_detail)
 
 
 async def read_whole_body(

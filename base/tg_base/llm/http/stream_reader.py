@@ -57,7 +57,36 @@ class EventDecoder(Protocol):
         """
 
 
-async def event_chunks(
+class Opened(Protocol):
+    """A body that is entered to be read, and left to be closed; `OpenBody` is one."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the whole body has come."""
+
+    async def __aenter__(self) -> Read:
+        """Open it."""
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+
+
+class _Entered:
+    """A body that somebody else closes, and nobody knows the end of."""
+
+    ended = False
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+
+    async def __aenter__(self) -> Read:
+        return self._read
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+def event_chunks(
     read: Read,
     decoder: EventDecoder,
     usage_patience: float = USAGE_TIMEOUT_SECONDS,
@@ -72,21 +101,30 @@ async def event_chunks(
     Raises:
         TgError: of the decoder, after the chunks before it. After the terminal marker nothing is raised any more.
     """
+    return body_chunks(_Entered(read), decoder, usage_patience, frames, answers)
+
+
+async def body_chunks(
+    opened: Opened, decoder: EventDecoder, usage_patience: float, frames: Frames | None, answers: int
+) -> AsyncGenerator[LlmChunk, None]:
+    """As `event_chunks`, of a body that is opened for them and closed behind them."""
     stream = _Stream(decoder, frames or ServerSentEvents(MAX_EVENT_BYTES), answers)
-    while not stream.finished and not decoder.done:
-        received = await read()
-        if not received:
-            return
-        for part in (received,) if len(received) <= MAX_TURN_BYTES else _parts(received):
-            if part is not received:
-                await asyncio.sleep(0)
-            for chunk in stream.take(part):
-                yield chunk
-            if stream.error is not None and not stream.finished:
-                raise stream.error
-    rest = await _rest(read, stream, usage_patience)
-    if rest is not None:
-        yield rest
+    async with opened as read:
+        while not stream.finished and not decoder.done:
+            received = await read()
+            if not received:
+                return
+            for part in (received,) if len(received) <= MAX_TURN_BYTES else _parts(received):
+                if part is not received:
+                    await asyncio.sleep(0)
+                for chunk in stream.take(part):
+                    yield chunk
+                if stream.error is not None and not stream.finished:
+                    raise stream.error
+        # Nearly every whole answer ends here: in the read that has its last events.
+        rest = None if decoder.done and opened.ended else await _rest(read, stream, usage_patience, opened)
+        if rest is not None:
+            yield rest
 
 
 class _Stream:
@@ -123,7 +161,7 @@ class _Stream:
         return chunks if len(chunks) < 2 else join_chunks(chunks)
 
 
-async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None:
+async def _rest(read: Read, stream: _Stream, patience: float, opened: Opened) -> LlmChunk | None:
     """The usage that follows a finished answer. Errors and content from here on are ignored."""
     usage = LlmChunk()
     loop = asyncio.get_running_loop()
@@ -135,6 +173,8 @@ async def _rest(read: Read, stream: _Stream, patience: float) -> LlmChunk | None
                     if part is not received:
                         await asyncio.sleep(0)
                     (usage,) = join_chunks((usage, *stream.take(part)))
+                if stream.decoder.done and opened.ended:
+                    break
                 if stream.decoder.done and not drained:
                     drained = True
                     # All is here; only the end of the body is missing, which the next request on this connection needs.
