@@ -21,11 +21,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import uvloop
@@ -45,6 +45,8 @@ CONTEXT = 512
 ROOT = Path(__file__).parents[1]
 SERVER_PACKAGES = ROOT / ".cache" / "bench" / "llama-cpp-server"
 SERVER_NEEDS = ("fastapi", "uvicorn", "sse-starlette", "starlette-context", "pydantic-settings")
+THEIR_ENVIRONMENT = {"PYTHONPATH": str(SERVER_PACKAGES), "GOMP_SPINCOUNT": "300000"}
+"""OpenMP's default: the engine's own, which this process has set for itself, makes another program's threads slower."""
 START_SECONDS = 60.0
 
 
@@ -161,29 +163,36 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+class Running(NamedTuple):
+    """A server that is ready."""
+
+    url: str
+    pid: int
+
+
 @contextmanager
-def their_server(*more: str) -> Iterator[str]:
-    """Their server with more arguments, ready; gives its URL."""
+def their_server(*more: str) -> Iterator[Running]:
+    """Their server with more arguments, ready."""
     port = free_port()
     options = {"model": str(DEMO_MODEL), "n_ctx": str(CONTEXT), "host": "127.0.0.1", "port": str(port)}
     arguments = [word for name, value in options.items() for word in (f"--{name}", value)]
     arguments += ["--interrupt_requests", "False", "--verbose", "False", *more]
-    with running([sys.executable, "-m", "llama_cpp.server", *arguments], port) as url:
-        yield url
+    with running([sys.executable, "-m", "llama_cpp.server", *arguments], port, THEIR_ENVIRONMENT) as theirs:
+        yield theirs
 
 
 @contextmanager
-def running(command: list[str], port: int) -> Iterator[str]:
-    """A server's process, ready; gives its URL."""
+def running(command: list[str], port: int, environment: Mapping[str, str]) -> Iterator[Running]:
+    """A server's process, with this beside our own environment, ready."""
     with subprocess.Popen(
         command,
-        env=os.environ | {"PYTHONPATH": str(SERVER_PACKAGES)},
+        env=os.environ | environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
             wait_for(port, process)
-            yield f"http://127.0.0.1:{port}"
+            yield Running(f"http://127.0.0.1:{port}", process.pid)
         finally:
             process.kill()
 
@@ -207,9 +216,9 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
     module = "bench.llama_cpp_provider"
     results: dict[str, dict[str, dict[str, float]]] = {}
     with (
-        their_server() as url,
+        their_server() as server,
         Child(module, "--role", "ours") as our,
-        Child(module, "--role", "theirs", "--url", url) as their,
+        Child(module, "--role", "theirs", "--url", server.url) as their,
     ):
         children = {"tokengrid": our, "llama_cpp.server": their}
         for child in children.values():

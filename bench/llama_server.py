@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-from bench.llama_cpp_provider import SERVER_PACKAGES, free_port, install_server
+from bench.llama_cpp_provider import THEIR_ENVIRONMENT, free_port, install_server
 from bench.random_model import SHAPES, write_random_model
 from bench.subject import Subject, tokengrid, wait_ready
 from tg_flow.llama.model import Model
@@ -178,7 +178,7 @@ def serve(stack: ExitStack, folder: Path, model: Path, threads: int, before: Pat
     served = {}
     for name, command in commands.items():
         port = free_port()
-        environment = {"PYTHONPATH": str(SERVER_PACKAGES)} if name == THEIRS else {}
+        environment = THEIR_ENVIRONMENT if name == THEIRS else {}
         subject = Subject(name, [*command, "--port", str(port)], folder / f"{name}.log", environment, quiet=True)
         served[name] = Served(stack.enter_context(subject), f"http://127.0.0.1:{port}")
         wait_ready(served[name].url, "/v1/models" if name == THEIRS else "/ready")
