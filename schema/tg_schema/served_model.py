@@ -11,12 +11,14 @@ class ServedModel(msgspec.Struct, frozen=True, omit_defaults=True):
         flow: whose text completion has it.
         features: what a request to it may need (`tg_schema.features`); empty = unknown, for a plain peer.
         alias_of: what the name stands for, if it is an alias.
+        loading: whether a request waits until one of its processors has loaded it.
     """
 
     model: str
     flow: str
     features: tuple[str, ...] = ()
     alias_of: str | None = None
+    loading: bool = False
 
 
 class ServedModels(msgspec.Struct, frozen=True):

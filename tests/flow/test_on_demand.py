@@ -10,9 +10,10 @@ from typing_extensions import override
 
 from tests.fakes.token_llm import END, TokenLlm
 from tests.flow.narrow_gateway import OFTEN, until
-from tests.flow.open_gateway import open_gateway, until_listed
-from tests.flow.open_lmtp import Lmtp, open_lmtp
+from tests.flow.open_gateway import CONFIG, TEXTS, open_gateway, until_listed
+from tests.flow.open_lmtp import MODEL, Lmtp, open_lmtp
 from tg_base.llm import LlmService
+from tg_base.server import Processor
 from tg_flow.providers.on_demand_model import OnDemandModel, ServiceOutline
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import Unavailable
@@ -159,11 +160,16 @@ async def test_a_client_is_told_that_its_model_is_loading() -> None:
     async with open_gateway(instead=on_demand(shelf), timing=OFTEN) as it:
         await until_listed(it.http)
         async with greeted(it.http) as client:
+            await client.send("MODEL_INFO", stream_id=9, model=MODEL)
+            assert (await client.item())["status"] == "loading"
+            assert (await list_models(it.http), await list_running(it.http)) == ([("counting", True)], [])
             await client.generate(1, [72])
-            assert await read_kinds(client, "started") == ["queued", "loading", "started"]
+            assert await read_kinds(client, "loading") == ["queued", "loading"]
             shelf.may_load.set()
+            # However quickly its first token follows.
+            assert await read_kinds(client, "started") == ["started"]
             assert [each["token"] for each in await client.stream(1)] == [72, END]
-            # The processor says so with its next heartbeat.
+            # The processor has announced it, and the announcement may be on its way.
             kinds = ["loading"]
             async with asyncio.timeout(10):
                 while "loading" in kinds:
@@ -174,6 +180,43 @@ async def test_a_client_is_told_that_its_model_is_loading() -> None:
                         kinds += [each["kind"] for each in came] if kind == "SYSTEM" else []
                         items += [each["token"] for each in came] if kind == "TOKEN" else []
             assert shelf.loads == 1
+            await client.send("MODEL_INFO", stream_id=9, model=MODEL)
+            assert (await client.item())["status"] == "ready"
+            assert await list_models(it.http) == [("counting", False)]
+            assert await list_running(it.http) == ["counting:latest"]
+
+
+async def test_a_client_is_told_that_the_processor_which_has_its_request_loads() -> None:
+    shelf, loaded = Shelf(), TokenLlm()
+    loaded.capacity, loaded.step = 1, asyncio.Semaphore(0)
+    async with open_gateway(llm=loaded, timing=OFTEN) as it:
+        await until_listed(it.http)
+        async with greeted(it.http) as client:
+            await client.generate(1, [72])
+            assert await read_kinds(client, "started") == ["queued", "started"]
+            second = on_demand(shelf)
+            async with Processor(it.bus, CONFIG.topics, second, TEXTS, models=(MODEL,), timing=OFTEN, grace=0.05):
+                # One of two processors has the model open, so only the other one knows that this request waits.
+                await client.generate(2, [73])
+                assert await read_kinds(client, "loading") == ["queued", "loading"]
+                shelf.may_load.set()
+                assert await read_kinds(client, "started") == ["started"]
+                assert [each["token"] for each in await client.stream(2)] == [73, END]
+            for _ in range(2):
+                loaded.step.release()
+            assert [each["token"] for each in await client.stream(1)] == [72, END]
+
+
+async def list_models(http: ClientSession) -> list[tuple[str, bool]]:
+    """Each model, and whether it is yet to be loaded."""
+    async with http.get("api/v1/models") as response:
+        return [(each["model"], each.get("loading", False)) for each in (await response.json())["models"]]
+
+
+async def list_running(http: ClientSession) -> list[str]:
+    """As Ollama's clients see them."""
+    async with http.get("api/ps") as response:
+        return [each["name"] for each in (await response.json())["models"]]
 
 
 async def test_a_client_is_told_that_no_processor_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,5 +261,5 @@ async def test_a_served_configuration_loads_its_models_on_demand() -> None:
                 while kind != "TOKEN":
                     kind, came = await client.read()
                     kinds += [each["kind"] for each in came] if kind == "SYSTEM" else []
-                assert kinds[:2] == ["queued", "loading"]
+                assert kinds == ["queued", "loading", "started"]
                 assert came[0]["finish_reason"] in {"length", "stop"}

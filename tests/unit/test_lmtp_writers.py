@@ -14,6 +14,7 @@ from tg_gateway.dialects.lmtp.buffers import MAX_BUFFERED_UNITS, Buffers
 from tg_gateway.dialects.lmtp.messages import find_stream_id, split_message
 from tg_gateway.dialects.lmtp.prompt import BufferedPrompt, read_prompt
 from tg_gateway.dialects.lmtp.score_writer import ScoreWriter
+from tg_gateway.dialects.lmtp.stream_notices import StreamNotices
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects.lmtp.text_writer import TextWriter
 from tg_gateway.dialects.lmtp.token_batch import MAX_ITEMS, TokenBatch
@@ -228,3 +229,28 @@ def test_a_message_has_a_bounded_number_of_alternatives() -> None:
         writer.write(record)
     assert 1 < len(said) < MAX_ITEMS
     assert max(map(len, said)) < 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ("queue begin", "queued"),
+        ("queue start begin start", "queued started"),
+        ("load begin start", "queued loading started"),
+        ("load open open start begin", "queued loading started"),
+        ("queue open begin", "queued loading started"),
+        # It is tried again elsewhere, where the model is yet to be opened; the client knows that it has begun.
+        ("queue start open begin", "queued started"),
+    ],
+)
+def test_what_is_told_of_a_stream_that_waits(steps: str, told: str) -> None:
+    kinds: list[str] = []
+    notices = StreamNotices(kinds.append)
+    for step in steps.split():
+        if step in {"queue", "load"}:
+            notices.queue(loading=step == "load")
+            assert not notices.taken
+        else:
+            getattr(notices, step)()
+            assert notices.taken
+    assert kinds == told.split()

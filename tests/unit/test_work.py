@@ -1,6 +1,7 @@
 """Whether a request that may have been delivered before is begun: only on a fresh answer to a question of its own."""
 
 import asyncio
+from collections.abc import Callable
 
 from typing_extensions import override
 
@@ -31,7 +32,7 @@ class Questions(Responder):
         pass
 
     @override
-    def accept(self) -> None:
+    def accept(self, opening: Callable[[], bool]) -> None:
         pass
 
     @override

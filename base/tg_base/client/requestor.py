@@ -21,6 +21,7 @@ from tg_base.client.liveness import Liveness
 from tg_base.client.response_stream import AskedStream, ResponseStream
 from tg_base.protocol import (
     IDLE_LINK_SECONDS,
+    OPENING_MODEL,
     AwakeClock,
     Confirmed,
     EncodedRequest,
@@ -256,7 +257,7 @@ class Requestor:
                 if not stream.put(bytes(frame.record), last=frame.last) and not frame.last:
                     self._cancel(stream)
             case "accepted":
-                stream.accept()
+                stream.accept(opening=frame.question == OPENING_MODEL)
             case "confirm":
                 self._on_confirm(stream, processor, frame.question)
             case "fetch":

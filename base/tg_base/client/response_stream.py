@@ -116,7 +116,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._error: TgError | None = None
         self._wake: Callable[[], None] = _ignore
         self._accepted = False
+        self._opening = False
         self._on_accepted: Callable[[], None] = _ignore
+        self._on_opening: Callable[[], None] = _ignore
         self._loop = asyncio.get_running_loop()
         self._whole = whole
         self._clock = StreamClock(timeout, total, self.fail)
@@ -153,11 +155,15 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._wake()
         return self._error is None
 
-    def accept(self) -> None:
-        """A processor works on the request. For a non-streaming answer this is the only sign of progress."""
+    def accept(self, *, opening: bool = False) -> None:
+        """A processor works on the request, or opens its model. For a whole answer there is no other progress."""
         if not self._accepted and not self.failed:
-            self._accepted = True
-            self._on_accepted()
+            if opening and not self._opening:
+                self._opening = True
+                self._on_opening()
+            elif not opening:
+                self._accepted = True
+                self._on_accepted()
         if self._whole:
             self._clock.heard_at = self._loop.time()
 
@@ -200,13 +206,15 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         """
         self._wake = listener or _ignore
 
-    def listen_accepted(self, listener: Callable[[], None]) -> None:
+    def listen_accepted(self, listener: Callable[[], None], on_opening: Callable[[], None] | None = None) -> None:
         """Call `listener` once, when a processor says that it works on the request, or now if one has said so.
 
-        One says so if its first record takes longer than `ACCEPTED_AFTER_SECONDS`. As with `listen`, it must not raise
-        or block.
+        One says so if its first record takes longer than `ACCEPTED_AFTER_SECONDS`. If it opens its model first,
+        `on_opening` is called in the same way before that. As with `listen`, they must not raise or block.
         """
-        self._on_accepted = listener
+        self._on_accepted, self._on_opening = listener, on_opening or _ignore
+        if self._opening:
+            self._on_opening()
         if self._accepted:
             listener()
 

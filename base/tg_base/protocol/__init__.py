@@ -9,6 +9,7 @@ from tg_base.protocol.messages import (
     CONTROL,
     IDLE_LINK_SECONDS,
     KIND_PROPERTY,
+    OPENING_MODEL,
     Ack,
     Announce,
     Cancel,
@@ -31,9 +32,9 @@ from tg_base.protocol.route import Route
 from tg_base.protocol.subscriptions import Subscriptions
 
 __all__ = [
-    "ACCEPTED_AFTER_SECONDS", "CONTROL", "IDLE_LINK_SECONDS", "KIND_PROPERTY", "MAX_REQUEST_BYTES", "PART_BYTES",
-    "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control", "Echo", "EncodedRequest",
-    "FairSpacing", "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender", "LinkState", "LinkStream",
-    "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route", "StreamKey", "Subscriptions",
-    "whole_number",
+    "ACCEPTED_AFTER_SECONDS", "CONTROL", "IDLE_LINK_SECONDS", "KIND_PROPERTY", "MAX_REQUEST_BYTES", "OPENING_MODEL",
+    "PART_BYTES", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control", "Echo",
+    "EncodedRequest", "FairSpacing", "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender", "LinkState",
+    "LinkStream", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route", "StreamKey",
+    "Subscriptions", "whole_number",
 ]  # fmt: skip

@@ -13,7 +13,15 @@ import structlog
 
 from tg_base.bus import Bus
 from tg_base.protocol.message_spacing import MessageSpacing
-from tg_base.protocol.messages import ACCEPTED_AFTER_SECONDS, Ack, Frame, FrameKind, LinkState, StreamKey
+from tg_base.protocol.messages import (
+    ACCEPTED_AFTER_SECONDS,
+    OPENING_MODEL,
+    Ack,
+    Frame,
+    FrameKind,
+    LinkState,
+    StreamKey,
+)
 from tg_base.runtime import new_number
 from tg_schema import Error, TgError, decode, encode
 from tg_schema.errors import TooLarge
@@ -270,6 +278,8 @@ class LinkStream:
         self._key = key
         self._tell_again = tell_again
         self._telling: asyncio.TimerHandle | None = None
+        self._opening: Callable[[], bool] = _is_open
+        self._tell_at = 0.0
         self._waits = False
         self._records: list[Response] = []
         # Each with the number of records before it.
@@ -279,8 +289,13 @@ class LinkStream:
         """Register it: from now on it ends if its requestor dies."""
         self._link.streams.add(self._key)
 
-    def accept(self) -> None:
-        """Tell the requestor that work goes on, as long as there is no record."""
+    def accept(self, opening: Callable[[], bool]) -> None:
+        """Tell the requestor that work goes on, as long as there is no record.
+
+        Args:
+            opening: whether it waits for its model to be opened; asked again until it does not.
+        """
+        self._opening = opening
         self._telling = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._tell)
 
     def ask(self, question: int) -> None:
@@ -334,8 +349,12 @@ class LinkStream:
         return frames + _join(self._key, records[done:], largest)
 
     def _tell(self) -> None:
-        self._say("accepted")
-        self._telling = asyncio.get_running_loop().call_later(self._tell_again, self._tell)
+        loop, opening = asyncio.get_running_loop(), self._opening()
+        if not opening or loop.time() >= self._tell_at:
+            self._say("accepted", OPENING_MODEL if opening else 0)
+            self._tell_at = loop.time() + self._tell_again
+        # Looked at more often than told: the end of the opening is told at once, and no service need call back.
+        self._telling = loop.call_later(ACCEPTED_AFTER_SECONDS if opening else self._tell_again, self._tell)
 
     def _say(self, kind: FrameKind, question: int = 0) -> None:
         signal = len(self._records), Frame(kind, self._key.stream, self._key.attempt, question=question)
@@ -344,6 +363,11 @@ class LinkStream:
         if not self._waits:
             self._waits = True
             self._link.enqueue(self)
+
+
+def _is_open() -> bool:
+    """Nothing is opened for requests that have not been accepted."""
+    return False
 
 
 def _join(key: StreamKey, records: Sequence[Response], largest: int) -> list[_KindFrame]:

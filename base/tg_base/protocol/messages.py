@@ -23,6 +23,8 @@ _NOTHING = msgspec.Raw(b"null")
 
 ACCEPTED_AFTER_SECONDS = 0.1
 """Seconds of work without a record after which the processor says "accepted"."""
+OPENING_MODEL = 1
+"""Of an "accepted" frame: the processor has the request, and opens its model for it first."""
 IDLE_LINK_SECONDS = 30.0
 """Seconds after which a processor closes an unused link. Its requestor drops the other end later, never before."""
 KIND_PROPERTY = "kind"
@@ -40,7 +42,8 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
         stream: the stream's id.
         attempt: which attempt at the stream this answers.
         record: for "record" and "end", the response record, a JSON object.
-        question: for "confirm", the number that the `Confirmed` must repeat; for "fetch", the offset.
+        question: for "confirm", the number that the `Confirmed` must repeat; for "fetch", the offset; for "accepted",
+            `OPENING_MODEL` while the model is being opened, which requestors of an older version ignore.
     """
 
     kind: FrameKind

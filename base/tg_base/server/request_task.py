@@ -123,13 +123,14 @@ class RequestTask:
                 if not await self._slot.take():
                     responder.hand_back()
                     return
-                responder.accept()
+                service = self._service
+                responder.accept(lambda: service.loading)
                 if isinstance(request, bytes):
                     request = await self._read(request, responder)
                 # The deadline is for beginning. Our requestors cancel what they no longer want; plain peers cannot.
                 if self._call.reply is not None:
                     limit.reschedule(None)
-                async with aclosing(self._service.on_request(request)) as records:
+                async with aclosing(service.on_request(request)) as records:
                     async for record in records:
                         await responder.send(record)
                         if record.last:

@@ -1,5 +1,6 @@
 """Processor -> requestor: what a request is answered through; that of a plain peer, on the flow's response topic."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
@@ -18,8 +19,12 @@ class Responder(Protocol):
     def open(self) -> None:
         """Register the stream: from now on it ends if its requestor dies."""
 
-    def accept(self) -> None:
-        """Tell the requestor that work has begun or is about to."""
+    def accept(self, opening: Callable[[], bool]) -> None:
+        """Tell the requestor that work has begun or is about to.
+
+        Args:
+            opening: whether it waits for its model to be opened; asked again until it does not.
+        """
 
     def ask(self, question: int) -> None:
         """Ask whether the answer is still wanted. The reply is a `Confirmed` with the question's number."""
@@ -59,7 +64,7 @@ class PlainResponder(Responder):
         pass
 
     @override
-    def accept(self) -> None:
+    def accept(self, opening: Callable[[], bool]) -> None:
         pass
 
     @override

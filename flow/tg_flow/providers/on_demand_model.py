@@ -108,6 +108,7 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
             self._service.announce = self.announce
         finally:
             self._loading = None
+        self.announce()
         self._log.info("model.loaded")
         self._watch_unused()
         return self._service
@@ -122,6 +123,7 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
     async def _unload_unused(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         service, self._service = self._service, None
+        self.announce()
         try:
             if service is not None:
                 await service.aclose()

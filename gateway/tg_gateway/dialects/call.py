@@ -87,6 +87,7 @@ class Ask:
         deadline: seconds until the answer must be complete, else it is stopped; None = the model's own limits. Like
             `on_accepted`, for single requests.
         on_accepted: called once if a processor works on the request and has not answered yet.
+        on_opening: called once before that, if the processor opens the model for it.
     """
 
     route: Route[Any, Any]
@@ -97,3 +98,4 @@ class Ask:
     background: Background | None = None
     deadline: float | None = None
     on_accepted: Callable[[], None] | None = None
+    on_opening: Callable[[], None] | None = None

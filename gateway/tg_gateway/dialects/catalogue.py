@@ -167,13 +167,13 @@ class Catalogue:
         return tuple(found.values())
 
     def served_models(self) -> tuple[ServedModel, ...]:
-        """Each of `models`, with its flow and the features that all live processors of its queue announce."""
+        """Each of `models`, with its flow and what all live processors of its queue announce of it."""
         return tuple(self._describe(name) for name in self.models())
 
     def _describe(self, name: str) -> ServedModel:
         found = self.find_model(name)
         alias_of = None if name == found.model else self._aliases.get(name)
-        return ServedModel(name, found.route.flow, tuple(sorted(found.features)), alias_of)
+        return ServedModel(name, found.route.flow, tuple(sorted(found.features)), alias_of, found.loading)
 
     def _resolve(self, name: str, preferred: str = "") -> FoundModel | None:
         route = self._route_of(name, preferred)

@@ -230,7 +230,8 @@ class BackgroundRuns:
                             exchange.responses.listen_accepted(run.accept)
                         else:
                             writer.begin(background.begin)
-                            exchange.responses.listen_accepted(partial(_begin, asked, background, writer))
+                            begin = partial(_begin, asked, background, writer)
+                            exchange.responses.listen_accepted(begin, asked.on_opening)
                         heed = self._heed(run, position, exchange)
                         heeding = await stack.enter_async_context(running(heed))
                         await self._relay_in_time(exchange, asked, writer)

@@ -129,7 +129,7 @@ class BatchStream(AsyncIterator[Any]):
         """Call `listener` when a record arrives or a stream fails; see `ResponseStream.listen`."""
         self._wake = listener or _ignore
 
-    def listen_accepted(self, listener: Callable[[], None]) -> None:
+    def listen_accepted(self, listener: Callable[[], None], on_opening: Callable[[], None] | None = None) -> None:
         """Nobody is told: the requests of a batch do not begin at one time."""
 
     @override

@@ -35,8 +35,8 @@ class Responses(Protocol):
     def listen(self, listener: Callable[[], None] | None) -> None:
         """Whom to call when there is something to poll."""
 
-    def listen_accepted(self, listener: Callable[[], None]) -> None:
-        """Whom to call once a processor works on it."""
+    def listen_accepted(self, listener: Callable[[], None], on_opening: Callable[[], None] | None = None) -> None:
+        """Whom to call once a processor works on it, and once its model is being opened before that."""
 
     def fail(self, error: TgError) -> None:
         """End it."""

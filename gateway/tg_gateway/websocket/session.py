@@ -277,7 +277,7 @@ class Session(Socket):
             return
         async with self._backend.relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
             if asked.on_accepted is not None:
-                exchange.responses.listen_accepted(asked.on_accepted)
+                exchange.responses.listen_accepted(asked.on_accepted, asked.on_opening)
             if asked.streaming:
                 await exchange.relay(asked.writer, stream)
             else:

@@ -43,6 +43,7 @@ from tg_gateway.dialects.lmtp.request import (
 )
 from tg_gateway.dialects.lmtp.resumable import RecordWriter, ResumeBody, make_background, name_stream, resume
 from tg_gateway.dialects.lmtp.stream_form import StreamForm
+from tg_gateway.dialects.lmtp.stream_notices import StreamNotices
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_gateway.dialects.output import Output
@@ -189,8 +190,9 @@ class LmtpConversation(Conversation):
             told = self._leaving[stream] = LeavingWriter(writer, leave, ids=form.kind == "ids")
             fail = told.fail
         seconds = None if body.deadline_ms is None else body.deadline_ms / 1000
-        system = "SYSTEM" in self._accepted
-        on_accepted = partial(self._start, writer) if system else None
+        notices = StreamNotices(partial(self._tell, stream)) if "SYSTEM" in self._accepted else None
+        if notices is not None:
+            writer.on_begin = notices.begin
 
         def ask(request: TextCompletionRequest) -> Ask:
             return Ask(
@@ -200,7 +202,8 @@ class LmtpConversation(Conversation):
                 streaming=True,
                 background=background,
                 deadline=seconds,
-                on_accepted=on_accepted,
+                on_accepted=None if notices is None else notices.start,
+                on_opening=None if notices is None else notices.open,
             )
 
         async def ask_later(making: Awaitable[TextCompletionRequest]) -> Ask:
@@ -210,20 +213,14 @@ class LmtpConversation(Conversation):
             return ask_later(made()) if callable(made) else ask(made)
 
         socket.ask(stream, found.route, size, parse, fail)
-        if system:
+        if notices is not None:
             # Behind `ask`: a request that is refused was never queued.
-            self._tell(stream, "queued")
-            if found.loading:
-                self._tell(stream, "loading")
-            asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._explain, body, writer)
+            notices.queue(loading=found.loading)
+            asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._explain, body, notices)
 
-    def _start(self, writer: StreamWriter) -> None:
-        writer.begun = True
-        self._tell(writer.stream, "started")
-
-    def _explain(self, body: StreamBody, writer: StreamWriter) -> None:
+    def _explain(self, body: StreamBody, notices: StreamNotices) -> None:
         """Say why a stream has not begun, if the processors have said it."""
-        if writer.begun or not self._socket.is_running(body.stream_id):
+        if notices.taken or not self._socket.is_running(body.stream_id):
             return
         with suppress(NotFound):
             if self._socket.catalogue.find_model(body.model).busy:

@@ -1,7 +1,7 @@
 """MODEL_INFO and HELLO: what a model can be asked on this socket, and what else client and gateway both know."""
 
 from collections.abc import Iterable, Set
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -13,6 +13,10 @@ UNAVAILABLE: Final = "<unavailable>"
 NEGOTIABLE: Final = ("SYSTEM", "ERRORS")
 """What the gateway sends only to clients that have accepted it: messages of that type; kinds of errors."""
 _ID_FEATURES: Final = frozenset({"prompt_ids", "logprobs", "end_token"})
+
+
+Status = Literal["unavailable", "loading", "ready"]
+"""Of a model: `loading` = the next request waits until it is loaded. LMQL's clients know the first one alone."""
 
 
 class ModelInfoBody(msgspec.Struct, frozen=True):
@@ -47,6 +51,7 @@ class _Capabilities(msgspec.Struct, frozen=True):
 class _ModelInfo(msgspec.Struct, frozen=True):
     stream_id: int
     model_info: str
+    status: Status
     capabilities: _Capabilities
 
 
@@ -60,7 +65,8 @@ def encode_model_info(stream: int, found: FoundModel, catalogue: Catalogue) -> b
     # A plain peer announces nothing: it is taken to be there.
     known = found.route.plain or found.model in catalogue.models()
     text = f"{found.model} (flow {found.route.flow})" if known else UNAVAILABLE
-    return encode_message(b"MSG", [_ModelInfo(stream, text, _list_capabilities(found.features))])
+    status: Status = "unavailable" if not known else "loading" if found.loading else "ready"
+    return encode_message(b"MSG", [_ModelInfo(stream, text, status, _list_capabilities(found.features))])
 
 
 def choose_accepted(offered: Iterable[str]) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """What the writers of LMTP's streams share: the error that ends one, and what a token must have to be told."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -36,7 +36,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     Attributes:
         stream: its id.
-        begun: whether a processor is known to work on it.
+        on_begin: called once, before its first items.
         count: items so far, of those that are numbered.
     """
 
@@ -45,7 +45,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
         self._batch = batch
         self._typed = typed
         self._width = 1 + tops
-        self.begun = False
+        self.on_begin: Callable[[], None] | None = None
         self.count = 0
         self._after: int | None = None
 
@@ -62,7 +62,9 @@ class StreamWriter(Writer[TextCompletionResponse]):
 
     def tell(self, items: Sequence[StreamItem], *, last: bool) -> bytes:
         """Send these. With the last ones, the bytes of all that waits: nothing follows which could wait with them."""
-        self.begun = True
+        if self.on_begin is not None:
+            begin, self.on_begin = self.on_begin, None
+            begin()
         if self._after:
             items = [item for item in items if isinstance(item.seq, int) and item.seq > self._after]
         self._batch.add(items, self._width)
