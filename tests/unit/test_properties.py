@@ -11,9 +11,8 @@ from tests.fakes.given_delivery import GivenDelivery
 from tg_base.bus.memory import MemoryBus
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
-from tg_base.protocol import PublisherClocks, RequestHeaders, StreamKey, whole_number
-from tg_base.protocol.messages import MAX_NUMBER
-from tg_base.protocol.request_headers import MAX_ATTEMPT, MAX_DEADLINE_MILLISECONDS
+from tg_base.protocol import Frame, PublisherClocks, RequestHeaders, StreamKey, whole_number
+from tg_base.protocol.request_headers import MAX_ATTEMPT, MAX_DEADLINE_MILLISECONDS, MAX_NUMBER
 from tg_schema.errors import BadRequest
 from tg_schema.topics import Topics
 
@@ -70,8 +69,11 @@ def test_what_we_write_is_read_by_us(remaining: float) -> None:
 @example("0", "9" * 400)
 def test_a_link_message_is_read_or_refused(number: str, seq: str) -> None:
     async def take() -> None:
-        inbox = Inbox("inbox", ControlSender(MemoryBus(), Topics(), lambda: 0.0), lambda: 0.0, lambda *_: None)
+        taken: list[Frame] = []
+        controls = ControlSender(MemoryBus(), Topics(), lambda: 0.0)
+        inbox = Inbox("inbox", controls, lambda: 0.0, lambda _, __, frame: taken.append(frame))
         inbox.take(GivenDelivery(b"[]", {"processor": "p", "link": f"p/{number}", "seq": seq}))
+        assert not taken
 
     try:
         asyncio.run(take())

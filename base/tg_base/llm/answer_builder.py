@@ -34,7 +34,9 @@ async def answer_request(
     Raises:
         TgError: as the stream does; SchemaViolation as `AnswerBuilder.last_records`.
     """
-    answer = AnswerBuilder(request, plan, await AnswerForm.of(request))
+    # Most requests ask for none of these, and so for no form.
+    asks_form = request.response_format or request.schema is not None or request.tools
+    answer = AnswerBuilder(request, plan, await AnswerForm.of(request) if asks_form else None)
     totals, streaming, several, edit = answer.totals, request.streaming, plan.generated > 1, answer.edit
     keep = answer.keep
     try:

@@ -22,12 +22,11 @@ from tg_base.protocol.messages import (
     Nack,
     Presence,
     StreamKey,
-    whole_number,
 )
 from tg_base.protocol.outbox import Outbox
 from tg_base.protocol.part import PART_BYTES, WINDOW_BYTES, Part
 from tg_base.protocol.publisher_clocks import PublisherClocks
-from tg_base.protocol.request_headers import MAX_REQUEST_BYTES, RequestHeaders
+from tg_base.protocol.request_headers import MAX_REQUEST_BYTES, RequestHeaders, whole_number
 from tg_base.protocol.route import Route
 from tg_base.protocol.subscriptions import Subscriptions
 

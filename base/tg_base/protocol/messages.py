@@ -4,18 +4,11 @@ from typing import Annotated, Literal, cast
 
 import msgspec
 
-from tg_schema.errors import BadRequest
-
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """A count, or a sequence number."""
 Last = Annotated[int, msgspec.Meta(ge=-1, le=2**53)]
 """The number of the last message; -1 = there is none."""
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
-
-
-MAX_NUMBER = 2**53
-"""The largest number in a property; above it, not every whole number is a float."""
-_MAX_DIGITS = 16
 
 FrameKind = Literal["record", "end", "accepted", "confirm", "returned", "fetch"]
 _NOTHING = msgspec.Raw(b"null")
@@ -224,22 +217,3 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         """`LinkReport.over_below`, as the record of a single processor has it."""
         state = self.links.get(inbox)
         return self.newest + 1 if state is None else state.first
-
-
-def whole_number(name: str, text: str, *, least: int = 0, most: int = MAX_NUMBER) -> int:
-    """The number in a property.
-
-    Args:
-        name: the property, for the error.
-        text: at most 16 decimal digits, and nothing else: no sign, blank or underscore.
-        least: smallest valid value.
-        most: largest valid value.
-
-    Raises:
-        BadRequest: the text is not such a number.
-    """
-    # The length first: Python refuses to read thousands of digits, with an error of its own.
-    number = int(text) if len(text) <= _MAX_DIGITS and text.isascii() and text.isdigit() else -1
-    if not least <= number <= most:
-        raise BadRequest(f"the property `{name}` must be a whole number from {least} to {most}")
-    return number

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from tg_base.protocol.messages import StreamKey, whole_number
-from tg_base.protocol.request_headers import MAX_ATTEMPT, MAX_REQUEST_BYTES
+from tg_base.protocol.messages import StreamKey
+from tg_base.protocol.request_headers import MAX_ATTEMPT, MAX_REQUEST_BYTES, whole_number
 
 PART_BYTES = 128 * 1024
 """Largest part: a heartbeat or a cancel behind it on its topic waits for less than a millisecond."""

@@ -6,7 +6,7 @@ from typing import Self
 import msgspec
 
 from tg_base.bus import Delivery
-from tg_base.protocol.messages import StreamKey, whole_number
+from tg_base.protocol.messages import StreamKey
 from tg_base.protocol.publisher_clocks import PublisherClocks
 from tg_base.telemetry import Span
 from tg_schema.errors import BadRequest
@@ -14,6 +14,9 @@ from tg_schema.errors import BadRequest
 FRESH_SECONDS = 0.05
 """A younger request cannot be a redelivery: no processor takes one, sends a chunk and dies so quickly."""
 
+MAX_NUMBER = 2**53
+"""The largest number in a property; above it, not every whole number is a float."""
+_MAX_DIGITS = 16
 MAX_DEADLINE_MILLISECONDS = 10**12
 """Thirty years; a longer deadline is the same as none."""
 MAX_ATTEMPT = 1_000_000
@@ -108,3 +111,22 @@ class RequestHeaders(msgspec.Struct, frozen=True):
             if stream:
                 return cls(StreamKey(stream, 1), delivery.properties.get("reply"))
         return None
+
+
+def whole_number(name: str, text: str, *, least: int = 0, most: int = MAX_NUMBER) -> int:
+    """The number in a property.
+
+    Args:
+        name: the property, for the error.
+        text: at most 16 decimal digits, and nothing else: no sign, blank or underscore.
+        least: smallest valid value.
+        most: largest valid value.
+
+    Raises:
+        BadRequest: the text is not such a number.
+    """
+    # The length first: Python refuses to read thousands of digits, with an error of its own.
+    number = int(text) if len(text) <= _MAX_DIGITS and text.isascii() and text.isdigit() else -1
+    if not least <= number <= most:
+        raise BadRequest(f"the property `{name}` must be a whole number from {least} to {most}")
+    return number

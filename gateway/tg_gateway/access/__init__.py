@@ -1,6 +1,6 @@
 """Token, key, address -> may it, and how much: authentication, rate limits, permissions."""
 
-from tg_gateway.access.auth import Authenticator, Principal, find_token
+from tg_gateway.access.auth import ANYBODY, Authenticator, Principal, find_token
 from tg_gateway.access.large_bodies import LargeBodies, LargeBody
 from tg_gateway.access.limits import Limits
 from tg_gateway.access.origins import ALLOW_ORIGIN, Origins, preflight_headers
@@ -10,6 +10,7 @@ from tg_gateway.access.usage import Usage
 
 __all__ = [
     "ALLOW_ORIGIN",
+    "ANYBODY",
     "CONNECTION_REFUSED",
     "Authenticator",
     "LargeBodies",

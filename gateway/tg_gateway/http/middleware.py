@@ -13,6 +13,7 @@ from tg_base.runtime import SharedListener, new_id, translate_defects
 from tg_base.telemetry import trace
 from tg_gateway.access import (
     ALLOW_ORIGIN,
+    ANYBODY,
     Authenticator,
     Limits,
     Origins,
@@ -130,9 +131,11 @@ class Middleware:
     def _check_key(self, request: web.Request, entry: AccessLogEntry) -> None:
         mount = request[DOOR].mount
         if request.path not in OPEN_PATHS and not (mount and mount.keyless):
+            if not self._authenticator.required:
+                entry.key = ANYBODY.name
+                return
             entry.key = self._authenticator.check(find_token(request.headers), request.remote or "").name
-            if self._authenticator.required:
-                self._unauthenticated.forget(request.transport)
+            self._unauthenticated.forget(request.transport)
 
     async def _send(self, request: web.Request, response: web.StreamResponse, entry: AccessLogEntry) -> None:
         """Write a plain answer here, so that a client which does not read it is cut off in time."""
