@@ -7,7 +7,7 @@ from typing import Any, Final
 from tg_gateway.description import ASKING, EVENTS, Description
 from tg_gateway.dialects.native.failures import NativeFailure, NativeRefusal
 from tg_gateway.dialects.native.flow_service import MODELS
-from tg_gateway.dialects.native.services import PromptBody
+from tg_gateway.dialects.native.request_bodies import PromptBody
 from tg_schema import (
     AGENT,
     PROMPT,

@@ -5,7 +5,7 @@ TrustGraph's clients read these shapes: `end_of_stream` is always present, and t
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -13,23 +13,18 @@ from typing_extensions import override
 
 from tg_gateway.dialects.native.event_shape import event_encoder
 from tg_gateway.dialects.native.failures import encode_agent_failure, encode_failure
-from tg_gateway.dialects.native.foreign_fields import check_names
+from tg_gateway.dialects.native.request_bodies import parse_agent, parse_completion, parse_fields, parse_prompt
 from tg_schema import (
     AGENT,
     PROMPT,
     TEXT_COMPLETION,
-    AgentRequest,
     AgentResponse,
-    PromptRequest,
     PromptResponse,
     ServiceSpec,
-    TextCompletionRequest,
     TextCompletionResponse,
     TgError,
-    decode,
     encode,
 )
-from tg_schema.errors import BadRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,54 +53,6 @@ class NativeService:
     def whole(self, records: Sequence[Any]) -> bytes:
         """The JSON of a whole answer, of which `records` are all."""
         return self.event(records[-1]) if self.parts is None or len(records) == 1 else self.parts(records)
-
-
-def _parse_completion(body: bytes) -> TextCompletionRequest:
-    """`{"system","prompt","streaming", ...}`."""
-    request = decode(TextCompletionRequest, body)
-    check_names(TEXT_COMPLETION.name, TextCompletionRequest, body)
-    said = request.prompt or any(turn.content or turn.tool_calls for turn in request.messages)
-    if not (said or request.prompt_ids or request.operation):
-        raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
-    return request
-
-
-class PromptBody(msgspec.Struct, frozen=True):
-    """The body of a request for a prompt; `variables` or `terms`."""
-
-    id: str | None = None
-    variables: dict[str, msgspec.Raw] | None = None
-    terms: dict[str, str] | None = None
-    streaming: bool | None = False
-
-
-def _parse_prompt(body: bytes) -> PromptRequest:
-    """`{"id","variables","streaming"}`."""
-    asked = decode(PromptBody, body)
-    check_names(PROMPT.name, PromptBody, body)
-    if not asked.id:
-        raise BadRequest("id is missing: send a JSON object with `id` (a template's name) and `variables`")
-    if asked.variables and asked.terms:
-        raise BadRequest("send `variables` (any JSON) or `terms` (JSON text), not both")
-    terms = asked.terms or _terms(asked.variables or {})
-    return PromptRequest(id=asked.id, terms=terms, streaming=asked.streaming)
-
-
-def _terms(variables: Mapping[str, msgspec.Raw]) -> dict[str, str]:
-    """Each variable's JSON text, as it was written."""
-    try:
-        return {name: bytes(value).decode() for name, value in variables.items()}
-    except UnicodeDecodeError:
-        raise BadRequest("not valid JSON: the text is not UTF-8") from None
-
-
-def _parse_agent(body: bytes) -> AgentRequest:
-    """`{"question","group","state","history","streaming"}`."""
-    request = decode(AgentRequest, body)
-    check_names(AGENT.name, AgentRequest, body)
-    if not (request.question or "").strip():
-        raise BadRequest("question is missing: send a JSON object with `question` (text)")
-    return request
 
 
 _COMPLETION_ORDER = ("response", "in_token", "out_token", "model", "end_of_stream", "finish_reason", "reasoning")
@@ -139,9 +86,9 @@ def _encode_prompt_event(record: PromptResponse) -> bytes:
 
 
 SERVICES: Final[Mapping[str, NativeService]] = {
-    TEXT_COMPLETION.name: NativeService(TEXT_COMPLETION, _parse_completion, _encode_completion, parts=_encode_parts),
-    PROMPT.name: NativeService(PROMPT, _parse_prompt, _encode_prompt_event),
-    AGENT.name: NativeService(AGENT, _parse_agent, _encode_agent, encode_agent_failure),
+    TEXT_COMPLETION.name: NativeService(TEXT_COMPLETION, parse_completion, _encode_completion, parts=_encode_parts),
+    PROMPT.name: NativeService(PROMPT, parse_prompt, _encode_prompt_event),
+    AGENT.name: NativeService(AGENT, parse_agent, _encode_agent, encode_agent_failure),
 }
 """By service."""
 
@@ -156,13 +103,8 @@ def _make_service(spec: ServiceSpec[Any, Any]) -> NativeService:
     """All fields of the records, null ones left out, and `end_of_stream` at the end."""
     shown = tuple(name for name in spec.response.__struct_fields__ if name not in {"error", "end_of_stream"})
 
-    def parse(body: bytes) -> Any:
-        request = decode(spec.request, body)
-        check_names(spec.name, spec.request, body)
-        return request
-
     def event(record: Any) -> bytes:
         said = {name: value for name in shown if (value := getattr(record, name)) is not None}
         return encode(said | {"end_of_stream": record.last})
 
-    return NativeService(spec, parse, event)
+    return NativeService(spec, partial(parse_fields, spec), event)

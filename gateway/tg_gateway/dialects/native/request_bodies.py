@@ -1,4 +1,4 @@
-"""A request's JSON -> what is wrong with its names: fields of other APIs are told where they belong, never ignored.
+"""A request's JSON -> its record. Fields of other APIs are told where they belong, never ignored.
 
 A field that is ignored changes the answer without a word: `temperature` beside `prompt` would be taken for heard. So a
 name that another API uses, and one that is nearly a name of ours, is refused. Any other unknown name is ignored: the
@@ -9,11 +9,21 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from tg_schema import Sampling, decode
+from tg_schema import (
+    AGENT,
+    PROMPT,
+    TEXT_COMPLETION,
+    AgentRequest,
+    PromptRequest,
+    Sampling,
+    ServiceSpec,
+    TextCompletionRequest,
+    decode,
+)
 from tg_schema.errors import BadRequest
 
 MAX_NAME_CHARACTERS = 40
@@ -88,6 +98,59 @@ _THEIRS: Final = frozenset(
     | {"correlation_id", "parent_session_id", "subagent_goal", "expected_siblings"}
 )
 """Fields that TrustGraph's clients send."""
+
+
+def parse_fields(spec: ServiceSpec[Any, Any], body: bytes) -> Any:
+    """The fields of a service's request; raises BadRequest, as all of these do, where they are none."""
+    request = decode(spec.request, body)
+    check_names(spec.name, spec.request, body)
+    return request
+
+
+def parse_completion(body: bytes) -> TextCompletionRequest:
+    """`{"system","prompt","streaming", ...}`."""
+    request: TextCompletionRequest = parse_fields(TEXT_COMPLETION, body)
+    said = request.prompt or any(turn.content or turn.tool_calls for turn in request.messages)
+    if not (said or request.prompt_ids or request.operation):
+        raise BadRequest("prompt is missing: send a JSON object with `prompt` (text) or `messages`")
+    return request
+
+
+class PromptBody(msgspec.Struct, frozen=True):
+    """The body of a request for a prompt; `variables` or `terms`."""
+
+    id: str | None = None
+    variables: dict[str, msgspec.Raw] | None = None
+    terms: dict[str, str] | None = None
+    streaming: bool | None = False
+
+
+def parse_prompt(body: bytes) -> PromptRequest:
+    """`{"id","variables","streaming"}`."""
+    asked = decode(PromptBody, body)
+    check_names(PROMPT.name, PromptBody, body)
+    if not asked.id:
+        raise BadRequest("id is missing: send a JSON object with `id` (a template's name) and `variables`")
+    if asked.variables and asked.terms:
+        raise BadRequest("send `variables` (any JSON) or `terms` (JSON text), not both")
+    terms = asked.terms or _terms(asked.variables or {})
+    return PromptRequest(id=asked.id, terms=terms, streaming=asked.streaming)
+
+
+def _terms(variables: Mapping[str, msgspec.Raw]) -> dict[str, str]:
+    """Each variable's JSON text, as it was written."""
+    try:
+        return {name: bytes(value).decode() for name, value in variables.items()}
+    except UnicodeDecodeError:
+        raise BadRequest("not valid JSON: the text is not UTF-8") from None
+
+
+def parse_agent(body: bytes) -> AgentRequest:
+    """`{"question","group","state","history","streaming"}`."""
+    request: AgentRequest = parse_fields(AGENT, body)
+    if not (request.question or "").strip():
+        raise BadRequest("question is missing: send a JSON object with `question` (text)")
+    return request
 
 
 def check_names(service: str, request: type[msgspec.Struct], body: bytes) -> None:
