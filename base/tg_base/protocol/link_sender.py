@@ -123,8 +123,10 @@ class LinkSender:
 
     def enqueue(self, stream: "LinkStream") -> None:
         """The stream has something for the next message, and had nothing before."""
+        # Behind others, it is seen with them: `run` stops short of them only until something else sets this.
+        if not self._waiting:
+            self._ready.set()
         self._waiting.append(stream)
-        self._ready.set()
 
     async def until_taken(self) -> None:
         """Return when the next message has been made of what waits."""
@@ -259,6 +261,7 @@ class LinkSender:
         log.warning("link.too_large", link=message.link, seq=message.seq, stream=key.stream)
         smaller = self._kept[message.seq] = _Message(message.link, message.seq, encode(frames), message.kinds)
         self._kept_bytes += len(smaller.body) - len(message.body)
+        self._ready.set()
         return smaller
 
 
