@@ -111,6 +111,9 @@ def serve(
 def run_server(order: ServeOptions, *, check_only: bool = False) -> None:
     """Serve, or only check; a failure ends the command with a sentence."""
     # Imported only after the arguments were checked, so that --help and usage errors stay quick.
+    from tg_serve.structlog_import import import_structlog
+
+    import_structlog()
     from tg_schema import TgError
     from tg_serve import launcher
 

@@ -28,6 +28,9 @@ def pick(
     Exit codes: 0 stopped, 1 error, 2 wrong usage.
     """
     # Imported only after the arguments were checked, so that --help and usage errors stay quick.
+    from tg_serve.structlog_import import import_structlog
+
+    import_structlog()
     from tg_schema import TgError
     from tg_serve import launcher
 
