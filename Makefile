@@ -55,8 +55,9 @@ check: $(VENV)/ready ## Lint, format and types
 figures: $(VENV)/ready ## Print the figures that the code is held to: sizes, circles, comments, types, the files of a request
 	@$(BIN)/python -m scripts.figures
 
-bench: $(VENV)/ready ## Measure the pipeline against the bare broker and a bare proxy, side by side
+bench: $(VENV)/ready ## Measure the commands' first byte, and the pipeline against the bare broker and a bare proxy
 	@scripts/require java
+	$(BIN)/python -m bench.commands
 	$(BIN)/python -m bench.pipeline $(ARGS)
 
 soak: $(VENV)/ready ## Run real processes under load and random faults: nothing lost, hung, wrong or growing (MINUTES=10)

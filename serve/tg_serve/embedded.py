@@ -4,8 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tg_schema.errors import Internal
-from tg_serve.launcher import launch, set_up
 from tg_serve.options import ServeOptions
+from tg_serve.structlog_import import import_structlog
+
+import_structlog()
+from tg_serve.launcher import launch, set_up  # noqa: E402 - it imports all that logs
 
 DEMO_MODEL_NOTICE = "a tiny demo model (2 million parameters: it streams, but knows little)"
 _ORDER = ServeOptions(bus="memory://", host="127.0.0.1", port=0, drain=1.0, log_level="warning")
