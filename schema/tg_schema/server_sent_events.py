@@ -6,6 +6,8 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024
 """Largest event in bytes: more than any record on a bus; a chunk of an answer has a few hundred."""
 
 _FIELD = b"data"
+_DATA = b"data: "
+_FEED, _RETURN = ord("\n"), ord("\r")
 _SHORT = 1024
 _MARK = b"\xef\xbb\xbf"
 
@@ -33,19 +35,18 @@ class ServerSentEvents:
         Raises:
             ProtocolError: a line, or an event's data, is longer than the limit.
         """
-        last = len(received) - 2
-        # Under light load, nearly every read is one whole event of one line.
-        if (
-            not (self._partial_size or self._data or self._after_return)
-            and received.find(b"\n") == last < self._longest
-            and received.startswith(b"data: ")
-            and received.endswith(b"\n")
-            and b"\r" not in received
-        ):
-            self._begun = True
-            return [received[6:last]]
+        # Under light load, nearly every read is one whole event of one line. Numbers are searched for faster than bytes.
+        if received[:6] == _DATA and received[-2:] == b"\n\n" and _RETURN not in received:
+            line = received[6:-2]
+            if (
+                _FEED not in line
+                and len(received) <= self._longest
+                and not (self._partial_size or self._data or self._after_return)
+            ):
+                self._begun = True
+                return [line]
         events: list[bytes] = []
-        if b"\r" in received or self._after_return:
+        if _RETURN in received or self._after_return:
             received = self._with_line_feeds(received)
         elif not self._data and self._partial_size <= _SHORT:
             events, received = self._whole_events(received)
@@ -68,10 +69,10 @@ class ServerSentEvents:
         """Fast path for nearly every read: the whole events at its beginning, of one `data` line each; and the rest."""
         whole = b"".join((*self._partial, received)) if self._partial else received
         end = whole.rfind(b"\n\n")
-        if end < 0 or len(whole) > self._longest or not whole.startswith(b"data: "):
+        if end < 0 or len(whole) > self._longest or whole[:6] != _DATA:
             return [], received
         events = whole[6:end].split(b"\n\ndata: ")
-        if whole.count(b"\n", 0, end) != 2 * (len(events) - 1):
+        if whole.count(_FEED, 0, end) != 2 * (len(events) - 1):
             return [], received
         self._begun = True
         if self._partial:

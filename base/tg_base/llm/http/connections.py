@@ -162,10 +162,11 @@ class Handler(ResponseHandler):
 
     @override
     def data_received(self, data: bytes) -> None:
+        if self._chunks is not None:
+            self._take_chunks(self._chunks, data)
+            return
         if self._head_bytes is None:
-            if self._chunks is not None:
-                self._take_chunks(self._chunks, data)
-            elif self.asked:
+            if self.asked:
                 ResponseHandler.data_received(self, data)
             elif data:
                 self._refuse()

@@ -196,7 +196,7 @@ class StreamDecoder:
             TgError: the provider reports an error in its stream.
             Exception: as `EventDecoder`.
         """
-        if data.startswith(_DONE):
+        if data[:6] == _DONE:
             self.done = True
             return None
         event = _decode(data)
