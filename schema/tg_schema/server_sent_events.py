@@ -35,7 +35,7 @@ class ServerSentEvents:
         Raises:
             ProtocolError: a line, or an event's data, is longer than the limit.
         """
-        # Under light load, nearly every read is one whole event of one line. Numbers are searched for faster than bytes.
+        # Under light load, nearly every read is one whole event of one line. A number is found sooner than a byte.
         if received[:6] == _DATA and received[-2:] == b"\n\n" and _RETURN not in received:
             line = received[6:-2]
             if (

@@ -158,13 +158,14 @@ class _Watch:
         self._cancelling = task.cancelling() if task is not None else 0
         # A timer that fires too early re-arms itself; only one that would fire too late is replaced here.
         if due < self._timer_due:
-            self._arm()
+            # So early that it need not be replaced once the idle clock runs.
+            self._arm(min(due, now + self._idle))
         return self
 
-    def _arm(self) -> None:
+    def _arm(self, due: float) -> None:
         self.close()
-        self._timer_due = self._due
-        self._timer = self._loop.call_at(self._due, self._check)
+        self._timer_due = due
+        self._timer = self._loop.call_at(due, self._check)
 
     def _check(self) -> None:
         self._timer, self._timer_due = None, inf
@@ -172,7 +173,7 @@ class _Watch:
         if self._task is None:
             return
         if self._loop.time() < self._due:
-            self._arm()
+            self._arm(self._due)
         else:
             self._fired = True
             self._task.cancel()

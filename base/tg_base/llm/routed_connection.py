@@ -1,6 +1,6 @@
 """SdkProvider -> one of an SDK's calls: requests for something else than an answer have a URL of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 import msgspec
@@ -26,14 +26,14 @@ class RoutedConnection:
         self._answers = answers
         self._others = others
 
-    async def post(self, call: Any) -> HttpAnswer:
+    def post(self, call: Any) -> Awaitable[HttpAnswer]:
         """See `SdkConnection`."""
         other = self._others.get(type(call))
-        return await (self._answers.post(call) if other is None else other.post(call.body))
+        return self._answers.post(call) if other is None else other.post(call.body)
 
-    async def models(self) -> HttpAnswer:
+    def models(self) -> Awaitable[HttpAnswer]:
         """See `SdkConnection`."""
-        return await self._answers.models()
+        return self._answers.models()
 
     async def aclose(self) -> None:
         """Close the connections."""

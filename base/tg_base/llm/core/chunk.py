@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tg_schema.completion import Completion, group_completions, join_completions
+from tg_schema.completion import Completion, add_usage, group_completions, join_completions
 
 
 class LlmChunk(Completion, frozen=True):
@@ -43,7 +43,8 @@ def join_chunks(chunks: Sequence[LlmChunk]) -> tuple[LlmChunk, ...]:
 
     Only the counts of an answer's chunks after its `finish_reason` are used: it has no text after its end.
     """
-    # Under load nearly every read has a few texts of one answer: to group them would cost more than all else of them.
+    # Under load nearly every read has a few texts of one answer, and the last one its end and its counts: to group them
+    # would cost more than all else of them.
     if (joined := _join_texts(chunks)) is not None:
         return (joined,)
     if any(chunk.finish_reason is not None for chunk in chunks):
@@ -52,15 +53,41 @@ def join_chunks(chunks: Sequence[LlmChunk]) -> tuple[LlmChunk, ...]:
 
 
 def _join_texts(chunks: Sequence[LlmChunk]) -> LlmChunk | None:
-    """The joined chunks if they are of one answer and have nothing but text; None if they are not."""
+    """The joined chunks if they are of one answer and have nothing but text, its end and counts; None if they are not.
+
+    As any others after their end, they add only their counts.
+    """
     if not chunks:
         return None
-    index, model = chunks[0].index, None
+    index, model, finish_reason = chunks[0].index, None, None
+    texts: list[str] = []
+    counted: list[LlmChunk] = []
     for chunk in chunks:
         if chunk != LlmChunk(chunk.text, model=chunk.model, index=index):
-            return None
-        model = model if chunk.model is None else chunk.model
-    return LlmChunk("".join([chunk.text for chunk in chunks]), model=model, index=index)
+            if chunk != _with_end(chunk, index):
+                return None
+            counted.append(chunk)
+        if finish_reason is None:
+            texts.append(chunk.text)
+            model = model if chunk.model is None else chunk.model
+            finish_reason = chunk.finish_reason
+    joined = LlmChunk("".join(texts), model=model, index=index, finish_reason=finish_reason)
+    return msgspec.structs.replace(joined, **add_usage(counted)) if counted else joined
+
+
+def _with_end(chunk: LlmChunk, index: int) -> LlmChunk:
+    """What of a chunk is text, the end of the answer `index`, and counts."""
+    return LlmChunk(
+        chunk.text,
+        model=chunk.model,
+        index=index,
+        finish_reason=chunk.finish_reason,
+        in_token=chunk.in_token,
+        out_token=chunk.out_token,
+        cached_token=chunk.cached_token,
+        reasoning_token=chunk.reasoning_token,
+        cache_write_token=chunk.cache_write_token,
+    )
 
 
 def _without_rest(chunks: Sequence[LlmChunk]) -> list[LlmChunk]:

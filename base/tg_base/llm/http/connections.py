@@ -152,6 +152,7 @@ class Handler(ResponseHandler):
         self._head_bytes: int | None = None
         self._whole_head = False
         self._chunks: ChunkDecoder | None = None
+        self._poll: select.poll | None = None
         self._room = room
 
     @override
@@ -276,12 +277,14 @@ class Handler(ResponseHandler):
 
     def _is_idle(self) -> bool:
         """Whether the system has nothing that was received, and room to send: TLS does not tell what it holds back."""
-        connected: Any = None if self.transport is None else self.transport.get_extra_info("socket")
-        if connected is None:
-            return False
-        poll = select.poll()
-        poll.register(connected.fileno(), select.POLLIN | select.POLLOUT)
-        return [event for _, event in poll.poll(0)] == [select.POLLOUT]
+        if self._poll is None:
+            connected: Any = None if self.transport is None else self.transport.get_extra_info("socket")
+            if connected is None:
+                return False
+            # Kept, because the handler has one connection, and asks only while that is open.
+            self._poll = select.poll()
+            self._poll.register(connected.fileno(), select.POLLIN | select.POLLOUT)
+        return [event for _, event in self._poll.poll(0)] == [select.POLLOUT]
 
     def _refuse(self) -> None:
         """Close a connection whose server says what nobody has asked for."""

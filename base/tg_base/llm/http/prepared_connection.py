@@ -56,13 +56,13 @@ class PreparedConnection:
         self._prepared: dict[Method, _Prepared] = {}
         self._preparing = asyncio.Lock()
 
-    async def post(self, body: bytes) -> HttpAnswer:
+    def post(self, body: bytes) -> Awaitable[HttpAnswer]:
         """See `SdkConnection`."""
-        return await self._send("POST", body)
+        return self._send("POST", body)
 
-    async def models(self) -> HttpAnswer:
+    def models(self) -> Awaitable[HttpAnswer]:
         """See `SdkConnection`."""
-        return await self._send("GET", None)
+        return self._send("GET", None)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -63,7 +63,15 @@ class PreparedPost(msgspec.Struct, frozen=True, eq=False):
         connection = await self.connector.connect(self.request, [], CONNECT_TIMEOUT)
         answer = None
         try:
-            message, reader = await _ask(connection, b"%s%d\r\n\r\n%s" % (self.head, len(body), body))
+            protocol, transport = connection.protocol, connection.transport
+            if protocol is None or transport is None or protocol.should_close:
+                raise aiohttp.ServerDisconnectedError
+            protocol.set_response_params(read_until_eof=True, auto_decompress=False, read_bufsize=READ_BYTES)
+            transport.write(b"%s%d\r\n\r\n%s" % (self.head, len(body), body))
+            message, reader = await protocol.read()
+            # Interim responses are passed over.
+            while 100 <= message.code < 200 and message.code != UPGRADE:
+                message, reader = await protocol.read()
             answer = PostAnswer(message, reader, connection)
         finally:
             if answer is None:
@@ -98,16 +106,3 @@ def prepare_post(session: aiohttp.ClientSession, url: URL, headers: CIMultiDict[
     if not all(line.isprintable() for line in lines):
         return None
     return PreparedPost(connector, request, "\r\n".join([*lines, "Content-Length: "]).encode())
-
-
-async def _ask(connection: Connection, request: bytes) -> tuple[RawResponseMessage, aiohttp.StreamReader]:
-    """Write a request, and wait for the head of its answer, behind interim responses."""
-    protocol, transport = connection.protocol, connection.transport
-    if protocol is None or transport is None or protocol.should_close:
-        raise aiohttp.ServerDisconnectedError
-    protocol.set_response_params(read_until_eof=True, auto_decompress=False, read_bufsize=READ_BYTES)
-    transport.write(request)
-    while True:
-        message, body = await protocol.read()
-        if not 100 <= message.code < 200 or message.code == UPGRADE:
-            return message, body

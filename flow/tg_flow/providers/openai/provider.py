@@ -15,15 +15,17 @@ from tg_base.llm import (
     SdkWire,
     embedding_list,
 )
-from tg_flow.providers.openai.messages import DIALECT, ThinkingField
-from tg_flow.providers.openai.request import ChatRequest, to_wire
+from tg_flow.providers.openai.messages import DIALECT, ThinkingField, wire_messages
+from tg_flow.providers.openai.request import ChatRequest, is_bare, to_wire
 from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
 
 _encode = msgspec.json.Encoder().encode
-
+_MESSAGES = b'","messages":[]'
+MAX_SAMPLINGS = 64
+"""Samplings whose bodies are kept, but for the messages."""
 
 OPENAI_FEATURES: frozenset[Feature] = frozenset(
     {"n", "logit_bias", "reasoning", "parallel_tool_calls", "allowed_tools", "strict_tools", "openai_fields"}
@@ -93,6 +95,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         super().__init__(model, options, connection)
         self.usage_patience = options.usage_patience
         self._extra = _members(options.extra_body)
+        self._around: dict[bytes, tuple[bytes, bytes]] = {}
 
     def asked(self, request: TextCompletionRequest) -> ChatRequest:
         """The body of an answer's request, without what the configuration adds."""
@@ -110,9 +113,25 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
     @override
     def body(self, request: TextCompletionRequest) -> bytes:
         # The extra fields are encoded once: they are appended to the body's JSON instead of merged as a dict.
-        more = self._extra + _members(self._hints(request)) + _members(_foreign_fields(request))
-        body = _encode(self.asked(request))
+        more = self._extra
+        if self.options.hint_fields or request.foreign is not None:
+            more += _members(self._hints(request)) + _members(_foreign_fields(request))
+        body = self._bare_body(request) if is_bare(request) else _encode(self.asked(request))
         return b"".join((body[:-1], more, b"}")) if more else body
+
+    def _bare_body(self, request: TextCompletionRequest) -> bytes:
+        """The body of a request whose sampling others have too: only its messages are encoded anew."""
+        options, sampling = self.options, _encode(request.sampling)
+        around = self._around.get(sampling)
+        if around is None:
+            if len(self._around) >= MAX_SAMPLINGS:
+                self._around.clear()
+            asked = _encode(msgspec.structs.replace(self.asked(request), messages=()))
+            # Quotes within a name are escaped, so this is the field.
+            before, field, after = asked.partition(_MESSAGES)
+            around = self._around[sampling] = (before + field[:-2], after)
+        told = wire_messages(request, developer=options.developer_role, thinking_field=options.thinking_field)
+        return b"".join((around[0], _encode(told), around[1]))
 
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:

@@ -1,6 +1,7 @@
 """TextCompletionRequest -> the body of OpenAI's `POST /chat/completions`, after the public API reference."""
 
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -93,6 +94,20 @@ class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     stop_token_ids: tuple[int, ...] = ()
     include_stop_str_in_output: bool = False
     structured_outputs: _StructuredOutputs | None = None
+
+
+_further_fields: Final = attrgetter(
+    "tools", "tool_choice", "parallel_tool_calls", "allowed_tools", "schema", "response_format", "reasoning", "regex",
+    "choice",
+)  # fmt: skip
+_NONE_SET: Final = _further_fields(TextCompletionRequest())
+
+
+def is_bare(request: TextCompletionRequest) -> bool:
+    """Whether the body has nothing of the request but its messages, and of its sampling what others have too."""
+    sampling = request.sampling
+    # Each seed would be a body of its own.
+    return _further_fields(request) == _NONE_SET and (sampling is None or sampling.seed is None)
 
 
 def to_wire(
