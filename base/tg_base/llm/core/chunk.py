@@ -63,8 +63,8 @@ def _join_texts(chunks: Sequence[LlmChunk]) -> LlmChunk | None:
     texts: list[str] = []
     counted: list[LlmChunk] = []
     for chunk in chunks:
-        if chunk != LlmChunk(chunk.text, model=chunk.model, index=index):
-            if chunk != _with_end(chunk, index):
+        if chunk != LlmChunk(chunk.text, model=chunk.model, index=index, finish_reason=chunk.finish_reason):
+            if chunk != _with_counts(chunk, index):
                 return None
             counted.append(chunk)
         if finish_reason is None:
@@ -72,10 +72,12 @@ def _join_texts(chunks: Sequence[LlmChunk]) -> LlmChunk | None:
             model = model if chunk.model is None else chunk.model
             finish_reason = chunk.finish_reason
     joined = LlmChunk("".join(texts), model=model, index=index, finish_reason=finish_reason)
+    if len(counted) == 1:
+        return msgspec.structs.replace(counted[0], text=joined.text, model=model, finish_reason=finish_reason)
     return msgspec.structs.replace(joined, **add_usage(counted)) if counted else joined
 
 
-def _with_end(chunk: LlmChunk, index: int) -> LlmChunk:
+def _with_counts(chunk: LlmChunk, index: int) -> LlmChunk:
     """What of a chunk is text, the end of the answer `index`, and counts."""
     return LlmChunk(
         chunk.text,

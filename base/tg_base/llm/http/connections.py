@@ -61,7 +61,11 @@ class _SmallReads(asyncio.BufferedProtocol):
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
-        self._handler.data_received(bytes(self._room[:nbytes]))
+        handler = self._handler
+        if handler.chunks is None:
+            handler.data_received(bytes(self._room[:nbytes]))
+        else:
+            handler.take_chunks(handler.chunks, bytes(self._room[:nbytes]))
 
 
 class Body(aiohttp.StreamReader):
@@ -88,14 +92,12 @@ class Body(aiohttp.StreamReader):
         # For a reader, b"" is the end.
         if not data:
             return False
-        buffer = self._buffer
-        buffer.append(data)
-        self._size += len(data)
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-        if self._size > self._high_water or len(buffer) > self._high_water_chunks:
-            self._protocol.pause_reading()
+        if not self._answer(data):
+            buffer = self._buffer
+            buffer.append(data)
+            self._size += len(data)
+            if self._size > self._high_water or len(buffer) > self._high_water_chunks:
+                self._protocol.pause_reading()
         return False
 
     @override
@@ -103,37 +105,55 @@ class Body(aiohttp.StreamReader):
         protocol: Any = self._protocol
         # Before aiohttp releases the connection.
         protocol.asked = False
+        self._answer(b"")
         super().feed_eof()
+
+    @override
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        waiter, self._waiter = self._waiter, None
+        super().set_exception(exc, *cause)
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(IncompleteStream(BROKEN))
 
     def is_untouched(self) -> bool:
         """Whether the parser has read nothing of it."""
         # Before it was one of these, the parser began a list with its first chunk.
         return self._http_chunk_splits is None and not self._eof
 
-    async def take(self) -> bytes:
-        """As `readany`. Raises IncompleteStream if the connection broke or was closed."""
-        buffer, protocol = self._buffer, self._protocol
-        if self._exception is not None:
-            raise IncompleteStream(BROKEN)
-        while not buffer and not self._eof:
-            if protocol.transport is None:
-                raise IncompleteStream(BROKEN)
-            waiter = self._waiter = self._loop.create_future()
-            try:
-                await waiter
-            except (aiohttp.ClientError, OSError):
-                raise IncompleteStream(BROKEN) from None
-            finally:
-                self._waiter = None
-        if len(buffer) == 1:
+    def take(self) -> asyncio.Future[bytes]:
+        """As `readany`. Raises IncompleteStream if the connection broke or was closed.
+
+        It is no coroutine, and a reader that waits gets what comes: a step of each wait less.
+        """
+        protocol, buffer = self._protocol, self._buffer
+        taken: Any = self._loop.create_future()
+        if self._exception is not None or (protocol.transport is None and not (buffer or self._eof)):
+            taken.set_exception(IncompleteStream(BROKEN))
+        elif len(buffer) == 1:
             self._size = 0
-            return buffer.popleft()
-        data = b"".join(buffer)
-        buffer.clear()
-        self._size = 0
-        # One part alone is less than stops the reading.
-        protocol.resume_reading()
-        return data
+            taken.set_result(buffer.popleft())
+        elif buffer:
+            taken.set_result(b"".join(buffer))
+            buffer.clear()
+            self._size = 0
+            # One part alone is less than stops the reading.
+            protocol.resume_reading()
+        elif self._eof:
+            taken.set_result(b"")
+        else:
+            self._waiter = taken
+        return taken  # type: ignore[no-any-return]
+
+    def _answer(self, data: bytes) -> bool:
+        """Give what has come to a reader that waits; whether there is one."""
+        waiter: Any = self._waiter
+        if waiter is None:
+            return False
+        self._waiter = None
+        if waiter.done():
+            return False
+        waiter.set_result(data)
+        return True
 
 
 class Handler(ResponseHandler):
@@ -144,6 +164,7 @@ class Handler(ResponseHandler):
 
     Attributes:
         asked: whether an answer is awaited, or has not come whole.
+        chunks: reads the body past the parser; None = the parser reads.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, room: memoryview) -> None:
@@ -151,7 +172,7 @@ class Handler(ResponseHandler):
         self.asked = False
         self._head_bytes: int | None = None
         self._whole_head = False
-        self._chunks: ChunkDecoder | None = None
+        self.chunks: ChunkDecoder | None = None
         self._poll: select.poll | None = None
         self._room = room
 
@@ -163,8 +184,8 @@ class Handler(ResponseHandler):
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self._chunks is not None:
-            self._take_chunks(self._chunks, data)
+        if self.chunks is not None:
+            self.take_chunks(self.chunks, data)
             return
         if self._head_bytes is None:
             if self.asked:
@@ -188,7 +209,8 @@ class Handler(ResponseHandler):
         if self._head_bytes is None and data:
             self.data_received(data)
 
-    def _take_chunks(self, chunks: ChunkDecoder, data: bytes) -> None:
+    def take_chunks(self, chunks: ChunkDecoder, data: bytes) -> None:
+        """Bytes of a body that come past the parser."""
         body: Any = self._payload
         try:
             # The body is None once the connection was closed.
@@ -200,12 +222,12 @@ class Handler(ResponseHandler):
             self.set_exception(HttpProcessingError())
             return
         if chunks.rest is not None:
-            self._chunks = None
+            self.chunks = None
             ResponseHandler.data_received(self, chunks.rest)
 
     @override
     def pause_reading(self) -> None:
-        if self._chunks is None:
+        if self.chunks is None:
             super().pause_reading()
         else:
             # The parser has nothing that it could hold back, and would hold back the end of the body for good.
@@ -221,7 +243,7 @@ class Handler(ResponseHandler):
     @override
     def set_response_params(self, **params: Any) -> None:
         self._head_bytes = 0
-        self._chunks = None
+        self.chunks = None
         self.asked = True
         super().set_response_params(**params)
 
@@ -239,7 +261,7 @@ class Handler(ResponseHandler):
                 body = Body.of(body)
                 # The parser stands before the first chunk, and stays there until it gets what is no plain chunk.
                 if message.chunked and self._whole_head and body.is_untouched():
-                    self._chunks = ChunkDecoder()
+                    self.chunks = ChunkDecoder()
             self.asked = not body.is_eof()
         elif message.code == UPGRADE:
             self.force_close()

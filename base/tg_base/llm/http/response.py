@@ -53,7 +53,7 @@ class HttpAnswer(Protocol):
     def ended(self) -> bool:
         """Whether the whole body has come: `read` does not wait any more."""
 
-    async def read(self) -> bytes:
+    def read(self) -> Awaitable[bytes]:
         """The bytes that have arrived, at least one; b"" at the body's end. Raises IncompleteStream."""
 
     def close(self) -> None:

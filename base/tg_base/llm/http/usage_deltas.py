@@ -22,13 +22,15 @@ class UsageDeltas:
         cache_write_token: int | None = None,
     ) -> Counts:
         """The increase of each total since the last call; a total that decreases counts as 0."""
-        return (
-            self._add(0, in_token),
-            self._add(1, out_token),
-            self._add(2, cached_token),
-            self._add(3, reasoning_token),
-            self._add(4, cache_write_token),
-        )
+        told = self._told
+        more: list[int | None] = []
+        for place, total in enumerate((in_token, out_token, cached_token, reasoning_token, cache_write_token)):
+            if total is None:
+                more.append(None)
+            else:
+                more.append(total - told[place] if total > told[place] else 0)
+                told[place] = max(told[place], total)
+        return (more[0], more[1], more[2], more[3], more[4])
 
     def chunk(
         self,
@@ -47,10 +49,3 @@ class UsageDeltas:
             reasoning_token=counts[3],
             cache_write_token=counts[4],
         )
-
-    def _add(self, place: int, total: int | None) -> int | None:
-        if total is None:
-            return None
-        more = max(total - self._told[place], 0)
-        self._told[place] += more
-        return more

@@ -86,6 +86,9 @@ def _system_text(request: TextCompletionRequest) -> str:
 
 
 def _message(turn: Message, thinking_field: ThinkingField | None) -> WireMessage:
+    # Nearly all turns are a text.
+    if isinstance(turn.content, str) and turn.role == "user" and not turn.tool_calls:
+        return WireMessage("user", turn.content)
     parts = (
         [] if isinstance(turn.content, str) else [part for part in turn.parts if not isinstance(part, ReasoningPart)]
     )

@@ -216,8 +216,10 @@ class StreamDecoder:
         if event.error is not None:
             fault = event.error if isinstance(event.error, Fault) else Fault()
             raise event_error(fault.code, fault.word)
+        if not event.choices:
+            return None if event.usage is None else self._tell_usage(event.usage, event.model)
         # Each event has one choice; servers that repeat the others beside it leave them empty.
-        choice = next((choice for choice in event.choices or () if choice.says), _Choice())
+        choice = next((choice for choice in event.choices if choice.says), _Choice())
         if choice.finish_reason == "error":
             raise event_error(None, None)
         said = self._convert_delta(choice, event.model) or LlmChunk(model=event.model, index=choice.index)
@@ -233,6 +235,10 @@ class StreamDecoder:
             tokens=_tokens(choice.logprobs),
         )
         return None if chunk == LlmChunk(model=event.model, index=choice.index) else chunk
+
+    def _tell_usage(self, usage: Usage, model: str | None) -> LlmChunk | None:
+        chunk = msgspec.structs.replace(self._counts.chunk(*usage.counts), model=model)
+        return None if chunk == LlmChunk(model=model) else chunk
 
     def _convert_usage(self, usage: Usage | None) -> Counts:
         """The increase of the usage since the last event; some servers repeat the running totals in each event."""
