@@ -6,6 +6,8 @@ from itertools import chain, repeat
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tg_base.llm import LlmChunk, join_chunks
 from tg_base.llm.http import JsonLines, event_chunks
@@ -159,3 +161,21 @@ async def test_thinking_between_texts_of_one_read_keeps_its_place() -> None:
 )
 def test_texts_of_one_answer_are_joined_as_all_else(chunks: tuple[LlmChunk, ...], joined: tuple[LlmChunk, ...]) -> None:
     assert join_chunks(chunks) == joined
+
+
+plain = st.builds(
+    LlmChunk,
+    st.sampled_from(["", "a", "b"]),
+    model=st.sampled_from([None, "m", "n"]),
+    finish_reason=st.sampled_from([None, None, "stop", "length"]),
+    in_token=st.sampled_from([None, 0, 3]),
+    out_token=st.sampled_from([None, 0, 5]),
+)
+
+
+@given(st.lists(plain, min_size=1, max_size=6))
+def test_an_end_and_counts_are_joined_as_beside_what_is_not_plain(chunks: list[LlmChunk]) -> None:
+    """A stop that is told makes the others be grouped; it says nothing else, and comes first, before any end."""
+    (grouped,) = join_chunks((LlmChunk(stopped_by="x"), *chunks))
+    (joined,) = join_chunks((LlmChunk(), *chunks))
+    assert msgspec.structs.replace(joined, stopped_by="x") == grouped

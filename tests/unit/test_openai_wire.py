@@ -9,7 +9,7 @@ from tests.fakes.openai_transcript import event, finish_event, usage_event
 from tg_base.llm import LlmChunk
 from tg_flow.providers.openai import OpenAiCompatible, Vllm
 from tg_flow.providers.openai.messages import ThinkingField
-from tg_flow.providers.openai.provider import OpenAiOptions
+from tg_flow.providers.openai.provider import MAX_SAMPLINGS, OpenAiOptions
 from tg_flow.providers.openai.request import to_wire
 from tg_flow.providers.openai.stream import StreamDecoder
 from tg_flow.providers.registry import find_features
@@ -49,6 +49,22 @@ def chunks(*events: bytes, thinking_field: ThinkingField | None = None) -> list[
     answer = StreamDecoder(thinking_field)
     read = [answer.chunk(each.partition(b"data: ")[2].strip()) for each in events]
     return [chunk for chunk in read if chunk is not None]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [OpenAiOptions(), OpenAiOptions(upstream_model='",\\"messages":[]', temperature=0.5, extra_body={"messages": []})],
+)
+def test_what_requests_have_in_common_is_encoded_once_and_alike(options: OpenAiOptions) -> None:
+    provider = OpenAiCompatible("m", options, None)  # type: ignore[arg-type]
+    samplings = [None, Sampling(), Sampling(max_tokens=7), Sampling(stop=("x",)), Sampling(seed=1)]
+    samplings += [Sampling(max_tokens=number) for number in range(10, 10 + MAX_SAMPLINGS)]
+    for sampling in samplings * 2:
+        for text in ("p", '"messages":[]'):
+            request = TextCompletionRequest(system="s", messages=(QUESTION,), prompt=text, sampling=sampling)
+            further = msgspec.json.encode(options.extra_body)[1:-1]
+            asked = msgspec.json.encode(provider.asked(request))[:-1] + (b"," + further if further else b"") + b"}"
+            assert provider.body(request) == asked
 
 
 def test_fields_of_the_answer() -> None:
