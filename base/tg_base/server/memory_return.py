@@ -8,11 +8,15 @@ from collections.abc import Callable
 import structlog
 
 from tg_base.runtime import start_daemon_thread
+from tg_base.server.memory_balloon import MemoryBalloon
+from tg_base.server.spare_objects import SpareObjects
 
 log = structlog.get_logger()
 
 LOOK_SECONDS = 15.0
 """Seconds between two looks at the process."""
+GUARD_SECONDS = 0.5
+"""The same while memory that a new burst could use is given back."""
 SETTLING_SECONDS = (20.0, 60.0)
 """Seconds after a burst until memory is given back, and again: idle connections, which lie between what is free, are
 closed after 15 s, and idle producers after a minute."""
@@ -42,19 +46,72 @@ class RestWatch:
 
 async def return_memory_at_rest() -> None:
     """Give memory back after each burst, until cancelled; nothing to do where the C library has no `malloc_trim`."""
-    watch, loop, trim = RestWatch(), asyncio.get_running_loop(), find_trim()
-    while trim is not None:
+    trim = find_trim()
+    if trim is not None:
+        # By then the process has imported what it needs, and has opened its models.
         await asyncio.sleep(LOOK_SECONDS)
-        if not watch.is_over(len(asyncio.all_tasks(loop))):
-            continue
-        for seconds in SETTLING_SECONDS:
-            await asyncio.sleep(seconds)
-            # Another burst may have begun.
-            if len(asyncio.all_tasks(loop)) <= MAX_RESTING_TASKS:
-                # Circles first, and the interpreter's free lists: a single object keeps its part of the memory.
-                gc.collect()
-                await start_daemon_thread(trim, "trim")
-                log.debug("process.memory_returned")
+        await MemoryReturn(trim).run()
+
+
+class MemoryReturn:
+    """What `return_memory_at_rest` does, with what it keeps between two bursts.
+
+    Args:
+        trim: gives back what the C library has free.
+
+    Attributes:
+        balloon: has what Python's allocator has free.
+    """
+
+    def __init__(self, trim: Callable[[], object]) -> None:
+        self.balloon = MemoryBalloon()
+        self._loop = asyncio.get_running_loop()
+        self._trim = trim
+        self._watch = RestWatch()
+        self._spares = SpareObjects()
+        self._resting = 0
+
+    async def run(self) -> None:
+        """Look at the process until cancelled."""
+        while True:
+            await self._wait(LOOK_SECONDS)
+            if not self._watch.is_over(self._count_tasks()):
+                continue
+            for seconds in SETTLING_SECONDS:
+                await self._wait(seconds)
+                # Another burst may have begun.
+                if self._count_tasks() <= MAX_RESTING_TASKS:
+                    await self.return_memory()
+
+    async def return_memory(self) -> None:
+        """Give back what is free now; the process counts as resting with the tasks that it has."""
+        self._resting = self._count_tasks()
+        await self._spares.renew()
+        # Circles, and the interpreter's free lists: a single object keeps its part of the memory.
+        gc.collect()
+        await self.balloon.inflate()
+        await start_daemon_thread(self._trim, "trim")
+        log.debug("process.memory_returned", pools=self.balloon.pools)
+
+    async def make_room(self) -> None:
+        """If a new burst has begun, leave it the pools that the balloon has: else it would map others."""
+        tasks = self._count_tasks()
+        if tasks - self._resting >= MIN_ENDED_TASKS:
+            # The next look may come after it is over.
+            self._watch.most = max(self._watch.most, tasks)
+            await self.balloon.deflate()
+
+    async def _wait(self, seconds: float) -> None:
+        end = self._loop.time() + seconds
+        while (left := end - self._loop.time()) > 0:
+            if self.balloon.pools:
+                await asyncio.sleep(min(left, GUARD_SECONDS))
+                await self.make_room()
+            else:
+                await asyncio.sleep(left)
+
+    def _count_tasks(self) -> int:
+        return len(asyncio.all_tasks(self._loop))
 
 
 def find_trim() -> Callable[[], object] | None:

@@ -1,0 +1,141 @@
+"""Python's allocator -> system: the pages of its free pools, which it keeps while a few objects hold their arenas.
+
+CPython serves objects of up to 512 bytes from pools of 16 KiB, and maps 64 of them at once, an arena, which it unmaps
+when all of it is free. After a burst of streams hardly one is: the few objects made meanwhile that last are spread over
+them. As the balloon of a virtual machine does it, we allocate the free pools, and tell the system that it may have the
+pages that then are ours.
+"""
+
+import asyncio
+import ctypes
+import mmap
+import os
+import sys
+import sysconfig
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import repeat
+from typing import Final
+
+POOL_BYTES: Final = 16 * 1024
+"""Bytes of a pool (CPython's `obmalloc`, since 3.10)."""
+HEADER_BYTES: Final = 48
+"""Bytes at the beginning of a pool, which are the allocator's own."""
+BLOCK_BYTES: Final = 512
+"""Bytes of the largest block that comes from a pool."""
+POOL_BLOCKS: Final = (POOL_BYTES - HEADER_BYTES) // BLOCK_BYTES
+"""Blocks of that size in a pool; the bytes behind them are nobody's."""
+ARENA_POOLS: Final = 63
+"""Pools of an arena; one more if it begins at a multiple of `POOL_BYTES`."""
+SPARED_POOLS: Final = 256
+"""Free pools that are left to the allocator (4 MiB), for what a process does at rest."""
+TURN_POOLS: Final = 16
+"""Pools that are taken or given back in one turn of the event loop, about 1 ms."""
+
+
+class MemoryBalloon:
+    """Empty at first; its calls must not overlap.
+
+    It stays empty where Python has another allocator (`PYTHONMALLOC`, no GIL), where pages are as large as pools, and
+    on other systems than Linux.
+    """
+
+    def __init__(self) -> None:
+        self._pools = array("Q")
+        self._works = _has_pools()
+        libc, python = ctypes.CDLL(None), ctypes.pythonapi
+        prototypes = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t), ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+        self._allocate: Callable[[int], int] = prototypes[0](("PyObject_Malloc", python))
+        self._free: Callable[[int], None] = prototypes[1](("PyObject_Free", python))
+        advise = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        self._madvise: Callable[[int, int, int], int] = advise(("madvise", libc))
+
+    @property
+    def pools(self) -> int:
+        """The pools that it holds; of each the system has all pages but the first."""
+        return len(self._pools)
+
+    @property
+    def addresses(self) -> list[int]:
+        """Where they begin."""
+        return self._pools.tolist()
+
+    async def inflate(self) -> None:
+        """Take the free pools, all but `SPARED_POOLS`, in short turns, after those that it holds are given back."""
+        await self.deflate()
+        if not self._works:
+            return
+        strays = array("Q")
+        try:
+            await self._take_pools(strays)
+        finally:
+            # The allocator has given the pools of its fullest arenas first: those are the ones to leave to it.
+            spared = self._pools[:SPARED_POOLS]
+            del self._pools[:SPARED_POOLS]
+            self._give_back(spared)
+            _run(map(self._free, strays))
+        for number, pool in enumerate(self._pools):
+            # In these pages there are only blocks of ours, and what is nobody's.
+            self._madvise(pool + mmap.PAGESIZE, POOL_BYTES - mmap.PAGESIZE, mmap.MADV_DONTNEED)
+            if number % (8 * TURN_POOLS) == 0:
+                await asyncio.sleep(0)
+
+    async def deflate(self) -> None:
+        """Give all back to the allocator, in short turns."""
+        while self._pools:
+            taken = self._pools[-TURN_POOLS:]
+            del self._pools[-TURN_POOLS:]
+            self._give_back(taken)
+            await asyncio.sleep(0)
+
+    async def _take_pools(self, strays: "array[int]") -> None:
+        """Take pools until a new arena begins: then there was no other free one."""
+        row = 0
+        while row < ARENA_POOLS:
+            pool = self._take_pool(strays)
+            if pool is None:
+                self._works = False
+                return
+            row = row + 1 if self._pools and pool == self._pools[-1] + POOL_BYTES else 1
+            self._pools.append(pool)
+            if len(self._pools) % TURN_POOLS == 0:
+                await asyncio.sleep(0)
+        new = self._pools[-row:]
+        del self._pools[-row:]
+        # As it is free again, it is unmapped.
+        self._give_back(new)
+
+    def _take_pool(self, strays: "array[int]") -> int | None:
+        """The address of a pool all of whose blocks are ours now, and blocks of others; None if it is no such pool."""
+        blocks: list[int] = []
+        while len(blocks) < POOL_BLOCKS:
+            blocks += map(self._allocate, repeat(BLOCK_BYTES, POOL_BLOCKS - len(blocks)))
+            pool = blocks[-1] & -POOL_BYTES
+            strays.extend(block for block in blocks if block & -POOL_BYTES != pool)
+            blocks = [block for block in blocks if block & -POOL_BYTES == pool]
+        if set(blocks) == set(_blocks_of(pool)):
+            return pool
+        strays.extend(blocks)
+        return None
+
+    def _give_back(self, pools: "array[int]") -> None:
+        for pool in pools:
+            _run(map(self._free, _blocks_of(pool)))
+
+
+def _blocks_of(pool: int) -> range:
+    first = pool + HEADER_BYTES
+    return range(first, first + POOL_BLOCKS * BLOCK_BYTES, BLOCK_BYTES)
+
+
+def _run(calls: Iterable[object]) -> None:
+    """Make them all, without a step of the interpreter for each."""
+    deque(calls, maxlen=0)
+
+
+def _has_pools() -> bool:
+    """Whether objects come from the pools that this file describes, and a part of a pool can be given back."""
+    named = os.environ.get("PYTHONMALLOC", "pymalloc") == "pymalloc" and not sys.flags.dev_mode
+    built = sysconfig.get_config_var("WITH_PYMALLOC") and not sysconfig.get_config_var("Py_GIL_DISABLED")
+    return bool(named and built) and sys.platform == "linux" and POOL_BYTES // mmap.PAGESIZE > 1
