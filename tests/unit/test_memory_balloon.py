@@ -13,6 +13,7 @@ from itertools import repeat
 import pytest
 import uvloop
 
+from tests.missing import skip_or_fail
 from tg_base.server.memory_balloon import POOL_BYTES, MemoryBalloon
 from tg_base.server.memory_return import MIN_ENDED_TASKS, MemoryReturn
 from tg_base.server.spare_objects import SpareObjects
@@ -32,7 +33,7 @@ def make_holes() -> list[bytes]:
 @pytest.fixture
 def _pools_are_used() -> None:
     if os.environ.get("PYTHONMALLOC") or sys.flags.dev_mode:
-        pytest.skip("this Python has another allocator")
+        skip_or_fail("this Python has another allocator; run the tests without PYTHONMALLOC")
 
 
 @pytest.mark.usefixtures("_pools_are_used")
