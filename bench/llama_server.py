@@ -2,6 +2,7 @@
 
     python -m bench.llama_server                                  # 100 million parameters, 4 streams: three minutes
     python -m bench.llama_server --sizes 100m 500m --streams 1 4 16
+    python -m bench.llama_server --long-tokens 0                  # without the long prompt
     python -m bench.llama_server --before ../before               # another checkout of ours as a third subject
 
 Models of random weights are written for the run and removed (`bench.random_model`). Each run starts all streams at
@@ -205,18 +206,20 @@ async def compare(served: dict[str, Served], options: argparse.Namespace) -> dic
                 name = f"{streams} streams" + (f", {COMMON_TOKENS} tokens in common" if common else "")
                 report[name] = told(runs, firsts)
                 show(name, report[name])
-        report["a long prompt beside 3 streams"] = await beside(session, served, prompts, options.rounds)
-        show("a long prompt beside 3 streams", report["a long prompt beside 3 streams"])
+        if options.long_tokens:
+            name = f"a prompt of {options.long_tokens} tokens beside {OTHERS} streams"
+            report[name] = await beside(session, served, prompts, options)
+            show(name, report[name])
     return report
 
 
 async def beside(
-    session: aiohttp.ClientSession, served: dict[str, Served], prompts: Prompts, rounds: int
+    session: aiohttp.ClientSession, served: dict[str, Served], prompts: Prompts, options: argparse.Namespace
 ) -> dict[str, Figures]:
     """The same for a long prompt, without their server, which has one request at a time."""
     runs: dict[str, list[Figures]] = {name: [] for name in served if name != THEIRS}
-    for _ in range(rounds):
-        others, long = prompts.several(OTHERS, common=False), prompts.text(LONG_TOKENS)
+    for _ in range(options.rounds):
+        others, long = prompts.several(OTHERS, common=False), prompts.text(options.long_tokens)
         for name, each in runs.items():
             each.append(await interrupted(session, served[name], others, long))
     return {name: medians(each) for name, each in runs.items()}
@@ -256,6 +259,7 @@ def main() -> None:
     parser.add_argument("--streams", nargs="+", type=int, default=[4])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2, help="of each server")
+    parser.add_argument("--long-tokens", type=int, default=LONG_TOKENS, help="of the prompt beside streams; 0 = none")
     parser.add_argument("--before", type=Path, help="another checkout, with its own .venv")
     options = parser.parse_args()
     install_server()

@@ -3,9 +3,9 @@
     python -m bench.several_answers
     python -m bench.several_answers --answers 4 --engines 1
 
-Answers of 96 tokens, by turns; each ratio is that of two requests one after the other. The last row is llama.cpp's step
-alone, without anything of ours: a batch of that many rows beside a batch of one. A JSON object on
-standard output: medians.
+Answers of 96 tokens, by turns; each ratio is that of two requests one after the other. The last ones are llama.cpp's
+steps alone, without anything of ours: that many rows shared by as many contexts as there are engines, which run side by
+side, beside one row in one context. A JSON object on standard output: medians.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import asyncio
 import json
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bench.child import own_cpu
@@ -24,7 +25,9 @@ from tg_schema import Sampling, TextCompletionRequest
 
 TOKENS = 96
 WARM = 20
-"""Steps before those that are measured, and pairs of requests."""
+"""Pairs of requests before those that are measured."""
+FLOORS = 9
+"""Pairs of bare runs."""
 
 
 async def ask(service: LlamaCpp, answers: int, seed: int) -> tuple[float, float]:
@@ -46,22 +49,41 @@ async def compare(answers: int, engines: int, pairs: int) -> dict[str, Any]:
         if seed >= WARM:
             clock.append(several[0] / one[0])
             cpu.append(several[1] / one[1])
-    bare = step_seconds(service.engine.model, answers) / step_seconds(service.engine.model, 1)
+    model = service.engine.model
+    floors = [floor(model, answers, engines) for _ in range(FLOORS)]
     await service.aclose()
-    ratios = {"clock": statistics.median(clock), "cpu": statistics.median(cpu), "llama_decode alone, cpu": bare}
+    ratios = {
+        "clock": statistics.median(clock),
+        "cpu": statistics.median(cpu),
+        "llama_decode alone, clock": statistics.median(took for took, _ in floors),
+        "llama_decode alone, cpu": statistics.median(spent for _, spent in floors),
+    }
     return {"answers": answers, "engines": engines, **{name: round(ratio, 2) for name, ratio in ratios.items()}}
 
 
-def step_seconds(model: Model, rows: int) -> float:
-    """CPU seconds of a step, by the number of its sequences."""
-    context = Context(model, sequences=16, tokens=512, batch=512, threads=1)
-    times = []
-    for position in range(WARM + TOKENS):
-        started = time.thread_time()
-        context.decode([5 + position] * rows, [position] * rows, list(range(rows)), [1] * rows)
-        times.append(time.thread_time() - started)
-    context.close()
-    return statistics.median(times[WARM:])
+def floor(model: Model, answers: int, engines: int) -> tuple[float, float]:
+    """How many times the seconds of one row, by the clock and of CPU, so many rows take in all engines."""
+    rows = [answers // engines + (number < answers % engines) for number in range(min(engines, answers))]
+    (one, one_cpu), (several, several_cpu) = decode_seconds(model, [1]), decode_seconds(model, rows)
+    return several / one, several_cpu / one_cpu
+
+
+def decode_seconds(model: Model, rows: list[int]) -> tuple[float, float]:
+    """Seconds for `TOKENS` steps in contexts of so many sequences, side by side: by the clock and of CPU."""
+    contexts = [Context(model, sequences=16, tokens=512, batch=512, threads=1) for _ in rows]
+
+    def decode(context: Context, count: int, first: int) -> None:
+        for position in range(first, first + TOKENS):
+            context.decode([5 + position] * count, [position] * count, list(range(count)), [1] * count)
+
+    with ThreadPoolExecutor(len(rows)) as threads:
+        list(threads.map(decode, contexts, rows, [0] * len(rows)))  # the first steps allocate
+        started, cpu = time.perf_counter(), own_cpu()
+        list(threads.map(decode, contexts, rows, [TOKENS] * len(rows)))
+        took = time.perf_counter() - started, own_cpu() - cpu
+    for context in contexts:
+        context.close()
+    return took
 
 
 def main() -> None:
