@@ -207,6 +207,21 @@ async def test_a_client_is_told_that_the_processor_which_has_its_request_loads()
             assert [each["token"] for each in await client.stream(1)] == [72, END]
 
 
+async def test_a_request_of_ollamas_clients_that_asks_nothing_loads_the_model() -> None:
+    shelf = Shelf()
+    async with open_gateway(instead=on_demand(shelf), timing=OFTEN) as it:
+        await until_listed(it.http)
+        asked = asyncio.create_task(it.http.post("api/generate", json={"model": MODEL}))
+        await until(lambda: shelf.loads == 1)
+        assert not asked.done()
+        shelf.may_load.set()
+        async with await asked as response:
+            assert (await response.json())["done_reason"] == "load"
+        async with it.http.post("api/chat", json={"model": MODEL, "messages": []}) as response:
+            assert (await response.json())["done_reason"] == "load"
+        assert shelf.loads == 1
+
+
 async def list_models(http: ClientSession) -> list[tuple[str, bool]]:
     """Each model, and whether it is yet to be loaded."""
     async with http.get("api/v1/models") as response:

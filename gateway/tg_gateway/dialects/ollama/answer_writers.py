@@ -7,7 +7,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import WholeWriter, Writer, is_text_alone, json_line
-from tg_gateway.dialects.ollama.answer_shape import AnswerShape, Tail
+from tg_gateway.dialects.ollama.answer_shape import LOADED, AnswerShape, Tail
 from tg_gateway.dialects.ollama.failures import encode_failure
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
 from tg_gateway.dialects.ollama.tool_calls import AnsweredCall, ToolCalls
@@ -124,3 +124,21 @@ class AnswerBodyWriter(WholeWriter[TextCompletionResponse]):
 def _read_logprobs(tokens: Sequence[Token]) -> tuple[msgspec.Struct, ...]:
     made = make_logprobs(tokens)
     return made.content if made else ()
+
+
+class LoadedWriter(WholeWriter[TextCompletionResponse]):
+    """Says that a model is loaded, once its provider has told of it.
+
+    Args:
+        shape: of the body.
+        ignored: headers that list what was ignored.
+    """
+
+    def __init__(self, shape: AnswerShape, ignored: Mapping[str, str]) -> None:
+        super().__init__(TextCompletionResponse)
+        self.headers = ignored
+        self._shape = shape
+
+    @override
+    def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
+        return self._shape.write(LOADED)

@@ -91,7 +91,7 @@ OLLAMA_DESCRIPTIONS: Final[Mapping[str, Description]] = {
     ),
     "show": _ask(summary="Show a model", body=ShowBody, answer=ShownModel, examples={"model": {"model": "tinydemo"}}),
     "tags": _describe(summary="List the models", answer=Models),
-    "ps": _describe(summary="List the models that are loaded: all", answer=Models),
+    "ps": _describe(summary="List the models that are loaded", answer=Models),
     "version": _describe(summary="Tell the version of the API", answer=Version),
     **{
         name: _describe(

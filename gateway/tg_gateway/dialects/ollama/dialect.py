@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, show_ignored
 from tg_gateway.dialects.ollama.answer_shape import LOADED, AnswerShape, ChatShape, GenerateShape
-from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter
+from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter, LoadedWriter
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
 from tg_gateway.dialects.ollama.descriptions import OLLAMA_DESCRIPTIONS
 from tg_gateway.dialects.ollama.failures import encode_failure, refuse_absent
@@ -51,9 +51,8 @@ def _parse_chat(call: Call) -> Ask | Answer:
     found = find_model(call, body.model)
     shape = ChatShape(body.model or "")
     ignored = _show_ignored(call, ChatBody)
-    # Ollama only loads the model then, and its clients wait for the answer.
     if not body.messages:
-        return Answer(shape.write(LOADED), headers=ignored)
+        return _load(found, shape, ignored)
     return _ask(found, read_chat(body, found), shape, watch, ignored)
 
 
@@ -64,8 +63,20 @@ def _parse_generate(call: Call) -> Ask | Answer:
     shape = GenerateShape(body.model or "")
     ignored = _show_ignored(call, GenerateBody)
     if not (body.prompt or body.images or body.suffix):
-        return Answer(shape.write(LOADED), headers=ignored)
+        return _load(found, shape, ignored)
     return _ask(found, read_generate(body, found), shape, watch, ignored)
+
+
+def _load(found: FoundModel, shape: AnswerShape, ignored: dict[str, str]) -> Ask | Answer:
+    """Ollama only loads the model for a request that asks nothing, and its clients wait for that."""
+    if not found.loading:
+        return Answer(shape.write(LOADED), headers=ignored)
+    return Ask(found.route, _describe(found), LoadedWriter(shape, ignored), streaming=False)
+
+
+def _describe(found: FoundModel) -> TextCompletionRequest:
+    """Asks the model's provider about it, for which it must be loaded."""
+    return TextCompletionRequest(operation="list-models", model=found.model)
 
 
 def _ask(
@@ -104,8 +115,7 @@ def _parse_show(call: Call) -> Ask | Answer:
     found = find_model(call, body.model or body.name)
     if found.route.plain:
         return Answer(encode_shown(found.features, None))
-    request = TextCompletionRequest(operation="list-models", model=found.model)
-    return Ask(found.route, request, ShownModelWriter(found.features), streaming=False)
+    return Ask(found.route, _describe(found), ShownModelWriter(found.features), streaming=False)
 
 
 def _show_ignored(call: Call, kind: type[msgspec.Struct]) -> dict[str, str]:
