@@ -53,9 +53,9 @@ def event(index: int, token: str, tops: str = "") -> str:
     return f'{{"index":{index},"token":{{{token}}},"generated_text":null,"details":null{tops}}}'
 
 
-def last(index: int, text: str, details: str = "null", token: str | None = None) -> str:
-    token = token or '"id":-1,"text":"","logprob":null,"special":true'
-    return f'{{"index":{index},"token":{{{token}}},"generated_text":"{text}","details":{details}}}'
+def last(index: int, text: str, details: str = "null", token: str | None = None, tops: str = "") -> str:
+    token, tops = token or '"id":-1,"text":"","logprob":null,"special":true', f',"top_tokens":[{tops}]' if tops else ""
+    return f'{{"index":{index},"token":{{{token}}},"generated_text":"{text}","details":{details}{tops}}}'
 
 
 def described(reason: str, tokens: int = 2, seed: str = "null", length: int = 3) -> str:
@@ -91,6 +91,27 @@ UNKNOWN = '"id":-1,"text":"{}","logprob":null,"special":false'
             [event(1, TOKEN_A), event(2, TOKEN_B, TOPS_B), last(3, "ab")],
         ),
         ([Record(response="a", tokens=(A,)), LAST], {"return_full_text": True}, [event(1, TOKEN_A), last(2, "in a")]),
+        # Where the answer has its full length its last token is the last one, unless text, or a token, follows it.
+        (
+            [Record(response="a", tokens=(A,)), Record(response="b", tokens=(B,)), LAST],
+            {"max_new_tokens": 2},
+            [event(1, TOKEN_A), last(2, "ab", token=TOKEN_B, tops=TOPS_B)],
+        ),
+        (
+            [Record(response="ab", tokens=(A, B)), LAST],
+            {"max_new_tokens": 1},
+            [event(1, TOKEN_A), event(2, TOKEN_B, TOPS_B), last(3, "ab")],
+        ),
+        (
+            [Record(response="", tokens=(A,)), Record(response="a"), LAST],
+            {"max_new_tokens": 1},
+            [event(1, TOKEN_A.replace('"a"', '""')), event(2, UNKNOWN.format("a")), last(3, "a")],
+        ),
+        (
+            [Record(response="a", tokens=(A,)), Record(response="", tokens=(END,)), LAST],
+            {"max_new_tokens": 1},
+            [event(1, TOKEN_A), last(2, "a", token='"id":2,"text":"</s>","logprob":-0.1,"special":true')],
+        ),
         # The end token, where it is told, is the last one.
         (
             [Record(response="a", tokens=(A,)), Record(response="", tokens=(END,)), LAST],

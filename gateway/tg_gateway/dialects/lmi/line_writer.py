@@ -7,7 +7,7 @@ from typing_extensions import override
 from tg_gateway.dialects import Writer, is_text_alone, json_line, server_sent_event
 from tg_gateway.dialects.lmi.answer_shapes import Details, TokenLine, make_error_token, name_token, name_tokens
 from tg_gateway.dialects.lmi.order import Order
-from tg_gateway.dialects.tgi import Step, TokenReader, make_prefill, make_token
+from tg_gateway.dialects.tgi import LastStep, Step, TokenReader, make_prefill, make_token
 from tg_schema import TextCompletionResponse, TgError, Token, encode
 from tg_schema.completion import NO_TOKEN_ID
 
@@ -38,53 +38,35 @@ class LineWriter(Writer[TextCompletionResponse]):
         self._line = _COMPATIBLE_LINE if order.compatible else _LINE
         self._start, self._stop = (b"data: ", b"\n\n") if events else (b"", b"\n")
         self._reader = TokenReader()
-        self._left = order.parameters.max_tokens
-        self._held: Step | None = None
+        self._last = LastStep(order.parameters.max_tokens)
         self._prompt_tokens: list[Token] = []
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:
-        if not record.index and is_text_alone(record) and self._held is None:
+        if not record.index and is_text_alone(record) and not self._last.holds:
             text = record.response or ""
             self._reader.add_text(text)
             return self._line % (self._start, NO_TOKEN_ID, encode(text), b"null", self._stop)
         self._prompt_tokens += record.prompt_tokens
-        return b"".join([self._tell(step) for step in self._reader.read(record)])
+        return b"".join(map(self._encode, self._last.pass_on(self._reader.read(record))))
 
     @override
     def end(self) -> bytes:
         reader, order = self._reader, self._order
-        before, last = b"", reader.end
-        if self._held is not None:
-            # Nobody has told an end token, so the one that was held back is the last.
-            if reader.end.token.id == NO_TOKEN_ID:
-                last = self._held
-            else:
-                before = self._encode(self._held)
+        before, last = self._last.end(reader.end)
         reason = reader.name_ending(order.kept_stops)
         details = Details(reason, reader.generated_tokens, order.text) if order.details else None
         if details is not None and order.parameters.wants_prefill:
             prefill = name_tokens(make_prefill(self._prompt_tokens), compatible=order.compatible)
             details = Details(details.finish_reason, details.generated_tokens, details.inputs, prefill=prefill)
         token = name_token(make_token(*last), compatible=order.compatible)
-        return before + self._frame(encode(TokenLine(token, order.prefix + reader.text, details)))
+        line = self._frame(encode(TokenLine(token, order.prefix + reader.text, details)))
+        return b"".join(map(self._encode, before)) + line
 
     @override
     def fail(self, error: TgError) -> bytes:
-        before = b"" if self._held is None else self._encode(self._held)
+        before = b"".join(map(self._encode, self._last.release()))
         return before + self._frame(encode_failed_line(error, compatible=self._order.compatible))
-
-    def _tell(self, step: Step) -> bytes:
-        before = b""
-        if self._held is not None:
-            before, self._held = self._encode(self._held), None
-        if step.token.id != NO_TOKEN_ID and not step.token.special:
-            self._left -= 1
-            if not self._left:
-                # By its length the answer ends here.
-                self._held = step
-                return before
-        return before + self._encode(step)
 
     def _encode(self, step: Step) -> bytes:
         token, text = step

@@ -9,6 +9,7 @@ from tg_gateway.dialects import Writer, is_text_alone, server_sent_event
 from tg_gateway.dialects.tgi.answer_shapes import StreamDetails, TokenEvent
 from tg_gateway.dialects.tgi.failures import encode_failure_event
 from tg_gateway.dialects.tgi.generation_parameters import GenerateBody, GenerationParameters
+from tg_gateway.dialects.tgi.last_step import LastStep
 from tg_gateway.dialects.tgi.token_reader import Step, TokenReader
 from tg_gateway.dialects.tgi.token_texts import make_alternatives, make_token
 from tg_schema import TextCompletionResponse, TgError, encode
@@ -22,7 +23,9 @@ _TOKEN_EVENT: Final = (
 
 
 class TokenEventWriter(Writer[TextCompletionResponse]):
-    """An event for each token. The last one has a control token, the whole text, and the details if asked for.
+    """An event for each token. The last one has the whole text, and the details if asked for.
+
+    Its token is the last one of an answer of full length, or the model's end token; otherwise it has the id -1.
 
     An answer that fails ends with one event and an orderly end, as TGI's does: its clients know a whole answer by the
     text in its last event.
@@ -37,17 +40,18 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
         self._body = body
         self._parameters = body.parameters or GenerationParameters()
         self._reader = TokenReader()
+        self._last = LastStep(self._parameters.max_new_tokens)
         self._index = 0
 
     @override
     def write(self, record: TextCompletionResponse) -> bytes:
         # A provider that tells no tokens: each of its records is one for the client.
-        if not record.index and is_text_alone(record):
+        if not record.index and is_text_alone(record) and not self._last.holds:
             text = record.response or ""
             self._reader.add_text(text)
             self._index += 1
             return _TOKEN_EVENT % (self._index, NO_TOKEN_ID, encode(text), b"null")
-        return b"".join([self._encode_step(step) for step in self._reader.read(record)])
+        return b"".join(map(self._encode_step, self._last.pass_on(self._reader.read(record))))
 
     @override
     def end(self) -> bytes:
@@ -55,7 +59,9 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
         reason = reader.name_ending(asked.stop or ())
         details = StreamDetails(reason, reader.generated_tokens, reader.seed, reader.in_token or 0)
         prefix = self._body.inputs if asked.return_full_text else ""
-        return self._encode(reader.end, prefix + reader.text, details if asked.details else None)
+        before, last = self._last.end(reader.end)
+        events = b"".join(map(self._encode_step, before))
+        return events + self._encode(last, prefix + reader.text, details if asked.details else None)
 
     def _encode_step(self, step: Step) -> bytes:
         token, text = step
@@ -66,7 +72,7 @@ class TokenEventWriter(Writer[TextCompletionResponse]):
 
     @override
     def fail(self, error: TgError) -> bytes:
-        return encode_failure_event(error)
+        return b"".join(map(self._encode_step, self._last.release())) + encode_failure_event(error)
 
     def _encode(self, step: Step, text: str | None = None, details: StreamDetails | None = None) -> bytes:
         self._index += 1
