@@ -15,6 +15,7 @@ import pytest
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.faulty_bus import FaultyBus
 from tests.pulsar_server import PulsarServer
+from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus, open_bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
@@ -82,7 +83,7 @@ def passing(topic: str) -> bool:
 
 
 async def survived(
-    bus: Bus, victim: Callable[[str], bool], seed: int, *, beat: float, pace: float = 0.0
+    bus: Bus, victim: Callable[[str], bool], seed: int, *, beat: float, pace: float = 0.001
 ) -> tuple[Counter[str], int]:
     """The ends of one run, and how many faults there were in it."""
     faulty = FaultyBus(bus, victim, seed=seed, share=0.3)
@@ -104,6 +105,7 @@ async def side_by_side(victim: Callable[[str], bool], first: int) -> dict[int, t
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_AT_ONCE))
+@in_virtual_time
 async def test_lost_responses_are_sent_again(first: int) -> None:
     for seed, (ends, faults) in (await side_by_side(answered, first)).items():
         assert set(ends) <= {"whole", "bus"}, seed
@@ -112,6 +114,7 @@ async def test_lost_responses_are_sent_again(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_AT_ONCE))
+@in_virtual_time
 async def test_whatever_is_lost_the_text_has_no_hole(first: int) -> None:
     for seed, (ends, faults) in (await side_by_side(passing, first)).items():
         assert set(ends) <= {"whole", "unavailable", "bus"}, seed

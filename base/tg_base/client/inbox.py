@@ -74,6 +74,7 @@ class _LinkReceiver:
     heard_at: float = float("-inf")
     asked_at: float = float("-inf")
     gap_since: float | None = None
+    gap_at: int = 0
     frames: int = 0
     acked: int = 0
 
@@ -214,7 +215,7 @@ class Inbox:
                 del self._ends[processor]
 
     def lost(self, seconds: float) -> set[str]:
-        """The processors whose link has had a gap for this long."""
+        """The processors whose link has waited for the same message for this long."""
         limit, ends = self._time() - seconds, self._ends.items()
         return {processor for processor, end in ends if end.gap_since is not None and end.gap_since < limit}
 
@@ -241,8 +242,9 @@ class Inbox:
             end.gap_since = None
             return
         now = self._time()
-        if end.gap_since is None:
-            end.gap_since = now
+        # Of many messages sent again some are lost again. As long as the others close gaps, the link is alive.
+        if end.gap_since is None or end.gap_at != end.reader.expected:
+            end.gap_since, end.gap_at = now, end.reader.expected
         if now - end.asked_at >= NACK_INTERVAL_SECONDS:
             end.asked_at = now
             RESENDS.inc()
