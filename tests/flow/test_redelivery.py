@@ -7,6 +7,7 @@ import pytest
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
+from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
@@ -63,6 +64,7 @@ async def test_a_request_that_a_silent_processor_holds_goes_to_a_free_one(bus: B
             assert "".join([record.response or "" async for record in responses]) == "0 1 2 "
 
 
+@in_virtual_time
 async def test_what_a_dead_requestor_left_holds_up_nobody() -> None:
     bus, llm, forever = MemoryBus(), CountingLlm(), HeartbeatTiming(interval=600)
     llm.capacity = 1

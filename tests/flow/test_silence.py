@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
+from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor, ResponseStream
 from tg_base.protocol import HeartbeatTiming, Route
@@ -69,6 +70,7 @@ async def ended(responses: Responses) -> TgError | None:
 
 
 @pytest.mark.parametrize("held", [("sent",), ("received",), ("sent", "received")])
+@in_virtual_time
 async def test_a_requestor_that_was_silent_hears_that_its_streams_are_over(held: tuple[str, ...]) -> None:
     async with pipeline() as it:
         it.llm.step = asyncio.Semaphore(STREAMS)
@@ -99,6 +101,7 @@ async def test_a_requestor_that_was_silent_hears_that_its_streams_are_over(held:
         assert await it.client.request("", "3") == "0 1 2 "
 
 
+@in_virtual_time
 async def test_within_one_process_silence_is_not_death() -> None:
     bus, llm = MemoryBus(), CountingLlm()
     llm.step = asyncio.Semaphore(1)
