@@ -1,5 +1,6 @@
 """What a request leaves in memory: nothing, however it ended. A garbage collector would come after hundreds more."""
 
+import asyncio
 import gc
 import json
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from tests.flow.narrow_gateway import until
 from tests.flow.open_gateway import Opened, open_gateway
 from tg_base.client.response_stream import AskedStream
 from tg_base.llm import LlmChunk
+from tg_base.protocol import HeartbeatTiming
 from tg_gateway.dialects import Call
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import BadRequest
@@ -37,8 +39,8 @@ def find_kept() -> list[object]:
 
 
 @asynccontextmanager
-async def opened_without_collector(llm: CountingLlm) -> AsyncIterator[Opened]:
-    async with open_gateway(llm=llm) as it:
+async def opened_without_collector(llm: CountingLlm, timing: HeartbeatTiming | None = None) -> AsyncIterator[Opened]:
+    async with open_gateway(llm=llm, timing=timing) as it:
         gc.collect()
         before = len(find_kept())
         gc.disable()
@@ -59,3 +61,16 @@ async def test_a_request_is_freed_with_its_answer(kind: type[CountingLlm], *, st
             async with it.http.post(CHAT, data=data, headers={"Connection": "close"}) as response:
                 await response.read()
                 assert response.status == (400 if kind is _Refusing else 200)
+
+
+async def test_a_request_is_freed_that_heartbeats_and_checks_have_seen() -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with (
+        opened_without_collector(llm, HeartbeatTiming(interval=0.02)) as it,
+        it.http.post(CHAT, data=body(1, streaming=True), headers={"Connection": "close"}) as response,
+    ):
+        await llm.started.wait()
+        await asyncio.sleep(0.1)
+        llm.step.release()
+        await response.read()

@@ -302,18 +302,26 @@ class Requestor:
             dead, lost = self._liveness.find_dead()
             # Later than its processor closes it: a link of which one end alone is known would be begun anew.
             self._inbox.sweep(IDLE_LINK_SECONDS + self._timing.dead_after)
-            for stream in [stream for stream in self._streams.values() if not stream.failed]:
-                self._check(stream, dead, lost)
+            self._check_all(dead, lost)
+
+    def _check_all(self, dead: dict[str, tuple[Presence, ...]], lost: set[str]) -> None:
+        # Not in the task itself: while it sleeps, its frame would keep the last stream and its request in memory.
+        for stream in [stream for stream in self._streams.values() if not stream.failed]:
+            self._check(stream, dead, lost)
 
     async def _send_heartbeats(self) -> None:
         while True:
             # Not on the awake clock: only one task may sleep on that.
             await asyncio.sleep(self._timing.interval)
-            bound: dict[str, int] = {}
-            for stream in self._streams.values():
-                if stream.processor is not None and not stream.failed:
-                    bound[stream.processor] = min(bound.get(stream.processor, stream.link), stream.link)
-            self._liveness.send_heartbeats(bound)
+            self._liveness.send_heartbeats(self._bound())
+
+    def _bound(self) -> dict[str, int]:
+        """The processes that answer streams, and the lowest number of a link by which each does."""
+        bound: dict[str, int] = {}
+        for stream in self._streams.values():
+            if stream.processor is not None and not stream.failed:
+                bound[stream.processor] = min(bound.get(stream.processor, stream.link), stream.link)
+        return bound
 
     def _check(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]], lost: set[str]) -> None:
         """Retry a dead processor's stream elsewhere if nothing was relayed; fail it otherwise.
