@@ -166,7 +166,7 @@ async def test_a_requestor_of_an_older_version_hears_each_processor_and_its_link
 
         await until(lambda: any(OLD_INBOX in one.links and one.queues == (ROUTES[1].request,) for one in it.announced))
         for route in ROUTES:
-            assert it.requestor.presence.processors(route.request) == [it.host.name]
+            await until(lambda queue=route.request: it.requestor.presence.processors(queue) == [it.host.name])
         heard = known()
         own = heard.pop(it.host.name)
         assert (own.queues, own.links[OLD_INBOX].running) == ((), 1)

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from tests.fakes.ending_bus import EndingBus
 from tests.flow.narrow_gateway import until
+from tests.flow.patient_timing import PatientTiming
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher
@@ -153,7 +154,7 @@ async def serving(file: Path, retry: float = 30.0) -> AsyncIterator[Served]:
             config = config_file.config
             async with (
                 TextCompletionKind(retry).serve(ServeContext.of(config_file, bus, LIVELY)),
-                Requestor(bus, config.topics, timing=LIVELY) as requestor,
+                Requestor(bus, config.topics, timing=PatientTiming(LIVELY.interval)) as requestor,
             ):
                 routes = config.routes(TEXT_COMPLETION.name)
                 yield Served(file, config_file, {route.flow: Client(requestor, route) for route in routes}, logs)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,11 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, pipeline
 from tests.flow.open_gateway import open_gateway
+from tests.flow.patient_timing import PatientTiming
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.config import Config, GatewayConfig, TextCompletionConfig
 from tg_base.llm import LlmChunk
-from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_schema import COMMON_FEATURES, AgentRequest, AgentResponse, TextCompletionRequest, ToolCallDelta
 from tg_schema.errors import Timeout
@@ -31,16 +30,6 @@ STEP = 0.25
 """Seconds between two signs of life: a slow machine may be late with one of them."""
 STEPS = 8
 """So that all of them take longer than the timeout."""
-
-
-@dataclass(frozen=True, slots=True)
-class Talkative(HeartbeatTiming):
-    """Says often that it works; takes nobody for dead on a slow machine."""
-
-    @property
-    @override
-    def dead_after(self) -> float:
-        return 30.0
 
 
 async def pace(step: asyncio.Semaphore) -> None:
@@ -84,7 +73,7 @@ async def test_a_first_record_that_does_not_come() -> None:
 async def test_a_whole_answer_in_the_making_is_not_cut() -> None:
     """Its processor says that it works."""
     config = GatewayConfig(port=0, request_timeout=SECONDS)
-    async with open_gateway(config, timing=Talkative(interval=0.05)) as it:
+    async with open_gateway(config, timing=PatientTiming(interval=0.05)) as it:
         it.llm.step = asyncio.Semaphore(0)
 
         async def ask() -> dict[str, object]:
@@ -98,7 +87,7 @@ async def test_a_whole_answer_in_the_making_is_not_cut() -> None:
 async def test_a_whole_answer_in_the_making_proves_nothing_of_a_stream() -> None:
     """A processor that says that it works, and sends no record, is silent to a stream."""
     config = GatewayConfig(port=0, request_timeout=0.5)
-    async with open_gateway(config, timing=Talkative(interval=0.02)) as it:
+    async with open_gateway(config, timing=PatientTiming(interval=0.02)) as it:
         it.llm.step = asyncio.Semaphore(1)
         assert "nothing more of the answer came" in str((await events(it.http, "2"))[-1])
 
