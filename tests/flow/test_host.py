@@ -165,8 +165,8 @@ async def test_a_requestor_of_an_older_version_hears_each_processor_and_its_link
             return {record.processor: record for record in it.announced}
 
         await until(lambda: any(OLD_INBOX in one.links and one.queues == (ROUTES[1].request,) for one in it.announced))
-        for route in ROUTES:
-            await until(lambda queue=route.request: it.requestor.presence.processors(queue) == [it.host.name])
+        find = it.requestor.presence.processors
+        await until(lambda: all(find(route.request) == [it.host.name] for route in ROUTES))
         heard = known()
         own = heard.pop(it.host.name)
         assert (own.queues, own.links[OLD_INBOX].running) == ((), 1)
