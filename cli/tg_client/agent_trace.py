@@ -1,7 +1,6 @@
 """Events -> caller: a whole dialog, as far as it has come."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -16,8 +15,7 @@ MAX_TRACE_BYTES = 64 * 1024 * 1024
 _PIECE_BYTES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTrace:
+class AgentTrace(msgspec.Struct, frozen=True):
     """A dialog. Token counts are totals of all its model calls, and None if the provider reported none."""
 
     messages: tuple[AgentEvent, ...] = ()
@@ -55,16 +53,15 @@ class AgentTrace:
         return tuple(steps)
 
 
-@dataclass(slots=True)
-class TraceWriter:
+class TraceWriter(msgspec.Struct):
     """Records a dialog, one record at a time."""
 
-    _newest: list[AgentEvent] = field(default_factory=list)
-    _texts: list[list[str]] = field(default_factory=list)
-    _open: dict[tuple[str | None, type[AgentEvent]], int] = field(default_factory=dict)
+    _newest: list[AgentEvent] = msgspec.field(default_factory=list)
+    _texts: list[list[str]] = msgspec.field(default_factory=list)
+    _open: dict[tuple[str | None, type[AgentEvent]], int] = msgspec.field(default_factory=dict)
     _last: AgentResponse | None = None
     _left: int = MAX_TRACE_BYTES
-    _reader: EventReader = field(default_factory=EventReader)
+    _reader: EventReader = msgspec.field(default_factory=EventReader)
 
     def take(self, record: AgentResponse) -> AgentEvent | None:
         """Add a record; returns the event that it completes.

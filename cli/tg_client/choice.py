@@ -1,15 +1,15 @@
 """Records of one answer -> caller: its text, thinking and tool calls, and the turn that continues the conversation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 from tg_schema import Message, TextCompletionResponse, TextPart, Token, ToolCall
 from tg_schema.conversation import Part, ReasoningPart, whole_calls
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """One of a request's answers.
 
     Attributes:

@@ -1,7 +1,6 @@
 """Records -> caller: a whole answer as one value."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import msgspec
@@ -11,8 +10,7 @@ from tg_schema import Message, PromptResponse, TextCompletionResponse, ToolCall
 from tg_schema.errors import ProtocolError
 
 
-@dataclass(frozen=True, slots=True)
-class TextCompletionResult:
+class TextCompletionResult(msgspec.Struct, frozen=True):
     """A whole completion. Token counts are None if the provider reported none.
 
     Attributes:
@@ -69,8 +67,7 @@ class TextCompletionResult:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PromptResult:
+class PromptResult(msgspec.Struct, frozen=True):
     """A whole answer to a prompt: `text`, or `object` (decoded JSON) if the template's response is JSON."""
 
     text: str | None = None

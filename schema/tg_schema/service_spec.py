@@ -1,8 +1,9 @@
 """Service name -> its request and response records, as data."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from tg_schema.agent import AgentRequest, AgentResponse
 from tg_schema.features import Feature
@@ -23,8 +24,7 @@ def _last(records: Sequence[Resp]) -> Resp:
     return records[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceSpec(Generic[Req, Resp]):
+class ServiceSpec(msgspec.Struct, Generic[Req, Resp], frozen=True):
     """One kind of service: its name in topics and URLs, and its two record types.
 
     `features` says which optional features a request needs. A requestor refuses those that no processor announces.

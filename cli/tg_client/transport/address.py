@@ -1,9 +1,10 @@
 """Argument, environment or default -> the gateway's URL and the token."""
 
 import os
-from dataclasses import dataclass
 from typing import Self
 from urllib.parse import quote, urlsplit
+
+import msgspec
 
 from tg_schema.errors import BadRequest
 
@@ -16,8 +17,7 @@ _TOKEN_VARIABLES = (TOKEN_VARIABLE, "TRUSTGRAPH_TOKEN")
 _WRONG_URL = "the gateway's URL must look like http://host:port/ or https://host/"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """A gateway's base URL, with a slash at its end."""
 
     base: str
