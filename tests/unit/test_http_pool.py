@@ -75,8 +75,9 @@ def test_a_few_interim_responses_are_passed_over(run: Runner) -> None:
         (OK + b"Content-Encoding: br\r\n\r\n", b"x" * 1000, {ProtocolError}),
         (CHUNKED + b"5\r\nhello\r\n0\r\n", b"X-One: more\r\n" * 100, {IncompleteStream, Unavailable}),
         (CHUNKED + b"5\r\nhello\r\n-5\r\n", b"", {IncompleteStream, Unavailable}),
+        (CHUNKED + b"5\r\nhello!!", b"5\r\nhello\r\n", {IncompleteStream}),
     ],
-    ids=["continue", "hints", "headers", "header", "status", "gzip", "br", "trailers", "nonsense"],
+    ids=["continue", "hints", "headers", "header", "status", "gzip", "br", "trailers", "nonsense", "longer"],
 )
 def test_what_never_ends_is_left(run: Runner, head: bytes, forever: bytes, kinds: set[type[TgError]]) -> None:
     """Whether head and body come in one read decides which of two errors a broken body is."""

@@ -217,8 +217,9 @@ class Handler(ResponseHandler):
             if body is not None and (plain := chunks.feed(data)):
                 body.feed_data(plain)
         except ValueError:
+            self.chunks = None
             if self.transport is not None:
-                self.transport.close()
+                self.transport.abort()
             self.set_exception(HttpProcessingError())
             return
         if chunks.rest is not None:
