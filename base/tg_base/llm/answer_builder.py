@@ -43,8 +43,8 @@ async def answer_request(
         first, rest = await begin()
         async with aclosing(rest):
             # One loop for the first chunk and the rest: a generator around both would cost time with each chunk.
-            chunk: LlmChunk | None = first
-            while chunk is not None:
+            chunk = first
+            while True:
                 if edit is not None:
                     chunk = edit(chunk)
                 totals.add(chunk)
@@ -54,7 +54,11 @@ async def answer_request(
                     yield totals.tell(chunk)
                 if several and chunk.finish_reason is not None and answer.tells_ends:
                     yield answer.end(chunk.index)
-                chunk = await anext(rest, None)
+                try:
+                    # `anext` with a default would be one more step of each wait.
+                    chunk = await rest.__anext__()
+                except StopAsyncIteration:
+                    break
     finally:
         # Also for a cancelled or failed stream: the provider bills the tokens up to there.
         totals.report(model)

@@ -45,7 +45,7 @@ class ChunkDecoder:
             ValueError: a chunk is longer than its size.
         """
         parts: list[bytes] = []
-        at, left = 0, self._left
+        at, left, end = 0, self._left, len(received)
         # Nearly every read is of whole chunks, and of sizes that came before.
         while not left and not self._held:
             start = at + 4
@@ -57,8 +57,9 @@ class ChunkDecoder:
                 break
             parts.append(received[start : start + size])
             at = start + size + 2
-        if at < len(received):
-            self._feed_rest(received[at:], parts)
+            if at == end:
+                return b"".join(parts)
+        self._feed_rest(received[at:], parts)
         return b"".join(parts)
 
     def _feed_rest(self, received: bytes, parts: list[bytes]) -> None:
