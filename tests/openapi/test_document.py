@@ -18,6 +18,7 @@ from tests.openapi.document import DOCUMENT, JSON, OPERATIONS, Operation
 from tg_base.config import GatewayConfig
 from tg_gateway.description import Description
 from tg_gateway.dialects import Mount
+from tg_gateway.dialects.lmtp.conversation import LmtpConversation
 from tg_gateway.mounts import MOUNTS
 from tg_gateway.openapi import list_rows, make_document
 
@@ -32,6 +33,17 @@ def test_every_mount_is_described() -> None:
     missing = {(mount.method, mount.path) for mount in MOUNTS if not mount.dialect.describe(mount.operation)}
     assert missing <= UNDESCRIBED, "give the dialect `descriptions`: docs/adding-a-dialect.md says how"
     assert {mount.path for mount in MOUNTS} - {path for _, path in UNDESCRIBED} == set(DOCUMENT["paths"])
+
+
+def test_the_messages_of_a_socket_are_described() -> None:
+    messages = DOCUMENT["paths"]["/lmtp"]["get"]["x-messages"]
+    schemas = DOCUMENT["components"]["schemas"]
+    told = {name: schemas[schema["$ref"].rpartition("/")[2]] for name, schema in messages.items()}
+    assert told.keys() == LmtpConversation.TYPES
+    asked = {"stream_id": 1, "model": MODEL, "prompt": [591], "logit_bias": {"5": -100}}
+    generate = jsonschema_rs.validator_for(told["GENERATE"] | {"components": DOCUMENT["components"]})
+    for mask, valid in (({"5": -100}, True), ("AACAPw==", True), (None, True), ({"5": 101}, False), ([1], False)):
+        assert generate.is_valid(asked | {"logit_bias": mask}) is valid
 
 
 def test_a_dialect_without_descriptions_is_left_out() -> None:

@@ -30,6 +30,10 @@ def make_operation(rows: Sequence[Row], schemas: Schemas) -> dict[str, Any]:
     }
     if any(each.body is not None for each in told):
         operation["requestBody"] = _make_body(told, schemas)
+    messages = {name: schemas.of([kind]) for each in told for name, kind in each.messages.items()}
+    if messages:
+        # OpenAPI itself has no word for what is said on a WebSocket.
+        operation["x-messages"] = messages
     if all(row.mount.keyless for row in rows):
         operation["security"] = []
     return operation

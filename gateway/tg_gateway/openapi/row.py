@@ -24,6 +24,6 @@ def list_types(rows: Sequence[Row]) -> Iterator[Any]:
     """Every type that the descriptions name."""
     for description in (each for row in rows for each in row.descriptions):
         told = (description.body, description.answer, description.event, description.failure, description.query)
-        for kind in (*told, *description.further.values()):
+        for kind in (*told, *description.further.values(), *description.messages.values()):
             if kind is not None:
                 yield kind

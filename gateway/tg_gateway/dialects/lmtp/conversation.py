@@ -55,11 +55,15 @@ PATIENCE_SECONDS: Final = 1.5
 _ANSWERED_BY_STREAMS: Final = frozenset({"GENERATE", "SCORE", "RESUME"})
 
 
-class _CancelBody(msgspec.Struct, frozen=True):
+class CancelBody(msgspec.Struct, frozen=True):
+    """The JSON of a CANCEL."""
+
     stream_id: StreamId
 
 
-class _BufferBody(msgspec.Struct, frozen=True):
+class BufferBody(msgspec.Struct, frozen=True):
+    """The JSON of a BUFFER."""
+
     buffer_id: BufferId
     append: Content = ()
     drop: bool = False
@@ -264,7 +268,7 @@ class LmtpConversation(Conversation):
         self._socket.say(encode_hello(body.stream_id, self._accepted))
 
     def _cancel(self, payload: bytes) -> None:
-        stream = decode(_CancelBody, payload).stream_id
+        stream = decode(CancelBody, payload).stream_id
         if not self._socket.is_running(stream):
             raise NotFound("stream_id: no stream with this id is running on this socket")
         leaving = self._leaving.get(stream)
@@ -273,7 +277,7 @@ class LmtpConversation(Conversation):
         self._socket.cancel(stream)
 
     def _buffer(self, payload: bytes) -> None:
-        body = decode(_BufferBody, payload)
+        body = decode(BufferBody, payload)
         self._check_name(body.buffer_id)
         if body.drop:
             self._buffers.drop(body.buffer_id)
@@ -290,3 +294,5 @@ class LmtpConversation(Conversation):
         "BUFFER": _buffer,
         "RESUME": _resume,
     }
+    TYPES: Final = _HANDLERS.keys()
+    """Of the client's messages."""

@@ -8,9 +8,22 @@ from typing_extensions import override
 
 from tg_gateway.description import Description
 from tg_gateway.dialects import Answer, Ask, Call, Conversation, Dialect, Socket
-from tg_gateway.dialects.lmtp.conversation import LmtpConversation
+from tg_gateway.dialects.lmtp.conversation import BufferBody, CancelBody, LmtpConversation
+from tg_gateway.dialects.lmtp.information import HelloBody, ModelInfoBody
+from tg_gateway.dialects.lmtp.request import GenerateBody, ScoreBody
+from tg_gateway.dialects.lmtp.resumable import ResumeBody
 from tg_schema import TgError, encode
 from tg_schema.errors import BadRequest
+
+_MESSAGES: Final = {
+    "GENERATE": GenerateBody,
+    "SCORE": ScoreBody,
+    "MODEL_INFO": ModelInfoBody,
+    "HELLO": HelloBody,
+    "CANCEL": CancelBody,
+    "BUFFER": BufferBody,
+    "RESUME": ResumeBody,
+}
 
 
 class LmtpRefusal(msgspec.Struct, frozen=True):
@@ -26,7 +39,11 @@ class Lmtp(Dialect):
     descriptions = MappingProxyType(
         {
             "converse": Description(
-                group="LMTP", summary="Open a WebSocket for LMQL's clients", failure=LmtpRefusal, raises=(BadRequest,)
+                group="LMTP",
+                summary="Open a WebSocket for LMQL's clients",
+                failure=LmtpRefusal,
+                messages=_MESSAGES,
+                raises=(BadRequest,),
             )
         }
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -18,6 +18,21 @@ from tg_schema.sampling import Fraction, Penalty, TokenId
 DEFAULT_MAX_TOKENS = 32
 DEFAULT_TOP_LOGPROBS = 1
 """Those of LMQL's server, like the temperature 0."""
+
+
+_MASK: Final = {
+    "anyOf": [
+        {"type": "object", "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}},
+        {
+            "type": "string",
+            "contentEncoding": "base64",
+            "description": "of a little-endian 32-bit float for each token, where MODEL_INFO says packed_floats",
+        },
+        {"type": "null"},
+    ]
+}
+Mask = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema=_MASK)]
+"""It is read in slices, or not at all; `packed_bias.py` says how."""
 
 
 class StreamBody(msgspec.Struct, frozen=True):
@@ -44,7 +59,7 @@ class GenerateBody(StreamBody, frozen=True, kw_only=True):
     max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)] = DEFAULT_MAX_TOKENS
     temperature: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
-    logit_bias: msgspec.Raw = msgspec.field(default_factory=partial(msgspec.Raw, b"null"))
+    logit_bias: Mask = msgspec.field(default_factory=partial(msgspec.Raw, b"null"))
     top_p: Fraction | None = None
     top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] | None = None
     repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
