@@ -113,9 +113,11 @@ async def test_models() -> None:
     async with door() as it, it.http.get("mlc/v1/models") as response:
         told = await response.json()
         assert (response.status, told["object"]) == (200, "list")
-        assert told["data"] == [{"id": MODEL, "object": "model", "created": 0, "owned_by": "MLC-LLM"}]
+        (model,) = told["data"]
+        assert model.pop("features")
+        assert model == {"id": MODEL, "object": "model", "created": 0, "owned_by": "MLC-LLM"}
         async with it.http.get(f"mlc/v1/models/{MODEL}") as one:
-            assert await one.json() == told["data"][0]
+            assert (await one.json()).items() >= model.items()
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,12 @@ async def test_a_request_of_ollamas_clients_that_asks_nothing_loads_the_model() 
 async def list_models(http: ClientSession) -> list[tuple[str, bool]]:
     """Each model, and whether it is yet to be loaded."""
     async with http.get("api/v1/models") as response:
-        return [(each["model"], each.get("loading", False)) for each in (await response.json())["models"]]
+        models = [(each["model"], each.get("loading", False)) for each in (await response.json())["models"]]
+    async with http.get("v1/models") as response:
+        listed = (await response.json())["data"]
+    assert [(each["id"], each.get("loading", False)) for each in listed] == models
+    assert all("end_token" in each["features"] for each in listed)
+    return models
 
 
 async def list_running(http: ClientSession) -> list[str]:

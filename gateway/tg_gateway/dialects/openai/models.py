@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tg_gateway.dialects import Catalogue
+from tg_gateway.dialects import Catalogue, FoundModel
 from tg_gateway.dialects.openai.answer_style import OWNER
 from tg_schema import encode
 from tg_schema.errors import NotFound
@@ -11,7 +11,8 @@ from tg_schema.errors import NotFound
 class Model(msgspec.Struct, frozen=True):
     """One model. When it was made is not known, and OpenAI's description requires a time: it is 0.
 
-    A LoRA adapter has vLLM's fields too: `parent` is the model that it is of, and `root` is where it is from.
+    A LoRA adapter has vLLM's fields too: `parent` is the model that it is of, and `root` is where it is from. Of ours
+    are `features`, what requests may ask of it, and `loading`, while the next one would wait until it is loaded.
     """
 
     id: str
@@ -20,6 +21,8 @@ class Model(msgspec.Struct, frozen=True):
     owned_by: str = OWNER
     root: str | msgspec.UnsetType = msgspec.UNSET
     parent: str | msgspec.UnsetType = msgspec.UNSET
+    features: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    loading: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class ModelList(msgspec.Struct, frozen=True):
@@ -31,7 +34,7 @@ class ModelList(msgspec.Struct, frozen=True):
 
 def encode_models(catalogue: Catalogue, owner: str) -> bytes:
     """Exactly the names that can be asked now, adapters last."""
-    models = tuple(Model(name, owned_by=owner) for name in catalogue.models())
+    models = [_describe(name, catalogue.find_model(name), owner) for name in catalogue.models()]
     return encode(ModelList((*models, *_list_adapters(catalogue, owner))))
 
 
@@ -42,11 +45,18 @@ def encode_model(catalogue: Catalogue, name: str, owner: str) -> bytes:
         NotFound: it is not among those that can be asked now.
     """
     listed = catalogue.models()
-    if found := next((each for each in _list_adapters(catalogue, owner) if each.id == name), None):
-        return encode(found)
-    if name not in listed and catalogue.find_model(name).model not in listed:
+    if adapter := next((each for each in _list_adapters(catalogue, owner) if each.id == name), None):
+        return encode(adapter)
+    found = catalogue.find_model(name)
+    if name not in listed and found.model not in listed:
         raise NotFound("no live processor has this model; ask again later, or ask another model")
-    return encode(Model(name, owned_by=owner))
+    return encode(_describe(name, found, owner))
+
+
+def _describe(name: str, found: FoundModel, owner: str) -> Model:
+    # Of a plain peer nobody knows what it can do.
+    features = tuple(sorted(found.features)) or msgspec.UNSET
+    return Model(name, owned_by=owner, features=features, loading=found.loading or msgspec.UNSET)
 
 
 def _list_adapters(catalogue: Catalogue, owner: str) -> tuple[Model, ...]:
