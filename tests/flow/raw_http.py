@@ -3,7 +3,9 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+
+PATIENCE_SECONDS = 20.0
 
 
 class RawConnection:
@@ -21,11 +23,16 @@ class RawConnection:
         self.writer.write(head.encode() + body)
 
     async def until(self, end: bytes) -> bytes:
-        return await asyncio.wait_for(self.reader.readuntil(end), 5)
+        return await asyncio.wait_for(self.reader.readuntil(end), PATIENCE_SECONDS)
 
     async def rest(self) -> bytes:
-        """Everything until the server closes."""
-        return await asyncio.wait_for(self.reader.read(), 5)
+        """Everything until the server closes, or refuses what is sent behind its close."""
+        parts = bytearray()
+        with suppress(ConnectionResetError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while part := await self.reader.read(65536):
+                    parts += part
+        return bytes(parts)
 
 
 @asynccontextmanager
