@@ -1,0 +1,268 @@
+"""Responses in the background where something fails: gateways that leave or die, limits, a bus that refuses or lags."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import openai
+import pytest
+from typing_extensions import override
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.passing_bus import PassingBus
+from tests.fakes.unwritable_bus import UnwritableBus
+from tests.flow.background_asking import (
+    DEADLINE,
+    MANY,
+    RUNNING,
+    begin,
+    client_of,
+    gather,
+    open_pair,
+    poll,
+    until_told,
+)
+from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, open_gateway
+from tests.flow.open_responses import MODEL
+from tg_base.bus import Bus, LogWriter
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import Requestor
+from tg_base.config import GatewayConfig
+from tg_gateway.access import Limits
+from tg_gateway.app import Gateway
+from tg_gateway.relay import answer_store, answer_writer, background_runs
+from tg_schema.topics import Topics
+
+
+async def test_a_gateway_that_drains_waits_and_ends_what_does_not_end() -> None:
+    llm = CountingLlm()
+    llm.step = asyncio.Semaphore(0)
+    async with (
+        open_gateway(llm=llm) as opened,
+        Requestor(opened.bus, Topics(), queues=QUEUES) as requestor,
+        client_of(opened.gateway) as client,
+    ):
+        for drain, words, status in ((DEADLINE, 1, "completed"), (0.05, 0, "failed")):
+            leaving = Gateway(GatewayConfig(port=0, drain=drain), requestor, TEXTS + PROMPTS)
+            async with leaving, client_of(leaving) as asking:
+                made = await asking.responses.create(model=MODEL, input="1", background=True)
+                if words:
+                    asyncio.get_running_loop().call_later(0.05, llm.step.release)
+            final = await client.responses.retrieve(made.id)
+            assert final.status == status
+            assert (final.error is None) == (status == "completed")
+
+
+async def test_a_gateway_does_not_leave_before_its_ends_are_kept() -> None:
+    llm, bus = CountingLlm(), UnwritableBus(MemoryBus())
+    llm.step = asyncio.Semaphore(0)
+    async with (
+        open_gateway(llm=llm, bus=bus) as opened,
+        Requestor(bus, Topics(), queues=QUEUES) as requestor,
+        client_of(opened.gateway) as client,
+    ):
+        bus.refused = {"end"}
+        async with Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as leaving, client_of(leaving) as asking:
+            made = await asking.responses.create(model=MODEL, input="1", background=True)
+            freeing = asyncio.create_task(bus.take_again())
+        await freeing
+        final: Any = await client.responses.retrieve(made.id)
+        assert (final.status, final.error.message) == ("failed", "the gateway is shutting down; ask again")
+
+
+async def test_whoever_reads_what_a_dead_gateway_left_says_that_it_failed() -> None:
+    llm, bus = CountingLlm(), MemoryBus()
+    llm.step = asyncio.Semaphore(0)
+    mute = UnwritableBus(bus)
+    async with (
+        open_gateway(llm=llm, bus=bus, limits=Limits(silence=0.2)) as opened,
+        Requestor(mute, Topics(), queues=QUEUES) as requestor,
+        Gateway(ON_ANY_PORT, requestor, TEXTS + PROMPTS) as dying,
+        client_of(dying) as one,
+        client_of(opened.gateway) as other,
+    ):
+        made = [await one.responses.create(model=MODEL, input=MANY, background=True) for _ in range(2)]
+        stream = await one.responses.create(model=MODEL, input=MANY, background=True, stream=True)
+        name = await begin(stream)
+        for _ in range(30):
+            llm.step.release()
+        await until_told(stream)
+        mute.dropped = {"part", "alive", "end"}
+        told = await gather(await other.responses.retrieve(name, stream=True))
+        assert (told[-1]["type"], told[-1]["response"]["status"]) == ("response.failed", "failed")
+        assert [event["sequence_number"] for event in told] == list(range(len(told)))
+        assert "create it again" in told[-1]["response"]["error"]["message"]
+        assert (await other.responses.retrieve(name)).to_dict() == told[-1]["response"]
+        assert (await poll(other, made[0].id)).status == "failed"
+        assert (await other.responses.cancel(made[1].id)).status == "cancelled"
+        # It was only suspended: it learns what was said of its responses, and stops.
+        await asyncio.wait_for(llm.stopped.wait(), DEADLINE)
+        assert (await one.responses.retrieve(name)).to_dict() == told[-1]["response"]
+
+
+async def test_too_many_events_are_not_kept_but_the_response_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_writer, "MAX_PART_BYTES", 3000)
+    async with open_pair() as it:
+        stream = await it.one.responses.create(model=MODEL, input="20", background=True, stream=True)
+        name = await begin(stream)
+        it.step(20)
+        with pytest.raises(openai.APIConnectionError):
+            await gather(stream)
+        assert len((await poll(it.other, name)).output_text.split()) == 20
+        with pytest.raises(openai.BadRequestError, match="too long") as raised:
+            await it.other.responses.retrieve(name, stream=True)
+        assert raised.value.param == "stream"
+
+
+async def test_one_that_takes_too_long_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background_runs, "MAX_RUN_SECONDS", 0.2)
+    async with open_pair() as it:
+        made = await it.one.responses.create(model=MODEL, input=MANY, background=True)
+        final = await poll(it.other, made.id)
+        assert (final.status, final.error.message[:24]) == ("failed", "the response took longer")
+        await asyncio.wait_for(it.llm.stopped.wait(), DEADLINE)
+
+
+async def test_a_response_too_large_to_be_kept_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_store, "MAX_KEPT_BYTES", 2000)
+    async with open_pair() as it:
+        made = await it.one.responses.create(model=MODEL, input="500", background=True)
+        it.step(500)
+        final = await poll(it.other, made.id)
+        assert (final.status, final.error.message.split(":")[0]) == (
+            "failed",
+            "the response is larger than what is kept",
+        )
+
+
+async def test_a_bus_that_takes_no_events_does_not_stop_the_model() -> None:
+    llm, bus = CountingLlm(), UnwritableBus(MemoryBus())
+    llm.step = asyncio.Semaphore(0)
+    bus.refused = {"part"}
+    async with open_gateway(llm=llm, bus=bus) as opened, client_of(opened.gateway) as client:
+        stream = await client.responses.create(model=MODEL, input="3", background=True, stream=True)
+        for _ in range(3):
+            llm.step.release()
+        with pytest.raises(openai.APIConnectionError):
+            await gather(stream)
+        [name] = bus.names
+        final = await poll(client, name)
+        assert (final.status, final.output_text) == ("completed", "0 1 2 ")
+
+
+async def test_an_end_that_the_bus_refuses_is_appended_again() -> None:
+    bus = UnwritableBus(MemoryBus())
+    bus.refused = {"end"}
+    async with open_gateway(bus=bus) as opened, client_of(opened.gateway) as client:
+        made = await client.responses.create(model=MODEL, input="3", background=True)
+        await asyncio.wait_for(bus.asked.wait(), DEADLINE)
+        assert (await client.responses.retrieve(made.id)).status in RUNNING
+        bus.refused = set()
+        assert (await poll(client, made.id)).status == "completed"
+
+
+class _Slow(PassingBus):
+    """Takes a head when it is told to."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.asked, self.free, self.erased = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        self.asked.set()
+        await self.free.wait()
+        return await super().append(topic, body, properties)
+
+    @override
+    async def erase(self, topic: str) -> None:
+        await super().erase(topic)
+        self.erased.set()
+
+
+class _Late(PassingBus):
+    """An entry of this kind arrives when its log has just been erased."""
+
+    def __init__(self, bus: Bus, kind: str) -> None:
+        super().__init__(bus)
+        self._kind = kind
+        self.swept = asyncio.Event()
+
+    @override
+    async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:
+        if properties["kind"] == self._kind:
+            self._kind = ""
+            await super().erase(topic)
+        return await super().append(topic, body, properties)
+
+    @override
+    async def erase(self, topic: str) -> None:
+        await super().erase(topic)
+        if not self._kind:
+            self.swept.set()
+        else:
+            self._kind = ""
+            await super().append(topic, body=b"late", properties={"kind": "part", "number": "9"})
+
+
+@pytest.mark.parametrize("kind", ["part", "cancel"])
+async def test_what_arrives_after_an_erasure_does_not_stay(kind: str) -> None:
+    llm, bus = CountingLlm(), _Late(MemoryBus(), kind)
+    llm.step = asyncio.Semaphore(0)
+    async with open_gateway(llm=llm, bus=bus) as opened, client_of(opened.gateway) as client:
+        made = await client.responses.create(model=MODEL, input=MANY, background=True)
+        await asyncio.wait_for(llm.started.wait(), DEADLINE)
+        if kind == "part":
+            await client.responses.delete(made.id)
+        else:
+            with pytest.raises(openai.NotFoundError):
+                await client.responses.cancel(made.id)
+        await asyncio.wait_for(llm.stopped.wait(), DEADLINE)
+        await asyncio.wait_for(bus.swept.wait(), DEADLINE)
+        assert await bus.read(Topics().kept(made.id)) == ()
+
+
+class _Ending(PassingBus):
+    """Ends arrive when their log has just been erased."""
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.swept = asyncio.Event()
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        async def append(topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+            if properties["kind"] == "end":
+                await self._bus.erase(topic)
+            await self._bus.append(topic, body, properties)
+
+        yield LogWriter(topic, append)
+
+    @override
+    async def erase(self, topic: str) -> None:
+        await super().erase(topic)
+        self.swept.set()
+
+
+async def test_an_end_that_arrives_after_an_erasure_does_not_stay() -> None:
+    bus = _Ending(MemoryBus())
+    async with open_gateway(bus=bus) as opened, client_of(opened.gateway) as client:
+        made = await client.responses.create(model=MODEL, input="1", background=True)
+        await asyncio.wait_for(bus.swept.wait(), DEADLINE)
+        assert await bus.read(Topics().kept(made.id)) == ()
+
+
+async def test_who_leaves_before_the_id_is_known_stops_it() -> None:
+    llm, bus = CountingLlm(), _Slow(MemoryBus())
+    llm.step = asyncio.Semaphore(0)
+    async with open_gateway(llm=llm, bus=bus) as opened, client_of(opened.gateway) as client:
+        asking = asyncio.create_task(client.responses.create(model=MODEL, input=MANY, background=True))
+        await asyncio.wait_for(bus.asked.wait(), DEADLINE)
+        await asyncio.wait_for(llm.started.wait(), DEADLINE)
+        asking.cancel()
+        await asyncio.wait_for(llm.stopped.wait(), DEADLINE)
+        assert llm.generated == 0
+        # Its head may have arrived.
+        await asyncio.wait_for(bus.erased.wait(), DEADLINE)
