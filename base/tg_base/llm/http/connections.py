@@ -76,6 +76,9 @@ class Body(aiohttp.StreamReader):
 
     __slots__ = ()
 
+    # Of bytes, where aiohttp's has nothing.
+    _waiter: Any
+
     # Nothing, and no function of Python is called for it.
     begin_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
     end_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
@@ -92,12 +95,16 @@ class Body(aiohttp.StreamReader):
         # For a reader, b"" is the end.
         if not data:
             return False
-        if not self._answer(data):
-            buffer = self._buffer
-            buffer.append(data)
-            self._size += len(data)
-            if self._size > self._high_water or len(buffer) > self._high_water_chunks:
-                self._protocol.pause_reading()
+        waiter, self._waiter = self._waiter, None
+        # Who waits gets what comes, past the buffer.
+        if waiter is not None and not waiter.done():
+            waiter.set_result(data)
+            return False
+        buffer = self._buffer
+        buffer.append(data)
+        self._size += len(data)
+        if self._size > self._high_water or len(buffer) > self._high_water_chunks:
+            self._protocol.pause_reading()
         return False
 
     @override
@@ -105,7 +112,10 @@ class Body(aiohttp.StreamReader):
         protocol: Any = self._protocol
         # Before aiohttp releases the connection.
         protocol.asked = False
-        self._answer(b"")
+        # aiohttp's own end of a wait is None.
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(b"")
         super().feed_eof()
 
     @override
@@ -143,17 +153,6 @@ class Body(aiohttp.StreamReader):
         else:
             self._waiter = taken
         return taken  # type: ignore[no-any-return]
-
-    def _answer(self, data: bytes) -> bool:
-        """Give what has come to a reader that waits; whether there is one."""
-        waiter: Any = self._waiter
-        if waiter is None:
-            return False
-        self._waiter = None
-        if waiter.done():
-            return False
-        waiter.set_result(data)
-        return True
 
 
 class Handler(ResponseHandler):
