@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from tg_base.runtime import FewItems
+
 Told = Callable[[asyncio.Transport], None]
 
 
@@ -19,6 +21,8 @@ def watch_connections(server: web.Server, opened: Told, closed: Told) -> None:
     made, lost = server.connection_made, server.connection_lost
 
     def connection_made(handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        # Nearly all clients wait for an answer before they ask again.
+        handler._messages = FewItems()  # type: ignore[assignment]  # noqa: SLF001 - there is no public way
         made(handler, transport)
         opened(transport)
 

@@ -55,7 +55,8 @@ async def guard_stream(
         IncompleteStream: the source ended, and an answer has no `finish_reason`.
     """
     finished = False
-    ended: set[int] = set()
+    # As in the reader, replaced by a larger one at an end.
+    ended: frozenset[int] = frozenset()
     watch = _Watch(clocks)
     try:
         async with aclosing(source):
@@ -76,7 +77,7 @@ async def guard_stream(
                 elif chunk.text or chunk.has_content:
                     watch.saw_content = True
                 if chunk.finish_reason is not None:
-                    ended.add(chunk.index)
+                    ended |= {chunk.index}
                     finished = len(ended) >= answers
                 if chunk.index and not 0 < chunk.index < answers:
                     raise ProtocolError(f"the provider sent an answer that is none of the {answers} asked for")

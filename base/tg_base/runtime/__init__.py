@@ -3,6 +3,7 @@
 from tg_base.runtime.daemon_thread import start_daemon_thread
 from tg_base.runtime.defects import translate_defects
 from tg_base.runtime.entered import Entered, Watcher
+from tg_base.runtime.few_items import FewItems
 from tg_base.runtime.file_edits import POLL_SECONDS, FileEdits
 from tg_base.runtime.ids import last_number, new_id, new_number
 from tg_base.runtime.listening_sockets import MAX_WAITING_CONNECTIONS, SharedListener, open_listening_sockets
@@ -17,6 +18,7 @@ __all__ = [
     "MAX_WAITING_CONNECTIONS",
     "POLL_SECONDS",
     "Entered",
+    "FewItems",
     "FileEdits",
     "SharedListener",
     "Unpicklable",

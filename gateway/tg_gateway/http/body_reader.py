@@ -8,6 +8,7 @@ from typing import Final
 
 from aiohttp import HttpVersion11, web
 
+from tg_base.runtime import FewItems
 from tg_gateway.access import Limits
 from tg_schema.errors import BadRequest, TooLarge
 
@@ -70,6 +71,8 @@ class BodyReader:
                 raise _too_large(self._limit)
             self._count(size)
             pieces.append(piece)
+        # Nothing follows, and an answer may take long.
+        request.content._buffer = FewItems()  # type: ignore[assignment]  # noqa: SLF001 - there is no public way
         return b"".join(pieces)
 
 

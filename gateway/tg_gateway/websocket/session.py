@@ -47,7 +47,7 @@ class _Running:
 
     Attributes:
         apart: whether its answer is made apart from the socket.
-        begun: set once `cancel` is, or nothing comes of it.
+        begun: done once `cancel` is set, or nothing comes of it.
         cancel: stops the making of the answer.
         cancelling: the client has asked for that, and once is enough.
     """
@@ -55,14 +55,19 @@ class _Running:
     task: asyncio.Task[None]
     stream: SocketStream
     apart: bool = False
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    begun: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     cancel: Callable[[], Awaitable[object]] | None = None
     cancelling: bool = False
 
     def begin(self, cancel: Callable[[], Awaitable[object]]) -> None:
         """The answer can be found, and cancelled."""
         self.apart, self.cancel = True, cancel
-        self.begun.set()
+        self.settle()
+
+    def settle(self) -> None:
+        """It is known what `cancel` is."""
+        if not self.begun.done():
+            self.begun.set_result(None)
 
 
 class Session(Socket):
@@ -249,7 +254,7 @@ class Session(Socket):
     def _end(self, name: Name, running: _Running, entry: AccessLogEntry) -> None:
         """However a request's task ended, even one that was cancelled before it began."""
         del self._running[name]
-        running.begun.set()
+        running.settle()
         running.stream.fail(Cancelled("the request was cancelled"))
         # A task that was cancelled keeps its traceback, which has the stream: without this, a circle.
         running.stream.stop = ignore_stop
@@ -304,7 +309,8 @@ class Session(Socket):
 
     async def _cancel_kept(self, running: _Running) -> None:
         """Stop the making of an answer. What ends its stream comes by the answer's log, like all of it."""
-        await running.begun.wait()
+        # Not the future itself, which others may wait for too.
+        await asyncio.wait([running.begun])
         if running.cancel is None:
             return
         try:

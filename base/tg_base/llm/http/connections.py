@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from tg_base.llm.http.chunk_decoder import ChunkDecoder
 from tg_base.llm.http.failures import BROKEN
+from tg_base.runtime import FewItems
 from tg_schema.errors import IncompleteStream
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -87,6 +88,7 @@ class Body(aiohttp.StreamReader):
     def of(reader: Any) -> "Body":
         """A reader of aiohttp's parser, from now on one of these."""
         reader.__class__ = Body
+        reader._buffer = FewItems(reader._buffer)  # noqa: SLF001
         body: Body = reader
         return body
 
@@ -141,7 +143,7 @@ class Body(aiohttp.StreamReader):
             taken.set_exception(IncompleteStream(BROKEN))
         elif len(buffer) == 1:
             self._size = 0
-            taken.set_result(buffer.popleft())
+            taken.set_result(buffer.pop())
         elif buffer:
             taken.set_result(b"".join(buffer))
             buffer.clear()
@@ -168,6 +170,8 @@ class Handler(ResponseHandler):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, room: memoryview) -> None:
         super().__init__(loop)
+        # One head at a time.
+        self._buffer: Any = FewItems()
         self.asked = False
         self._head_bytes: int | None = None
         self._whole_head = False

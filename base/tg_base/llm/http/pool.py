@@ -152,8 +152,7 @@ class HttpPool:
         post = target.post
         try:
             if post is not None and method == "POST" and body is not None and len(body) <= MAX_WHOLE_BYTES:
-                posted = await post.send(body)
-                message = posted.message
+                message, posted = await post.send(body)
                 answer = PoolAnswer(message.code, message.headers, posted.body, posted.close)
             else:
                 answer = await self._request(method, target, body)

@@ -22,9 +22,8 @@ CONNECT_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT
 
 
 class PostAnswer(msgspec.Struct, frozen=True, eq=False):
-    """The head of an answer, the reader of its body, and the connection that it comes from."""
+    """The reader of an answer's body, and the connection that it comes from."""
 
-    message: RawResponseMessage
     body: aiohttp.StreamReader
     connection: Connection
 
@@ -54,8 +53,8 @@ class PreparedPost(msgspec.Struct, frozen=True, eq=False):
         # The head has a key.
         return f"PreparedPost({show_place(self.request.url)})"
 
-    async def send(self, body: bytes) -> PostAnswer:
-        """Send a request and return the head of its answer.
+    async def send(self, body: bytes) -> tuple[RawResponseMessage, PostAnswer]:
+        """Send a request and return the head of its answer, of which the rest keeps nothing in memory, and the rest.
 
         Raises:
             Exception: those of `ClientSession.request`, or HttpProcessingError.
@@ -72,12 +71,12 @@ class PreparedPost(msgspec.Struct, frozen=True, eq=False):
             # Interim responses are passed over.
             while 100 <= message.code < 200 and message.code != UPGRADE:
                 message, reader = await protocol.read()
-            answer = PostAnswer(message, reader, connection)
+            answer = PostAnswer(reader, connection)
         finally:
             if answer is None:
                 connection.close()
         reader.on_eof(connection.release)
-        return answer
+        return message, answer
 
 
 def show_place(url: URL) -> str:

@@ -121,6 +121,8 @@ async def body_chunks(
                     yield chunk
                 if stream.error is not None and not stream.finished:
                     raise stream.error
+            # A read may have 16 KiB: they are not kept while nothing more comes.
+            del received, part
         # Nearly every whole answer ends here: in the read that has its last events.
         rest = None if decoder.done and opened.ended else await _rest(read, stream, usage_patience, opened)
         if rest is not None:
@@ -133,7 +135,8 @@ class _Stream:
     def __init__(self, decoder: EventDecoder, frames: Frames, answers: int) -> None:
         self._events = frames
         self._answers = answers
-        self._ended: set[int] = set()
+        # Replaced by a larger one at an end: an empty set of its own takes 216 bytes.
+        self._ended: frozenset[int] = frozenset()
         self.decoder = decoder
         self.finished = False
         self.error: TgError | None = None
@@ -148,7 +151,7 @@ class _Stream:
                 if chunk is not None:
                     chunks.append(chunk.usage if self.finished else chunk)
                     if chunk.finish_reason is not None:
-                        self._ended.add(chunk.index)
+                        self._ended |= {chunk.index}
                         self.finished = len(self._ended) >= self._answers
                 if self.decoder.done:
                     break
