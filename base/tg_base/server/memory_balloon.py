@@ -28,8 +28,8 @@ POOL_BLOCKS: Final = (POOL_BYTES - HEADER_BYTES) // BLOCK_BYTES
 """Blocks of that size in a pool; the bytes behind them are nobody's."""
 ARENA_POOLS: Final = 63
 """Pools of an arena; one more if it begins at a multiple of `POOL_BYTES`."""
-SPARED_POOLS: Final = 256
-"""Free pools that are left to the allocator (4 MiB), for what a process does at rest."""
+SPARED_POOLS: Final = 64
+"""Free pools that are left to the allocator (1 MiB), for what a process does at rest."""
 TURN_POOLS: Final = 16
 """Pools that are taken or given back in one turn of the event loop, about 1 ms."""
 
