@@ -6,7 +6,7 @@ ALONE_SECONDS = 0.25
 BESIDE_STEPS = 2.0
 """Target duration of a step beside answers, by that of a step of these answers alone: each side gets half the time."""
 
-MIN_BESIDE_SECONDS = 0.01
+MIN_BESIDE_SECONDS = 0.02
 """Duration up to which a step beside answers may last in any case: steps of small models are much shorter."""
 
 MIN_BESIDE_TOKENS = 4
