@@ -9,8 +9,8 @@ BESIDE_STEPS = 2.0
 MIN_BESIDE_SECONDS = 0.02
 """Duration up to which a step beside answers may last in any case: steps of small models are much shorter."""
 
-MIN_BESIDE_TOKENS = 4
-"""Prompt tokens of a step beside answers at least, however slow the model."""
+MIN_BESIDE_TOKENS = 8
+"""Prompt tokens of a step beside answers at least, however slow the model: half as many take nearly as long."""
 
 MIN_ALONE_TOKENS = 32
 """The same while nothing is answered, and before anything was measured."""
