@@ -92,6 +92,14 @@ def test_only_what_can_be_asked_now_is_listed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "served", [{}, {"default": "small"}, {"twin": "small", "other": "big:8b"}, {"unbound": "gpt", "other": "small"}]
+)
+def test_all_are_found_together_as_each_is_alone(served: dict[str, str]) -> None:
+    known = catalogue(**served)
+    assert list(known.find_served().items()) == [(name, known.find_model(name)) for name in known.models()]
+
+
 def test_of_several_flows_with_a_model_one_can_be_preferred() -> None:
     assert catalogue(twin="small", default="small").find_model("small", "twin").route == TWIN
     assert catalogue(twin="small", default="small").find_model("gpt", "twin").route == TWIN

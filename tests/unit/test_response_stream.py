@@ -187,3 +187,16 @@ async def test_a_stream_that_is_closed_needs_no_garbage_collector(fails: bool) -
         assert freed() is None
     finally:
         gc.enable()
+
+
+async def test_that_a_model_opens_is_told_once_and_before_the_work_on_it(stream: Stream) -> None:
+    told: list[str] = []
+    stream.accept(opening=True)
+    stream.listen_accepted(lambda: told.append("accepted"), lambda: told.append("opening"))
+    assert told == ["opening"]
+    stream.accept(opening=True)
+    stream.accept()
+    # Another attempt, whose processor opens the model too: work on it has begun before.
+    stream.accept(opening=True)
+    stream.accept()
+    assert told == ["opening", "accepted"]

@@ -166,12 +166,25 @@ class Catalogue:
                     found.setdefault(name, FoundAdapter(name, base, root))
         return tuple(found.values())
 
+    def find_served(self) -> dict[str, FoundModel]:
+        """Each of `models`, as `find_model` finds it, in one look at all routes."""
+        found: dict[str, FoundModel] = {}
+        for route in filter(self._is_served, self._completions):
+            for model in self._models_of(route):
+                if model not in found:
+                    found[model] = self._find(route, model)
+        live = frozenset(found)
+        for alias in self._aliases:
+            meant = self._resolve(alias)
+            if meant is not None and meant.model in live:
+                found.setdefault(alias, meant)
+        return found
+
     def served_models(self) -> tuple[ServedModel, ...]:
         """Each of `models`, with its flow and what all live processors of its queue announce of it."""
-        return tuple(self._describe(name) for name in self.models())
+        return tuple(self._describe(name, found) for name, found in self.find_served().items())
 
-    def _describe(self, name: str) -> ServedModel:
-        found = self.find_model(name)
+    def _describe(self, name: str, found: FoundModel) -> ServedModel:
         alias_of = None if name == found.model else self._aliases.get(name)
         return ServedModel(name, found.route.flow, tuple(sorted(found.features)), alias_of, found.loading)
 

@@ -34,7 +34,7 @@ class ModelList(msgspec.Struct, frozen=True):
 
 def encode_models(catalogue: Catalogue, owner: str) -> bytes:
     """Exactly the names that can be asked now, adapters last."""
-    models = [_describe(name, catalogue.find_model(name), owner) for name in catalogue.models()]
+    models = [_describe(name, found, owner) for name, found in catalogue.find_served().items()]
     return encode(ModelList((*models, *_list_adapters(catalogue, owner))))
 
 
