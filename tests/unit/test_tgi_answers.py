@@ -98,6 +98,14 @@ UNKNOWN = '"id":-1,"text":"{}","logprob":null,"special":false'
             [event(1, TOKEN_A), last(2, "ab", token=TOKEN_B, tops=TOPS_B)],
         ),
         (
+            [Record(response="", tokens=(END,)), Record(response="b", tokens=(B,)), LAST],
+            {"max_new_tokens": 2},
+            [
+                event(1, '"id":2,"text":"</s>","logprob":-0.1,"special":true'),
+                last(2, "b", token=TOKEN_B, tops=TOPS_B),
+            ],
+        ),
+        (
             [Record(response="ab", tokens=(A, B)), LAST],
             {"max_new_tokens": 1},
             [event(1, TOKEN_A), event(2, TOKEN_B, TOPS_B), last(3, "ab")],

@@ -27,7 +27,8 @@ class LastStep:
         if self._left is None or not steps:
             return steps
         before = self.release()
-        self._left -= sum([step.token.id != NO_TOKEN_ID and not step.token.special for step in steps])
+        # Control tokens count too: only one that another token follows is a step, and the end token is none.
+        self._left -= sum([step.token.id != NO_TOKEN_ID for step in steps])
         # Below zero the provider has not kept to the limit; nobody knows then which token is the last.
         if self._left == 0 and steps[-1].token.id != NO_TOKEN_ID:
             self._held = steps.pop()
