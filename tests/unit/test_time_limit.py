@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -68,20 +69,33 @@ def test_hangs(stubborn: None) -> None:
 """
 
 
-@pytest.mark.parametrize("hanging", [IN_C, IN_A_JOIN, AT_EXIT, IN_A_LOOP, IN_ITS_TEARDOWN])
-def test_a_hanging_test_ends_with_its_stack(tmp_path: Path, hanging: str) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST, "utf-8")
-    (tmp_path / "test_hanging.py").write_text(hanging, "utf-8")
-    (tmp_path / "pytest.ini").write_text(
+def run_alone(folder: Path, hanging: str) -> "subprocess.Popen[str]":
+    """A run of pytest with this test alone."""
+    folder.mkdir()
+    (folder / "conftest.py").write_text(CONFTEST, "utf-8")
+    (folder / "test_hanging.py").write_text(hanging, "utf-8")
+    (folder / "pytest.ini").write_text(
         "[pytest]\ntimeout = 1\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n", "utf-8"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    assert done.returncode == 1, done.stdout
-    assert "Timeout" in done.stdout + done.stderr
+
+
+def test_a_hanging_test_ends_with_its_stack(tmp_path: Path) -> None:
+    """They wait side by side."""
+    kinds = (IN_C, IN_A_JOIN, AT_EXIT, IN_A_LOOP, IN_ITS_TEARDOWN)
+    with ExitStack() as stack:
+        runs = [stack.enter_context(run_alone(tmp_path / str(number), kind)) for number, kind in enumerate(kinds)]
+        for run in runs:
+            # One that went on hanging would keep this test from its end.
+            stack.callback(run.kill)
+        for run in runs:
+            said, _ = run.communicate(timeout=100)
+            assert run.returncode == 1, said
+            assert "Timeout" in said
 
 
 def test_this_run_is_watched(request: pytest.FixtureRequest) -> None:
