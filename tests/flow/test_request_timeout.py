@@ -15,6 +15,7 @@ from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, pipeline
 from tests.flow.open_gateway import open_gateway
 from tests.flow.patient_timing import PatientTiming
+from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.config import Config, GatewayConfig, TextCompletionConfig
@@ -44,6 +45,7 @@ async def events(http: ClientSession, prompt: str) -> list[dict[str, object]]:
     return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
 
 
+@in_virtual_time
 async def test_a_stream_in_flow_is_not_cut() -> None:
     async with open_gateway(GatewayConfig(port=0, request_timeout=SECONDS)) as it:
         it.llm.step = asyncio.Semaphore(0)
@@ -70,10 +72,11 @@ async def test_a_first_record_that_does_not_come() -> None:
     assert "no answer came within 0.3 s" in answer
 
 
+@in_virtual_time
 async def test_a_whole_answer_in_the_making_is_not_cut() -> None:
     """Its processor says that it works."""
     config = GatewayConfig(port=0, request_timeout=SECONDS)
-    async with open_gateway(config, timing=PatientTiming(interval=0.05)) as it:
+    async with open_gateway(config, timing=PatientTiming(interval=0.3)) as it:
         it.llm.step = asyncio.Semaphore(0)
 
         async def ask() -> dict[str, object]:

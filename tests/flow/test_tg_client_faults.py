@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.gateway_wire import END, EVENTS, Answer, bytes_of, chunk, gateway_wire, response
+from tests.virtual_time import in_virtual_time
 from tests.within import within
 from tg_client import TgClient
 from tg_schema import TgError
@@ -152,6 +153,7 @@ async def test_an_answer_that_does_not_come(parts: tuple[bytes, ...]) -> None:
             await streamed(answer, timeout=0.1)
 
 
+@in_virtual_time
 async def test_an_answer_in_flow_is_not_cut() -> None:
     """It takes longer than the timeout, which every single wait keeps."""
 
@@ -165,6 +167,7 @@ async def test_an_answer_in_flow_is_not_cut() -> None:
     assert (await streamed(answer, timeout=1.0))[-1] == "two"
 
 
+@in_virtual_time
 async def test_a_slow_reader_is_no_silence() -> None:
     """The clock runs while a record is waited for, and not while its reader does something else."""
     read = asyncio.Event()
@@ -185,6 +188,7 @@ async def test_a_slow_reader_is_no_silence() -> None:
         assert [record.response async for record in chunks] == ["two"]
 
 
+@in_virtual_time
 async def test_comments_keep_a_silent_stream_alive() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(EVENTS)
