@@ -76,7 +76,7 @@ async def test_a_first_record_that_does_not_come() -> None:
 async def test_a_whole_answer_in_the_making_is_not_cut() -> None:
     """Its processor says that it works."""
     config = GatewayConfig(port=0, request_timeout=SECONDS)
-    async with open_gateway(config, timing=PatientTiming(interval=0.3)) as it:
+    async with open_gateway(config, timing=PatientTiming(interval=0.1)) as it:
         it.llm.step = asyncio.Semaphore(0)
 
         async def ask() -> dict[str, object]:
