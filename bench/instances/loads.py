@@ -160,7 +160,7 @@ LOADS: dict[str, LoadKind] = {
     "overload": LoadKind(_overload, 80, 105),
     "unequal-servers": LoadKind(_hetero, 60, 90),
     "churn-crash": LoadKind(_churn, 50, 80),
-    "prefix": LoadKind(_prefix(0), 60, 145),
+    "prefix": LoadKind(_prefix(0), 60, 150),
     "prefix-adapters": LoadKind(_prefix(20), 60, 140),
     "code-generation": LoadKind(code_generation, 30, 48, 4.0),
     "reasoning": LoadKind(reasoning, 600, 1_220, 12.0),

@@ -85,7 +85,7 @@ def test_what_one_places_counts_at_the_other_until_it_ends() -> None:
     exchange([first, second], 0.03)
     assert second.counters() == first.counters()
     assert (second.blocks(), second.loaded()) == (first.blocks(), first.loaded())
-    assert second.scheduler.server(ENDPOINTS[0]).active.shared_blocks(Fingerprint((1, 2)), 2) == 2
+    assert second.scheduler.server(ENDPOINTS[0]).active.shared_blocks(Fingerprint((1, 2)), 2) == (2, 1)
     assert second.shared.peers == {1: 1}
     placement.first_token(0.1)
     exchange([first, second], 0.13)

@@ -31,20 +31,24 @@ def test_what_is_shared_with_a_prompt_in_flight(used: int, matched: int, shared:
     """Matched blocks are cached; of these, those up to a mark in use are shared."""
     active = ActivePrefixes()
     marks = marks_of(Fingerprint(TWENTY[:used]))
-    active.use(marks)
-    active.use(marks)
-    active.end(marks)
-    assert active.shared_blocks(Fingerprint(TWENTY), matched) == shared
-    active.end(marks)
-    assert (active.shared_blocks(Fingerprint(TWENTY), matched), len(active)) == (0, 0)
+    for users in (3, 2, 1):
+        active.use(marks)
+        active.use(marks)
+        active.use(marks)
+        for _ in range(3 - users):
+            active.end(marks)
+        assert active.shared_blocks(Fingerprint(TWENTY), matched) == (shared, users if shared else 0)
+        for _ in range(users):
+            active.end(marks)
+    assert (active.shared_blocks(Fingerprint(TWENTY), matched), len(active)) == ((0, 0), 0)
 
 
-def full(name: str, *, in_use: bool) -> ServerState:
-    """A cache of 10,000 tokens, of which 9,500 are in use; it has the twenty blocks, in use or idle."""
+def full(name: str, *, users: int) -> ServerState:
+    """A cache of 10,000 tokens, of which 9,500 are in use; it has the twenty blocks, with so many users."""
     state = server(name, LoadReport(0.0, kv_usage=0.95, block_tokens=16, blocks=625), request(tokens=9_500))
     state.start(None, 9_500)
     state.prefixes.add(Fingerprint(TWENTY))
-    if in_use:
+    for _ in range(users):
         state.active.use(marks_of(Fingerprint(TWENTY)))
     return state
 
@@ -52,9 +56,46 @@ def full(name: str, *, in_use: bool) -> ServerState:
 def test_what_is_cached_but_idle_takes_room_again() -> None:
     """A prompt of 1,300 tokens, 1,280 of them cached. Idle ones wait for the only answer's end, which is 3 s away."""
     asked = request(tokens=1_300, blocks=TWENTY)
-    empty = server("c", LoadReport(0.0, kv_usage=0.0, block_tokens=16, blocks=625))
-    assert choices(PredictedWait(), asked, full("a", in_use=True), empty) == "a"
-    assert choices(PredictedWait(), asked, full("b", in_use=False), empty) == "c"
+    other = server("c", LoadReport(0.0, kv_usage=0.5, block_tokens=16, blocks=625))
+    assert choices(PredictedWait(), asked, full("a", users=9), other) == "a"
+    assert choices(PredictedWait(), asked, full("b", users=0), other) == "c"
+
+
+def half_full(name: str, users: int, tokens: int) -> ServerState:
+    """A cache of 10,000 tokens with so many in use, the twenty blocks among them if there are users."""
+    state = server(name, LoadReport(0.0, kv_usage=tokens / 10_000, block_tokens=16, blocks=625))
+    state.prefixes.add(Fingerprint(TWENTY))
+    for _ in range(users):
+        state.active.use(marks_of(Fingerprint(TWENTY)))
+    return state
+
+
+def test_of_two_copies_of_a_beginning_the_one_with_fewer_users_drains() -> None:
+    """1,280 tokens for 3 s. Five users let them stay for a sixth of that longer, one for half of it."""
+    asked = request(tokens=1_300, blocks=TWENTY)
+    assert choices(PredictedWait(), asked, half_full("a", 5, 5_100), half_full("b", 1, 5_000)) == "a"
+    assert choices(PredictedWait(), asked, half_full("a", 5, 5_100), half_full("b", 0, 5_000)) == "a"
+    assert choices(PredictedWait(), asked, half_full("a", 5, 8_000), half_full("b", 1, 3_000)) == "b"
+    # While none is in use, either takes the room.
+    assert choices(PredictedWait(), asked, half_full("a", 0, 5_100), half_full("b", 0, 5_000)) == "b"
+
+
+def test_what_a_full_server_sent_back_to_its_queue_is_still_to_come() -> None:
+    """Of twenty answers, five are told as waiting: their 2,500 tokens only look free."""
+
+    def running(name: str, queued: int, unstarted: int) -> ServerState:
+        placed = [request(tokens=500)] * 20
+        state = server(name, None, *placed)
+        for each in placed[unstarted:]:
+            state.start(None, each.prompt_tokens)
+        state.observe(LoadReport(0.0, queued=queued, running=20 - queued, kv_usage=0.75, block_tokens=16, blocks=625))
+        return state
+
+    assert running("a", 5, 0).used_tokens == 7_500 + 5 * 500
+    # Those that wait for their first token are counted as such, once.
+    assert running("b", 5, 5).used_tokens == 7_500 + 5 * 500
+    assert running("c", 0, 0).used_tokens == 7_500
+    assert choices(PredictedWait(), request(tokens=600), running("a", 5, 0), running("c", 0, 0)) == "c"
 
 
 def test_answers_under_way_tell_how_long_they_take_at_least() -> None:

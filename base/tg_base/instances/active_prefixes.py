@@ -12,42 +12,46 @@ def marks_of(prefix: Fingerprint) -> tuple[int, ...]:
 
 
 class ActivePrefixes:
-    """How many requests in flight begin with a block, for the blocks that are marks."""
+    """How many requests in flight begin with a block, for the blocks that are marks.
 
-    __slots__ = ("_users",)
+    Attributes:
+        users: requests by mark, for reading. A prompt's first block is one.
+    """
+
+    __slots__ = ("users",)
 
     def __init__(self) -> None:
-        self._users: dict[int, int] = {}
+        self.users: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._users)
+        return len(self.users)
 
     def use(self, marks: tuple[int, ...]) -> None:
         """Count a request."""
         for mark in marks:
-            self._users[mark] = self._users.get(mark, 0) + 1
+            self.users[mark] = self.users.get(mark, 0) + 1
 
     def end(self, marks: tuple[int, ...]) -> None:
         """Count its end. Each use is ended once."""
         for mark in marks:
-            left = self._users[mark] - 1
+            left = self.users[mark] - 1
             if left:
-                self._users[mark] = left
+                self.users[mark] = left
             else:
-                del self._users[mark]
+                del self.users[mark]
 
-    def shared_blocks(self, prefix: Fingerprint, matched: int) -> int:
-        """How many of the cached blocks at a prompt's beginning are in use by others, about.
+    def shared_blocks(self, prefix: Fingerprint, matched: int) -> tuple[int, int]:
+        """How many of the cached blocks at a prompt's beginning are in use by others, about; and by how many others.
 
         Between two marks nothing is known. If the last mark is in use, so is, probably, all that is cached.
         """
-        blocks, users = prefix.blocks, self._users
+        blocks, users = prefix.blocks, self.users
         matched = min(matched, len(blocks))
         if matched <= 0 or not users:
-            return 0
+            return 0, 0
         last = bits = (matched.bit_length() - 1) // _BITS * _BITS
-        while blocks[(1 << bits) - 1] not in users:
+        while not (count := users.get(blocks[(1 << bits) - 1], 0)):
             if not bits:
-                return 0
+                return 0, 0
             bits -= _BITS
-        return matched if bits == last else 1 << bits
+        return (matched if bits == last else 1 << bits), count

@@ -51,8 +51,10 @@ class PredictedWait:
     def choose(self, situation: Situation) -> Choice | Refusal:
         """Choose among the servers that have the adapter or the prompt's beginning, and the least loaded ones."""
         request, random = situation.request, situation.random
+        candidates, first = _candidates(situation), request.prefix.blocks[:1]
+        is_used = any(first[0] in server.active.users for server in candidates) if first else False
         ranked = sorted(
-            [(*_cost(server, situation), random.random(), server) for server in _candidates(situation)], key=_RANK
+            [(*_cost(server, situation, is_used), random.random(), server) for server in candidates], key=_RANK
         )
         cost, wait, _, chosen = ranked[0]
         if request.priority < 0:
@@ -68,7 +70,7 @@ class PredictedWait:
 
 def predict_first_token(server: ServerState, situation: Situation) -> float:
     """Seconds until the first token of the request's answer on one server."""
-    return _cost(server, situation)[1]
+    return _cost(server, situation, True)[1]
 
 
 def _candidates(situation: Situation) -> list[ServerState]:
@@ -87,8 +89,14 @@ def _candidates(situation: Situation) -> list[ServerState]:
     return list(dict.fromkeys(found))
 
 
-def _cost(server: ServerState, situation: Situation) -> tuple[float, float]:
-    """Seconds until the first token with what the others lose counted in, and without."""
+def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[float, float]:
+    """Seconds until the first token with what the others lose counted in, and without.
+
+    Args:
+        server: where.
+        situation: what is decided on.
+        is_used: whether the prompt's first block is in use on any of the servers.
+    """
     request, speed = situation.request, server.speed
     residence = situation.expected_tokens * speed.output_token_seconds
     residence = max(residence, LENGTH_BY_AGE * situation.mean_age)
@@ -107,15 +115,18 @@ def _cost(server: ServerState, situation: Situation) -> tuple[float, float]:
         wait += _loading_seconds(server, adapter, situation.now)
     capacity = server.cache_tokens
     if capacity:
+        shared, users = server.active.shared_blocks(request.prefix, matched) if matched and is_used else (0, 0)
+        shared *= BLOCK_TOKENS
         used = server.used_tokens
-        excess = used + request.prompt_tokens - capacity
-        if excess > 0:  # it may be less, if others have some of the prompt in use
-            excess -= request.prompt_tokens - server.room_for(request.prompt_tokens, request.prefix, matched)
-            if excess > 0:
-                wait += _room_seconds(server, excess / used if used else 1.0, residence)
+        excess = used + max(request.prompt_tokens - shared, 0) - capacity
+        if excess > 0:
+            wait += _room_seconds(server, excess / used if used else 1.0, residence)
         fullness = used / capacity
         price = KV_BALANCE_WEIGHT * fullness + KV_WEIGHT * fullness**KV_POWER
-        extra += price * residence * own / capacity
+        # What others use stays for longer only if this request is the last of them to end. A second copy takes room,
+        # even if it is cached, while another server's is in use.
+        taken = request.prompt_tokens - shared if is_used else own
+        extra += price * residence * (taken + shared / (users + 1)) / capacity
     cost = wait + work + extra + CROWD_WEIGHT * server.requests * (work + speed.fixed_seconds)
     return cost, wait + work
 

@@ -44,6 +44,7 @@ class ServerState:
     """
 
     __slots__ = (
+        "_sent_back_tokens",
         "_told_tokens",
         "_unseen",
         "_unseen_since",
@@ -87,6 +88,7 @@ class ServerState:
         self._unseen_since = 0.0
         self.cache_tokens: int | None = None
         self._told_tokens: float | None = None
+        self._sent_back_tokens = 0.0
 
     @property
     def queued(self) -> int:
@@ -104,7 +106,8 @@ class ServerState:
     def used_tokens(self) -> float:
         """Tokens of the KV cache that are in use or wait for room: as told and ours since; else our own alone."""
         # Blocks that requests share are in the report alone. Prompts not computed yet may be missing there.
-        return self.kv_tokens if self._told_tokens is None else self._told_tokens + self.room_tokens
+        told = self._told_tokens
+        return self.kv_tokens if told is None else told + self._sent_back_tokens + self.room_tokens
 
     @property
     def active_adapters(self) -> AbstractSet[str]:
@@ -134,6 +137,7 @@ class ServerState:
         if report.blocks and report.block_tokens:
             self.cache_tokens = tokens = report.blocks * report.block_tokens
             self._told_tokens = None if report.kv_usage is None else report.kv_usage * tokens
+            self._sent_back_tokens = self._count_sent_back(report)
             if self.prefixes.capacity != (blocks := max(tokens // BLOCK_TOKENS, 1)):
                 self.prefixes.resize(blocks)
 
@@ -154,7 +158,7 @@ class ServerState:
             prefix: of the prompt.
             matched: blocks of it that are cached, in use or idle.
         """
-        return max(prompt_tokens - BLOCK_TOKENS * self.active.shared_blocks(prefix, matched), 0)
+        return max(prompt_tokens - BLOCK_TOKENS * self.active.shared_blocks(prefix, matched)[0], 0)
 
     def place(
         self,
@@ -257,6 +261,16 @@ class ServerState:
         self.ready_at.clear()
         self.loads_end_at = 0.0
         self.prefixes.clear()
+
+    def _count_sent_back(self, report: LoadReport) -> float:
+        """Tokens that requests need which have begun, or are others', and wait for room. Those that run tell how many.
+
+        A full server sends its youngest requests back to its queue. What they held looks free then, and is not: they go
+        before whatever comes.
+        """
+        if self._told_tokens is None or not report.queued or not report.running:
+            return 0.0
+        return max(report.queued - self.unstarted, 0) * self._told_tokens / report.running
 
     def _count_slots(self) -> None:
         slots = self.adapters.slots
