@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.agent_dialog import Pipeline, until
+from tests.flow.agent_dialog import Pipeline
 from tests.flow.command import started
 from tests.pulsar_server import PulsarServer
+from tests.until import until
 from tg_base.bus import open_bus
 from tg_base.client import Client, Requestor
 from tg_base.config import read_config

@@ -10,7 +10,7 @@ from aiohttp import ClientSession, ServerDisconnectedError
 
 from tests.connected.pipeline import Pipeline
 from tests.fakes.live_openai import MODEL, LiveOpenAi, told
-from tests.flow.narrow_gateway import until
+from tests.until import until
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 

@@ -17,7 +17,7 @@ import pytest
 from tests.connected.live_streams import LiveStream
 from tests.connected.pipeline import Part, Pipeline
 from tests.fakes.live_openai import LiveOpenAi, told
-from tests.flow.agent_dialog import until
+from tests.until import until
 from tg_client import TgClient
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]

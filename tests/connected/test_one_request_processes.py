@@ -9,8 +9,8 @@ import pytest
 
 from tests.connected.pipeline import Pipeline, pipeline
 from tests.fakes.gated_openai import GatedOpenAi
-from tests.flow.agent_dialog import until
 from tests.pulsar_server import PulsarServer
+from tests.until import until
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(300)]
 

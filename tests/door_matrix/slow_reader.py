@@ -9,9 +9,9 @@ from tests.door_matrix.door import Door
 from tests.door_matrix.stage import OpenStage
 from tests.door_matrix.visit import MODEL
 from tests.fakes.wordy_llm import WORD
-from tests.flow.narrow_gateway import until
 from tests.flow.raw_http import RawConnection, raw_connection
 from tests.flow.socket_frames import masked, upgrade
+from tests.until import until
 from tg_gateway.access import Limits
 
 PATIENCE_SECONDS: Final = 0.25

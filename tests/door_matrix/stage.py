@@ -10,8 +10,9 @@ from aiohttp import ClientSession
 from tests.door_matrix.door import Door
 from tests.door_matrix.visit import MODEL, Visit, visiting
 from tests.fakes.unreliable_llm import UnreliableLlm
-from tests.flow.narrow_gateway import OFTEN, until
+from tests.flow.narrow_gateway import OFTEN
 from tests.flow.open_gateway import ON_ANY_PORT
+from tests.until import until
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor

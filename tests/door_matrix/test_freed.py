@@ -9,9 +9,9 @@ import pytest
 from tests.door_matrix.door import Door
 from tests.door_matrix.doors import DOORS
 from tests.door_matrix.stage import Stage, open_stage
-from tests.flow.narrow_gateway import until
 from tests.flow.open_gateway import QUICK
 from tests.pulsar_server import PulsarServer
+from tests.until import until
 from tg_base.bus import open_bus
 
 STREAMS = 8

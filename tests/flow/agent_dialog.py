@@ -1,7 +1,6 @@
 """A pipeline with an agent over a scripted model, for the tests of agents; and what every dialog must satisfy."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,10 +135,3 @@ async def pipeline(
             await stack.enter_async_context(Processor(bus, topics, model, (route,), grace=0.1))
         clients = {route.flow: Client(requestor, route) for route in config_file.config.routes("agent")}
         yield Pipeline(bus, clients)
-
-
-async def until(true: Callable[[], object], within: float = 5.0) -> None:
-    """As soon as it is true of what another process does."""
-    async with asyncio.timeout(within):
-        while not true():  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.005)

@@ -1,9 +1,8 @@
 """A gateway before a model that does little at once, whose doors can all be asked alike."""
 
-import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +11,7 @@ from aiohttp import ClientSession
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, PROMPTS, TEXTS
+from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
@@ -25,15 +25,6 @@ OFTEN = HeartbeatTiming(interval=0.05)
 COMPLETION = "api/v1/text-completion"
 SOCKET = "api/v1/socket"
 DOORS = ("post", "sse", "socket")
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Return once something is true of which no event tells."""
-    for _ in range(2000):
-        if true():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it did not become true")
 
 
 def token_of(name: str) -> str:

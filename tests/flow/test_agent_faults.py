@@ -11,7 +11,8 @@ import pytest
 from tests.fakes import tools
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.agent_dialog import BASE, LIVELY, TOPICS, Pipeline, pipeline, until
+from tests.flow.agent_dialog import BASE, LIVELY, TOPICS, Pipeline, pipeline
+from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.agent_dialog import BASE, pipeline, until
+from tests.flow.agent_dialog import BASE, pipeline
+from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.config import ConfigWatcher
 from tg_base.server import ServeContext

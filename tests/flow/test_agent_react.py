@@ -8,7 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
-from tests.flow.agent_dialog import BASE, pipeline, until
+from tests.flow.agent_dialog import BASE, pipeline
+from tests.until import until
 from tg_base.llm import LlmChunk
 from tg_base.runtime import running
 from tg_schema import AgentRequest, AgentStep

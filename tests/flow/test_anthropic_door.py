@@ -10,9 +10,9 @@ from tests.fakes.claude_code_request import HEADERS, SIZE, encode_request, make_
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.messages_llm import CLAUDE, PLAIN, MessagesLlm
 from tests.flow.anthropic_asking import COUNT, HI, MESSAGES, MODEL, open_asking
-from tests.flow.narrow_gateway import until
 from tests.flow.raw_http import raw_connection
 from tests.flow.test_gateway_auth import LOCKED
+from tests.until import until
 from tests.within import within
 from tg_base.config import GatewayConfig
 from tg_schema import Message, TextPart

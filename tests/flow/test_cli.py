@@ -8,7 +8,7 @@ import signal
 import sys
 import termios
 from array import array
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -16,6 +16,7 @@ from tests.fakes.scripted_llm import ScriptedLlm
 from tests.flow.command import SCRIPTS, Ended, ended, ran, started
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.test_tg_client import LOCKED, TOKEN
+from tests.until import until
 from tests.within import within
 
 LLM = "tg-invoke-llm"
@@ -225,13 +226,6 @@ def waiting(pipe: int) -> int:
     buffer = array("i", [0])
     fcntl.ioctl(pipe, termios.FIONREAD, buffer)
     return buffer[0]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what another process does, of which nothing tells."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 async def test_a_reader_that_leaves_stops_the_model(opened: Opened) -> None:

@@ -10,8 +10,8 @@ import pytest
 from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
-from tests.flow.narrow_gateway import until
 from tests.flow.open_gateway import Opened, open_gateway
+from tests.until import until
 from tg_base.client.response_stream import AskedStream
 from tg_base.llm import LlmChunk
 from tg_base.protocol import HeartbeatTiming

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.ending_bus import EndingBus
 from tests.fakes.recording_bus import RecordingBus
-from tests.flow.narrow_gateway import until
+from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.protocol import HeartbeatTiming, Presence, Route

@@ -9,10 +9,11 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from tests.fakes.gated_openai import GatedOpenAi
-from tests.flow.narrow_gateway import SOCKET, digest_of, token_of, until
+from tests.flow.narrow_gateway import SOCKET, digest_of, token_of
 from tests.flow.open_gateway import Opened, open_gateway
 from tests.flow.raw_http import raw_connection
 from tests.flow.socket_frames import answer, ask, frame
+from tests.until import until
 from tg_base.config import ApiKey, GatewayConfig
 from tg_gateway.access import Authenticator, Limits
 from tg_schema.errors import BadRequest, RateLimited, Unauthorized

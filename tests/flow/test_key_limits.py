@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from tests.flow.narrow_gateway import COMPLETION, DOORS, SOCKET, Refused, digest_of, narrow_gateway, token_of, until
+from tests.flow.narrow_gateway import COMPLETION, DOORS, SOCKET, Refused, digest_of, narrow_gateway, token_of
+from tests.until import until
 from tests.within import within
 from tg_base.config import ApiKey, GatewayConfig
 from tg_schema.errors import RateLimited

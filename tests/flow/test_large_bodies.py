@@ -11,10 +11,11 @@ from prometheus_client import REGISTRY
 
 from tests.fakes.failing_llm import FailingLlm
 from tests.fakes.openai_server import OpenAiServer
-from tests.flow.narrow_gateway import digest_of, token_of, until
+from tests.flow.narrow_gateway import digest_of, token_of
 from tests.flow.open_gateway import open_gateway
 from tests.flow.openai_asking import Open
 from tests.flow.raw_http import raw_connection
+from tests.until import until
 from tg_base.bus import MAX_MESSAGE_BYTES
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.runtime import MAX_READ_HERE_OBJECTS

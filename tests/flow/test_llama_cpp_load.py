@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.silent_server import SilentServer
 from tests.flow.command import ended, started
-from tests.flow.narrow_gateway import until
+from tests.until import until
 from tg_flow.llama.model import Model
 from tg_flow.llama.model_file import DEMO_MODEL
 from tg_flow.llama.model_load import ModelLoad

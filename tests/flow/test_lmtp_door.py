@@ -12,9 +12,9 @@ from aiohttp import ClientSession, WSServerHandshakeError
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.token_llm import END, TokenLlm
-from tests.flow.narrow_gateway import until
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, TEXTS, open_gateway, until_listed
 from tests.flow.open_lmtp import MODEL, Lmtp, open_lmtp
+from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import ApiKey, GatewayConfig

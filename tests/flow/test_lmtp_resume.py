@@ -13,11 +13,11 @@ from aiohttp import ClientSession
 
 from tests.fakes.held_bus import HeldBus
 from tests.fakes.token_llm import END, TokenLlm
-from tests.flow.narrow_gateway import until
 from tests.flow.open_gateway import ON_ANY_PORT, PROMPTS, QUEUES, TEXTS, Opened, open_gateway, until_listed
 from tests.flow.open_lmtp import MODEL, Lmtp, is_final
 from tests.flow.raw_http import raw_connection
 from tests.flow.socket_frames import masked, upgrade
+from tests.until import until
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor

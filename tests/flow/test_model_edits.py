@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from typing_extensions import override
 
 from tests.fakes.ending_bus import EndingBus
-from tests.flow.narrow_gateway import until
 from tests.flow.patient_timing import PatientTiming
+from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
 from tg_base.config import ConfigWatcher

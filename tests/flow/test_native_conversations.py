@@ -10,9 +10,9 @@ from aiohttp import ClientSession
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.recorded_llm import SEVERAL, RecordedLlm
-from tests.flow.agent_dialog import until
 from tests.flow.open_gateway import ON_ANY_PORT, Opened, open_gateway
 from tests.flow.test_tg_client import LOCKED, TOKEN
+from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import Config, GatewayConfig, ServiceConfig, TextCompletionConfig

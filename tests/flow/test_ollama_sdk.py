@@ -14,8 +14,8 @@ from ollama import AsyncClient, Client, ResponseError
 from tests.fakes.byte_llm import CONTEXT_TOKENS, ByteLlm
 from tests.fakes.chat_llm import ChatLlm
 from tests.fakes.turns_llm import Turn
-from tests.flow.narrow_gateway import until
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
+from tests.until import until
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.llm import LlmChunk, LlmService
 from tg_schema import ImagePart, Message, TextPart, ToolCall, ToolCallDelta

@@ -9,9 +9,10 @@ from aiohttp import ClientSession
 from typing_extensions import override
 
 from tests.fakes.token_llm import END, TokenLlm
-from tests.flow.narrow_gateway import OFTEN, until
+from tests.flow.narrow_gateway import OFTEN
 from tests.flow.open_gateway import CONFIG, TEXTS, open_gateway, until_listed
 from tests.flow.open_lmtp import MODEL, Lmtp, open_lmtp
+from tests.until import until
 from tg_base.llm import LlmService
 from tg_base.server import Processor
 from tg_flow.providers.on_demand_model import OnDemandModel, ServiceOutline

@@ -14,9 +14,9 @@ from openai.types import Completion
 
 from tests.fakes.byte_llm import ByteLlm
 from tests.fakes.counting_llm import CountingLlm
-from tests.flow.narrow_gateway import until
 from tests.flow.open_gateway import Opened, until_listed
 from tests.flow.openai_sdk import MODEL, blocking_sdk, open_sdk, sdk
+from tests.until import until
 from tg_base.config import ApiKey, GatewayConfig
 
 KEY = ApiKey(name="k", sha256=hashlib.sha256(b"right").hexdigest(), streams=2)

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from prometheus_client import REGISTRY
 
-from tests.flow.narrow_gateway import DOORS, OFTEN, Refused, another_gateway, narrow_gateway, until
+from tests.flow.narrow_gateway import DOORS, OFTEN, Refused, another_gateway, narrow_gateway
 from tests.flow.open_gateway import CONFIG, PROMPTS, TEXTS
+from tests.until import until
 from tests.within import within
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor

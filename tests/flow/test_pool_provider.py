@@ -11,9 +11,9 @@ import pytest
 import structlog
 
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
-from tests.flow.test_processors import until
 from tests.unit.test_config_edits import seen
 from tests.unit.test_pool_resources import OBJECTIVE, POOL, REWRITE, ROUTE
+from tests.until import until
 from tg_base.bus import open_bus
 from tg_flow.providers import open_provider
 from tg_flow.providers.pool import Pool

@@ -1,11 +1,12 @@
 """Configuration -> running processors: how many there are, for which models and queues."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.until import until
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
@@ -23,15 +24,6 @@ async def bus() -> AsyncIterator[Bus]:
     bus = MemoryBus()
     yield bus
     await bus.aclose()
-
-
-async def until(true: Callable[[], object]) -> None:
-    """As soon as it is true."""
-    async with asyncio.timeout(5):
-        while True:
-            if true():
-                return
-            await asyncio.sleep(0.005)
 
 
 def written(folder: Path, text: str) -> ConfigWatcher:

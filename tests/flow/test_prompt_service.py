@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ import structlog
 from tests.fakes.answers_llm import AnswersLlm
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.scripted_llm import ScriptedLlm
+from tests.until import until
 from tests.within import within
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
@@ -287,15 +288,6 @@ async def test_many_prompts_side_by_side_keep_their_words(bus: Bus, file: Path) 
             *(it.client.request("count", {"n": number % 10 + 1}, streaming=True) for number in range(300))
         )
         assert answers == ["".join(f"{word} " for word in range(number % 10 + 1)) for number in range(300)]
-
-
-async def until(true: Callable[[], object]) -> None:
-    """As soon as it is true."""
-    async with asyncio.timeout(5):
-        while True:
-            if true():
-                return
-            await asyncio.sleep(0.005)
 
 
 def edit(file: Path, old: str, new: str) -> None:

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.passing_bus import PassingBus
-from tests.flow.narrow_gateway import until
+from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.protocol import Route

@@ -1,7 +1,7 @@
 """Processes that fall silent and come back: every stream has its end, and nobody is taken for dead without doubt."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
+from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor, ResponseStream
@@ -48,14 +49,6 @@ async def pipeline() -> AsyncIterator[Pipeline]:
     ):
         yield Pipeline(llm, requestor, LlmClient(requestor, ROUTE), theirs, ours)
     await bus.aclose()
-
-
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            if true():
-                return
-            await asyncio.sleep(0.01)
 
 
 async def ended(responses: Responses) -> TgError | None:

@@ -7,9 +7,10 @@ from typing import Any
 from prometheus_client import REGISTRY
 
 from tests.fakes.wordy_llm import WordyLlm
-from tests.flow.narrow_gateway import narrow_gateway, until
+from tests.flow.narrow_gateway import narrow_gateway
 from tests.flow.raw_http import RawConnection, raw_connection
 from tests.flow.socket_frames import ask, masked, upgrade
+from tests.until import until
 from tg_gateway.access import Limits
 
 KIB = 1024

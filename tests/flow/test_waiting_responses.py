@@ -18,10 +18,11 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.passing_bus import RemoteBus
 from tests.flow.background_asking import begin, client_of, gather, poll
-from tests.flow.narrow_gateway import OFTEN, until
+from tests.flow.narrow_gateway import OFTEN
 from tests.flow.open_gateway import CONFIG, PROMPTS, QUEUES, TEXTS
 from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
+from tests.until import until
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor

@@ -1,7 +1,7 @@
 """Pickers that share what they place over a bus: the memory one, one that is away, and one that means harm."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from tests.fakes.ending_bus import EndingBus
 from tests.fakes.mortal_bus import MortalBus
 from tests.instances.cases import request
 from tests.unit.test_config_edits import seen
+from tests.until import until
 from tg_base.bus import Bus, open_bus
 from tg_base.instances import DEFAULT_TIMING, Pick, Placement, Scheduler, SharingTiming
 from tg_base.pools import Host
@@ -47,12 +48,6 @@ class SharingPicker:
     @property
     def requests(self) -> int:
         return sum(server.requests for server in self.scheduler.servers)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - nothing tells when
-            await asyncio.sleep(0.005)
 
 
 async def follow_each_other(bus: Bus, topic: str) -> None:

@@ -1,7 +1,7 @@
 """A subscription that ends by itself is opened again; meanwhile it shows; without hope the process ends with a word."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from tests.fakes.ending_bus import EndingBus
 from tests.fakes.given_delivery import GivenDelivery
+from tests.until import until
 from tg_base.bus import Delivery
 from tg_base.bus.memory import MemoryBus
 from tg_base.protocol import Subscriptions
@@ -24,13 +25,6 @@ ENDS = [None, BusError("the broker refused; try again"), ValueError("a defect")]
 @pytest.fixture
 def bus() -> EndingBus:
     return EndingBus(MemoryBus())
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Return once it is true."""
-    async with asyncio.timeout(20):
-        while not true():  # noqa: ASYNC110 - nothing tells when
-            await asyncio.sleep(0.005)
 
 
 async def soon(waiting: Awaitable[Delivery]) -> bytes:

@@ -4,13 +4,14 @@ import asyncio
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import structlog
 
 from tests.fakes.small_worker import serve
+from tests.until import until
 from tg_base.server import Crew, Work, Workers
 from tg_base.server.worker_server import WorkerServer
 from tg_schema.errors import Unavailable
@@ -20,12 +21,6 @@ PATIENCE = 60.0
 
 def crew(folder: Path, count: int = 1) -> Crew:
     return Crew(Work(serve, str(folder)), count, "127.0.0.1", 0, 0.1, metrics_host="127.0.0.1")
-
-
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110 - another process does it
-            await asyncio.sleep(0.01)
 
 
 def lines(log: list[structlog.typing.EventDict], event: str) -> list[structlog.typing.EventDict]:

@@ -1,0 +1,21 @@
+"""Waiting for what no event tells of."""
+
+import asyncio
+from collections.abc import Callable
+
+TICK_SECONDS = 0.005
+
+
+async def until(true: Callable[[], object], within: float = 30.0) -> None:
+    """Return once it is true.
+
+    The seconds are those of a loop that turns: a pause of the machine counts as one tick.
+
+    Raises:
+        AssertionError: it did not become true.
+    """
+    for _ in range(round(within / TICK_SECONDS)):
+        if true():
+            return
+        await asyncio.sleep(TICK_SECONDS)
+    raise AssertionError(f"it did not become true within {within:g} s")
