@@ -11,6 +11,7 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.ending_bus import EndingBus
 from tests.fakes.recording_bus import RecordingBus
 from tests.until import until
+from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.protocol import HeartbeatTiming, Presence, Route
@@ -137,6 +138,7 @@ async def test_a_processor_leaves_and_the_others_stay() -> None:
             await LlmClient(it.requestor, ROUTES[0]).request("", "2")
 
 
+@in_virtual_time
 async def test_presence_is_as_long_for_twelve_requestors_as_for_one() -> None:
     async with shared() as it, AsyncExitStack() as stack:
         for model in it.models:
