@@ -1,6 +1,5 @@
 """The columns for what happens to an answer that has begun: it fails, or its client leaves or does not read."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -12,6 +11,7 @@ from tests.door_matrix.stage import OpenStage, Stage
 from tests.door_matrix.visit import MODEL, Visit
 from tests.fakes.openai_chat_server import CompatibleServer
 from tests.fakes.plan import Fault, Plan
+from tests.within import within
 from tg_flow.providers import open_provider
 from tg_schema.errors import Unavailable
 
@@ -92,7 +92,7 @@ async def _cancel(door: Door, it: Stage, *, silent: bool) -> None:
 
 async def _stop(it: Stage, generated: int) -> None:
     """The model stops in time, and has generated no more than it may."""
-    await asyncio.wait_for(it.llm.stopped.wait(), STOP_SECONDS)
+    await within(STOP_SECONDS, it.llm.stopped.wait())
     assert it.llm.generated - generated <= MAX_CHUNKS_AFTER
 
 
