@@ -9,6 +9,7 @@ from prometheus_client import REGISTRY
 
 from tests.flow.narrow_gateway import COMPLETION, DOORS, SOCKET, Refused, digest_of, narrow_gateway, token_of
 from tests.until import until
+from tests.virtual_time import in_virtual_time
 from tests.within import within
 from tg_base.config import ApiKey, GatewayConfig
 from tg_schema.errors import RateLimited
@@ -88,6 +89,7 @@ async def test_tokens_beyond_the_reservation_are_owed(door: str) -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True])
+@in_virtual_time
 async def test_a_cancelled_request_is_settled(streaming: bool) -> None:
     config = keys(tokens_per_minute=1000)
     headers = {"Authorization": f"Bearer {token_of('limited')}"}

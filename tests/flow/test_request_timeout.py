@@ -54,6 +54,7 @@ async def test_a_stream_in_flow_is_not_cut() -> None:
     assert told[-1]["end_of_stream"] is True
 
 
+@in_virtual_time
 async def test_silence_ends_a_stream() -> None:
     async with open_gateway(GatewayConfig(port=0, request_timeout=0.3)) as it:
         it.llm.step = asyncio.Semaphore(1)
@@ -63,6 +64,7 @@ async def test_silence_ends_a_stream() -> None:
     assert "nothing more of the answer came within 0.3 s" in str(told[-1])
 
 
+@in_virtual_time
 async def test_a_first_record_that_does_not_come() -> None:
     async with open_gateway(GatewayConfig(port=0, request_timeout=0.3)) as it:
         it.llm.step = asyncio.Semaphore(0)
@@ -87,10 +89,11 @@ async def test_a_whole_answer_in_the_making_is_not_cut() -> None:
     assert answer["response"] == "".join(f"{number} " for number in range(STEPS))
 
 
+@in_virtual_time
 async def test_a_whole_answer_in_the_making_proves_nothing_of_a_stream() -> None:
     """A processor that says that it works, and sends no record, is silent to a stream."""
     config = GatewayConfig(port=0, request_timeout=0.5)
-    async with open_gateway(config, timing=PatientTiming(interval=0.02)) as it:
+    async with open_gateway(config, timing=PatientTiming(interval=0.05)) as it:
         it.llm.step = asyncio.Semaphore(1)
         assert "nothing more of the answer came" in str((await events(it.http, "2"))[-1])
 
