@@ -35,7 +35,7 @@ def _look_at(named: str | None) -> tuple[str, int] | None:
         if place.is_dir():
             with os.scandir(place) as entries:
                 # A file of a folder may be written anew without a change of the folder.
-                newest = max(newest, *(each.stat().st_mtime_ns for each in entries))
+                newest = max(newest, max((each.stat().st_mtime_ns for each in entries), default=0))
     except OSError:
         return named, 0
     return named, newest
