@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from tests.missing import skip_or_fail
-from tg_base.server.memory_balloon import POOL_BYTES, MemoryBalloon
+from tg_base.server.memory_balloon import MAX_NEW_BYTES, POOL_BYTES, MemoryBalloon
 from tg_base.server.memory_return import MIN_ENDED_TASKS, MemoryReturn
 from tg_base.server.spare_objects import SpareObjects
 
@@ -55,6 +55,27 @@ async def test_free_pools_go_back_and_return() -> None:
     await balloon.deflate()
     assert balloon.pools == 0
     assert len(more) == len(held)
+
+
+@pytest.mark.usefixtures("_pools_are_used")
+async def test_a_burst_that_begins_meanwhile_ends_it() -> None:
+    held, balloon, burst = make_holes(), MemoryBalloon(), list[list[bytes]]()
+    await balloon.inflate()
+    free = balloon.pools
+
+    async def take_pools() -> None:
+        # None of it goes, so each turn takes a pool of the arena that is new just then.
+        for _ in range(1000):
+            burst.append([bytes(400) for _ in range(60)])
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(take_pools())
+    await balloon.inflate()
+    assert not task.done()
+    assert balloon.pools < free + 2 * MAX_NEW_BYTES // POOL_BYTES
+    task.cancel()
+    await balloon.deflate()
+    assert held
 
 
 def test_another_allocator_is_left_alone() -> None:

@@ -16,6 +16,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import repeat
+from pathlib import Path
 from typing import Final
 
 POOL_BYTES: Final = 16 * 1024
@@ -30,8 +31,11 @@ ARENA_POOLS: Final = 63
 """Pools of an arena; one more if it begins at a multiple of `POOL_BYTES`."""
 SPARED_POOLS: Final = 64
 """Free pools that are left to the allocator (1 MiB), for what a process does at rest."""
+MAX_NEW_BYTES: Final = 8 * 1024 * 1024
+"""Bytes that the process may map while free pools are taken; it maps more if others take pools too, as in a burst."""
 TURN_POOLS: Final = 16
 """Pools that are taken or given back in one turn of the event loop, about 1 ms."""
+_SIZES: Final = Path("/proc/self/statm")
 
 
 class MemoryBalloon:
@@ -91,7 +95,7 @@ class MemoryBalloon:
 
     async def _take_pools(self, strays: "array[int]") -> None:
         """Take pools until a new arena begins: then there was no other free one."""
-        row = 0
+        row, most = 0, _mapped_bytes() + MAX_NEW_BYTES
         while row < ARENA_POOLS:
             pool = self._take_pool(strays)
             if pool is None:
@@ -100,6 +104,9 @@ class MemoryBalloon:
             row = row + 1 if self._pools and pool == self._pools[-1] + POOL_BYTES else 1
             self._pools.append(pool)
             if len(self._pools) % TURN_POOLS == 0:
+                # Others may take a pool of each new arena: then none looks new, and this would never end.
+                if _mapped_bytes() > most:
+                    break
                 await asyncio.sleep(0)
         new = self._pools[-row:]
         del self._pools[-row:]
@@ -124,6 +131,11 @@ class MemoryBalloon:
             _run(map(self._free, _blocks_of(pool)))
 
 
+def _mapped_bytes() -> int:
+    """Bytes of the process's address space."""
+    return int(_SIZES.read_bytes().split()[0]) * mmap.PAGESIZE
+
+
 def _blocks_of(pool: int) -> range:
     first = pool + HEADER_BYTES
     return range(first, first + POOL_BLOCKS * BLOCK_BYTES, BLOCK_BYTES)
@@ -138,4 +150,5 @@ def _has_pools() -> bool:
     """Whether objects come from the pools that this file describes, and a part of a pool can be given back."""
     named = os.environ.get("PYTHONMALLOC", "pymalloc") == "pymalloc" and not sys.flags.dev_mode
     built = sysconfig.get_config_var("WITH_PYMALLOC") and not sysconfig.get_config_var("Py_GIL_DISABLED")
-    return bool(named and built) and sys.platform == "linux" and POOL_BYTES // mmap.PAGESIZE > 1
+    tells = sys.platform == "linux" and os.access(_SIZES, os.R_OK)
+    return bool(named and built) and tells and POOL_BYTES // mmap.PAGESIZE > 1
