@@ -1,5 +1,6 @@
 """OpenAI's chat completions <-> our records, value by value."""
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -65,6 +66,22 @@ def test_what_requests_have_in_common_is_encoded_once_and_alike(options: OpenAiO
             further = msgspec.json.encode(options.extra_body)[1:-1]
             asked = msgspec.json.encode(provider.asked(request))[:-1] + (b"," + further if further else b"") + b"}"
             assert provider.body(request) == asked
+
+
+def test_long_samplings_are_not_kept() -> None:
+    provider = OpenAiCompatible("m", OpenAiOptions(), None)  # type: ignore[arg-type]
+
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            stop, bias = (f"{number}" * 5000,), {each: float(number) for each in range(1000)}
+            for sampling in (Sampling(stop=stop), Sampling(logit_bias=bias)):
+                asked = TextCompletionRequest(prompt="p", sampling=sampling)
+                assert provider.body(asked) == msgspec.json.encode(provider.asked(asked))
+        del stop, bias, sampling, asked
+        assert tracemalloc.get_traced_memory()[0] < 64 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 def test_fields_of_the_answer() -> None:

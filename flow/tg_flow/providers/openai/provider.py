@@ -26,6 +26,8 @@ _encode = msgspec.json.Encoder().encode
 _MESSAGES = b'","messages":[]'
 MAX_SAMPLINGS = 64
 """Samplings whose bodies are kept, but for the messages."""
+MAX_SAMPLING_BYTES = 1024
+"""Bytes of such a sampling: longer ones, of many stop strings or biases, hardly come again, and would fill memory."""
 
 OPENAI_FEATURES: frozenset[Feature] = frozenset(
     {"n", "logit_bias", "reasoning", "parallel_tool_calls", "allowed_tools", "strict_tools", "openai_fields"}
@@ -122,6 +124,8 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
     def _bare_body(self, request: TextCompletionRequest) -> bytes:
         """The body of a request whose sampling others have too: only its messages are encoded anew."""
         options, sampling = self.options, _encode(request.sampling)
+        if len(sampling) > MAX_SAMPLING_BYTES:
+            return _encode(self.asked(request))
         around = self._around.get(sampling)
         if around is None:
             if len(self._around) >= MAX_SAMPLINGS:
