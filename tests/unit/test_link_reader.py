@@ -36,3 +36,12 @@ def test_a_number_out_of_all_reason_is_not_kept() -> None:
         MAX_AHEAD_MESSAGES + 1
     )
     assert reader.expected == MAX_AHEAD_MESSAGES + 1
+
+
+def test_a_message_that_fails_takes_none_behind_it_along() -> None:
+    reader = ReorderBuffer[bytes]()
+    for seq in (1, 2, 3):
+        assert list(reader.take(seq, b"%d" % seq)) == []
+    # Who handles the first one raises, and looks at no other.
+    assert next(iter(reader.take(0, b"0"))) == b"0"
+    assert list(reader.take(4, b"4")) == [b"1", b"2", b"3", b"4"]

@@ -1,6 +1,6 @@
 """Inbox topic -> frames: reorders and acknowledges all links of one requestor, and requests what is missing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
@@ -47,19 +47,24 @@ class ReorderBuffer(Generic[T]):
         """The sender has announced that it sent everything up to this number."""
         self._known = max(self._known, sent)
 
-    def take(self, seq: int, message: T) -> Sequence[T]:
-        """Add a message; returns those that are due, in order. A repeated message is never due."""
+    def take(self, seq: int, message: T) -> Iterable[T]:
+        """Add a message; those that are due, in order. A repeated message is never due.
+
+        One counts as delivered when it is taken from these: what is left stays due, and comes with the next message.
+        """
         if seq == self.expected and not self._early:
             self.expected += 1
             return (message,)
         self._known = max(self._known, seq)
         if self.expected <= seq <= self.expected + MAX_AHEAD_MESSAGES:
             self._early[seq] = message
-        due = []
+        return self._due()
+
+    def _due(self) -> Iterator[T]:
         while self.expected in self._early:
-            due.append(self._early.pop(self.expected))
+            # Before the yield: a message whose handling fails counts as delivered, or it would come for ever.
             self.expected += 1
-        return due
+            yield self._early.pop(self.expected - 1)
 
 
 @dataclass(slots=True)
