@@ -89,6 +89,14 @@ def test_another_allocator_is_left_alone() -> None:
     assert ended.stdout == b"0\n"
 
 
+async def test_smaller_pools_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "maxsize", 2**31 - 1)
+    held, balloon = make_holes(), MemoryBalloon()
+    await balloon.inflate()
+    assert balloon.pools == 0
+    assert held
+
+
 @asynccontextmanager
 async def running_tasks(number: int) -> AsyncIterator[None]:
     """As many as a burst has."""

@@ -41,8 +41,8 @@ _SIZES: Final = Path("/proc/self/statm")
 class MemoryBalloon:
     """Empty at first; its calls must not overlap.
 
-    It stays empty where Python has another allocator (`PYTHONMALLOC`, no GIL), where pages are as large as pools, and
-    on other systems than Linux.
+    It stays empty where Python has another allocator (`PYTHONMALLOC`, no GIL), where pages are as large as pools or
+    addresses have 32 bits, and on other systems than Linux.
     """
 
     def __init__(self) -> None:
@@ -150,5 +150,6 @@ def _has_pools() -> bool:
     """Whether objects come from the pools that this file describes, and a part of a pool can be given back."""
     named = os.environ.get("PYTHONMALLOC", "pymalloc") == "pymalloc" and not sys.flags.dev_mode
     built = sysconfig.get_config_var("WITH_PYMALLOC") and not sysconfig.get_config_var("Py_GIL_DISABLED")
-    tells = sys.platform == "linux" and os.access(_SIZES, os.R_OK)
-    return bool(named and built) and tells and POOL_BYTES // mmap.PAGESIZE > 1
+    # With 32 bits a pool has 4 KiB, and four of them never as many blocks as one of ours.
+    large = sys.maxsize >= 2**32 and POOL_BYTES // mmap.PAGESIZE > 1
+    return bool(named and built) and large and sys.platform == "linux" and os.access(_SIZES, os.R_OK)
