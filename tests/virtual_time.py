@@ -6,12 +6,15 @@ For tests of one process: what comes through a socket of its own, or from a thre
 import asyncio
 import selectors
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
 from typing_extensions import override
 
 P = ParamSpec("P")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 GRACE_SECONDS = 0.02
 """Real time that the system gets to bring bytes from one socket of the process to another."""
 
@@ -22,9 +25,13 @@ class _Selector(selectors.BaseSelector):
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
         self.now = 0.0
+        self.threads = 0
 
     @override
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        # What a thread does takes no time of this clock; it wakes the loop when it is done.
+        if self.threads and timeout:
+            return self._real.select(None)
         # A loop has one socket for itself.
         grace = GRACE_SECONDS if timeout and len(self._real.get_map()) > 1 else 0
         ready = self._real.select(None if timeout is None else grace)
@@ -59,6 +66,21 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     @override
     def time(self) -> float:
         return self._virtual.now
+
+    @override
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        future = super().run_in_executor(executor, func, *args)
+        self._virtual.threads += 1
+        future.add_done_callback(self._end_thread)
+        return future
+
+    @override
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        # Since Python 3.12 it has a deadline, which this clock would reach at once.
+        await super().shutdown_default_executor()
+
+    def _end_thread(self, _: object) -> None:
+        self._virtual.threads -= 1
 
 
 def in_virtual_time(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
