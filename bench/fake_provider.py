@@ -6,7 +6,8 @@
 delay the next); 0 ms is flat out. The prompt may say otherwise: `chunks=64 gap=10 burst=1 thought=1`, where `burst` is
 how many chunks share one write, and `thought` makes them an agent's thought, which a short answer follows. Each piece
 of text is `<index>:<CLOCK_MONOTONIC in ns> `, stamped right before it is written to the socket, so that the reader of
-any number of merged pieces can still tell the added latency of each.
+any number of merged pieces can still tell the added latency of each. A body with `"stream": false` gets one small
+answer at once, whole.
 `GET /stats` tells what was done so far; `POST /stats` forgets it.
 """
 
@@ -35,8 +36,15 @@ USAGE = (
     b'{"id":"chatcmpl-bench","object":"chat.completion.chunk","created":1760000000,"model":"bench","choices":[],'
     b'"usage":{"prompt_tokens":8,"completion_tokens":%d,"total_tokens":%d}}'
 )
+WHOLE = (
+    b'{"id":"chatcmpl-bench","object":"chat.completion","created":1760000000,"model":"bench",'
+    b'"choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"logprobs":null,"finish_reason":"stop"}],'
+    b'"usage":{"prompt_tokens":8,"completion_tokens":1,"total_tokens":9}}'
+)
+NOT_STREAMED = re.compile(rb'"stream":\s*false')
 SETTING = re.compile(rb"\b(chunks|gap|burst|thought)=([0-9.]+)")
 LENGTH = re.compile(rb"(?i)\r\ncontent-length:\s*(\d+)")
+CHUNKED = re.compile(rb"(?i)\r\ntransfer-encoding:\s*chunked")
 LARGEST_REQUEST = 8 * 1024 * 1024
 
 
@@ -137,6 +145,9 @@ class Connection(asyncio.Protocol):
         head, found, rest = self.received.partition(b"\r\n\r\n")
         length = LENGTH.search(head)
         size = int(length[1]) if length else 0
+        if CHUNKED.search(head):
+            # Settings are found between the sizes of chunks too; no client sends a request before it has its answer.
+            size = len(rest) if rest.endswith(b"0\r\n\r\n") else LARGEST_REQUEST
         if len(self.received) > LARGEST_REQUEST:
             self.transport.abort()
         elif found and len(rest) >= size and self.plan is None:
@@ -147,7 +158,11 @@ class Connection(asyncio.Protocol):
     def answer(self, head: bytes, body: bytes) -> None:
         """Begin the answer to one whole request."""
         method, path, _ = head.split(b" ", 2)
-        if path.endswith(b"/chat/completions"):
+        if path.endswith(b"/chat/completions") and NOT_STREAMED.search(body):
+            self.stats.requests += 1
+            self.stats.finished += 1
+            self.whole(b"200 OK", WHOLE)
+        elif path.endswith(b"/chat/completions"):
             self.stats.requests += 1
             self.stats.active += 1
             self.plan = Plan.of(body, self.default)

@@ -174,10 +174,10 @@ def over_pulsar(runs: int, folder: Path) -> Row:
         return {"rows": rows, "ratios": ratios(rows), "idle_cores": resting, "resident_mib": resident}
 
 
-def started(folder: Path, fake: str, bus: str) -> tuple[str, list[str]]:
+def started(folder: Path, fake: str, bus: str, configuration: str = CONFIGURATION) -> tuple[str, list[str]]:
     """The URL of the gateway to be, and the arguments that all processes share."""
     config = folder / "bench.toml"
-    config.write_text(CONFIGURATION.format(provider=fake), "utf-8")
+    config.write_text(configuration.format(provider=fake), "utf-8")
     port = free_port()
     return f"http://127.0.0.1:{port}", ["--config", str(config), "--bus", bus, "--port", str(port)]
 

@@ -17,26 +17,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from bench.child import cpu_of
 from bench.compare import Pipeline
+from bench.goal import Goal, goal_table
 from bench.pipeline import MANY, Row, bare_proxy, floor, load, provider, repeated
 from bench.subject import wait_ready
 from tests.pulsar_server import PulsarServer
 
 FIELDS = ("first_p50", "first_p99", "added_p50", "added_p99", "steady_p50", "steady_p99")
 FLOOR, PROXY, ONE, SEVERAL = "bare broker", "bare proxy", "1 processor", "processors"
-
-
-class Goal(NamedTuple):
-    """What one figure is held to: a field of a row by a field of another."""
-
-    text: str
-    field: str
-    row: str
-    by: tuple[str, str]
-    most: float
 
 
 GOALS = (
@@ -86,11 +76,8 @@ def table(rows: dict[str, Row]) -> str:
         cells = [f"{row[field]:,.2f}" for field in FIELDS] + [f"{row['missing']:,.0f}", f"{row['repeated']:,.0f}"]
         cells += [f"{row['cpu']:.4f}", f"{broker:.4f}" if (broker := row.get("cpu_broker")) else ""]
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    lines += ["", "| | goal | is | |", "|---|---|---|---|"]
-    for goal in GOALS:
-        other, field = goal.by
-        ratio = rows[goal.row][goal.field] / rows[other][field]
-        lines.append(f"| {goal.text} | {goal.most:g} | {ratio:.2f} | {'met' if ratio <= goal.most else 'missed'} |")
+    ratios = (rows[goal.row][goal.field] / rows[goal.by[0]][goal.by[1]] for goal in GOALS)
+    lines += ["", *goal_table(GOALS, ratios)]
     return "\n".join(lines)
 
 

@@ -36,6 +36,17 @@ def free_port() -> int:
         return port
 
 
+def shipped_configuration(name: str, ports: Mapping[int, int]) -> str:
+    """The configuration `name`, each of its ports replaced."""
+    text = (CONFIGURATIONS / f"{name}.yaml").read_text("utf-8")
+    return re.sub(r"port_value: (\d+)", lambda found: f"port_value: {ports[int(found[1])]}", text)
+
+
+def envoy_command(file: Path) -> list[str]:
+    """The command line of an Envoy with one worker."""
+    return [str(envoy_binary()), "-c", str(file), "--concurrency", "1", "-l", "warning", "--disable-hot-restart"]
+
+
 @asynccontextmanager
 async def envoy(
     folder: Path, name: str, picker: int, servers: Sequence[int], edits: Mapping[str, str] = NO_EDITS
@@ -43,30 +54,19 @@ async def envoy(
     """Run Envoy with the configuration `name`, its ports replaced, then `edits`; yields the URL that clients use."""
     listener, admin = free_port(), free_port()
     ports = {LISTENER: listener, ADMIN: admin, PICKER: picker, **dict(zip(SERVERS, servers, strict=True))}
-    text = (CONFIGURATIONS / f"{name}.yaml").read_text("utf-8")
-    text = re.sub(r"port_value: (\d+)", lambda found: f"port_value: {ports[int(found[1])]}", text)
+    text = shipped_configuration(name, ports)
     for old, new in edits.items():
         assert old in text
         text = text.replace(old, new)
     file = folder / f"{name}.yaml"
     file.write_text(text, "utf-8")
-    command: list[str | Path] = [
-        envoy_binary(),
-        "-c",
-        file,
-        "--concurrency",
-        "1",
-        "-l",
-        "warning",
-        "--disable-hot-restart",
-    ]
-    with _started(command, folder / f"{name}.log") as process:
+    with _started(envoy_command(file), folder / f"{name}.log") as process:
         await _wait_ready(f"http://127.0.0.1:{admin}/ready", process, folder / f"{name}.log")
         yield f"http://127.0.0.1:{listener}"
 
 
 @contextmanager
-def _started(command: Sequence[str | Path], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def _started(command: Sequence[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
