@@ -1,6 +1,6 @@
-"""A loop whose clock goes on only when nothing is left to do: seconds pass at once, and a slow machine changes nothing.
+"""An event loop whose clock advances only when it is idle: waits take no real time, however slow the machine is.
 
-For tests of one process: what comes through a socket of its own, or from a thread, takes no time of this clock.
+For tests of one process: what comes through one of its sockets, or from a thread, takes no time by this clock.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ GRACE_SECONDS = 0.02
 
 
 class _Selector(selectors.BaseSelector):
-    """Looks at real sockets; where a loop would wait for its next timer, the clock goes on to it."""
+    """Selects from real sockets; where a loop would wait for its next timer, the clock advances to it."""
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
@@ -29,10 +29,10 @@ class _Selector(selectors.BaseSelector):
 
     @override
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # What a thread does takes no time of this clock; it wakes the loop when it is done.
+        # A thread's work takes no time by this clock; the thread wakes the loop when it is done.
         if self.threads and timeout:
             return self._real.select(None)
-        # A loop has one socket for itself.
+        # One socket is the loop's own, for wake-ups.
         grace = GRACE_SECONDS if timeout and len(self._real.get_map()) > 1 else 0
         ready = self._real.select(None if timeout is None else grace)
         if not ready and timeout is not None and timeout > 0:

@@ -1,4 +1,4 @@
-"""A deadline that a machine which stands still does not break: it counts while the loop turns."""
+"""A deadline that counts only the time in which the event loop runs: a machine that stalls does not break it."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -9,12 +9,12 @@ TICK_SECONDS = 0.02
 
 
 async def within(seconds: float, awaited: Awaitable[T]) -> T:
-    """What is awaited, if it comes in so many seconds of a loop that turns.
+    """Await something for at most this many seconds of a running loop, and return its result.
 
     A pause of the process or of the machine, however long, counts as one tick.
 
     Raises:
-        TimeoutError: it did not come; it is cancelled.
+        TimeoutError: it was not done in time; it is cancelled.
     """
     task = asyncio.ensure_future(awaited)
     try:

@@ -40,7 +40,7 @@ class ReaderLeft(Exception):
 
 def run(command: click.Command) -> NoReturn:
     """Run a command with the arguments of this process, and exit."""
-    # What is imported stays: to look for cycles among it took a tenth of the time to a command's first byte.
+    # Imported objects stay: to collect cycles among them took a tenth of the time to a command's first byte.
     gc.set_threshold(GC_THRESHOLD_OBJECTS, 10, 10)
     sys.exit(_outcome(command))
 

@@ -21,7 +21,7 @@ def watch_connections(server: web.Server, opened: Told, closed: Told) -> None:
     made, lost = server.connection_made, server.connection_lost
 
     def connection_made(handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        # Nearly all clients wait for an answer before they ask again.
+        # It is nearly always short: most clients wait for an answer before they ask again.
         handler._messages = FewItems()  # type: ignore[assignment]  # noqa: SLF001 - there is no public way
         made(handler, transport)
         opened(transport)

@@ -1,4 +1,4 @@
-"""Command -> launcher: the library that all parts log with, imported before them and without what they do not use."""
+"""Command -> launcher: imports the logging library before all other parts, and without what they do not use."""
 
 import sys
 from importlib import import_module
@@ -7,13 +7,13 @@ from typing import cast
 
 
 def import_structlog() -> None:
-    """Import structlog without rich, which it imports where it finds it, for tracebacks that our logs do not show.
+    """Import structlog without rich, which structlog imports if it is installed, for tracebacks that we do not log.
 
-    That takes longer than all else in it. Rich can be imported as ever afterwards.
+    The import of rich takes longer than all else in structlog. Other code can import rich as usual afterwards.
     """
     if "rich" in sys.modules or "structlog" in sys.modules:
         return
-    # How Python marks a module that is not to be found.
+    # Python's mark of a module that cannot be found.
     sys.modules["rich"] = cast(ModuleType, None)
     try:
         import_module("structlog")

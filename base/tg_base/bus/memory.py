@@ -304,7 +304,7 @@ class _Reader(AsyncIterator[Delivery]):
     async def __anext__(self) -> Delivery:
         queue = self._queue
         while not queue.messages and not self._left:
-            # Wakes all that wait, in their order: who is cancelled just then takes nobody's message along.
+            # Wakes all waiting readers, in order: one that is cancelled just then must not take a message with it.
             queue.changed.clear()
             await queue.changed.wait()
         if self._left:

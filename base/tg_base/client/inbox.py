@@ -48,9 +48,9 @@ class ReorderBuffer(Generic[T]):
         self._known = max(self._known, sent)
 
     def take(self, seq: int, message: T) -> Iterable[T]:
-        """Add a message; those that are due, in order. A repeated message is never due.
+        """Add a message; returns those that are due, in order. A repeated message is never due.
 
-        One counts as delivered when it is taken from these: what is left stays due, and comes with the next message.
+        A message counts as delivered when the caller iterates over it. The others stay due, and come with the next one.
         """
         if seq == self.expected and not self._early:
             self.expected += 1
@@ -69,7 +69,7 @@ class ReorderBuffer(Generic[T]):
 
 @dataclass(slots=True)
 class _LinkReceiver:
-    """The receiving end of a processor's newest link. `heard` is whether it was since the last look at `heard_at`."""
+    """The receiving end of a processor's newest link. `heard`: whether a message came since `heard_at` was set."""
 
     link: str
     order: int
@@ -95,11 +95,11 @@ class Inbox:
         topic: the inbox's topic, by which processors identify this requestor.
         controls: sends acknowledgements and nacks.
         time: a monotonic clock, in seconds.
-        on_frame: takes each frame that is due and is no record of a bound stream, with its processor and the number of
+        on_frame: takes each frame that is due, except records of bound streams, with its processor and the number of
             its link.
-        on_link: told of the process of each new link, before anything that has come on it.
-        on_other: takes the messages that are of no link.
-        streams: by id; records of those that are bound to the processor, its link and their attempt go to them at once.
+        on_link: gets the process of each new link, before any message of the link is passed on.
+        on_other: takes the messages that belong to no link.
+        streams: by id; a stream that is bound to the processor, its link and the attempt gets its records directly.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Inbox:
         """Pass on the frames that are due after this message, in order.
 
         Raises:
-            BadRequest: it lacks a property of a link's message, and nobody takes others; or it is none.
+            BadRequest: the message lacks a property of a link's message and there is no `on_other`, or is malformed.
         """
         properties = delivery.properties
         if "link" not in properties and self._on_other is not None:
@@ -213,7 +213,7 @@ class Inbox:
         """Drop the links that have been silent for this long, since their processor has closed them."""
         now = self._time()
         for processor, end in list(self._ends.items()):
-            # Noted here, once for all messages since the last look: a link is dropped late by so much, never early.
+            # Noted once for all messages since the last check: so a link is dropped late by that interval, never early.
             if end.heard:
                 end.heard, end.heard_at = False, now
             elif end.heard_at < now - seconds:
@@ -247,7 +247,7 @@ class Inbox:
             end.gap_since = None
             return
         now = self._time()
-        # Of many messages sent again some are lost again. As long as the others close gaps, the link is alive.
+        # Some of the messages that are sent again are lost again. As long as others close gaps, the link is alive.
         if end.gap_since is None or end.gap_at != end.reader.expected:
             end.gap_since, end.gap_at = now, end.reader.expected
         if now - end.asked_at >= NACK_INTERVAL_SECONDS:

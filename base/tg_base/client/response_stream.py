@@ -139,7 +139,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         return self._error is not None
 
     def put(self, body: bytes, *, last: bool) -> bool:
-        """The next record has come. False = the stream has failed, and nobody waits for the rest of the answer."""
+        """Take the next record. False = the stream has failed, and nobody waits for the rest of the answer."""
         # Frames may still be in flight when the stream ends here; their sender is cancelled.
         if self.complete or self._error is not None:
             return self._error is None

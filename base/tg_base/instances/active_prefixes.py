@@ -12,10 +12,10 @@ def marks_of(prefix: Fingerprint) -> tuple[int, ...]:
 
 
 class ActivePrefixes:
-    """How many requests in flight begin with a block, for the blocks that are marks.
+    """How many requests in flight have a block in their prompts' beginnings, for the blocks that are marks.
 
     Attributes:
-        users: requests by mark, for reading. A prompt's first block is one.
+        users: number of requests by mark; read only. A prompt's first block is always a mark.
     """
 
     __slots__ = ("users",)
@@ -41,7 +41,7 @@ class ActivePrefixes:
                 del self.users[mark]
 
     def shared_blocks(self, prefix: Fingerprint, matched: int) -> tuple[int, int]:
-        """How many of the cached blocks at a prompt's beginning are in use by others, about; and by how many others.
+        """About how many of the cached blocks at a prompt's beginning other requests use, and how many requests do.
 
         Between two marks nothing is known. If the last mark is in use, so is, probably, all that is cached.
         """

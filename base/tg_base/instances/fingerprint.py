@@ -54,7 +54,7 @@ def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
     size = BLOCK_TOKENS * CHARACTERS_PER_TOKEN
     # A client may send half of a surrogate pair; "surrogatepass" gives it bytes like any other character.
     starts = range(0, len(text) - size + 1, size)
-    if text.isascii():  # one byte a character: written once, not block by block
+    if text.isascii():  # one byte a character: encoded once, not block by block
         raw = text.encode("ascii")
         return _chain((raw[start : start + size] for start in starts), salt)
     return _chain((text[start : start + size].encode("utf-8", "surrogatepass") for start in starts), salt)
@@ -74,7 +74,7 @@ def fingerprint_prompt(text: str, model: str, adapter: str | None) -> Fingerprin
 def _chain(blocks: Iterable[bytes], salt: str) -> Fingerprint:
     previous = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).digest()
     digests = []
-    copy = _EMPTY.copy  # takes less than to read the arguments of a new one
+    copy = _EMPTY.copy  # cheaper than a new hash with its arguments
     for block in blocks:
         hasher = copy()
         hasher.update(previous + block)

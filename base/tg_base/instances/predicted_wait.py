@@ -90,11 +90,11 @@ def _candidates(situation: Situation) -> list[ServerState]:
 
 
 def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[float, float]:
-    """Seconds until the first token with what the others lose counted in, and without.
+    """The cost, and the predicted seconds until the first token. The cost also counts what other requests lose.
 
     Args:
-        server: where.
-        situation: what is decided on.
+        server: the server to consider.
+        situation: the request and the servers.
         is_used: whether the prompt's first block is in use on any of the servers.
     """
     request, speed = situation.request, server.speed
@@ -123,8 +123,8 @@ def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[flo
             wait += _room_seconds(server, excess / used if used else 1.0, residence)
         fullness = used / capacity
         price = KV_BALANCE_WEIGHT * fullness + KV_WEIGHT * fullness**KV_POWER
-        # What others use stays for longer only if this request is the last of them to end. A second copy takes room,
-        # even if it is cached, while another server's is in use.
+        # What others use too stays longer only if this request is the last of them to end. A second copy counts as
+        # taking room, even if it is cached, while another server's copy is in use.
         taken = request.prompt_tokens - shared if is_used else own
         extra += price * residence * (taken + shared / (users + 1)) / capacity
     cost = wait + work + extra + CROWD_WEIGHT * server.requests * (work + speed.fixed_seconds)

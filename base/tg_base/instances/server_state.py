@@ -263,10 +263,10 @@ class ServerState:
         self.prefixes.clear()
 
     def _count_sent_back(self, report: LoadReport) -> float:
-        """Tokens that requests need which have begun, or are others', and wait for room. Those that run tell how many.
+        """Tokens of requests that wait for room and are not ours without a first token; each as many as a running one.
 
-        A full server sends its youngest requests back to its queue. What they held looks free then, and is not: they go
-        before whatever comes.
+        A full server sends its youngest requests back to its queue. What they held then looks free, but is not: they
+        run before any new request.
         """
         if self._told_tokens is None or not report.queued or not report.running:
             return 0.0

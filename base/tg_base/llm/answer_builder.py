@@ -28,7 +28,7 @@ async def answer_request(
     Args:
         request: what is asked.
         plan: how the provider is asked for it.
-        begin: asks it; the chunks that it gives are of the plan's request, or of all of them merged.
+        begin: sends the plan's requests; returns their chunks, merged if there are several requests.
         model: the model's name in the metrics.
 
     Raises:
@@ -55,7 +55,7 @@ async def answer_request(
                 if several and chunk.finish_reason is not None and answer.tells_ends:
                     yield answer.end(chunk.index)
                 try:
-                    # `anext` with a default would be one more step of each wait.
+                    # `anext` with a default would add a step to each wait.
                     chunk = await rest.__anext__()
                 except StopAsyncIteration:
                     break
@@ -153,7 +153,7 @@ class Ending:
 
 @dataclass(slots=True)
 class Totals:
-    """The totals of a stream's chunks, except what the chunks say.
+    """What a stream's chunks add up to, without their content.
 
     Attributes:
         asked: the model's name in the request.
@@ -197,7 +197,7 @@ class Totals:
             self.last = chunk.index
 
     def tell(self, chunk: LlmChunk) -> TextCompletionResponse:
-        """The record of what a chunk says, without any count."""
+        """The record of a chunk's content, without any count."""
         return TextCompletionResponse(
             response=chunk.text,
             index=chunk.index,
@@ -213,9 +213,9 @@ class Totals:
         """A record of `piece`.
 
         Args:
-            piece: what the record says.
-            ends: whether its answer ends with it; then it says how.
-            final: whether the stream ends with it; then it has the usage of all answers.
+            piece: the record's content.
+            ends: whether its answer ends with it; then the record says how.
+            final: whether the stream ends with it; then the record has the usage of all answers.
         """
         ending = self.endings.get(piece.index, Ending()) if ends else Ending()
         return msgspec.structs.replace(

@@ -65,7 +65,7 @@ class KeyedConnection(Generic[Connection]):
         return Loan(self)
 
     async def take(self) -> Lease[Connection]:
-        """The lease for one request, which is given back."""
+        """The lease for one request; hand it to `give_back` afterwards."""
         if self._file is not None:
             await self._renew(self._file)
         self._lease.users += 1
@@ -96,9 +96,9 @@ class KeyedConnection(Generic[Connection]):
 
 
 class Loan(Generic[Connection]):
-    """Entered as the connection for one request: see `KeyedConnection.lend`."""
+    """Context manager that yields the connection for one request: see `KeyedConnection.lend`."""
 
-    # No generator, as with the body that is read over the connection.
+    # Not a generator, for the reason that `OpenBody` is none: its cost for each request.
     def __init__(self, keyed: KeyedConnection[Connection]) -> None:
         self._keyed = keyed
         self._lease: Lease[Connection] | None = None

@@ -1,4 +1,4 @@
-"""SdkProvider -> import of an SDK: its packages of types stay empty until somebody asks one for a name.
+"""SdkProvider -> import of an SDK: its packages of types stay empty until code asks one of them for a name.
 
 These packages are most of an SDK's modules (two thirds of OpenAI's), and a client that only prepares requests uses
 none of them.
@@ -20,8 +20,9 @@ from typing_extensions import override
 def late_packages(*names: str) -> Iterator[None]:
     """Within the block, these packages, and the packages below them, are imported without running their `__init__`.
 
-    Each runs it when it is first asked for a name that it does not have, from any thread, and raises then what it
-    raises. The modules in them are imported as ever. A name of something else than a package has no effect.
+    A package's `__init__` runs when the package is first asked for a name that it does not have, from any thread; its
+    exceptions are raised there. The modules in these packages are imported as usual. A name that is not a package's has
+    no effect.
     """
     finder = _LateFinder(names)
     sys.meta_path.insert(0, finder)
@@ -60,7 +61,7 @@ class _LateLoader(Loader):
         module.__class__ = _LatePackage
 
     def run(self, module: ModuleType) -> None:
-        """Run it, unless it has run, or runs in this thread; another thread waits for its end."""
+        """Run `__init__`, unless it has run or is running in this thread; another thread waits for its end."""
         with self._lock:
             if self._begun:
                 return
@@ -68,7 +69,7 @@ class _LateLoader(Loader):
             try:
                 self._loader.exec_module(module)
             except BaseException:
-                # As after a failed import, the next one who asks tries again.
+                # As after a failed import, the next access tries again.
                 self._begun = False
                 raise
 

@@ -136,7 +136,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
         wire = self.wire
         frames = wire.frames() if wire.frames else None
         asked = _AskedBody(self._connection, lambda connection: connection.post(self._sent(request)), wire.error_detail)
-        # The reading loop itself, and no generator around it: each chunk would pass both.
+        # The reading loop itself: each chunk would also pass through a generator around it.
         return body_chunks(asked, self.decoder(request), self.usage_patience, frames, request.answers)
 
     def _sent(self, request: TextCompletionRequest) -> Any:
@@ -229,7 +229,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
 
 def _import_client(wire: SdkWire) -> ModuleType:
     if wire.client in sys.modules:
-        # Another thread may still be at it: this waits for it.
+        # Another thread may still import it: this waits for that.
         return import_module(wire.client)
     with late_packages(*wire.late):
         return import_module(wire.client)

@@ -222,7 +222,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         else:
             request = self.check(request)
             plan = GenerationPlan.of(request, self.native_features)
-        # Its generator, and none around it: each chunk would pass both.
+        # Not a generator of our own: each chunk would pass through both.
         return answer_request(request, plan, partial(self._start, plan), self.model)
 
     async def _operate(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:

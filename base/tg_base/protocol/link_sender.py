@@ -77,7 +77,7 @@ class LinkSender:
     Attributes:
         name: its current name. A new epoch changes the name and restarts the numbers.
         spacing: how far apart its messages are, unless the bus is within one process.
-        used: whether it has made a message; whoever looks at it sets it back.
+        used: whether it has made a message since a reader of this attribute last set it to False.
     """
 
     def __init__(self, bus: Bus, inbox: str, processor: str, time: Callable[[], float]) -> None:
@@ -122,14 +122,14 @@ class LinkSender:
         return bool(self._waiting or self._frames)
 
     def enqueue(self, stream: "LinkStream") -> None:
-        """The stream has something for the next message, and had nothing before."""
-        # Behind others, it is seen with them: `run` stops short of them only until something else sets this.
+        """Put a stream in line that has something for the next message, and had nothing before."""
+        # If others wait already, `run` will see it with them, or is paused until another event sets this.
         if not self._waiting:
             self._ready.set()
         self._waiting.append(stream)
 
     async def until_taken(self) -> None:
-        """Return when the next message has been made of what waits."""
+        """Return when the next message has been made from what waits."""
         taken = self._taken = self._taken or asyncio.Event()
         await taken.wait()
 
@@ -266,14 +266,14 @@ class LinkSender:
 
 
 class LinkStream:
-    """One stream on a link: what a request of our own requestors is answered through.
+    """One stream on a link: sends the answer to one request of our own requestors.
 
     The first record shows that work has begun; while there is none, "accepted" frames do.
 
     Args:
         link: carries it.
         key: the stream, and which attempt at it this answers.
-        tell_again: seconds without a record after which it is told again that work goes on.
+        tell_again: seconds without a record after which another "accepted" frame is sent.
     """
 
     def __init__(self, link: LinkSender, key: StreamKey, tell_again: float) -> None:
@@ -296,7 +296,7 @@ class LinkStream:
         """Tell the requestor that work goes on, as long as there is no record.
 
         Args:
-            opening: whether it waits for its model to be opened; asked again until it does not.
+            opening: returns whether the request waits for its model to be opened; called until it returns False.
         """
         self._opening = opening
         self._telling = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._tell)
@@ -356,7 +356,7 @@ class LinkStream:
         if not opening or loop.time() >= self._tell_at:
             self._say("accepted", OPENING_MODEL if opening else 0)
             self._tell_at = loop.time() + self._tell_again
-        # Looked at more often than told: the end of the opening is told at once, and no service need call back.
+        # Checked more often than sent: so the end of the opening is sent at once, without a callback by the service.
         self._telling = loop.call_later(ACCEPTED_AFTER_SECONDS if opening else self._tell_again, self._tell)
 
     def _say(self, kind: FrameKind, question: int = 0) -> None:
@@ -369,7 +369,7 @@ class LinkStream:
 
 
 def _is_open() -> bool:
-    """Nothing is opened for requests that have not been accepted."""
+    """Before `accept`, no model is opened for the request."""
     return False
 
 

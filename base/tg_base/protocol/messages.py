@@ -17,7 +17,7 @@ _NOTHING = msgspec.Raw(b"null")
 ACCEPTED_AFTER_SECONDS = 0.1
 """Seconds of work without a record after which the processor says "accepted"."""
 OPENING_MODEL = 1
-"""Of an "accepted" frame: the processor has the request, and opens its model for it first."""
+"""Number in an "accepted" frame: the processor has the request, and has to open its model first."""
 IDLE_LINK_SECONDS = 30.0
 """Seconds after which a processor closes an unused link. Its requestor drops the other end later, never before."""
 KIND_PROPERTY = "kind"

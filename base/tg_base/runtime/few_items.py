@@ -1,4 +1,4 @@
-"""A queue of another library's -> one that is small while it is empty, for objects that thousands of streams have."""
+"""Queue of another library -> one that is small while empty, for objects that each of thousands of streams has."""
 
 from typing import TypeVar
 
@@ -6,10 +6,10 @@ Item = TypeVar("Item")
 
 
 class FewItems(list[Item]):
-    """Stands for a deque that seldom has more than one item: an empty deque takes 0.7 KiB, and this 56 bytes."""
+    """Replaces a deque that seldom has more than one item: an empty deque takes 0.7 KiB, this list 56 bytes."""
 
     __slots__ = ()
 
     def popleft(self) -> Item:
-        """As a deque's."""
+        """Remove and return the first item, as a deque does."""
         return self.pop(0)

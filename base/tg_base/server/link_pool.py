@@ -137,7 +137,7 @@ class LinkPool:
         """Close the links of requestors that have been silent for this long, and idle links."""
         now = self._time()
         for inbox, (link, stack) in list(self._links.items()):
-            # Noted here, once for all messages since the last look: an idle link is closed late by so much.
+            # Noted once for all messages since the last check: an idle link is closed late by that interval.
             if link.used:
                 link.used, link.used_at = False, now
             dead = link.heard_at < now - seconds and not link.streams

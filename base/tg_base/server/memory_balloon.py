@@ -1,9 +1,9 @@
 """Python's allocator -> system: the pages of its free pools, which it keeps while a few objects hold their arenas.
 
 CPython serves objects of up to 512 bytes from pools of 16 KiB, and maps 64 of them at once, an arena, which it unmaps
-when all of it is free. After a burst of streams hardly one is: the few objects made meanwhile that last are spread over
-them. As the balloon of a virtual machine does it, we allocate the free pools, and tell the system that it may have the
-pages that then are ours.
+when all of it is free. After a burst of streams hardly any arena is free, since a few long-lived objects were made in
+each of them. So we allocate the free pools, and tell the system that it may have their pages, all but the first of each
+pool. (The balloon driver of a virtual machine works in this way.)
 """
 
 import asyncio
@@ -26,20 +26,20 @@ HEADER_BYTES: Final = 48
 BLOCK_BYTES: Final = 512
 """Bytes of the largest block that comes from a pool."""
 POOL_BLOCKS: Final = (POOL_BYTES - HEADER_BYTES) // BLOCK_BYTES
-"""Blocks of that size in a pool; the bytes behind them are nobody's."""
+"""Blocks of that size in a pool; the allocator does not use the bytes after them."""
 ARENA_POOLS: Final = 63
-"""Pools of an arena; one more if it begins at a multiple of `POOL_BYTES`."""
+"""Pools that every arena has; it has one more if it begins at a multiple of `POOL_BYTES`."""
 SPARED_POOLS: Final = 64
 """Free pools that are left to the allocator (1 MiB), for what a process does at rest."""
 MAX_NEW_BYTES: Final = 8 * 1024 * 1024
-"""Bytes that the process may map while free pools are taken; it maps more if others take pools too, as in a burst."""
+"""New memory in bytes at which taking free pools stops: then other code takes pools too, as in a burst."""
 TURN_POOLS: Final = 16
 """Pools that are taken or given back in one turn of the event loop, about 1 ms."""
 _SIZES: Final = Path("/proc/self/statm")
 
 
 class MemoryBalloon:
-    """Empty at first; its calls must not overlap.
+    """Holds free pools of the allocator. Empty at first; its calls must not overlap.
 
     It stays empty where Python has another allocator (`PYTHONMALLOC`, no GIL), where pages are as large as pools or
     addresses have 32 bits, and on other systems than Linux.
@@ -62,7 +62,7 @@ class MemoryBalloon:
 
     @property
     def addresses(self) -> list[int]:
-        """Where they begin."""
+        """Addresses of these pools."""
         return self._pools.tolist()
 
     async def inflate(self) -> None:
@@ -80,13 +80,13 @@ class MemoryBalloon:
             self._give_back(spared)
             _run(map(self._free, strays))
         for number, pool in enumerate(self._pools):
-            # In these pages there are only blocks of ours, and what is nobody's.
+            # These pages have only our blocks, and bytes that the allocator does not use.
             self._madvise(pool + mmap.PAGESIZE, POOL_BYTES - mmap.PAGESIZE, mmap.MADV_DONTNEED)
             if number % (8 * TURN_POOLS) == 0:
                 await asyncio.sleep(0)
 
     async def deflate(self) -> None:
-        """Give all back to the allocator, in short turns."""
+        """Give all pools back to the allocator, in short turns."""
         while self._pools:
             taken = self._pools[-TURN_POOLS:]
             del self._pools[-TURN_POOLS:]
@@ -94,7 +94,7 @@ class MemoryBalloon:
             await asyncio.sleep(0)
 
     async def _take_pools(self, strays: "array[int]") -> None:
-        """Take pools until a new arena begins: then there was no other free one."""
+        """Take pools until a whole new arena is taken: then no free pool is left in the others."""
         row, most = 0, _mapped_bytes() + MAX_NEW_BYTES
         while row < ARENA_POOLS:
             pool = self._take_pool(strays)
@@ -110,11 +110,11 @@ class MemoryBalloon:
                 await asyncio.sleep(0)
         new = self._pools[-row:]
         del self._pools[-row:]
-        # As it is free again, it is unmapped.
+        # All of its pools are free again, so the allocator unmaps it.
         self._give_back(new)
 
     def _take_pool(self, strays: "array[int]") -> int | None:
-        """The address of a pool all of whose blocks are ours now, and blocks of others; None if it is no such pool."""
+        """Allocate all blocks of a pool; None if its layout is another one. `strays` gets blocks of other pools."""
         blocks: list[int] = []
         while len(blocks) < POOL_BLOCKS:
             blocks += map(self._allocate, repeat(BLOCK_BYTES, POOL_BLOCKS - len(blocks)))
@@ -142,7 +142,7 @@ def _blocks_of(pool: int) -> range:
 
 
 def _run(calls: Iterable[object]) -> None:
-    """Make them all, without a step of the interpreter for each."""
+    """Make all calls, without a step of the interpreter for each."""
     deque(calls, maxlen=0)
 
 

@@ -16,7 +16,7 @@ log = structlog.get_logger()
 LOOK_SECONDS = 15.0
 """Seconds between two looks at the process."""
 GUARD_SECONDS = 0.5
-"""The same while memory that a new burst could use is given back."""
+"""The same while the balloon holds memory that a new burst could use."""
 SETTLING_SECONDS = (20.0, 60.0)
 """Seconds after a burst until memory is given back, and again: idle connections, which lie between what is free, are
 closed after 15 s, and idle producers after a minute."""
@@ -60,7 +60,7 @@ class MemoryReturn:
         trim: gives back what the C library has free.
 
     Attributes:
-        balloon: has what Python's allocator has free.
+        balloon: holds what Python's allocator had free.
     """
 
     def __init__(self, trim: Callable[[], object]) -> None:
@@ -87,17 +87,17 @@ class MemoryReturn:
         """Give back what is free now; the process counts as resting with the tasks that it has."""
         self._resting = self._count_tasks()
         await self._spares.renew()
-        # Circles, and the interpreter's free lists: a single object keeps its part of the memory.
+        # Also empties the interpreter's free lists: a single object in them keeps its arena.
         gc.collect()
         await self.balloon.inflate()
         await start_daemon_thread(self._trim, "trim")
         log.debug("process.memory_returned", pools=self.balloon.pools)
 
     async def make_room(self) -> None:
-        """If a new burst has begun, leave it the pools that the balloon has: else it would map others."""
+        """If a new burst has begun, give back the balloon's pools: otherwise the burst would map new memory."""
         tasks = self._count_tasks()
         if tasks - self._resting >= MIN_ENDED_TASKS:
-            # The next look may come after it is over.
+            # The next look may come after the burst.
             self._watch.most = max(self._watch.most, tasks)
             await self.balloon.deflate()
 

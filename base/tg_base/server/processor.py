@@ -48,7 +48,7 @@ MAX_UNCONFIRMED_REQUESTS = 256
 ENDED_SECONDS = 1.0
 """For how long a request that has ended is not begun again under the same attempt."""
 ACCEPTED_EVERY_HEARTBEATS = 5
-"""Heartbeats without a record after which it is told again: a non-streaming answer gives no other sign of progress."""
+"""Heartbeats without a record after which "accepted" is sent again: a whole answer gives no other sign of progress."""
 UNKNOWN_WAIT_SECONDS = 1e6
 """Announced as the queue time of a request if it is not known: longer than any real one."""
 

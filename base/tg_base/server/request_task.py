@@ -171,7 +171,7 @@ class RequestTask:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CONFIRM_INTERVAL_SECONDS):
                     await confirmed.wait()
-        # It has a deque of 0.7 KiB, and the answer may take long.
+        # Dropped early: it has a deque of 0.7 KiB, and the answer may take long.
         self._confirmed = None
 
     async def _fail(self, responder: Responder, error: TgError) -> None:

@@ -23,7 +23,7 @@ class Responder(Protocol):
         """Tell the requestor that work has begun or is about to.
 
         Args:
-            opening: whether it waits for its model to be opened; asked again until it does not.
+            opening: returns whether the request waits for its model to be opened; called until it returns False.
         """
 
     def ask(self, question: int) -> None:

@@ -1,8 +1,8 @@
-"""Process at rest -> free lists of C code: spare objects from before a burst, in place of those that it left there.
+"""Process at rest -> free lists of C code: spare objects made before a burst replace those that the burst left.
 
 The event loop, the HTTP parser and asyncio keep some hundred freed objects of a kind for the next ones, and nothing
-empties their lists. After a burst they are the last ones of streams, spread over all memory that these have used, and
-keep it from the system.
+empties these free lists. After a burst they hold the last objects of its streams, spread over all memory that the
+streams have used, which therefore cannot go back to the system.
 """
 
 import asyncio
@@ -13,20 +13,20 @@ from contextvars import Context
 from typing import Any
 
 FREE_LIST_OBJECTS = 250
-"""Objects in a free list of uvloop and aiohttp, at the most."""
+"""The most objects that a free list of uvloop or aiohttp has."""
 FREE_AWAITS = 255
 """The same for asyncio's iterators of futures."""
 FAR_SECONDS = 3600.0
-"""When a timer would fire that is cancelled at once."""
+"""Delay of the timers that are made here and cancelled at once."""
 CLOSING_TURNS = 3
-"""Turns of the event loop after which handles have run, and timers are closed."""
+"""Turns of the event loop after which handles have run and timers are closed."""
 
 _Make = Callable[[], list[object]]
-"""Fills a free list, once its result is dropped; first it empties it."""
+"""Empties a free list into its result; dropping the result fills the list again."""
 
 
 class SpareObjects:
-    """Made when the process has imported what it uses, before its first burst."""
+    """Spare objects of each kind. Make it when the process has imported what it uses, before its first burst."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -35,11 +35,11 @@ class SpareObjects:
 
     @property
     def addresses(self) -> set[int]:
-        """Where they are."""
+        """Their addresses in memory."""
         return {id(spare) for spares in self._spares.values() for spare in spares}
 
     async def renew(self) -> None:
-        """Fill the free lists with the spares, and so free what they have; then take the spares back."""
+        """Put the spares into the free lists, which frees what these had; then take the spares out again."""
         for make, spares in self._spares.items():
             left = make()
             await self._settle()
@@ -48,7 +48,7 @@ class SpareObjects:
             left.clear()
             spares.extend(make())
             await self._settle()
-        # It keeps the names of attributes that were looked up, among them strings of C code's own.
+        # This cache keeps names of attributes, among them strings that C code made during the burst.
         ctypes.pythonapi.PyType_ClearCache()
 
     async def _settle(self) -> None:
@@ -64,7 +64,7 @@ class SpareObjects:
         return (self._handles, self._timers) if type(self._loop).__module__.startswith("uvloop") else ()
 
     def _handles(self) -> list[object]:
-        # Without the caller's context, which they would keep.
+        # An empty context: the handles would keep the caller's.
         context = Context()
         return [self._loop.call_soon(_do_nothing, context=context) for _ in range(FREE_LIST_OBJECTS)]
 
@@ -80,7 +80,7 @@ class SpareObjects:
 
 
 def _message_makers() -> tuple[_Make, ...]:
-    """Those of aiohttp's parser, if this process has it."""
+    """Makers of the messages of aiohttp's parser, if this process has imported it."""
     parser: Any = sys.modules.get("aiohttp.http_parser")
     if parser is None:
         return ()

@@ -11,9 +11,9 @@ from tg_schema.errors import BadRequest
 
 MAX_BIAS: Final = 100
 MAX_DIGITS: Final = 9
-"""Of a number of a packed mask; more would not fit into 32 bits."""
+"""The most digits of a number in a packed mask; more would not fit into 32 bits."""
 FLOAT_BYTES: Final = 4
-"""Of a number of a mask of floats."""
+"""Size of one number in a mask of floats."""
 _NO_PAIRS: Final = "sampling.logit_bias: the keys are token ids, and the values numbers from -100 to 100"
 _ZERO: Final = np.uint8(ord("0"))
 _TEN: Final = np.uint8(10)
@@ -68,13 +68,13 @@ class LogitBias:
             raise BadRequest(f"sampling.logit_bias: {len(data)} bytes are no 32-bit floats, one for each token")
         bias = np.frombuffer(data, dtype="<f4")
         _check_range(bias)
-        # Most masks leave half of the vocabulary alone. One row stays in any case: of none there is no array.
+        # Most masks leave half of the vocabulary alone. At least one row stays: the functions below need one.
         tokens = np.flatnonzero(bias)
         tokens = tokens if tokens.size else np.zeros(1, dtype=np.int32)
         return cls(tokens, bias[tokens], len(bias))
 
     def check(self, vocabulary: int) -> None:
-        """Check that these are tokens of the model, and all of them in a packed mask. Raises: BadRequest."""
+        """Check that these are tokens of the model; a mask of floats must have them all. Raises: BadRequest."""
         if self._size not in {None, vocabulary}:
             raise BadRequest(
                 f"sampling.logit_bias: the mask has {self._size} numbers, and this model {vocabulary} tokens; send one "
@@ -95,7 +95,7 @@ class LogitBias:
 
 
 def _check_range(bias: np.ndarray[Any, Any]) -> None:
-    # The other way round "not a number" would pass.
+    # `> MAX_BIAS` would let NaN pass.
     if not np.abs(bias).max() <= MAX_BIAS:
         raise BadRequest("sampling.logit_bias: the values are numbers from -100 to 100")
 
@@ -115,13 +115,13 @@ def _read_whole_numbers(text: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any
 
 
 def _read_numbers(text: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The same where some are no whole numbers: as JSON, whose reader is quicker than NumPy's, and stricter."""
+    """The same where some are not whole numbers. Reads them as JSON: its reader is faster and stricter than NumPy's."""
     try:
         numbers = msgspec.json.decode(f"[{text}]", type=list[int | float])
         tokens, bias = np.array(numbers[::2], dtype=np.int64), np.array(numbers[1::2], dtype=np.float32)
     except (msgspec.MsgspecError, OverflowError):
         raise BadRequest(_NO_PAIRS) from None
-    # An array of whole numbers takes others too, and cuts them.
+    # An integer array also takes other numbers, and truncates them.
     if len(tokens) != len(bias) or set(map(type, numbers[::2])) != {int}:
         raise BadRequest(_NO_PAIRS)
     return tokens.clip(-1, 2**31 - 1), bias

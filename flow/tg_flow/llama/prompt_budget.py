@@ -4,22 +4,22 @@ ALONE_SECONDS = 0.25
 """Target duration of a step while nothing is answered: a cancel and newcomers wait for its end."""
 
 BESIDE_STEPS = 2.0
-"""Target duration of a step beside answers, by that of a step of these answers alone: each side gets half the time."""
+"""Target duration of a step with a part of a prompt, as a multiple of one of its answers alone: half the time each."""
 
 MIN_BESIDE_SECONDS = 0.02
-"""Duration up to which a step beside answers may last in any case: steps of small models are much shorter."""
+"""Seconds that a step beside answers may always take: steps of small models are much shorter."""
 
 MIN_BESIDE_TOKENS = 8
-"""Prompt tokens of a step beside answers at least, however slow the model: half as many take nearly as long."""
+"""The fewest prompt tokens of a step beside answers, however slow the model: half as many take nearly as long."""
 
 MIN_ALONE_TOKENS = 32
 """The same while nothing is answered, and before anything was measured."""
 
 MAX_MIXED_STEPS = 32
-"""Steps with prompts after which what the answers alone take is measured again: it grows with their length."""
+"""Steps with prompts after which a step of the answers alone is measured again: it grows with their length."""
 
 RISE, FALL = 1.1, 0.8
-"""By how much an estimate changes at most with a step: one step may have waited for another process."""
+"""Bounds of an estimate's change by one step, as factors: one step may have waited for another process."""
 
 
 class PromptBudget:
@@ -32,7 +32,7 @@ class PromptBudget:
     def __init__(self, most: int) -> None:
         """`most` is the number of tokens of a step at most."""
         self._most = most
-        # By the number of answers: a step of sixteen takes several times as long as one of a single one.
+        # By the number of answers: a step with sixteen takes several times as long as a step with one.
         self._answer_seconds: dict[int, float] = {}
         self._mixed_steps: dict[int, int] = {}
         self._token_seconds: float | None = None
@@ -41,7 +41,7 @@ class PromptBudget:
         """The prompt tokens of the next step, in which so many answers go on.
 
         Returns:
-            0, if first a step of the answers alone is to be measured; without answers at least one.
+            0 if a step of the answers alone must be measured first; at least 1 without answers.
         """
         price = self._token_seconds
         if price is None:
@@ -58,14 +58,14 @@ class PromptBudget:
         """Take in how long a step took."""
         alone = self._answer_seconds.get(answers, 0.0)
         if not prompt_tokens:
-            # The lowest of late: what other processes take from a step stretches the short ones most.
+            # The lowest of the latest: other processes lengthen short steps most.
             self._answer_seconds[answers] = min(seconds, RISE * alone) if alone else seconds
             self._mixed_steps[answers] = 0
             return
         if alone:
             self._mixed_steps[answers] += 1
         if prompt_tokens >= MIN_BESIDE_TOKENS:
-            # Without what the answers alone would have taken: a chunk of few tokens tells their price as one of many.
+            # Without the time of the answers alone: so a short chunk tells the price of a token as well as a long one.
             price = max(seconds - alone, seconds / 10) / prompt_tokens
             known = self._token_seconds
             self._token_seconds = price if known is None else min(max(price, FALL * known), RISE * known)

@@ -32,7 +32,7 @@ class Description:
         done: the data of a last event that is no JSON; "" = there is none.
         further: other content types that an answer may have, each with the JSON of its lines; None = it is no JSON.
         query: a struct with the parameters behind `?`.
-        messages: of a WebSocket: the JSON of each of the client's messages, by what stands before it.
+        messages: for a WebSocket, the type of the JSON of each message that clients send, by the word before it.
         path: an example of each variable of the path.
         examples: bodies that are answered by 200, by name. The model of `model`, where they have one, is the demo's.
         statuses: of answers that are no refusals; (501,) for what the protocol has and the gateway has not.

@@ -87,7 +87,7 @@ class Ask:
         deadline: seconds until the answer must be complete, else it is stopped; None = the model's own limits. Like
             `on_accepted`, for single requests.
         on_accepted: called once if a processor works on the request and has not answered yet.
-        on_opening: called once before that, if the processor opens the model for it.
+        on_opening: called once before `on_accepted`, if the processor opens the model for the request.
     """
 
     route: Route[Any, Any]

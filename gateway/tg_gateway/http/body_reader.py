@@ -71,7 +71,7 @@ class BodyReader:
                 raise _too_large(self._limit)
             self._count(size)
             pieces.append(piece)
-        # Nothing follows, and an answer may take long.
+        # Nothing more comes, and an empty deque would stay as long as the answer takes.
         request.content._buffer = FewItems()  # type: ignore[assignment]  # noqa: SLF001 - there is no public way
         return b"".join(pieces)
 

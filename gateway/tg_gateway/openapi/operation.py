@@ -32,7 +32,7 @@ def make_operation(rows: Sequence[Row], schemas: Schemas) -> dict[str, Any]:
         operation["requestBody"] = _make_body(told, schemas)
     messages = {name: schemas.of([kind]) for each in told for name, kind in each.messages.items()}
     if messages:
-        # OpenAPI itself has no word for what is said on a WebSocket.
+        # OpenAPI itself cannot describe the messages of a WebSocket.
         operation["x-messages"] = messages
     if all(row.mount.keyless for row in rows):
         operation["security"] = []

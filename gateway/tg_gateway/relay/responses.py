@@ -36,7 +36,7 @@ class Responses(Protocol):
         """Whom to call when there is something to poll."""
 
     def listen_accepted(self, listener: Callable[[], None], on_opening: Callable[[], None] | None = None) -> None:
-        """Whom to call once a processor works on it, and once its model is being opened before that."""
+        """Set what is called once when a processor works on it, and once before that if its model is opened first."""
 
     def fail(self, error: TgError) -> None:
         """End it."""

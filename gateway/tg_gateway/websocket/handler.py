@@ -28,7 +28,7 @@ CUT_MESSAGE_FACTOR = 4
 class _Socket(web.WebSocketResponse[Literal[False]]):
     """A WebSocket that never closes without a word to those who wait for an answer."""
 
-    # Beside aiohttp's own attributes: with two more its dict would be no compact one, and take 1.5 KiB.
+    # Apart from aiohttp's own attributes: with two more its dict would no longer be compact, and take 1.5 KiB.
     __slots__ = ("conversation", "session")
 
     def __init__(self, **options: Any) -> None:

@@ -47,7 +47,7 @@ class _Running:
 
     Attributes:
         apart: whether its answer is made apart from the socket.
-        begun: done once `cancel` is set, or nothing comes of it.
+        begun: done once `cancel` is set, or is known to stay None.
         cancel: stops the making of the answer.
         cancelling: the client has asked for that, and once is enough.
     """
@@ -65,7 +65,7 @@ class _Running:
         self.settle()
 
     def settle(self) -> None:
-        """It is known what `cancel` is."""
+        """`cancel` will not change any more."""
         if not self.begun.done():
             self.begun.set_result(None)
 

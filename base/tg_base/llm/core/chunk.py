@@ -43,8 +43,8 @@ def join_chunks(chunks: Sequence[LlmChunk]) -> tuple[LlmChunk, ...]:
 
     Only the counts of an answer's chunks after its `finish_reason` are used: it has no text after its end.
     """
-    # Under load nearly every read has a few texts of one answer, and the last one its end and its counts: to group them
-    # would cost more than all else of them.
+    # Under load nearly every read has a few texts of one answer, and the last read its end and counts. To group such
+    # chunks would cost more than all other work on them.
     if (joined := _join_texts(chunks)) is not None:
         return (joined,)
     if any(chunk.finish_reason is not None for chunk in chunks):
@@ -55,7 +55,7 @@ def join_chunks(chunks: Sequence[LlmChunk]) -> tuple[LlmChunk, ...]:
 def _join_texts(chunks: Sequence[LlmChunk]) -> LlmChunk | None:
     """The joined chunks if they are of one answer and have nothing but text, its end and counts; None if they are not.
 
-    As any others after their end, they add only their counts.
+    After the answer's end, later chunks add only their counts.
     """
     if not chunks:
         return None
@@ -78,7 +78,7 @@ def _join_texts(chunks: Sequence[LlmChunk]) -> LlmChunk | None:
 
 
 def _with_counts(chunk: LlmChunk, index: int) -> LlmChunk:
-    """What of a chunk is text, the end of the answer `index`, and counts."""
+    """The chunk with its text, the end of the answer `index`, and its counts alone."""
     return LlmChunk(
         chunk.text,
         model=chunk.model,

@@ -1,34 +1,34 @@
 """Bytes of a body in HTTP's chunks (RFC 9112, section 7.1) -> its data, with less work than aiohttp's parser.
 
-That one calls its reader for each part of each chunk, and nearly every event of an answer is a chunk of its own.
+aiohttp's parser calls its reader for each part of each chunk, and nearly every event of an answer is its own chunk.
 """
 
 import re
 from typing import Final
 
 MAX_SIZE_DIGITS = 7
-"""Digits of a chunk's size that are read here: 256 MiB."""
+"""The most digits of a chunk's size that are read here: chunks below 256 MiB."""
 
 TINY_BYTES = 16
 """Bytes of data below which a chunk is tiny."""
 
 MAX_TINY_CHUNKS = 64
-"""Tiny chunks of one body that are read here. aiohttp's reader counts them, and stops reading before they are many."""
+"""The most tiny chunks of one body that are read here; aiohttp's own reader counts chunks, and stops at too many."""
 
 _LINE_END = b"\r\n"
 _is_size = re.compile(rb"[0-9A-Fa-f]{1,%d}" % MAX_SIZE_DIGITS).fullmatch
 _begins_size = re.compile(rb"[0-9A-Fa-f]{1,%d}\r?" % MAX_SIZE_DIGITS).fullmatch
 
 _SIZES: Final[dict[bytes, int]] = {}
-"""First lines of chunks that were read before, of two or three digits, and the sizes that they say."""
+"""Sizes of chunks by their first lines, for lines of two or three digits that were read before."""
 
 
 class ChunkDecoder:
     """Incremental decoder of plain chunks: any split of the same bytes gives the same data.
 
     Attributes:
-        rest: the bytes from the first chunk on that is not plain, for another parser: the last one, which is empty, one
-            with an extension, or what is no chunk. None = there was none yet. Afterwards `feed` must not be called.
+        rest: the bytes from the first chunk that is not plain, for another parser: the empty last chunk, one with an
+            extension, or bytes that are not a chunk. None = all chunks were plain. Do not call `feed` once it is set.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class ChunkDecoder:
         self._tiny = 0
 
     def feed(self, received: bytes) -> bytes:
-        """The data in `received`: all that has come of it.
+        """The data of the chunks in `received`, also of a chunk that has not come whole.
 
         Raises:
             ValueError: a chunk is longer than its size.
@@ -90,7 +90,7 @@ class ChunkDecoder:
         self._left = left
 
     def _read_size(self, line: bytes) -> int:
-        """The size in a chunk's first line; 0 if the chunk is the last, or not read here."""
+        """The size in a chunk's first line; 0 if the chunk is the last one, or must go to the other parser."""
         size = int(line, 16) if _is_size(line) else 0
         if size < TINY_BYTES:
             self._tiny += 1
@@ -100,7 +100,7 @@ class ChunkDecoder:
         return size
 
     def _keep(self, received: bytes, *, whole_line: bool) -> None:
-        """Hold the beginning of a size, and nothing else: the other parser may find the rest wrong at once."""
+        """Hold the beginning of a size; leave all else to the other parser, which may refuse it at once."""
         if not whole_line and _begins_size(received):
             self._held = received
         else:

@@ -77,16 +77,16 @@ class Body(aiohttp.StreamReader):
 
     __slots__ = ()
 
-    # Of bytes, where aiohttp's has nothing.
+    # A future of bytes; aiohttp's has no result.
     _waiter: Any
 
-    # Nothing, and no function of Python is called for it.
+    # They do nothing, and no Python function is called for that.
     begin_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
     end_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
 
     @staticmethod
     def of(reader: Any) -> "Body":
-        """A reader of aiohttp's parser, from now on one of these."""
+        """Turn a reader of aiohttp's parser into a `Body`."""
         reader.__class__ = Body
         reader._buffer = FewItems(reader._buffer)  # noqa: SLF001
         body: Body = reader
@@ -98,7 +98,7 @@ class Body(aiohttp.StreamReader):
         if not data:
             return False
         waiter, self._waiter = self._waiter, None
-        # Who waits gets what comes, past the buffer.
+        # A waiting reader gets the data directly, not from the buffer.
         if waiter is not None and not waiter.done():
             waiter.set_result(data)
             return False
@@ -114,7 +114,7 @@ class Body(aiohttp.StreamReader):
         protocol: Any = self._protocol
         # Before aiohttp releases the connection.
         protocol.asked = False
-        # aiohttp's own end of a wait is None.
+        # aiohttp would end the wait with None.
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(b"")
@@ -128,14 +128,14 @@ class Body(aiohttp.StreamReader):
             waiter.set_exception(IncompleteStream(BROKEN))
 
     def is_untouched(self) -> bool:
-        """Whether the parser has read nothing of it."""
-        # Before it was one of these, the parser began a list with its first chunk.
+        """Whether the parser has read nothing of this body."""
+        # Until `of`, aiohttp's reader begins this list with the first chunk.
         return self._http_chunk_splits is None and not self._eof
 
     def take(self) -> asyncio.Future[bytes]:
         """As `readany`. Raises IncompleteStream if the connection broke or was closed.
 
-        It is no coroutine, and a reader that waits gets what comes: a step of each wait less.
+        Not a coroutine: a waiting reader gets the data directly, which saves a step of each wait.
         """
         protocol, buffer = self._protocol, self._buffer
         taken: Any = self._loop.create_future()
@@ -148,7 +148,7 @@ class Body(aiohttp.StreamReader):
             taken.set_result(b"".join(buffer))
             buffer.clear()
             self._size = 0
-            # One part alone is less than stops the reading.
+            # A single part never pauses reading, so only this branch resumes it.
             protocol.resume_reading()
         elif self._eof:
             taken.set_result(b"")
@@ -213,7 +213,7 @@ class Handler(ResponseHandler):
             self.data_received(data)
 
     def take_chunks(self, chunks: ChunkDecoder, data: bytes) -> None:
-        """Bytes of a body that come past the parser."""
+        """Pass on bytes of a body, without the parser."""
         body: Any = self._payload
         try:
             # The body is None once the connection was closed.
@@ -234,7 +234,7 @@ class Handler(ResponseHandler):
         if self.chunks is None:
             super().pause_reading()
         else:
-            # The parser has nothing that it could hold back, and would hold back the end of the body for good.
+            # Not the parser: it has no bytes to parse later, and would hold back the end of the body for good.
             self._reading_paused = True
             self._pause_transport_reading()
 
@@ -263,7 +263,7 @@ class Handler(ResponseHandler):
             self._head_bytes = None
             if type(body) is aiohttp.StreamReader:
                 body = Body.of(body)
-                # The parser stands before the first chunk, and stays there until it gets what is no plain chunk.
+                # The parser stays before the first chunk until it gets one that is not plain.
                 if message.chunked and self._whole_head and body.is_untouched():
                     self.chunks = ChunkDecoder()
             self.asked = not body.is_eof()
@@ -307,7 +307,7 @@ class Handler(ResponseHandler):
             connected: Any = None if self.transport is None else self.transport.get_extra_info("socket")
             if connected is None:
                 return False
-            # Kept, because the handler has one connection, and asks only while that is open.
+            # Kept: the handler has one connection, and asks only while that is open.
             self._poll = select.poll()
             self._poll.register(connected.fileno(), select.POLLIN | select.POLLOUT)
         return [event for _, event in self._poll.poll(0)] == [select.POLLOUT]

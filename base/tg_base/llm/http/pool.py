@@ -207,7 +207,7 @@ class HttpPool:
         return self._proxies[server]
 
 
-# A provider's answers have nearly always the same.
+# A provider's answers nearly always have the same header.
 @lru_cache(64)
 def _media_type(header: str) -> str:
     return header.partition(";")[0].strip().lower()

@@ -54,7 +54,7 @@ class PreparedPost(msgspec.Struct, frozen=True, eq=False):
         return f"PreparedPost({show_place(self.request.url)})"
 
     async def send(self, body: bytes) -> tuple[RawResponseMessage, PostAnswer]:
-        """Send a request and return the head of its answer, of which the rest keeps nothing in memory, and the rest.
+        """Send a request and return the head and the body of its answer; the body does not keep the head in memory.
 
         Raises:
             Exception: those of `ClientSession.request`, or HttpProcessingError.

@@ -73,9 +73,9 @@ def no_detail(body: bytes) -> ErrorDetail:
 
 
 class OpenBody:
-    """The body of a streamed answer, entered as its `Read`: see `open_body`."""
+    """Context manager that yields the `Read` of a streamed answer's body: see `open_body`."""
 
-    # No generator: one for each request costs as much as writing it to the socket.
+    # Not a generator: one for each request costs as much as writing it to the socket.
     def __init__(self, call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail]) -> None:
         self._call = call
         self._error_detail = error_detail

@@ -20,7 +20,7 @@ def share_tls(create: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
     Any thread may call it. Nobody may change the context.
     """
     looks = tuple(_look_at(os.environ.get(name)) for name in _VARIABLES)
-    # Models that open side by side would each make one: the cache has it only when it is made.
+    # Models that open at the same time would each make one: the cache has it only once it is made.
     with _making:
         return _make(create, looks)
 
@@ -34,7 +34,7 @@ def _look_at(named: str | None) -> tuple[str, int] | None:
         newest = place.stat().st_mtime_ns
         if place.is_dir():
             with os.scandir(place) as entries:
-                # A file of a folder may be written anew without a change of the folder.
+                # A file in a folder may be rewritten without a change of the folder itself.
                 newest = max(newest, max((each.stat().st_mtime_ns for each in entries), default=0))
     except OSError:
         return named, 0

@@ -58,7 +58,7 @@ class EventDecoder(Protocol):
 
 
 class Opened(Protocol):
-    """A body that is entered to be read, and left to be closed; `OpenBody` is one."""
+    """A context manager that opens a body to be read, and closes it; `OpenBody` is one."""
 
     @property
     def ended(self) -> bool:
@@ -72,7 +72,7 @@ class Opened(Protocol):
 
 
 class _Entered:
-    """A body that somebody else closes, and nobody knows the end of."""
+    """A body that the caller closes, and that cannot tell whether it has ended."""
 
     ended = False
 
@@ -107,7 +107,7 @@ def event_chunks(
 async def body_chunks(
     opened: Opened, decoder: EventDecoder, usage_patience: float, frames: Frames | None, answers: int
 ) -> AsyncGenerator[LlmChunk, None]:
-    """As `event_chunks`, of a body that is opened for them and closed behind them."""
+    """The same as `event_chunks`, for a body that is opened before and closed after them."""
     stream = _Stream(decoder, frames or ServerSentEvents(MAX_EVENT_BYTES), answers)
     async with opened as read:
         while not stream.finished and not decoder.done:
@@ -121,7 +121,7 @@ async def body_chunks(
                     yield chunk
                 if stream.error is not None and not stream.finished:
                     raise stream.error
-            # A read may have 16 KiB: they are not kept while nothing more comes.
+            # A read may have 16 KiB, which must not stay in memory while the next one is awaited.
             del received, part
         # Nearly every whole answer ends here: in the read that has its last events.
         rest = None if decoder.done and opened.ended else await _rest(read, stream, usage_patience, opened)

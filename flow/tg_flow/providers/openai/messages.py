@@ -86,7 +86,7 @@ def _system_text(request: TextCompletionRequest) -> str:
 
 
 def _message(turn: Message, thinking_field: ThinkingField | None) -> WireMessage:
-    # Nearly all turns are a text.
+    # Nearly all turns have text alone.
     if isinstance(turn.content, str) and turn.role == "user" and not turn.tool_calls:
         return WireMessage("user", turn.content)
     parts = (

@@ -25,9 +25,9 @@ from tg_schema.features import Feature
 _encode = msgspec.json.Encoder().encode
 _MESSAGES = b'","messages":[]'
 MAX_SAMPLINGS = 64
-"""Samplings whose bodies are kept, but for the messages."""
+"""Samplings whose bodies are kept encoded, without the messages."""
 MAX_SAMPLING_BYTES = 1024
-"""Bytes of such a sampling: longer ones, of many stop strings or biases, hardly come again, and would fill memory."""
+"""The most bytes of such a sampling: longer ones, with many stop strings or biases, are rarely used again."""
 
 OPENAI_FEATURES: frozenset[Feature] = frozenset(
     {"n", "logit_bias", "reasoning", "parallel_tool_calls", "allowed_tools", "strict_tools", "openai_fields"}
@@ -122,7 +122,7 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
         return b"".join((body[:-1], more, b"}")) if more else body
 
     def _bare_body(self, request: TextCompletionRequest) -> bytes:
-        """The body of a request whose sampling others have too: only its messages are encoded anew."""
+        """The body of a request whose sampling other requests have too: only its messages are encoded anew."""
         options, sampling = self.options, _encode(request.sampling)
         if len(sampling) > MAX_SAMPLING_BYTES:
             return _encode(self.asked(request))

@@ -104,9 +104,9 @@ _NONE_SET: Final = _further_fields(TextCompletionRequest())
 
 
 def is_bare(request: TextCompletionRequest) -> bool:
-    """Whether the body has nothing of the request but its messages, and of its sampling what others have too."""
+    """Whether the body has only the request's messages and a sampling that other requests are likely to have too."""
     sampling = request.sampling
-    # Each seed would be a body of its own; to look up a mask of a vocabulary would cost as much as to send it.
+    # Each seed would need its own body; to look up a mask of a vocabulary would cost as much as to encode it.
     return _further_fields(request) == _NONE_SET and (
         sampling is None or (sampling.seed is None and not sampling.logit_bias)
     )

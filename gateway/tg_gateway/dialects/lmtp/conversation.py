@@ -295,4 +295,4 @@ class LmtpConversation(Conversation):
         "RESUME": _resume,
     }
     TYPES: Final = _HANDLERS.keys()
-    """Of the client's messages."""
+    """The descriptions of the client's messages."""

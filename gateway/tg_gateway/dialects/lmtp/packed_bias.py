@@ -1,7 +1,7 @@
 """A mask that is large or packed -> a field of the record, without an object for each of a hundred thousand entries.
 
-Of a mask as LMQL writes it, JSON, only the form is looked at. The processor checks the numbers, where they become an
-array.
+Only the form of a JSON mask, as LMQL writes it, is checked here. The processor checks the numbers, where they become
+an array.
 """
 
 import re
@@ -13,9 +13,9 @@ import msgspec
 from tg_schema.errors import BadRequest
 
 MIN_PACKED_BYTES: Final = 16 * 1024
-"""Of a mask of JSON that is packed; a smaller one is read in less than 0.1 ms."""
+"""Size from which a JSON mask is packed; a smaller one is read in less than 0.1 ms."""
 FLOAT_BYTES: Final = 4
-"""Of each token's number in a mask of floats."""
+"""Size of each token's number in a mask of floats."""
 _FIRST_ENTRY: Final = re.compile(rb'\{"\d+"(:\s?)-?[\d.eE+-]+(,\s?)"')
 _WHOLE: Final = b"0123456789-"
 _ANY: Final = _WHOLE + b".eE+"
@@ -28,13 +28,13 @@ def pack_mask(mask: msgspec.Raw, features: Set[str]) -> Mapping[str, str | bytes
 
     Args:
         mask: an object, or the Base64 of little-endian 32-bit floats, one for each token of the vocabulary.
-        features: of the model; processors of an older version read the mapping alone, or whole numbers.
+        features: of the model; processors of older versions read only mappings, or only whole numbers.
 
     Returns:
-        Nothing for an object that is small, not in LMQL's form, or not for these processors.
+        No field for an object that is small, not in LMQL's form, or that these processors cannot read.
 
     Raises:
-        BadRequest: the Base64 of no such numbers.
+        BadRequest: the text is not the Base64 of such numbers.
     """
     data = bytes(mask)
     if data.startswith(b'"'):
@@ -58,17 +58,17 @@ def _read_floats(data: bytes) -> bytes:
 def pack_bias(data: bytes, numbers: bytes = _ANY) -> str | None:
     """`Sampling.packed_bias`; None for what is small, or not in LMQL's form.
 
-    That form is an object of numbers, written alike; what is out of place in one is the processor's to refuse.
+    That form is an object of numbers with the same white space in each entry. The processor refuses malformed numbers.
 
     Args:
         data: JSON.
-        numbers: what they may be written with.
+        numbers: the characters that numbers may have.
     """
     first = _FIRST_ENTRY.match(data) if len(data) >= MIN_PACKED_BYTES else None
     if first is None:
         return None
     entry, comma = b'""' + first[1], first[2]
-    # What is left without the numbers says all about the form: it is the same entry again and again.
+    # Without its numbers, a mask of this form is the same entry again and again.
     form = data.translate(None, numbers)
     count = (len(form) - 2 + len(comma)) // (len(entry) + len(comma))
     if form != b"{" + (entry + comma) * (count - 1) + entry + b"}":

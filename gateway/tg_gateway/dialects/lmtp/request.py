@@ -32,7 +32,7 @@ _MASK: Final = {
     ]
 }
 Mask = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema=_MASK)]
-"""It is read in slices, or not at all; `packed_bias.py` says how."""
+"""Kept as JSON: it is read later in slices, or not at all, see `packed_bias.py`."""
 
 
 class StreamBody(msgspec.Struct, frozen=True):
@@ -87,8 +87,8 @@ def make_generate(
     """The record of a GENERATE.
 
     Args:
-        body: of the message.
-        prompt: as it has been read.
+        body: the message's fields.
+        prompt: the prompt, already read.
         found: the model.
         mask: the field of `Sampling` that has the mask; empty = there is none.
 

@@ -1,13 +1,13 @@
-"""What is known of a stream that waits -> SYSTEM messages: queued, then loading where its model opens, then started."""
+"""Progress of a stream that waits -> SYSTEM messages: queued, then loading if its model is opened, then started."""
 
 from collections.abc import Callable
 
 
 class StreamNotices:
-    """Of one stream, to a client that accepts them.
+    """The notices of one stream, for a client that accepts them.
 
     Args:
-        tell: sends one of this kind.
+        tell: sends a notice of this kind.
 
     Attributes:
         taken: whether a processor is known to have the request.
@@ -20,13 +20,13 @@ class StreamNotices:
         self._started = False
 
     def queue(self, *, loading: bool) -> None:
-        """The request is queued; `loading` if every processor of its model has yet to load it."""
+        """The request is queued. Also sends `loading` if every processor of its model has yet to load it."""
         self._tell("queued")
         if loading:
             self._load()
 
     def open(self) -> None:
-        """The processor that has the request opens the model for it: others may have had it open."""
+        """The processor that has the request opens the model first, even if other processors have it open."""
         self.taken = True
         self._load()
 
@@ -38,7 +38,7 @@ class StreamNotices:
             self._tell("started")
 
     def begin(self) -> None:
-        """Its first items are sent. Who waited for a model learns that it is there, however quick the items are."""
+        """Its first items are about to be sent. After `loading`, `started` comes first, however early the items are."""
         self.taken = True
         if self._loading:
             self.start()

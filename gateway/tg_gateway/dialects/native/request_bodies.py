@@ -1,4 +1,4 @@
-"""A request's JSON -> its record. Fields of other APIs are told where they belong, never ignored.
+"""A request's JSON -> its record. Fields of other APIs are refused with the name of ours, never ignored.
 
 A field that is ignored changes the answer without a word: `temperature` beside `prompt` would be taken for heard. So a
 name that another API uses, and one that is nearly a name of ours, is refused. Any other unknown name is ignored: the
@@ -101,7 +101,7 @@ _THEIRS: Final = frozenset(
 
 
 def parse_fields(spec: ServiceSpec[Any, Any], body: bytes) -> Any:
-    """The fields of a service's request; raises BadRequest, as all of these do, where they are none."""
+    """The fields of a service's request. This and the functions below raise BadRequest for malformed bodies."""
     request = decode(spec.request, body)
     check_names(spec.name, spec.request, body)
     return request

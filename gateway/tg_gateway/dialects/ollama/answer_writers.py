@@ -127,7 +127,7 @@ def _read_logprobs(tokens: Sequence[Token]) -> tuple[msgspec.Struct, ...]:
 
 
 class LoadedWriter(WholeWriter[TextCompletionResponse]):
-    """Says that a model is loaded, once its provider has told of it.
+    """Says that a model is loaded, once its provider has answered.
 
     Args:
         shape: of the body.

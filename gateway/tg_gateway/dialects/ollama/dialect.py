@@ -68,14 +68,14 @@ def _parse_generate(call: Call) -> Ask | Answer:
 
 
 def _load(found: FoundModel, shape: AnswerShape, ignored: dict[str, str]) -> Ask | Answer:
-    """Ollama only loads the model for a request that asks nothing, and its clients wait for that."""
+    """Answer a request without a prompt: like Ollama, load the model, and answer once it is loaded."""
     if not found.loading:
         return Answer(shape.write(LOADED), headers=ignored)
     return Ask(found.route, _describe(found), LoadedWriter(shape, ignored), streaming=False)
 
 
 def _describe(found: FoundModel) -> TextCompletionRequest:
-    """Asks the model's provider about it, for which it must be loaded."""
+    """A request about the model to its provider, which loads the model to answer it."""
     return TextCompletionRequest(operation="list-models", model=found.model)
 
 

@@ -84,7 +84,7 @@ def encode_tags(catalogue: Catalogue) -> bytes:
 
 
 def encode_running(catalogue: Catalogue) -> bytes:
-    """`GET /api/ps`: the same without those that are yet to be loaded; when one is unloaded is not known."""
+    """`GET /api/ps`: the same without models that are not loaded yet. When one will be unloaded is not known."""
     loaded = (each.model for each in catalogue.served_models() if not each.loading)
     return encode(Models(tuple(_describe(name, expires_at=NEVER, size_vram=0) for name in loaded)))
 

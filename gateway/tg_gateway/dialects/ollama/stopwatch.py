@@ -10,7 +10,7 @@ class Durations(msgspec.Struct, frozen=True):
     """Nanoseconds.
 
     Attributes:
-        load_duration: 0: what a model that is loaded on demand takes is a part of `prompt_eval_duration`.
+        load_duration: always 0; the time to load a model on demand is a part of `prompt_eval_duration`.
         prompt_eval_duration: until the first piece of the answer; 0 for a whole answer, whose first token nobody sees.
         eval_duration: the rest.
     """

@@ -11,8 +11,9 @@ from tg_schema.errors import NotFound
 class Model(msgspec.Struct, frozen=True):
     """One model. When it was made is not known, and OpenAI's description requires a time: it is 0.
 
-    A LoRA adapter has vLLM's fields too: `parent` is the model that it is of, and `root` is where it is from. Of ours
-    are `features`, what requests may ask of it, and `loading`, while the next one would wait until it is loaded.
+    A LoRA adapter has vLLM's fields too: `parent` is its base model, and `root` is where it was loaded from.
+    Two fields are ours: `features`, what requests may ask of it, and `loading`, whether the next one would wait until
+    it is loaded.
     """
 
     id: str
@@ -54,7 +55,7 @@ def encode_model(catalogue: Catalogue, name: str, owner: str) -> bytes:
 
 
 def _describe(name: str, found: FoundModel, owner: str) -> Model:
-    # Of a plain peer nobody knows what it can do.
+    # The features of a plain peer are unknown.
     features = tuple(sorted(found.features)) or msgspec.UNSET
     return Model(name, owned_by=owner, features=features, loading=found.loading or msgspec.UNSET)
 

@@ -1,14 +1,14 @@
-"""Steps of a streamed answer -> those that are told at once, and the last one, which is told with the whole text."""
+"""Steps of a streamed answer -> those that are sent at once, and the last one, which is sent with the whole text."""
 
 from tg_gateway.dialects.tgi.token_reader import Step
 from tg_schema.completion import NO_TOKEN_ID
 
 
 class LastStep:
-    """Holds back the step that by its length ends the answer.
+    """Holds back the step with which an answer reaches its maximum length.
 
     Args:
-        most: tokens of the answer at most; None = as many as there are.
+        most: the most tokens of the answer; None = not limited, and no step is held back.
     """
 
     __slots__ = ("_held", "_left")
@@ -19,31 +19,31 @@ class LastStep:
 
     @property
     def holds(self) -> bool:
-        """Whether one is held back; text that follows has to wait for it."""
+        """Whether a step is held back; text that follows has to wait for it."""
         return self._held is not None
 
     def pass_on(self, steps: list[Step]) -> list[Step]:
-        """Those of these steps, and of what was held back, that are not the last for sure."""
+        """Take new steps; returns the steps that can be sent, the one held back before among them."""
         if self._left is None or not steps:
             return steps
         before = self.release()
-        # Control tokens count too: only one that another token follows is a step, and the end token is none.
+        # Control tokens count too: they are steps only if another token follows. The end token is not a step.
         self._left -= sum([step.token.id != NO_TOKEN_ID for step in steps])
-        # Below zero the provider has not kept to the limit; nobody knows then which token is the last.
+        # Below zero the provider has exceeded the limit; then the last token is unknown.
         if self._left == 0 and steps[-1].token.id != NO_TOKEN_ID:
             self._held = steps.pop()
         return before + steps
 
     def release(self) -> list[Step]:
-        """What was held back."""
+        """Return the step that was held back, if any; it is not the last one."""
         held, self._held = self._held, None
         return [] if held is None else [held]
 
     def end(self, told: Step) -> tuple[list[Step], Step]:
-        """What comes before the last step, and the last step.
+        """The steps before the last one that were not sent yet, and the last step.
 
         Args:
-            told: the end token, if the provider has told one.
+            told: the end token, or the id `NO_TOKEN_ID` if the provider tells none.
         """
         held = self.release()
         if held and told.token.id == NO_TOKEN_ID:
