@@ -40,7 +40,7 @@ def root_of(package: str) -> Path:
 def test_no_module_asks_its_late_package(package: str) -> None:
     files = sorted(root_of(package).rglob("*.py"))
     assert len(files) > 100
-    asked = {file.name: [*names_of_packages(package, file, root_of(package))] for file in files}
+    asked = {str(file): [*names_of_packages(package, file, root_of(package))] for file in files}
     assert {name: names for name, names in asked.items() if names} == {}
 
 
