@@ -12,6 +12,7 @@ process, to its end. Prints a table, and one JSON object to `--json FILE`.
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -76,12 +77,14 @@ def wait_for(command: list[str], *, stop: bool = False) -> Wait:
     byte = process.stdout.read(1)
     first = 1000 * (time.perf_counter() - began)
     if stop:
-        process.kill()
+        # Not `process.kill`: of one that has ended, that would take what `wait4` asks for.
+        os.kill(process.pid, signal.SIGKILL)
     process.stdout.read()
     # In place of `wait`, which does not tell the CPU of one child.
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    if not stop and (process.returncode or (not byte and command[1:2] != ["-c"])):
+    # What ends before its first byte would look quick.
+    if (not stop and process.returncode) or (not byte and command[1:2] != ["-c"]):
         raise RuntimeError(f"{command} ended with {process.returncode}, and wrote {byte!r}")
     return Wait(first, 1000 * (usage.ru_utime + usage.ru_stime))
 
