@@ -54,7 +54,10 @@ class HttpAnswer(Protocol):
         """Whether the whole body has come: `read` does not wait any more."""
 
     def read(self) -> Awaitable[bytes]:
-        """The bytes that have arrived, at least one; b"" at the body's end. Raises IncompleteStream."""
+        """The bytes that have arrived, at least one; b"" at the body's end. Raises IncompleteStream.
+
+        Who is cancelled while it waits closes the answer: bytes that were just handed over are lost.
+        """
 
     def close(self) -> None:
         """Release the connection; before the body's end this closes the socket."""
