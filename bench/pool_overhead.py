@@ -69,4 +69,7 @@ def _through_gateway(gateway: Subject, url: str, chats: Chats, floor: _Floor, se
     before = gateway.cpu
     row = uvloop.run(ask(port, chats(port), seconds))
     row["cpu_ours"] = 1000 * (gateway.cpu - before) / row["requests"]
-    return row | {"added": row["p50"] - floor.p50, "chunk": load(url, "openai", STREAMS, [gateway])["added_p50"]}
+    streamed = load(url, "openai", STREAMS, [gateway])
+    if streamed["missing"] or streamed["errors"]:
+        raise RuntimeError(f"{streamed['missing']} chunks never came, {streamed['errors']} streams failed")
+    return row | {"added": row["p50"] - floor.p50, "chunk": streamed["added_p50"]}

@@ -1,6 +1,7 @@
 """An event loop whose clock advances only when it is idle: waits take no real time, however slow the machine is.
 
-For tests of one process: what comes through one of its sockets, or from a thread, takes no time by this clock.
+For tests of one process: what comes through one of its sockets, or from an executor, takes no time by this clock. What
+other threads do is not waited for.
 """
 
 import asyncio
