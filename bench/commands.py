@@ -4,9 +4,9 @@
     python -m bench.commands --rounds 5        a look
 
 The commands ask one gateway on the memory bus, whose scripted provider answers at once. Every round runs all of them
-once, each time beginning with another one, so a row and its floors have met the same machine. `bench/bare_client.py` is the floor
-of a command: the standard library's client, which asks the same. The ratios are those of a round. CPU is of the whole
-process, to its end. Prints a table, and one JSON object to `--json FILE`.
+once, each time beginning with another one, so a row and its floors have met the same machine. `bench/bare_client.py` is
+the floor of a command: the standard library's client, which asks the same. The ratios are those of a round. CPU is of
+the whole process, to its end. Prints a table, and one JSON object to `--json FILE`.
 """
 
 import argparse

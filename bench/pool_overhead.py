@@ -71,5 +71,5 @@ def _through_gateway(gateway: Subject, url: str, chats: Chats, floor: _Floor, se
     row["cpu_ours"] = 1000 * (gateway.cpu - before) / row["requests"]
     streamed = load(url, "openai", STREAMS, [gateway])
     if streamed["missing"] or streamed["errors"]:
-        raise RuntimeError(f"{streamed['missing']} chunks never came, {streamed['errors']} streams failed")
+        raise RuntimeError(f"{streamed['missing']} chunks never came, streams failed: {streamed['errors']}")
     return row | {"added": row["p50"] - floor.p50, "chunk": streamed["added_p50"]}
