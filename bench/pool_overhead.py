@@ -29,7 +29,7 @@ STREAMS = Load("8 streams", 8, 64, 10)
 """Whose chunks are measured one by one."""
 
 Measure = Callable[[float], Row]
-"""One turn of so many seconds."""
+"""One turn of this length."""
 Chats = Callable[[int], list[bytes]]
 """The requests for a port, one for each client."""
 

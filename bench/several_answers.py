@@ -62,14 +62,14 @@ async def compare(answers: int, engines: int, pairs: int) -> dict[str, Any]:
 
 
 def floor(model: Model, answers: int, engines: int) -> tuple[float, float]:
-    """How many times the seconds of one row, by the clock and of CPU, so many rows take in all engines."""
+    """The seconds of these rows in all engines by those of one row: by the clock and of CPU."""
     rows = [answers // engines + (number < answers % engines) for number in range(min(engines, answers))]
     (one, one_cpu), (several, several_cpu) = decode_seconds(model, [1]), decode_seconds(model, rows)
     return several / one, several_cpu / one_cpu
 
 
 def decode_seconds(model: Model, rows: list[int]) -> tuple[float, float]:
-    """Seconds for `TOKENS` steps in contexts of so many sequences, side by side: by the clock and of CPU."""
+    """Seconds for `TOKENS` steps in contexts of that number of sequences, side by side: by the clock and of CPU."""
     contexts = [Context(model, sequences=16, tokens=512, batch=512, threads=1) for _ in rows]
 
     def decode(context: Context, count: int, first: int) -> None:

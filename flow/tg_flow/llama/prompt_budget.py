@@ -38,7 +38,7 @@ class PromptBudget:
         self._token_seconds: float | None = None
 
     def tokens(self, *, answers: int) -> int:
-        """The prompt tokens of the next step, in which so many answers go on.
+        """The prompt tokens of the next step, in which this number of answers continues.
 
         Returns:
             0 if a step of the answers alone must be measured first; at least 1 without answers.
