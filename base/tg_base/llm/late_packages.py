@@ -66,12 +66,13 @@ class _LateLoader(Loader):
             if self._begun:
                 return
             self._begun = True
+            ran = False
             try:
                 self._loader.exec_module(module)
-            except BaseException:
+                ran = True
+            finally:
                 # As after a failed import, the next access tries again.
-                self._begun = False
-                raise
+                self._begun = ran
 
 
 class _LateFinder(MetaPathFinder):
