@@ -69,8 +69,8 @@ class World:
         self._late: list[float] = []
         self._messages = 0
 
-    async def run(self, seconds: int) -> Seen:
-        """Let all streams flow; measure `seconds` of it after the warm-up."""
+    async def run(self, seconds: int, warm_up: int) -> Seen:
+        """Let all streams flow; measure `seconds` of it after the seconds of the warm-up."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(running(self._receive()))
             stack.callback(self._controls.close)
@@ -81,7 +81,7 @@ class World:
                 link = await pool.to(self._inbox.topic)
                 for stream in range(number, self._load.streams, self._load.links):
                     await stack.enter_async_context(running(self._speak(link, StreamKey(f"s{stream}", 1))))
-            await self._keep_up(WARM_UP_SECONDS)
+            await self._keep_up(warm_up)
             self._late.clear()
             self._messages = 0
             await self._keep_up(seconds)
@@ -120,17 +120,18 @@ class World:
                 pool.on_heartbeat(decode(Heartbeat, delivery.body))
 
 
-def in_virtual_time(load: Load, *, trip: float = 0.001, seconds: int = SECONDS) -> Seen:
+def in_virtual_time(load: Load, *, trip: float = 0.001, seconds: int = SECONDS, warm_up: int = WARM_UP_SECONDS) -> Seen:
     """Run a load on a loop whose clock jumps to what is next.
 
     Args:
         load: what flows.
         trip: seconds that the broker takes for a message.
         seconds: how long to look at it.
+        warm_up: seconds before that.
     """
     simulator = Simulator(1)
     with closing(SimulatedLoop(simulator.clock, 100.0)) as loop:
-        task = loop.create_task(World(load, trip, loop).run(seconds))
+        task = loop.create_task(World(load, trip, loop).run(seconds, warm_up))
         while not task.done():
             simulator.now = max(loop.due, simulator.now)
             loop.step()

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, aclosing, closing
 
 import pytest
+from typing_extensions import override
 
 from tests.flow.demo_llm import ENDLESS, STORY, asked, at_rest, demo_service, text_of
 from tg_flow.llama.batch import Batch
 from tg_flow.llama.beginnings import Beginnings
-from tg_flow.llama.context import Context
+from tg_flow.llama.context import Context, State
 from tg_flow.llama.generation import Generation, Job
 from tg_flow.llama.mailbox import Mailbox
 from tg_flow.llama.model import Model
@@ -102,8 +103,32 @@ async def test_a_slot_follows_the_one_that_evaluates_its_beginning_and_goes_on_w
             assert copied == pytest.approx(list(context.logits(0)), abs=1e-3), "the memory is that of the prompt"
 
 
-def four_sequences(model: Model) -> Context:
-    return Context(model, sequences=4, tokens=512, batch=128, threads=1)
+class CountingContext(Context):
+    """Knows how often a sequence was saved, which takes as long as several tokens of a prompt."""
+
+    saves = 0
+
+    @override
+    def save(self, sequence: int) -> State:
+        self.saves += 1
+        return super().save(sequence)
+
+
+async def test_all_that_wait_for_a_beginning_get_one_copy() -> None:
+    with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context, ExitStack() as stack:
+        beginnings, common = Beginnings(context, 4, divisible=True), model.tokenize(COMMON, special=False)[:100]
+        slots = [await slot_of(model, number, *common, 300 + number) for number in range(4)]
+        for number, slot in enumerate(slots):
+            stack.callback(slot.close)
+            beginnings.begin(slot, slots[:number])
+        evaluate(context, slots[0], 100)
+        assert beginnings.let_go_on(slots) == slots
+        assert [slot.evaluated for slot in slots] == [100] * 4
+        assert context.saves == 1
+
+
+def four_sequences(model: Model) -> CountingContext:
+    return CountingContext(model, sequences=4, tokens=512, batch=128, threads=1)
 
 
 def evaluate(context: Context, slot: Slot, count: int) -> None:

@@ -1,5 +1,6 @@
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ class _Machine:
         self.fixed, self.answer, self.token = fixed, answer, token
 
     def step(self, answers: int, *, prompt: bool) -> tuple[int, float]:
-        tokens = self.budget.tokens(answers=answers) if prompt else 0
+        tokens = self.budget.tokens(answers=answers, prompts=1) if prompt else 0
         seconds = self.fixed + answers * self.answer + tokens * self.token
         self.budget.learn(seconds, answers=answers, prompt_tokens=tokens)
         return tokens, seconds
@@ -45,6 +46,18 @@ def test_beside_answers_a_step_lasts_a_small_multiple_of_theirs(
     limit = max(MIN_BESIDE_SECONDS, BESIDE_STEPS * machine.step(answers, prompt=False)[1])
     assert tokens in {MIN_BESIDE_TOKENS, MOST} or seconds <= 1.1 * limit + token
     assert tokens in {MIN_BESIDE_TOKENS, MOST} or seconds >= 0.5 * limit - token, "no time is wasted"
+
+
+@given(st.integers(1, 15), st.integers(1, 15))
+def test_many_prompts_beside_few_answers_get_more_of_the_time(answers: int, prompts: int) -> None:
+    machine = _Machine(0.01, 0.004, 0.0001)
+    for _ in range(WARM_STEPS):
+        machine.mixed_step(answers)
+    one, several = [machine.budget.tokens(answers=answers, prompts=count) for count in (1, prompts)]
+    assert several >= one
+    if prompts > (BESIDE_STEPS - 1) * answers:
+        alone = 0.01 + answers * 0.004
+        assert several == pytest.approx(min(MOST, prompts / answers * alone / 0.0001), rel=0.1, abs=1)
 
 
 @given(st.lists(st.integers(1, 16), min_size=1, max_size=200))
@@ -71,12 +84,12 @@ def test_with_nobody_to_wait_a_step_has_as_much_as_its_time_allows(fixed: float,
 
 
 def test_the_first_step_is_short_whatever_the_model() -> None:
-    assert PromptBudget(MOST).tokens(answers=0) == MIN_ALONE_TOKENS
-    assert PromptBudget(16).tokens(answers=3) == 16
+    assert PromptBudget(MOST).tokens(answers=0, prompts=1) == MIN_ALONE_TOKENS
+    assert PromptBudget(16).tokens(answers=3, prompts=1) == 16
 
 
 def test_one_slow_step_does_not_decide() -> None:
     machine = _Machine(0, 0, 1e-3)
     usual = [machine.step(0, prompt=True) for _ in range(WARM_STEPS)][-1][0]
     machine.budget.learn(10 * ALONE_SECONDS, answers=0, prompt_tokens=usual)
-    assert usual / 2 < machine.budget.tokens(answers=0) < usual
+    assert usual / 2 < machine.budget.tokens(answers=0, prompts=1) < usual

@@ -7,6 +7,7 @@ import pytest
 from bench.link_messages import Load, in_virtual_time
 from tg_base.protocol.message_spacing import (
     BURST_MESSAGES,
+    HALF_LIFE_SECONDS,
     KEPT_UP_MESSAGES,
     MAX_SPACING_SECONDS,
     MESSAGES_PER_SECOND,
@@ -91,12 +92,26 @@ def test_links_share_the_messages_of_a_process(rates: list[float], seconds: floa
     assert share(reversed(rates)) == share(rates)
 
 
-def test_shares_follow_what_the_links_had_lately() -> None:
+def test_shares_grow_at_once_with_what_the_links_have() -> None:
     fair, busy = FairSpacing(), int(WINDOW_SECONDS * ALL)
     assert fair.update([("a", busy), ("b", busy)], 0.0) == LEAST
     assert fair.update([("a", 3 * busy), ("b", 3 * busy)], WINDOW_SECONDS / 2) == LEAST
     assert fair.update([("a", 3 * busy), ("b", 3 * busy)], WINDOW_SECONDS) == pytest.approx(2 * LEAST)
-    assert fair.update([("a", 3 * busy), ("c", busy // 10)], 2 * WINDOW_SECONDS) == LEAST
+
+
+def test_shares_that_are_not_needed_any_more_halve_in_time() -> None:
+    fair, busy = FairSpacing(), int(WINDOW_SECONDS * ALL)
+    links = [(str(link), busy) for link in range(4)]
+    fair.update([], 0.0)
+    assert fair.update(links, WINDOW_SECONDS) == pytest.approx(4 * LEAST)
+    assert fair.update(links, WINDOW_SECONDS + HALF_LIFE_SECONDS) == pytest.approx(2 * LEAST)
+    assert fair.update(links, WINDOW_SECONDS + 10 * HALF_LIFE_SECONDS) == LEAST
+
+
+def test_the_real_links_of_an_inbox_share_soon_after_their_first_chunks() -> None:
+    """In virtual time: four busy links have 4,000 messages a second until they share."""
+    first = in_virtual_time(Load(4, 64), seconds=1, warm_up=0)
+    assert first.messages < 2 * ALL
 
 
 def test_the_real_links_of_an_inbox_keep_to_it() -> None:

@@ -13,8 +13,10 @@ BURST_MESSAGES: Final = 2
 """Messages that leave at once after a pause: few streams never wait for each other."""
 KEPT_UP_MESSAGES: Final = 64
 """Unacknowledged messages of a reader that keeps up: it acknowledges this many at a time."""
-WINDOW_SECONDS: Final = 0.5
+WINDOW_SECONDS: Final = 0.1
 """For so long frames are counted before links share anew."""
+HALF_LIFE_SECONDS: Final = 2.0
+"""Until a spacing that is no longer needed has halved: many requests begin and end within a second or two."""
 
 
 def share(rates: Iterable[float]) -> float:
@@ -38,7 +40,10 @@ def share(rates: Iterable[float]) -> float:
 
 
 class FairSpacing:
-    """One process's ends of all its links: how far apart messages should be, by the frames that each had lately."""
+    """One process's ends of all its links: how far apart messages should be, by the frames that each had lately.
+
+    The spacing grows at once, and halves within `HALF_LIFE_SECONDS` when it is no longer needed.
+    """
 
     def __init__(self) -> None:
         self._seconds = SPACING_SECONDS
@@ -54,7 +59,10 @@ class FairSpacing:
         """
         if (elapsed := now - self._since) >= WINDOW_SECONDS:
             counts = dict(frames)
-            self._seconds = share((count - self._before.get(link, 0)) / elapsed for link, count in counts.items())
+            needed = share((count - self._before.get(link, 0)) / elapsed for link, count in counts.items())
+            # Links that were busy lately will be so again: without this, each burst would begin with as
+            # many small messages as there are links.
+            self._seconds = max(needed, self._seconds * 0.5 ** (elapsed / HALF_LIFE_SECONDS))
             self._before, self._since = counts, now
         return self._seconds
 

@@ -1,6 +1,6 @@
 """Slot -> Beginnings -> slot: the tokens that its prompt has in common with another sequence are evaluated once."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple, Self
 
 from tg_flow.llama.adapter import Adapter
@@ -68,20 +68,20 @@ class Beginnings:
     def _share(self, slot: Slot, running: Sequence[Slot], copies: dict[int, State]) -> None:
         if not self._divisible or slot.first_output - slot.evaluated < MIN_COPIED_TOKENS:
             return
-        most, source = self._find_copy(slot, running)
+        most, source = self._find_copy(slot, running, copies)
         awaited, leader = _find_leader(slot, running)
         if leader is not None and awaited - max(most, slot.evaluated) >= MIN_COPIED_TOKENS:
             slot.follows, slot.awaited = leader, awaited
         elif most - slot.evaluated >= MIN_COPIED_TOKENS:
             self._copy(slot, source, most, copies)
 
-    def _find_copy(self, slot: Slot, running: Sequence[Slot]) -> tuple[int, int]:
-        """How many tokens a copy would have at most, and of which sequence."""
+    def _find_copy(self, slot: Slot, running: Sequence[Slot], copies: Container[int]) -> tuple[int, int]:
+        """How many tokens a copy would have at most, and of which sequence; one that is saved already goes before."""
         others = [other for other in running if other.sequence != slot.sequence]
         found = [(min(_common(other, slot), other.evaluated), other.sequence) for other in others]
         used = {slot.sequence, *[other.sequence for other in others]}
         free = [(held.common(slot), number) for number, held in enumerate(self._remembered) if number not in used]
-        most, source = max(found + free, default=(0, 0))
+        most, source = max(found + free, key=lambda one: (one[0], one[1] in copies), default=(0, 0))
         return min(most, slot.first_output), source
 
     def _copy(self, slot: Slot, source: int, tokens: int, copies: dict[int, State]) -> None:

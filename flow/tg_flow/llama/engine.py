@@ -268,7 +268,8 @@ class Engine:
         slots = [slot for slot in ready if slot.adapter is adapter] if self._turns.mixed else ready
         self._context.use(adapter)
         answers = sum([slot.answering for slot in slots])
-        batch = Batch.of(slots, self._batch, self._budget.tokens(answers=answers), self._context.outputs)
+        prefill = self._budget.tokens(answers=answers, prompts=len(slots) - answers)
+        batch = Batch.of(slots, self._batch, prefill, self._context.outputs)
         started = time.monotonic()
         failure = self._context.decode(batch.tokens, batch.positions, batch.sequences, batch.outputs)
         self._steps += 1

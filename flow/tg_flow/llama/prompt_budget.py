@@ -4,7 +4,8 @@ ALONE_SECONDS = 0.25
 """Target duration of a step while nothing is answered: a cancel and newcomers wait for its end."""
 
 BESIDE_STEPS = 2.0
-"""Target duration of a step with a part of a prompt, as a multiple of one of its answers alone: half the time each."""
+"""Target duration of a step with a part of a prompt, as a multiple of one of its answers alone: half the time each.
+Where more prompts wait than answers go on, the prompts get as much more of the time."""
 
 MIN_BESIDE_SECONDS = 0.02
 """Seconds that a step beside answers may always take: steps of small models are much shorter."""
@@ -37,8 +38,12 @@ class PromptBudget:
         self._mixed_steps: dict[int, int] = {}
         self._token_seconds: float | None = None
 
-    def tokens(self, *, answers: int) -> int:
-        """The prompt tokens of the next step, in which this number of answers continues.
+    def tokens(self, *, answers: int, prompts: int) -> int:
+        """The prompt tokens of the next step.
+
+        Args:
+            answers: how many continue in it.
+            prompts: how many are to be evaluated.
 
         Returns:
             0 if a step of the answers alone must be measured first; at least 1 without answers.
@@ -51,7 +56,8 @@ class PromptBudget:
         alone = self._answer_seconds.get(answers)
         if alone is None or self._mixed_steps[answers] >= MAX_MIXED_STEPS:
             return 0
-        room = max(MIN_BESIDE_SECONDS, BESIDE_STEPS * alone) - alone
+        target = alone * max(BESIDE_STEPS, 1 + prompts / answers)
+        room = max(MIN_BESIDE_SECONDS, target) - alone
         return min(self._most, max(MIN_BESIDE_TOKENS, int(room / price)))
 
     def learn(self, seconds: float, *, answers: int, prompt_tokens: int) -> None:
