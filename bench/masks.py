@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tg_base.llm.validation import check_completion
 from tg_base.protocol import EncodedRequest, Route
+from tg_base.runtime import is_costly
 from tg_flow.llama.options import LlamaCppOptions
 from tg_flow.llama.provider import LlamaCpp
 from tg_flow.llama.sampler_settings import SamplerSettings
@@ -46,6 +47,7 @@ def pass_door(message: bytes, features: frozenset[str]) -> bytes:
 
 def take_request(body: bytes) -> SamplerSettings:
     """What llama.cpp samples with."""
+    assert not is_costly(body)
     request = decode(TextCompletionRequest, body)
     check_completion(request)
     settings = SamplerSettings.of(request.sampling or Sampling(), temperature=0.8, top_k=40, top_p=0.95)

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from tg_schema.occurrences import has_more_of
+
 MAX_QUICK_BYTES: Final = 64 * 1024
 """Bytes up to which nobody need ask."""
 MAX_READ_HERE_BYTES: Final = 1024 * 1024
@@ -16,4 +18,6 @@ def is_costly(body: bytes) -> bool:
     """Whether a worker process should read this."""
     if len(body) > MAX_READ_HERE_BYTES:
         return True
-    return len(body) > MAX_QUICK_BYTES and sum(map(body.count, _OPENINGS)) > MAX_READ_HERE_OBJECTS
+    if len(body) <= MAX_QUICK_BYTES or not has_more_of((b"{",), body, MAX_READ_HERE_OBJECTS):
+        return False
+    return sum(map(body.count, _OPENINGS)) > MAX_READ_HERE_OBJECTS
