@@ -12,6 +12,8 @@ MAX_CHOICES = 128
 Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Base64 = Annotated[str, msgspec.Meta(extra_json_schema={"contentEncoding": "base64"})]
+"""Left as it is written until the bytes are needed: nobody on the way reads them."""
 Choices = Annotated[int, msgspec.Meta(ge=1, le=MAX_CHOICES)]
 
 _SAYS_NOTHING: Final[tuple[tuple[str, object], ...]] = (("n", 1), ("min_tokens", 0), ("logit_bias", {}))
@@ -65,7 +67,7 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     It is the last one, and no part of the text or of the counts; needs `logprobs`."""
     packed_bias: str | None = None
     """`logit_bias` as "id,bias,id,bias,...": a mask of a vocabulary is read at once, not by entry."""
-    packed_floats: bytes | None = None
+    packed_floats: Base64 | None = None
     """`logit_bias` as a 32-bit float, little-endian, for each token of the vocabulary, in the order of the ids."""
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import struct
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
@@ -199,10 +200,10 @@ async def test_log_probabilities_are_those_after_the_bias(service: LlamaCpp) -> 
         token,
     )
     floats = struct.pack(f"<{vocabulary}f", *(mask.get(number, 0) for number in range(vocabulary)))
-    asking = asked(STORY, temperature=0, max_tokens=1, logprobs=4, packed_floats=floats)
+    asking = asked(STORY, temperature=0, max_tokens=1, logprobs=4, packed_floats=b64encode(floats).decode())
     assert (await whole(service, asking)).tokens == (token,)
     with pytest.raises(BadRequest, match=f"the mask has {vocabulary - 1} numbers, and this model {vocabulary} tokens"):
-        await whole(service, asked(STORY, packed_floats=floats[4:]))
+        await whole(service, asked(STORY, packed_floats=b64encode(floats[4:]).decode()))
     with pytest.raises(BadRequest, match="token ids are 0 to"):
         await whole(service, asked(STORY, packed_bias=f"{vocabulary},1"))
     plain = await whole(service, asked(STORY, temperature=0, max_tokens=1, logprobs=4))

@@ -311,7 +311,7 @@ async def test_masks_of_floats_are_packed_for_processors_that_know_them() -> Non
     assert first is not None
     assert first.packed_bias == ",".join(f"{number},{value}" for number, value in mask.items())
     assert second is not None
-    assert (second.packed_floats, second.packed_bias, second.logit_bias) == (floats, None, None)
+    assert (second.packed_floats, second.packed_bias, second.logit_bias) == (b64encode(floats).decode(), None, None)
 
 
 async def test_packed_floats_are_refused_by_name_where_the_model_has_none() -> None:

@@ -2,6 +2,8 @@
 
 import json
 import re
+import struct
+from base64 import b64encode
 from typing import Any
 
 import msgspec
@@ -123,8 +125,8 @@ def test_what_is_no_packed_mask(text: str) -> None:
 def test_floats_are_the_same_as_their_mapping() -> None:
     mask = np.linspace(-100, 100, VOCABULARY, dtype="<f4") * (np.arange(VOCABULARY) % 3 > 0)
     fields = pack_mask(msgspec.Raw(msgspec.json.encode(mask.tobytes())), frozenset())
-    assert fields == {"packed_floats": mask.tobytes()}
-    bias = LogitBias.unpack_floats(mask.tobytes())
+    assert fields == {"packed_floats": b64encode(mask.tobytes()).decode()}
+    bias = LogitBias.unpack_floats(fields["packed_floats"])
     bias.check(VOCABULARY)
     assert added(bias) == [float(each) for each in mask]
     with pytest.raises(BadRequest, match=f"the mask has {VOCABULARY} numbers, and this model 4097 tokens"):
@@ -132,27 +134,45 @@ def test_floats_are_the_same_as_their_mapping() -> None:
 
 
 def test_a_mask_of_floats_that_changes_nothing() -> None:
-    bias = LogitBias.unpack_floats(np.zeros(VOCABULARY, dtype="<f4").tobytes())
+    bias = LogitBias.unpack_floats(b64encode(bytes(4 * VOCABULARY)).decode())
     bias.check(VOCABULARY)
     assert not any(added(bias))
 
 
-@pytest.mark.parametrize("text", ['"AAA"', '"AAAA AAAA"', '"$$$$"', '"AAAA\\n"', '""', '"AAAAAAA="', '"AAAA"'])
+@pytest.mark.parametrize(
+    "text", ['"AAA"', '"\\u00e9AAA"', '"AAAA AAAA"', '"$$$$"', '"AAAA\\n"', '""', '"AAAAAAA="', '"AAAA"']
+)
 def test_what_is_no_base64_of_floats(text: str) -> None:
     with pytest.raises(BadRequest, match=r"^logit_bias: .*32-bit float"):
         pack_mask(msgspec.Raw(text.encode()), frozenset())
 
 
+@pytest.mark.parametrize(
+    "text", ["$$$$$w==", "AAAA AA=", "AAAA\nAA=", "A=AAAA==", "AAAAA===", "AAAAAAAA----AAAA", "AAAAAA"]
+)
+def test_what_has_the_size_of_floats_and_is_no_base64_is_refused_where_it_is_read(text: str) -> None:
+    with pytest.raises(BadRequest, match=r"^sampling\.logit_bias: .*32-bit float"):
+        LogitBias.unpack_floats(text)
+
+
+def test_base64_with_escapes_of_json() -> None:
+    floats = struct.pack("<2f", -1.9999999, 0.5)
+    text = b64encode(floats).decode()
+    assert "/" in text
+    escaped = json.dumps(text).replace("/", "\\/").encode()
+    assert pack_mask(msgspec.Raw(escaped), frozenset()) == {"packed_floats": text}
+
+
 @pytest.mark.parametrize("wrong", [b"", b"abc", b"abcde"])
 def test_bytes_that_are_no_floats(wrong: bytes) -> None:
     with pytest.raises(BadRequest, match="no 32-bit floats"):
-        LogitBias.unpack_floats(wrong)
+        LogitBias.unpack_floats(b64encode(wrong).decode())
 
 
 @pytest.mark.parametrize("wrong", [100.5, -101, float("nan"), float("inf"), -float("inf")])
 def test_floats_out_of_range(wrong: float) -> None:
     with pytest.raises(BadRequest, match="from -100 to 100"):
-        LogitBias.unpack_floats(np.array([0, wrong, 1], dtype="<f4").tobytes())
+        LogitBias.unpack_floats(b64encode(np.array([0, wrong, 1], dtype="<f4").tobytes()).decode())
 
 
 @settings(max_examples=60)
@@ -172,7 +192,7 @@ def test_any_text_is_read_as_pairs_or_refused(text: str) -> None:
 def test_what_a_packed_mask_needs() -> None:
     assert Sampling(packed_bias="1,2").features == {"logit_bias", "packed_bias"}
     assert Sampling(packed_bias="1,2E0").features == {"logit_bias", "packed_bias", "packed_floats"}
-    assert Sampling(packed_floats=b"1234").features == {"logit_bias", "packed_floats"}
+    assert Sampling(packed_floats="AAAAAA==").features == {"logit_bias", "packed_floats"}
     assert Sampling(logit_bias={1: 2}).features == {"logit_bias"}
 
 

@@ -37,7 +37,7 @@ SAMPLING = Sampling(
     *(0.5, 0.9, 40, 100, ("x", TEXT), 7, 0.1, -0.1, 0, 2, 3, 0.1, 0.9, 1.1, -1.0, {5: -100.0}, 1, True, (2,), True, 4),
     end_token=True,
     packed_bias="5,-100",
-    packed_floats=b"\x00\x00\x80?",
+    packed_floats="AACAPw==",
 )
 TOKEN = Token(1, TEXT, -0.5, ((2, -1.0), (3, -2.0)), ("b", "c"), b"\xc3", True)
 STEP = AgentStep(TEXT, "search", {"q": TEXT, "": ""}, "", "u")

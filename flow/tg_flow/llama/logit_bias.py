@@ -58,18 +58,22 @@ class LogitBias:
         return cls(tokens, bias)
 
     @classmethod
-    def unpack_floats(cls, data: bytes) -> "LogitBias":
+    def unpack_floats(cls, text: str) -> "LogitBias":
         """The biases of `Sampling.packed_floats`; `check` compares their number with that of the tokens.
 
         Raises:
-            BadRequest: these are no 32-bit floats, or a bias is out of range.
+            BadRequest: this is no Base64 of 32-bit floats, or a bias is out of range.
         """
+        try:
+            data = msgspec.convert(text, bytes)
+        except msgspec.ValidationError:
+            raise BadRequest("sampling.logit_bias: this text is no Base64; send that of 32-bit floats") from None
         if not data or len(data) % FLOAT_BYTES:
             raise BadRequest(f"sampling.logit_bias: {len(data)} bytes are no 32-bit floats, one for each token")
         bias = np.frombuffer(data, dtype="<f4")
         _check_range(bias)
         # Most masks leave half of the vocabulary alone. At least one row stays: the functions below need one.
-        tokens = np.flatnonzero(bias)
+        tokens = np.flatnonzero(bias != 0)
         tokens = tokens if tokens.size else np.zeros(1, dtype=np.int32)
         return cls(tokens, bias[tokens], len(bias))
 

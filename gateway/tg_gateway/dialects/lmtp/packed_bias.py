@@ -1,7 +1,7 @@
 """A mask that is large or packed -> a field of the record, without an object for each of a hundred thousand entries.
 
-Only the form of a JSON mask, as LMQL writes it, is checked here. The processor checks the numbers, where they become
-an array.
+Only the form of a JSON mask, as LMQL writes it, and the size of a mask of floats are checked here. The processor checks
+the numbers, where they become an array.
 """
 
 import re
@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from tg_schema import decode
 from tg_schema.errors import BadRequest
 
 MIN_PACKED_BYTES: Final = 16 * 1024
@@ -23,8 +24,8 @@ _COMMAS: Final = bytes.maketrans(b":", b",")
 _REST: Final = b'{}" \t\r\n'
 
 
-def pack_mask(mask: msgspec.Raw, features: Set[str]) -> Mapping[str, str | bytes]:
-    """Fields of `Sampling` that have a mask as one text or as bytes.
+def pack_mask(mask: msgspec.Raw, features: Set[str]) -> Mapping[str, str]:
+    """Fields of `Sampling` that have a mask as one text.
 
     Args:
         mask: an object, or the Base64 of little-endian 32-bit floats, one for each token of the vocabulary.
@@ -34,7 +35,7 @@ def pack_mask(mask: msgspec.Raw, features: Set[str]) -> Mapping[str, str | bytes
         No field for an object that is small, not in LMQL's form, or that these processors cannot read.
 
     Raises:
-        BadRequest: the text is not the Base64 of such numbers.
+        BadRequest: the text has not the size of the Base64 of such numbers.
     """
     data = bytes(mask)
     if data.startswith(b'"'):
@@ -43,16 +44,17 @@ def pack_mask(mask: msgspec.Raw, features: Set[str]) -> Mapping[str, str | bytes
     return {} if packed is None else {"packed_bias": packed}
 
 
-def _read_floats(data: bytes) -> bytes:
-    try:
-        floats: bytes = msgspec.json.decode(data, type=bytes)
-    except msgspec.ValidationError:
-        raise BadRequest("logit_bias: this text is no Base64; send that of 32-bit floats, or an object") from None
-    if not floats or len(floats) % FLOAT_BYTES:
+def _read_floats(data: bytes) -> str:
+    text = decode(str, data)
+    if not text.isascii() or len(text) % 4:
+        raise BadRequest("logit_bias: this text is no Base64; send that of 32-bit floats, or an object")
+    # Four characters are three bytes, and padding stands for those that are missing of the last three.
+    size = len(text) // 4 * 3 - text.count("=", -2)
+    if not size or size % FLOAT_BYTES:
         raise BadRequest(
-            f"logit_bias: the Base64 of {len(floats)} bytes; send a 32-bit float of {FLOAT_BYTES} bytes for each token"
+            f"logit_bias: the Base64 of {size} bytes; send a 32-bit float of {FLOAT_BYTES} bytes for each token"
         )
-    return floats
+    return text
 
 
 def pack_bias(data: bytes, numbers: bytes = _ANY) -> str | None:
