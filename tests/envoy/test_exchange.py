@@ -108,6 +108,17 @@ async def test_a_buffered_body_is_answered_in_place() -> None:
     assert answered[1].dynamic_metadata["envoy.lb"][DESTINATION] == "10.0.0.1:8000"
 
 
+@pytest.mark.parametrize("mode", [Mode.FULL_DUPLEX_STREAMED, Mode.BUFFERED])
+async def test_a_changed_body_changes_no_answer_of_another_request(mode: int) -> None:
+    plain, _, _ = await run([headers(mode=mode), body(BODY)])
+    before = [answer.SerializeToString() for answer in plain]
+    changed, _, _ = await run([headers(mode=mode), body(b'{"model":"other"}')])
+    after, _, _ = await run([headers(mode=mode), body(BODY)])
+    assert any(b"content-length" in answer.SerializeToString() for answer in changed)
+    assert [answer.SerializeToString() for answer in after] == before
+    assert not any(b"content-length" in answer for answer in before)
+
+
 async def test_a_list_of_fallbacks_is_in_header_and_metadata() -> None:
     answered, _, _ = await run([headers(), body(BODY)], ("a:1", "b:2"))
     common = answered[0].request_headers.response

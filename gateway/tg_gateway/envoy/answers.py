@@ -3,12 +3,14 @@
 Source of every fact here: Envoy's external_processor.proto, and the endpoint picker protocol v1.0.0.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from envoy.config.core.v3 import base_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
 from google.protobuf.struct_pb2 import Struct as Metadata
 
+from tg_base.pools import LOAD_FORMAT, LOAD_REQUEST_HEADER
 from tg_gateway.envoy.decision import Directed, Refused
 from tg_gateway.envoy.refusal_body import write_refusal
 
@@ -17,6 +19,8 @@ METADATA_NAMESPACE = "envoy.lb"
 DROPPED_REASON = "x-llm-d-request-dropped-reason"
 MAX_PART_BYTES = 62_000
 """Of one streamed piece of a body. Envoy refuses a gRPC message above 64 KiB in this direction."""
+MAX_KEPT = 4096
+"""Destinations whose answers are kept: making one costs more than the pick."""
 
 _REPLACE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 """Not the default, which would leave a destination that a client made up in front of ours."""
@@ -29,27 +33,31 @@ NOTHING_FOR_RESPONSE_BODY = wire.ProcessingResponse(response_body=wire.BodyRespo
 NOTHING_FOR_RESPONSE_TRAILERS = wire.ProcessingResponse(response_trailers=wire.TrailersResponse())
 
 
-def direct_headers(directed: Directed, added: Mapping[str, str]) -> wire.ProcessingResponse:
-    """The answer to a request's headers that says where it goes.
+def direct_headers(directed: Directed) -> wire.ProcessingResponse:
+    """The answer to a request's headers that says where it goes. Others get it too: it must not be changed."""
+    kept = _headers_answer(directed.addresses)
+    if directed.body is None:
+        return kept
+    answer = wire.ProcessingResponse()
+    answer.CopyFrom(kept)
+    _set_length(answer.request_headers.response, directed.body)
+    return answer
 
-    Args:
-        directed: the decision.
-        added: further headers for the endpoint.
+
+def direct_buffered_body(directed: Directed) -> wire.ProcessingResponse:
+    """The answer to a buffered body that says where it goes, with the body if it changed.
+
+    Others get it too: it must not be changed.
     """
-    common = wire.CommonResponse(header_mutation=_mutation(directed, added), clear_route_cache=True)
-    return wire.ProcessingResponse(
-        request_headers=wire.HeadersResponse(response=common), dynamic_metadata=_metadata(directed)
-    )
-
-
-def direct_buffered_body(directed: Directed, added: Mapping[str, str]) -> wire.ProcessingResponse:
-    """The answer to a buffered body that says where it goes, with the body if it changed."""
-    common = wire.CommonResponse(header_mutation=_mutation(directed, added), clear_route_cache=True)
-    if directed.body is not None:
-        common.body_mutation.body = directed.body
-    return wire.ProcessingResponse(
-        request_body=wire.BodyResponse(response=common), dynamic_metadata=_metadata(directed)
-    )
+    kept = _body_answer(directed.addresses)
+    if directed.body is None:
+        return kept
+    answer = wire.ProcessingResponse()
+    answer.CopyFrom(kept)
+    common = answer.request_body.response
+    _set_length(common, directed.body)
+    common.body_mutation.body = directed.body
+    return answer
 
 
 def stream_request_body(body: bytes, *, last: bool) -> Iterator[wire.ProcessingResponse]:
@@ -88,11 +96,28 @@ def refuse(refused: Refused, path: str) -> wire.ProcessingResponse:
     )
 
 
-def _mutation(directed: Directed, added: Mapping[str, str]) -> wire.HeaderMutation:
-    headers = {DESTINATION: ",".join(directed.addresses), **added}
-    if directed.body is not None:
-        headers["content-length"] = str(len(directed.body))
-    return wire.HeaderMutation(set_headers=_options(headers.items()))
+@lru_cache(MAX_KEPT)
+def _headers_answer(addresses: tuple[str, ...]) -> wire.ProcessingResponse:
+    headers = wire.HeadersResponse(response=_directing(addresses))
+    return wire.ProcessingResponse(request_headers=headers, dynamic_metadata=_metadata(addresses))
+
+
+@lru_cache(MAX_KEPT)
+def _body_answer(addresses: tuple[str, ...]) -> wire.ProcessingResponse:
+    body = wire.BodyResponse(response=_directing(addresses))
+    return wire.ProcessingResponse(request_body=body, dynamic_metadata=_metadata(addresses))
+
+
+def _directing(addresses: tuple[str, ...]) -> wire.CommonResponse:
+    # The second one asks the endpoint for its load, as a header of its response (ORCA).
+    headers = [(DESTINATION, ",".join(addresses)), (LOAD_REQUEST_HEADER, LOAD_FORMAT)]
+    return wire.CommonResponse(
+        header_mutation=wire.HeaderMutation(set_headers=_options(headers)), clear_route_cache=True
+    )
+
+
+def _set_length(common: wire.CommonResponse, body: bytes) -> None:
+    common.header_mutation.set_headers.extend(_options([("content-length", str(len(body)))]))
 
 
 def _options(headers: Iterable[tuple[str, str]]) -> list[base_pb2.HeaderValueOption]:
@@ -106,7 +131,7 @@ def _options(headers: Iterable[tuple[str, str]]) -> list[base_pb2.HeaderValueOpt
     ]
 
 
-def _metadata(directed: Directed) -> Metadata:
+def _metadata(addresses: tuple[str, ...]) -> Metadata:
     metadata = Metadata()
-    metadata.update({METADATA_NAMESPACE: {DESTINATION: ",".join(directed.addresses)}})
+    metadata.update({METADATA_NAMESPACE: {DESTINATION: ",".join(addresses)}})
     return metadata

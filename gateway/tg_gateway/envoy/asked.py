@@ -23,4 +23,7 @@ class Asked(Struct, frozen=True):
 
     def header(self, *names: str) -> str:
         """The first of these headers that is set; "" if none is."""
-        return next((value for name in names if (value := self.headers.get(name))), "")
+        for name in names:
+            if value := self.headers.get(name):
+                return value
+        return ""

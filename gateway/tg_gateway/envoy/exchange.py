@@ -12,6 +12,17 @@ from tg_gateway.envoy.decision import Picker
 from tg_gateway.envoy.request_phase import RequestPhase
 from tg_gateway.envoy.response_phase import ResponsePhase
 
+_ASKING = {
+    "request_headers": RequestPhase.take_headers,
+    "request_body": RequestPhase.take_body,
+    "request_trailers": RequestPhase.take_trailers,
+}
+_ANSWERING = {
+    "response_headers": ResponsePhase.take_headers,
+    "response_body": ResponsePhase.take_body,
+    "response_trailers": ResponsePhase.take_trailers,
+}
+
 
 class Exchange:
     """One stream of messages. `close` must be called, however it ends."""
@@ -19,16 +30,6 @@ class Exchange:
     def __init__(self, picker: Picker) -> None:
         self._request = RequestPhase(picker)
         self._response = ResponsePhase()
-        self._asking = {
-            "request_headers": self._request.take_headers,
-            "request_body": self._request.take_body,
-            "request_trailers": self._request.take_trailers,
-        }
-        self._answering = {
-            "response_headers": self._response.take_headers,
-            "response_body": self._response.take_body,
-            "response_trailers": self._response.take_trailers,
-        }
 
     @property
     def over(self) -> bool:
@@ -43,14 +44,14 @@ class Exchange:
         if message.HasField("protocol_config"):
             self._response.configure(message.protocol_config)
         kind = message.WhichOneof("request")
-        if (asking := self._asking.get(kind)) is not None:
-            answered = await asking(message)
+        if (asking := _ASKING.get(kind)) is not None:
+            answered = await asking(self._request, message)
             if self._request.course is not None:
                 self._response.follow(self._request.course)
                 self._request.course = None
             return answered
-        answering = self._answering.get(kind)
-        return () if answering is None else (answering(message),)
+        answering = _ANSWERING.get(kind)
+        return () if answering is None else (answering(self._response, message),)
 
     def close(self) -> None:
         """Release the request's placement if nothing else did: the client or the endpoint left."""

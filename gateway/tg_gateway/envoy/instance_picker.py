@@ -11,7 +11,6 @@ from tg_base.instances import (
     Endpoint,
     InstanceRequest,
     Objective,
-    Pick,
     Rejection,
     fingerprint_prompt,
 )
@@ -87,6 +86,8 @@ class InstancePicker:
         self._read_load = read_load
         self._unreachable = unreachable
         self._fallbacks = fallbacks
+        # Bound once: a line that the level leaves out then costs next to nothing.
+        self._log = log.bind()
 
     async def decide(self, asked: Asked) -> Directed | Refused:
         """Choose an endpoint; a request without a body goes to any."""
@@ -131,10 +132,16 @@ class InstancePicker:
         facts = replace(facts, eligible=eligible.found, unreachable=eligible.left_out)
         record = self._board.record(facts, request, pick, seconds, arrived_at=arrived_at)
         if isinstance(pick, Rejection):
-            log.info("pick.refused", reason=pick.reason, model=_short(request))
+            self._log.info("pick.refused", reason=pick.reason, model=_short(request))
             reason = _PUBLISHED.get(pick.reason, pick.reason)
             return Refused(pick.status, reason, _SENTENCES[pick.reason], pick.retry_after)
-        _explain(asked, request, pick)
+        self._log.debug(
+            "pick",
+            request=facts.request,
+            endpoint=pick.endpoint.address,
+            model=_short(request),
+            reasons=pick.reasons,
+        )
         others = pick.fallbacks[: self._fallbacks]
         course = PlacementCourse(self._dispatcher, pick, request, self._clock, self._read_load, record=record)
         return Directed((pick.endpoint.address, *(each.address for each in others)), course, body)
@@ -164,8 +171,9 @@ class _Eligible:
     def __call__(self) -> Sequence[Endpoint]:
         view, subset, unreachable = self._view(), self._subset, self._unreachable()
         members = view.endpoints if self._pool is None else view.members.get(self._pool, ())
-        allowed = [each for each in members if subset is None or each.address in subset]
-        eligible = [each for each in allowed if each.address not in unreachable] or allowed
+        # The scheduler knows an unchanged tuple again, and then looks at no server's models.
+        allowed = members if subset is None else [each for each in members if each.address in subset]
+        eligible = [each for each in allowed if each.address not in unreachable] or allowed if unreachable else allowed
         self.found, self.left_out = len(eligible), len(allowed) - len(eligible)
         return eligible
 
@@ -219,13 +227,3 @@ def _short(request: InstanceRequest) -> str:
 
 def _id(asked: Asked) -> str:
     return asked.header("x-request-id")[:MAX_LOGGED]
-
-
-def _explain(asked: Asked, request: InstanceRequest, pick: Pick) -> None:
-    log.debug(
-        "pick",
-        request=_id(asked),
-        endpoint=pick.endpoint.address,
-        model=_short(request),
-        reasons=pick.reasons,
-    )

@@ -5,15 +5,12 @@ from collections.abc import Iterable
 from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
 
-from tg_base.pools import LOAD_FORMAT, LOAD_REQUEST_HEADER
 from tg_gateway.envoy import answers
 from tg_gateway.envoy.asked import Asked
 from tg_gateway.envoy.decision import Course, Directed, Picker, Refused
 from tg_gateway.envoy.message_reader import read_headers, read_subset
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
-ASK_FOR_LOAD = {LOAD_REQUEST_HEADER: LOAD_FORMAT}
-"""Asks the endpoint for its load, as a header of its response (ORCA)."""
 
 _Mode = processing_mode_pb2.ProcessingMode
 _READABLE = {_Mode.NONE, _Mode.BUFFERED, _Mode.FULL_DUPLEX_STREAMED}
@@ -58,7 +55,7 @@ class RequestPhase:
             decision = await self._decide(None)
             if isinstance(decision, Refused):
                 return self._refuse(decision)
-            return [answers.direct_headers(decision, ASK_FOR_LOAD)]
+            return [answers.direct_headers(decision)]
         return _NO_ANSWER if self._mode == _Mode.FULL_DUPLEX_STREAMED else [answers.NOTHING_FOR_HEADERS]
 
     async def take_body(self, message: wire.ProcessingRequest) -> Iterable[wire.ProcessingResponse]:
@@ -85,9 +82,9 @@ class RequestPhase:
         if isinstance(decision, Refused):
             return self._refuse(decision)
         if self._mode != _Mode.FULL_DUPLEX_STREAMED:
-            return [answers.direct_buffered_body(decision, ASK_FOR_LOAD)]
+            return [answers.direct_buffered_body(decision)]
         sent = body if decision.body is None else decision.body
-        return [answers.direct_headers(decision, ASK_FOR_LOAD), *answers.stream_request_body(sent, last=last)]
+        return [answers.direct_headers(decision), *answers.stream_request_body(sent, last=last)]
 
     async def _decide(self, body: bytes | None) -> Directed | Refused:
         self._complete = True
