@@ -176,6 +176,18 @@ async def test_every_piece_of_a_response_is_answered_at_once(mode: int) -> None:
     assert picker.courses[0].told == [("respond", 200, ""), "begin", None]
 
 
+@pytest.mark.parametrize(("mode", "unread"), [(Mode.NONE, True), (Mode.STREAMED, False)])
+async def test_a_response_without_its_body_begins_with_its_headers(mode: int, unread: bool) -> None:
+    asking = headers(mode=Mode.BUFFERED)
+    asking.protocol_config.response_body_mode = mode
+    answered, picker, exchange = await run([asking, body(BODY), response_headers("text/event-stream")])
+    assert kinds(answered) == ["request_headers", "request_body", "response_headers"]
+    assert picker.asked[0].is_unread is unread
+    assert picker.courses[0].told == [("respond", 200, ""), *(["begin"] if unread else [])]
+    exchange.close()
+    assert picker.courses[0].told[-1] is None
+
+
 async def test_a_message_of_a_newer_protocol_is_answered_by_nothing() -> None:
     answered, _, _ = await run([wire.ProcessingRequest()])
     assert answered == []

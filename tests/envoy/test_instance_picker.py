@@ -120,13 +120,20 @@ async def test_a_name_of_a_megabyte_is_logged_by_its_beginning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("streamed", "status", "seen"),
-    [(True, 200, (True, "answered")), (False, 200, (False, "answered")), (True, 429, (False, "status 429"))],
+    ("streamed", "unread", "status", "seen"),
+    [
+        (True, False, 200, (True, "answered")),
+        (False, False, 200, (False, "answered")),
+        (True, True, 200, (False, "answered")),
+        (True, False, 429, (False, "status 429")),
+        (True, True, 429, (False, "status 429")),
+    ],
 )
-async def test_only_a_streamed_answer_has_a_first_token(streamed: bool, status: int, seen: tuple[bool, str]) -> None:
-    directed = await picker(Scheduler()).decide(
-        Asked({}, b'{"model":"m","stream":%s}' % str(streamed).lower().encode())
-    )
+async def test_only_a_streamed_answer_that_is_read_has_a_first_token(
+    streamed: bool, unread: bool, status: int, seen: tuple[bool, str]
+) -> None:
+    told = b'{"model":"m","stream":%s}' % str(streamed).lower().encode()
+    directed = await picker(Scheduler()).decide(Asked({}, told, is_unread=unread))
     assert isinstance(directed, Directed)
     course = directed.course
     assert isinstance(course, PlacementCourse)

@@ -10,11 +10,13 @@ class Asked(Struct, frozen=True):
         headers: by lower-case name, Envoy's own (":path") among them.
         body: all of it; None = it has none, or Envoy does not send it.
         subset: the addresses to choose from, as the data plane says; None = no limit.
+        is_unread: whether Envoy sends nothing of the answer's body, so that nobody will see its first token.
     """
 
     headers: dict[str, str]
     body: bytes | None = None
     subset: frozenset[str] | None = None
+    is_unread: bool = False
 
     @property
     def path(self) -> str:

@@ -20,7 +20,7 @@ class Course(Protocol):
         ...
 
     def begin(self) -> None:
-        """The first piece of the answer's body came."""
+        """The first piece of the answer's body came; or its headers, if Envoy does not send the body."""
         ...
 
     def end(self, usage: InstanceUsage | None) -> None:

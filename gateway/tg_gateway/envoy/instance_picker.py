@@ -189,7 +189,8 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
         max_tokens=wanted.max_tokens,
         flow=_flow(asked),
         route=destination.route,
-        streamed=wanted.streamed,
+        # For the picker, an answer that it does not read comes whole: it sees no first token and no usage.
+        streamed=wanted.streamed and not asked.is_unread,
     )
 
 

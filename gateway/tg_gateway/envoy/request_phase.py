@@ -34,6 +34,7 @@ class RequestPhase:
     def __init__(self, picker: Picker) -> None:
         self._picker = picker
         self._mode = _Mode.FULL_DUPLEX_STREAMED
+        self._is_unread = False
         self._headers: dict[str, str] = {}
         self._subset: frozenset[str] | None = None
         self._body = bytearray()
@@ -47,6 +48,7 @@ class RequestPhase:
             return _NO_ANSWER
         if message.HasField("protocol_config"):
             self._mode = message.protocol_config.request_body_mode
+            self._is_unread = message.protocol_config.response_body_mode == _Mode.NONE
         self._headers = read_headers(message.request_headers.headers)
         self._subset = read_subset(message)
         if self._mode not in _READABLE:
@@ -88,7 +90,7 @@ class RequestPhase:
 
     async def _decide(self, body: bytes | None) -> Directed | Refused:
         self._complete = True
-        decision = await self._picker.decide(Asked(self._headers, body, self._subset))
+        decision = await self._picker.decide(Asked(self._headers, body, self._subset, self._is_unread))
         if isinstance(decision, Directed):
             self.course = decision.course
         return decision

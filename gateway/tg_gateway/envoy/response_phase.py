@@ -9,14 +9,14 @@ from tg_gateway.envoy.decision import Course
 from tg_gateway.envoy.message_reader import read_headers, read_served
 from tg_gateway.envoy.usage_reader import UsageReader
 
-_DUPLEX = processing_mode_pb2.ProcessingMode.FULL_DUPLEX_STREAMED
+_Mode = processing_mode_pb2.ProcessingMode
 
 
 class ResponsePhase:
     """Passes everything on at once and tells the course what it saw."""
 
     def __init__(self) -> None:
-        self._duplex = True
+        self._mode = _Mode.FULL_DUPLEX_STREAMED
         self._course: Course | None = None
         self._usage: UsageReader | None = None
 
@@ -26,7 +26,7 @@ class ResponsePhase:
 
     def configure(self, config: wire.ProtocolConfiguration) -> None:
         """Take how Envoy sends the response."""
-        self._duplex = config.response_body_mode == _DUPLEX
+        self._mode = config.response_body_mode
 
     def take_headers(self, message: wire.ProcessingRequest) -> wire.ProcessingResponse:
         """Tell which endpoint answered, with what status and load."""
@@ -36,7 +36,11 @@ class ResponsePhase:
                 self._course.served(address)
             status = headers.get(":status", "")
             self._course.respond(int(status) if status.isdigit() else 0, headers.get(LOAD_RESPONSE_HEADER, ""))
-        self._usage = UsageReader(headers.get("content-type", ""))
+            if self._mode == _Mode.NONE:
+                # Nothing more comes of an answer whose body is not sent, until Envoy ends the call with it.
+                self._course.begin()
+        if self._mode != _Mode.NONE:
+            self._usage = UsageReader(headers.get("content-type", ""))
         if message.response_headers.end_of_stream:
             self.finish()
         return answers.NOTHING_FOR_RESPONSE_HEADERS
@@ -50,7 +54,7 @@ class ResponsePhase:
             self._usage.feed(body.body)
         if body.end_of_stream:
             self.finish()
-        if self._duplex:
+        if self._mode == _Mode.FULL_DUPLEX_STREAMED:
             return answers.stream_response_body(body.body, last=body.end_of_stream)
         return answers.NOTHING_FOR_RESPONSE_BODY
 
