@@ -1,12 +1,13 @@
 """Chats through a real Envoy that asks `tg-pick`, beside Envoy alone; and a pool beside a plain provider, in one run.
 
-    python -m bench.envoy                           medians of five, about 100 seconds
+    python -m bench.envoy                           medians of five, about 150 seconds
     python -m bench.envoy --rounds 2 --seconds 0.5  a look
     python -m bench.envoy --only pool
 
 Eight clients ask without a pause, each on a connection that it keeps; a chat has about 3 KB, and three model servers
 answer at once. One Envoy with one worker has a listener for each way, made of the shipped configurations: no picker,
-one picker, two on one port. What is not asked is idle. The ratios are medians of those of each round.
+one picker, two on one port, and `bench/fixed_picker.py`, which decides nothing: the least that a picker on gRPC in
+Python can cost. What is not asked is idle. The ratios are medians of those of each round.
 
 The two pickers get a connection for each `--streams` requests at a time; the shipped 100 would be one connection.
 The servers have no page of metrics, so that reading it costs the pickers nothing.
@@ -42,11 +43,14 @@ WARM_UP_SECONDS = 0.5
 INSTRUCTIONS = "You are an assistant of a company that sells bicycles; be brief, be polite, and never make up a price. "
 QUESTION = "What did I buy last year, and which of it can still be returned? "
 ALONE, BUFFERED, DUPLEX = "Envoy alone", "buffered", "duplex"
+UNREAD = "answers unread"
+FIXED, UNREAD_FIXED, DUPLEX_FIXED = (f"{way}, fixed address" for way in (BUFFERED, UNREAD, DUPLEX))
 BUFFERED_TWO, DUPLEX_TWO = "buffered, two pickers", "duplex, two pickers"
 COUNTED = re.compile(r"^llm_d_epp_request_total\{[^}]*\} (\S+)$", re.MULTILINE)
 
 ENVOY_GOALS = (
     Goal("buffered, p50 by Envoy's own", "p50", BUFFERED, (ALONE, "p50"), 3.0),
+    Goal("answers unread, p50 by Envoy's own", "p50", UNREAD, (ALONE, "p50"), 3.0),
     Goal("duplex, p50 by Envoy's own", "p50", DUPLEX, (ALONE, "p50"), 6.0),
     Goal("buffered, requests of the busier of two pickers by all", "busier", BUFFERED_TWO, (BUFFERED_TWO, "all"), 0.8),
     Goal("duplex, requests of the busier of two pickers by all", "busier", DUPLEX_TWO, (DUPLEX_TWO, "all"), 0.8),
@@ -87,13 +91,25 @@ class Picker:
             return sum(map(float, COUNTED.findall(answer.read().decode())))
 
 
+class FixedPicker:
+    """A picker that decides nothing, in a process. It counts nothing either: `requests` is 0."""
+
+    requests = 0.0
+
+    def __init__(self, port: int, server: int, folder: Path, stack: ExitStack) -> None:
+        addresses = [f"--listen=127.0.0.1:{port}", f"--server=127.0.0.1:{server}"]
+        command = [sys.executable, "-m", "bench.fixed_picker", *addresses]
+        self.process = stack.enter_context(Subject("fixed", command, folder / "fixed.log"))
+        self.process.first_line()
+
+
 @dataclass(frozen=True)
 class Way:
     """One listener of Envoy, and who picks."""
 
     listener: Listener
     envoy: Subject
-    pickers: Sequence[Picker]
+    pickers: Sequence[Picker | FixedPicker]
 
     def measure(self, seconds: float) -> Row:
         """One turn."""
@@ -105,6 +121,7 @@ class Way:
         row["cpu_envoy"] = 1000 * envoy / row["requests"]
         if ours:
             row["cpu_ours"] = 1000 * sum(ours) / row["requests"]
+        if len(ours) > 1:
             counts = [picker.requests - had for picker, had in zip(self.pickers, picked, strict=True)]
             row |= {"busier": max(counts), "all": sum(counts), "share": max(counts) / sum(counts)}
         return row
@@ -125,16 +142,26 @@ def ways_through_envoy(servers: Sequence[int], streams: int, folder: Path, stack
     """What is to be measured, by its name."""
     endpoints = ", ".join(f'"127.0.0.1:{port}"' for port in servers)
     (folder / "pick.toml").write_text(f"endpoints = [{endpoints}]\n", "utf-8")
-    one, two, admin = free_port(), free_port(), free_port()
+    one, two, three, admin = (free_port() for _ in range(4))
     single = [Picker("single", one, folder, stack)]
     double = [Picker(f"double-{number}", two, folder, stack) for number in range(2)]
-    pickers = {ALONE: [], BUFFERED: single, DUPLEX: single, BUFFERED_TWO: double, DUPLEX_TWO: double}
+    fixed = [FixedPicker(three, servers[0], folder, stack)]
+    pickers: dict[str, Sequence[Picker | FixedPicker]] = {
+        ALONE: [],
+        **dict.fromkeys((BUFFERED, UNREAD, DUPLEX), single),
+        **dict.fromkeys((BUFFERED_TWO, DUPLEX_TWO), double),
+        **dict.fromkeys((FIXED, UNREAD_FIXED, DUPLEX_FIXED), fixed),
+    }
     listeners = {
         ALONE: Listener("alone", free_port()),
         BUFFERED: Listener("buffered", free_port(), "buffered", one),
+        UNREAD: Listener("unread", free_port(), "unread-answers", one),
         DUPLEX: Listener("duplex", free_port(), "duplex", one),
         BUFFERED_TWO: Listener("buffered-two", free_port(), "buffered", two, streams),
         DUPLEX_TWO: Listener("duplex-two", free_port(), "duplex", two, streams),
+        FIXED: Listener("buffered-fixed", free_port(), "buffered", three),
+        UNREAD_FIXED: Listener("unread-fixed", free_port(), "unread-answers", three),
+        DUPLEX_FIXED: Listener("duplex-fixed", free_port(), "duplex", three),
     }
     file = folder / "envoy.json"
     file.write_text(write_listeners(list(listeners.values()), servers, admin), "utf-8")

@@ -24,6 +24,12 @@ MAX_MESSAGE_BYTES = MAX_BODY_BYTES + 2 * 1024 * 1024
 between the two limits must arrive, so that its refusal is ours."""
 MAX_STREAMS = 10_000
 """Exchanges at a time on one connection; what is more waits in Envoy."""
+SERVER_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_concurrent_streams", MAX_STREAMS),
+    ("grpc.so_reuseport", 1),
+)
 DRAIN_SECONDS = 30.0
 
 log = structlog.get_logger()
@@ -73,14 +79,7 @@ async def serve_picker(picker: Picker, address: str) -> AsyncIterator[PickerServ
     Raises:
         BadRequest: the address is not free, or none of this host.
     """
-    server = grpc.aio.server(
-        options=[
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.max_concurrent_streams", MAX_STREAMS),
-            ("grpc.so_reuseport", 1),
-        ]
-    )
+    server = grpc.aio.server(options=SERVER_OPTIONS)
     health = health_aio.HealthServicer()
     wire.add_ExternalProcessorServicer_to_server(PickerService(picker), server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)

@@ -1,0 +1,105 @@
+"""Envoy -> one fixed address: what gRPC in Python takes of a picker's cost, since this one reads and decides nothing.
+
+    python -m bench.fixed_picker --listen 127.0.0.1:9002 --server 127.0.0.1:8001   prints a line when it listens
+
+The gRPC server has `tg-pick`'s settings, and the answers are made once, but for bodies in duplex mode.
+"""
+
+import argparse
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
+from envoy.service.ext_proc.v3 import external_processor_pb2 as wire
+
+from tg_base.instances import InstanceUsage
+from tg_gateway.envoy import answers
+from tg_gateway.envoy.decision import Directed
+from tg_gateway.envoy.picker_server import SERVER_OPTIONS, SERVICE
+
+_DUPLEX = processing_mode_pb2.ProcessingMode.FULL_DUPLEX_STREAMED
+
+
+class Nobody:
+    """A course that nobody follows."""
+
+    def served(self, address: str) -> None:
+        """See `Course`."""
+
+    def respond(self, status: int, load: str) -> None:
+        """See `Course`."""
+
+    def begin(self) -> None:
+        """See `Course`."""
+
+    def end(self, usage: InstanceUsage | None) -> None:
+        """See `Course`."""
+
+
+class FixedPicker:
+    """Answers each message at once.
+
+    Args:
+        server: the address that every request is sent to.
+    """
+
+    def __init__(self, server: str) -> None:
+        directed = Directed((server,), Nobody())
+        self._headers = answers.direct_headers(directed).SerializeToString()
+        self._kept = {
+            "request_headers": answers.NOTHING_FOR_HEADERS.SerializeToString(),
+            "request_body": answers.direct_buffered_body(directed).SerializeToString(),
+            "response_headers": answers.NOTHING_FOR_RESPONSE_HEADERS.SerializeToString(),
+            "response_body": answers.NOTHING_FOR_RESPONSE_BODY.SerializeToString(),
+            "response_trailers": answers.NOTHING_FOR_RESPONSE_TRAILERS.SerializeToString(),
+        }
+
+    async def process(self, _: Any, context: Any) -> None:
+        """One HTTP request."""
+        is_duplex = False
+        while (message := await context.read()) is not grpc.aio.EOF:
+            if message.HasField("protocol_config"):
+                is_duplex = message.protocol_config.request_body_mode == _DUPLEX
+            kind = message.WhichOneof("request")
+            for answer in self._in_duplex(kind, message) if is_duplex else (self._kept[kind],):
+                await context.write(answer)
+
+    def _in_duplex(self, kind: str, message: wire.ProcessingRequest) -> Iterable[bytes]:
+        if kind == "request_headers":
+            # Nothing of the body has to be known here, so that its pieces go back one by one.
+            yield self._headers
+        elif kind == "request_body":
+            body = message.request_body
+            for part in answers.stream_request_body(body.body, last=body.end_of_stream):
+                yield part.SerializeToString()
+        elif kind == "response_body":
+            piece = message.response_body
+            yield answers.stream_response_body(piece.body, last=piece.end_of_stream).SerializeToString()
+        else:
+            yield self._kept[kind]
+
+
+async def serve(listen: str, server: str) -> None:
+    """Answer until the process is stopped."""
+    process: Any = grpc.stream_stream_rpc_method_handler(FixedPicker(server).process, wire.ProcessingRequest.FromString)
+    running = grpc.aio.server(options=SERVER_OPTIONS)
+    running.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Process": process}),))
+    running.add_insecure_port(listen)
+    await running.start()
+    print(f"sending all to {server}", flush=True)
+    await running.wait_for_termination()
+
+
+def main() -> None:
+    """Read the command line and serve."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--listen", required=True)
+    parser.add_argument("--server", required=True)
+    args = parser.parse_args()
+    asyncio.run(serve(args.listen, args.server))
+
+
+if __name__ == "__main__":
+    main()
