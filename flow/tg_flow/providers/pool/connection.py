@@ -1,8 +1,15 @@
 """Provider -> a server of the pool: requests over shared connections, and the load that each answer tells."""
 
+from collections.abc import Awaitable
+from functools import lru_cache
+from typing import Final
+
 from tg_base.llm import HttpAnswer, open_pool
 from tg_base.pools import LOAD_FORMAT, LOAD_REQUEST_HEADER
 from tg_schema.errors import BadRequest
+
+MAX_TARGETS: Final = 1_000
+"""Servers whose URL and headers are kept as they are sent; of a pool that changes, those asked last."""
 
 
 class PoolConnection:
@@ -15,25 +22,26 @@ class PoolConnection:
     """
 
     def __init__(self, scheme: str, path: str, key: str | None) -> None:
-        self._scheme = scheme
-        self._path = path
-        self._headers = [
+        headers = [
             ("Content-Type", "application/json"),
             ("Accept", "text/event-stream"),
             (LOAD_REQUEST_HEADER, LOAD_FORMAT),
         ]
         if key:
-            self._headers.append(("Authorization", f"Bearer {key}"))
+            headers.append(("Authorization", f"Bearer {key}"))
         self._pool = open_pool()
+        # What is sent to one server differs in its body alone: to make the rest costs as much as to send both.
+        self._target = lru_cache(MAX_TARGETS)(
+            lambda address: self._pool.target(f"{scheme}://{address}{path}/chat/completions", headers)
+        )
 
-    async def ask(self, address: str, body: bytes) -> HttpAnswer:
+    def ask(self, address: str, body: bytes) -> Awaitable[HttpAnswer]:
         """Request a streamed answer of a server, and return it whatever its status.
 
         Raises:
             TgError: there is none.
         """
-        url = f"{self._scheme}://{address}{self._path}/chat/completions"
-        return await self._pool.ask("POST", url, self._headers, body)
+        return self._pool.send("POST", self._target(address), body)
 
     async def post(self, body: bytes) -> HttpAnswer:
         """What needs no picked server; a pool has nothing of that kind."""
