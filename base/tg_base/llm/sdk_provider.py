@@ -133,9 +133,19 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
 
     @override
     def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        return self.stream_answer(request, lambda connection: connection.post(self._sent(request)))
+
+    def stream_answer(
+        self, request: TextCompletionRequest, ask: Callable[[Any], Awaitable[HttpAnswer]]
+    ) -> AsyncGenerator[LlmChunk, None]:
+        """The chunks of the answer to a request that `ask` sends over the connection that it is lent.
+
+        Raises:
+            TgError: as `generate_content_stream`.
+        """
         wire = self.wire
         frames = wire.frames() if wire.frames else None
-        asked = _AskedBody(self._connection, lambda connection: connection.post(self._sent(request)), wire.error_detail)
+        asked = _AskedBody(self._connection, ask, wire.error_detail)
         # The reading loop itself: each chunk would also pass through a generator around it.
         return body_chunks(asked, self.decoder(request), self.usage_patience, frames, request.answers)
 

@@ -3,7 +3,8 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from typing import Final
 
 from tg_base.llm import LlmChunk
 from tg_base.runtime import running
@@ -21,6 +22,8 @@ MAX_CREDIT = 10.0
 """Second attempts that may follow on each other at once, after many requests without any."""
 MAX_WAITING_CHUNKS = 16
 """Chunks of the second attempt that may wait to be read."""
+
+_UNHEDGED: Final[AbstractAsyncContextManager[None]] = nullcontext()
 
 Chunks = AsyncGenerator[LlmChunk, None]
 Begun = tuple[list[LlmChunk], Chunks]
@@ -130,12 +133,16 @@ class SecondAttempt:
             yield chunk
 
 
-@asynccontextmanager
-async def hedged(delay: float | None, start: Callable[[], Chunks | None]) -> AsyncIterator[SecondAttempt | None]:
+def hedged(
+    delay: float | None, start: Callable[[], Chunks | None]
+) -> AbstractAsyncContextManager[SecondAttempt | None]:
     """A second attempt that begins after `delay` seconds, unless the block is left before; None = without one."""
-    if delay is None:
-        yield None
-        return
+    # Nearly all requests are without.
+    return _UNHEDGED if delay is None else _hedge(delay, start)
+
+
+@asynccontextmanager
+async def _hedge(delay: float, start: Callable[[], Chunks | None]) -> AsyncIterator[SecondAttempt]:
     second = SecondAttempt(start)
     async with running(second.run(delay)) as task:
         second.stop = task.cancel

@@ -1,7 +1,7 @@
 """TextCompletionRequest -> the server that the scheduler picks, another one if that fails -> LlmChunks."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from itertools import starmap
 from random import Random
@@ -15,7 +15,7 @@ from typing_extensions import override
 from tg_base.bus import Bus
 from tg_base.instances import Endpoint, InstanceRequest, InstanceUsage, Pick, Rejection, Scheduler, fingerprint_prompt
 from tg_base.instances import Objective as Goal
-from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, SdkConnection, event_chunks, open_body
+from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, SdkConnection
 from tg_base.pool_status import BOARDS, LEFT, PoolBoard, QueueStatus, RequestFacts, RequestRecord, explain
 from tg_base.pools import LOAD_RESPONSE_HEADER, Destination, Dispatcher, PoolView, Promise, PromptFields, read_prompt
 from tg_base.pools.followed_pools import FollowedPools
@@ -69,7 +69,6 @@ class Pool(ChatCompletions[PoolOptions]):
         watcher: PoolWatcher | None = None,
     ) -> None:
         super().__init__(model, options, cast("KeyedConnection[SdkConnection]", connection))
-        self._servers = connection
         self._random = Random()  # noqa: S311 - it chooses between weights and ties
         self._scheduler = Scheduler(options.policy, options.admission, random=self._random)
         scrape = options.scrape if options.scraped else None
@@ -140,17 +139,6 @@ class Pool(ChatCompletions[PoolOptions]):
         served = (model for models in view.served.values() for model in sorted(models))
         return tuple(ModelInfo(name) for name in dict.fromkeys((self.model, *view.catalogue.models, *served)))
 
-    @override
-    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        order = self._make_order(request)
-        try:
-            async with aclosing(self._answer(order)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        finally:
-            if self.options.explain and order.records:
-                _explain(order)
-
     def _make_order(self, request: TextCompletionRequest) -> Order:
         view, asked = self.view, request.adapter or self.upstream_model
         try:
@@ -158,37 +146,43 @@ class Pool(ChatCompletions[PoolOptions]):
         except NotFound:
             self._board.refuse(RequestFacts(trace.find_request(), asked), Rejection("model-not-found", 404))
             raise
-        sent = self._sent(msgspec.structs.replace(request, adapter=None))
+        sent = self._sent(request if request.adapter is None else msgspec.structs.replace(request, adapter=None))
         body = _name_model(sent, self.upstream_model, place.model)
         return Order(request, asked, place, _describe(request, place, view, body), body, self._now())
 
-    async def _answer(self, order: Order) -> AsyncGenerator[LlmChunk, None]:
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        order = self._make_order(request)
         failed: TgError | None = None
-        while True:
-            pick = await self._pick(order, failed)
-            record = order.records[-1]
-            delay = self._find_delay(order) if failed is None else None
-            async with (
-                aclosing(self._attempt(pick, order, record)) as first,
-                hedged(delay, lambda: self._start_second(order)) as second,
-            ):
-                try:
-                    held, rest = await begin_either(first, second)
-                except TgError as error:
-                    if not _goes_on(error, pick):
-                        raise
-                    failed = error
-                    taken = None if second is None else await second.take_over()
-                    if taken is None:
-                        continue
-                    held, rest = taken
-                self._hedging.learn(order.route, self._now() - pick.placement.picked_at)
-                _settle(order, record, won=rest is first, now=self._now())
-                for chunk in held:
-                    yield chunk
-                async for chunk in rest:
-                    yield chunk
-                return
+        try:
+            while True:
+                pick = await self._pick(order, failed)
+                record = order.records[-1]
+                delay = self._find_delay(order) if failed is None else None
+                async with (
+                    aclosing(self._attempt(pick, order, record)) as first,
+                    hedged(delay, lambda: self._start_second(order)) as second,
+                ):
+                    try:
+                        held, rest = await begin_either(first, second)
+                    except TgError as error:
+                        if not _goes_on(error, pick):
+                            raise
+                        failed = error
+                        taken = None if second is None else await second.take_over()
+                        if taken is None:
+                            continue
+                        held, rest = taken
+                    self._hedging.learn(order.route, self._now() - pick.placement.picked_at)
+                    _settle(order, record, won=rest is first, now=self._now())
+                    for chunk in held:
+                        yield chunk
+                    async for chunk in rest:
+                        yield chunk
+                    return
+        finally:
+            if self.options.explain and order.records:
+                _explain(order)
 
     async def _pick(self, order: Order, failed: TgError | None) -> Pick:
         """The server of the next attempt, which may have to wait for one.
@@ -241,20 +235,14 @@ class Pool(ChatCompletions[PoolOptions]):
 
     async def _attempt(self, pick: Pick, order: Order, record: RequestRecord) -> AsyncGenerator[LlmChunk, None]:
         """The answer of one server. However it ends, its placement does."""
-        placement, request = pick.placement, order.request
+        placement = pick.placement
         tokens = cached = prompt = 0
         outcome = LEFT
         log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
         try:
-            async with (
-                self._servers.lend() as connection,
-                open_body(
-                    self._ask(connection.ask(pick.endpoint.address, order.body), pick), self.wire.error_detail
-                ) as read,
-                aclosing(
-                    event_chunks(read, self.decoder(request), self.usage_patience, None, request.answers)
-                ) as chunks,
-            ):
+            async with aclosing(
+                self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
+            ) as chunks:
                 async for chunk in chunks:
                     if placement.first_at is None and chunk.has_content:
                         now = self._now()
@@ -275,9 +263,9 @@ class Pool(ChatCompletions[PoolOptions]):
             placement.finish(usage, now)
             record.end(usage, now, outcome)
 
-    async def _ask(self, asking: Awaitable[HttpAnswer], pick: Pick) -> HttpAnswer:
+    async def _ask(self, connection: PoolConnection, order: Order, pick: Pick) -> HttpAnswer:
         """The answer, whose header may tell the server's load."""
-        answer = await asking
+        answer = await connection.ask(pick.endpoint.address, order.body)
         told = answer.headers.get(LOAD_RESPONSE_HEADER)
         if told and self._pools is not None:
             self._pools.read_load(pick.endpoint, told, self._now())
@@ -342,6 +330,8 @@ def _goes_on(error: TgError, pick: Pick) -> bool:
 
 def _name_model(body: bytes, configured: str, model: str) -> bytes:
     """The body of a request for another model, which is its first member."""
+    if model == configured:
+        return body
     return b'{"model":' + _encode(model) + body[len(b'{"model":' + _encode(configured)) :]
 
 
