@@ -104,11 +104,11 @@ class Simulation:
         rule = Informed(self._by_address, lambda: self.now) if policy == "informed" else policy
         alone = Scheduler(rule, admission, random=Random(f"ties {seed}"))
         self._flow_control = FlowControl(alone, QueueLimits()) if waits else None
-        self.scheduler: Scheduler | Pickers = alone
-        if pickers > 1:
-            self.scheduler = Pickers(pickers, rule, admission, seed, self._endpoints, shared=shared)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
+        self.scheduler: Scheduler | Pickers = alone
+        if pickers > 1:
+            self.scheduler = Pickers(pickers, rule, admission, seed, self._endpoints, self, shared=shared)
         self._up = self._endpoints
         self._jobs: list[Job] = []
         self._open = 0
@@ -116,10 +116,10 @@ class Simulation:
     def run(self) -> Outcome:
         """Run until all ended, or DRAIN_SECONDS after the last arrival."""
         for job in self._load.jobs:
-            self._at(job.arrival, lambda job=job: self._arrive(job))  # type: ignore[misc]
+            self.at(job.arrival, lambda job=job: self._arrive(job))  # type: ignore[misc]
         for crash in self._load.crashes:
-            self._at(crash.at, lambda crash=crash: self._crash(crash))  # type: ignore[misc]
-        self._at(0.0, self._scrape)
+            self.at(crash.at, lambda crash=crash: self._crash(crash))  # type: ignore[misc]
+        self.at(0.0, self._scrape)
         early_loads = 0
         end = self._load.seconds + DRAIN_SECONDS
         while self._events and self._events[0][0] <= end:
@@ -137,14 +137,15 @@ class Simulation:
     def _loads(self) -> int:
         return sum(server.loads for server in self.servers)
 
-    def _at(self, time: float, act: Callable[[], None]) -> None:
+    def at(self, time: float, act: Callable[[], None]) -> None:
+        """Have something done at a time, after what is to be done then already."""
         heappush(self._events, (time, next(self._numbers), act))
 
     def _scrape(self) -> None:
         for endpoint, server in zip(self._endpoints, self.servers, strict=True):
             if server.is_up:
                 self.scheduler.observe(endpoint, server.report(self.now))
-        self._at(self.now + SCRAPE_SECONDS, self._scrape)
+        self.at(self.now + SCRAPE_SECONDS, self._scrape)
 
     def _arrive(self, job: Job) -> None:
         self._jobs.append(job)
@@ -176,7 +177,7 @@ class Simulation:
         ends_at = server.begin(self.now)
         if ends_at is not None:
             epoch = server.epoch
-            self._at(ends_at, lambda: self._end_step(server, epoch))
+            self.at(ends_at, lambda: self._end_step(server, epoch))
 
     def _end_step(self, server: SimulatedServer, epoch: int) -> None:
         if server.epoch != epoch:
@@ -202,7 +203,7 @@ class Simulation:
             return
         following = self._load.follow(job, self.now + pause)
         if following is not None:
-            self._at(following.arrival, lambda: self._arrive(following))
+            self.at(following.arrival, lambda: self._arrive(following))
 
     def _crash(self, crash: Crash) -> None:
         server, endpoint = self.servers[crash.server], self._endpoints[crash.server]
@@ -211,7 +212,7 @@ class Simulation:
         for job in lost:
             job.rejected, job.ended_at = True, self.now
             self._end_job(job, None, RETRY_SECONDS)
-        self._at(crash.until, lambda: self._come_back(crash.server))
+        self.at(crash.until, lambda: self._come_back(crash.server))
 
     def _come_back(self, index: int) -> None:
         self.servers[index].is_up = True
