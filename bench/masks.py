@@ -23,11 +23,12 @@ from tg_flow.llama.provider import LlamaCpp
 from tg_flow.llama.sampler_settings import SamplerSettings
 from tg_gateway.dialects import FoundModel
 from tg_gateway.dialects.lmtp.buffers import Buffers
+from tg_gateway.dialects.lmtp.generate_message import read_generate
 from tg_gateway.dialects.lmtp.mask import read_mask
 from tg_gateway.dialects.lmtp.messages import split_message
 from tg_gateway.dialects.lmtp.packed_bias import pack_mask
 from tg_gateway.dialects.lmtp.prompt import read_prompt
-from tg_gateway.dialects.lmtp.request import GenerateBody, make_generate
+from tg_gateway.dialects.lmtp.request import make_generate
 from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest, decode
 
 VOCABULARY: Final = 160_000
@@ -38,10 +39,10 @@ FEATURES: Final = LlamaCpp.find_features(LlamaCppOptions())
 
 def pass_door(message: bytes, features: frozenset[str]) -> bytes:
     """The record of a GENERATE, as it travels."""
-    body = decode(GenerateBody, split_message(message)[1])
-    mask: Mapping[str, Any] = pack_mask(body.logit_bias, features) or {"logit_bias": read_mask(body.logit_bias)}
+    body, mask = read_generate(split_message(message)[1])
+    field: Mapping[str, Any] = pack_mask(mask, features) or {"logit_bias": read_mask(mask)}
     prompt = read_prompt(body.prompt, body.mode, Buffers())
-    request = make_generate(body, prompt, FoundModel(ROUTE, "m", None, features), mask)
+    request = make_generate(body, prompt, FoundModel(ROUTE, "m", None, features), field)
     return EncodedRequest.of(TEXT_COMPLETION, request).body
 
 

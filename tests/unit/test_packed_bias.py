@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tg_flow.llama.equal_rows import MAX_RUNS, read_equal_rows
 from tg_flow.llama.logit_bias import LogitBias
 from tg_gateway.dialects.lmtp.packed_bias import pack_bias, pack_mask
 from tg_schema import Sampling
@@ -42,6 +43,26 @@ def test_a_packed_mask_is_the_same_as_its_mapping(separators: tuple[str, str], v
     assert added(LogitBias.unpack(packed)) == added(LogitBias.of(mask))
     # Processors of an older version get whole numbers alone.
     assert pack(text, b"0123456789-") == (packed if isinstance(value, int) else None)
+
+
+@pytest.mark.parametrize("value", [100, -100, 7])
+@pytest.mark.parametrize("odd", [{}, {9: -7, 1234: 12}, dict.fromkeys(range(0, VOCABULARY, 9), -3)])
+def test_entries_of_many_lengths(value: int, odd: dict[int, int]) -> None:
+    mask = dict.fromkeys(range(VOCABULARY), value) | odd
+    text = ",".join(f"{number},{bias}" for number, bias in mask.items())
+    assert (read_equal_rows(text) is None) is (len(odd) > MAX_RUNS)
+    assert added(LogitBias.unpack(text)) == added(LogitBias.of(mask))
+
+
+@pytest.mark.parametrize(
+    "member", ["4500,1", "-5,1", "3,101", "3,-101", "3,1000000", "3,-", "12345678,1", "3", "", "3,1,"]
+)
+@pytest.mark.parametrize("place", [0, 1000, 2999, 3000])
+def test_one_wrong_entry_among_thousands(member: str, place: int) -> None:
+    entries = [f"{number},100" for number in range(3000)]
+    entries.insert(place, member)
+    with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):
+        LogitBias.unpack(",".join(entries)).check(VOCABULARY)
 
 
 @pytest.mark.parametrize("texts", ["5,1,3,2,5,7", "5,1e0,3,2.0,5,7", "5,0.5,3,2E+0,5,700e-2"])
@@ -124,7 +145,7 @@ def test_what_is_no_packed_mask(text: str) -> None:
 
 def test_floats_are_the_same_as_their_mapping() -> None:
     mask = np.linspace(-100, 100, VOCABULARY, dtype="<f4") * (np.arange(VOCABULARY) % 3 > 0)
-    fields = pack_mask(msgspec.Raw(msgspec.json.encode(mask.tobytes())), frozenset())
+    fields = pack_mask(msgspec.json.encode(mask.tobytes()), frozenset())
     assert fields == {"packed_floats": b64encode(mask.tobytes()).decode()}
     bias = LogitBias.unpack_floats(fields["packed_floats"])
     bias.check(VOCABULARY)
@@ -144,7 +165,7 @@ def test_a_mask_of_floats_that_changes_nothing() -> None:
 )
 def test_what_is_no_base64_of_floats(text: str) -> None:
     with pytest.raises(BadRequest, match=r"^logit_bias: .*32-bit float"):
-        pack_mask(msgspec.Raw(text.encode()), frozenset())
+        pack_mask(text.encode(), frozenset())
 
 
 @pytest.mark.parametrize(
@@ -160,7 +181,7 @@ def test_base64_with_escapes_of_json() -> None:
     text = b64encode(floats).decode()
     assert "/" in text
     escaped = json.dumps(text).replace("/", "\\/").encode()
-    assert pack_mask(msgspec.Raw(escaped), frozenset()) == {"packed_floats": text}
+    assert pack_mask(escaped, frozenset()) == {"packed_floats": text}
 
 
 @pytest.mark.parametrize("wrong", [b"", b"abc", b"abcde"])

@@ -21,6 +21,7 @@ from tg_gateway.dialects import Ask, Conversation, FoundModel, Socket, Writer
 from tg_gateway.dialects.answers import Background
 from tg_gateway.dialects.lmtp.buffers import BufferId, Buffers, Content, join_contents
 from tg_gateway.dialects.lmtp.errors import encode_error, encode_stream_error
+from tg_gateway.dialects.lmtp.generate_message import read_generate
 from tg_gateway.dialects.lmtp.information import (
     HelloBody,
     ModelInfoBody,
@@ -126,12 +127,12 @@ class LmtpConversation(Conversation):
             self._socket.say(encode_error(stream, error, typed=typed))
 
     def _generate(self, payload: bytes) -> None:
-        body = decode(GenerateBody, payload)
+        body, mask = read_generate(payload)
         found = self._socket.catalogue.find_model(body.model)
         prompt = read_prompt(body.prompt, body.mode, self._buffers)
         tops = DEFAULT_TOP_LOGPROBS if body.mode == "ids" and body.top_logprobs is None else body.top_logprobs
         leave = None if body.buffer_id is None else self._plan_buffer(body, body.buffer_id, prompt)
-        form, mask = StreamForm(body.mode, body.max_tokens, tops), body.logit_bias
+        form = StreamForm(body.mode, body.max_tokens, tops)
         make = partial(make_generate, body, prompt, found)
         packed = pack_mask(mask, found.features)
         if packed or not is_long_mask(mask):

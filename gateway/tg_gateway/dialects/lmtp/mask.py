@@ -20,24 +20,24 @@ class _Mask(msgspec.Struct, frozen=True):
     logit_bias: dict[int, Bias] | None
 
 
-def is_long_mask(mask: msgspec.Raw) -> bool:
+def is_long_mask(mask: bytes) -> bool:
     """Whether it has to be read in slices."""
-    return len(bytes(mask)) > SLICE_BYTES
+    return len(mask) > SLICE_BYTES
 
 
-def read_mask(mask: msgspec.Raw) -> dict[int, Bias] | None:
+def read_mask(mask: bytes) -> dict[int, Bias] | None:
     """The bias of each token; None = there is no mask.
 
     Raises:
         BadRequest: it is none.
     """
-    return decode(_Mask, b'{"logit_bias":%b}' % bytes(mask)).logit_bias
+    return decode(_Mask, b'{"logit_bias":%b}' % mask).logit_bias
 
 
-async def read_long_mask(mask: msgspec.Raw) -> dict[int, Bias]:
+async def read_long_mask(mask: bytes) -> dict[int, Bias]:
     """The same, with turns for others in between."""
     found: dict[int, Bias] = {}
-    for part in _cut(bytes(mask)):
+    for part in _cut(mask):
         found |= decode(_Mask, b'{"logit_bias":%b}' % part).logit_bias or {}
         await asyncio.sleep(0)
     return found

@@ -8,8 +8,6 @@ import re
 from collections.abc import Mapping, Set
 from typing import Final
 
-import msgspec
-
 from tg_schema import decode
 from tg_schema.errors import BadRequest
 
@@ -24,11 +22,11 @@ _COMMAS: Final = bytes.maketrans(b":", b",")
 _REST: Final = b'{}" \t\r\n'
 
 
-def pack_mask(mask: msgspec.Raw, features: Set[str]) -> Mapping[str, str]:
+def pack_mask(mask: bytes, features: Set[str]) -> Mapping[str, str]:
     """Fields of `Sampling` that have a mask as one text.
 
     Args:
-        mask: an object, or the Base64 of little-endian 32-bit floats, one for each token of the vocabulary.
+        mask: JSON of an object, or of the Base64 of little-endian 32-bit floats, one for each token of the vocabulary.
         features: of the model; processors of older versions read only mappings, or only whole numbers.
 
     Returns:
@@ -37,10 +35,9 @@ def pack_mask(mask: msgspec.Raw, features: Set[str]) -> Mapping[str, str]:
     Raises:
         BadRequest: the text has not the size of the Base64 of such numbers.
     """
-    data = bytes(mask)
-    if data.startswith(b'"'):
-        return {"packed_floats": _read_floats(data)}
-    packed = pack_bias(data, _ANY if "packed_floats" in features else _WHOLE) if "packed_bias" in features else None
+    if mask.startswith(b'"'):
+        return {"packed_floats": _read_floats(mask)}
+    packed = pack_bias(mask, _ANY if "packed_floats" in features else _WHOLE) if "packed_bias" in features else None
     return {} if packed is None else {"packed_bias": packed}
 
 

@@ -32,7 +32,7 @@ _MASK: Final = {
     ]
 }
 Mask = Annotated[msgspec.Raw, msgspec.Meta(extra_json_schema=_MASK)]
-"""Kept as JSON: it is read later in slices, or not at all, see `packed_bias.py`."""
+"""Kept as JSON: it is read later in slices, or not at all, see `generate_message.py` and `packed_bias.py`."""
 
 
 class StreamBody(msgspec.Struct, frozen=True):
