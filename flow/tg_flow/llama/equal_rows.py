@@ -66,7 +66,7 @@ def _read_rows(rows: _Bytes, comma: int) -> tuple[_Numbers, _Numbers] | None:
 
 def _join_digits(columns: _Bytes) -> _Numbers:
     """The number of each row."""
-    number = columns[0].astype(np.int32)
+    number: _Numbers = columns[0].astype(np.int32)
     for column in columns[1:]:
         number *= 10
         number += column
