@@ -37,9 +37,9 @@ async def whole(socket: ClientWebSocketResponse, first: Frame | None = None) -> 
     return frames
 
 
-async def upgrade(raw: RawConnection, headers: str = "", path: str = PATH) -> bytes:
+async def upgrade(raw: RawConnection, headers: str = "", path: str = PATH, method: str = "GET") -> bytes:
     raw.send(
-        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n".encode()
     )
     return await raw.until(b"\r\n\r\n")

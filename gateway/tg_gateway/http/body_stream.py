@@ -117,6 +117,11 @@ class BodyStream(web.StreamResponse, Sink):
         if data:
             self._write(data)
 
+    def send_head(self) -> None:
+        """The head alone, as the whole answer to a HEAD: its client reads nothing more of it (RFC 9110, 9.3.2)."""
+        self.started = self._ended = True
+        self._write(self._head())
+
     def _send_large(self, data: Output, *, last: bool) -> None:
         """The same for what takes several turns to be written: `drain` goes on with it."""
         size, head = measure_output(data), b""

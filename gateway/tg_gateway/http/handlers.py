@@ -111,6 +111,9 @@ class HttpHandlers:
         with opening as body, _cut_on_error(body, request):
             # Closed here, and not whenever the garbage collector comes: it may hold a subscription.
             async with aclosing(answer.parts) as parts:
+                if request.method == "HEAD":
+                    body.send_head()
+                    return body
                 async for part in parts:
                     body.send(part, last=False)
                     await body.drain()

@@ -53,7 +53,7 @@ class Router:
         return self._mounts[0].dialect
 
     def routes(self, http: Handler, socket: Handler) -> list[web.RouteDef]:
-        """Each method and path once; GET is for HEAD too, unless that has a row of its own."""
+        """Each method and path once; GET is for HEAD too, unless that has a row of its own or all of GET's are sockets."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             mount = request[DOOR].mount
@@ -63,7 +63,9 @@ class Router:
 
     def _route(self, method: str, path: str, answer: Handler) -> web.RouteDef:
         if method == "GET":
-            return web.get(path, answer, allow_head=("HEAD", path) not in self._rows, expect_handler=defer_expectation)
+            # A handshake is a GET (RFC 6455, section 4.1).
+            headed = ("HEAD", path) not in self._rows and not all(row.socket for row in self._rows[method, path])
+            return web.get(path, answer, allow_head=headed, expect_handler=defer_expectation)
         return web.route(method, path, answer, expect_handler=defer_expectation)
 
     def find(self, request: web.Request, request_id: str) -> Door:
