@@ -53,7 +53,7 @@ class Router:
         return self._mounts[0].dialect
 
     def routes(self, http: Handler, socket: Handler) -> list[web.RouteDef]:
-        """Each method and path once; GET is for HEAD too, unless that has a row of its own or all of GET's are sockets."""
+        """Each method and path once; GET is for HEAD too, unless HEAD has its own row or all of GET's are sockets."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             mount = request[DOOR].mount
