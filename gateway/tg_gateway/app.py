@@ -53,7 +53,7 @@ logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)
 class _Malformed(logging.Filter):
     """The HTTP server logs a traceback for what is no request (TLS, an attack), as fast as anybody sends it: counted.
 
-    Defects of handlers never come here, the entrance logs them.
+    Defects of handlers never come here: the middleware logs them.
     """
 
     @override

@@ -103,7 +103,7 @@ class GatewayConfig(Section, frozen=True):
     body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_MESSAGE_BYTES)] = 1024 * 1024
     """Maximum bytes of a request, at most what one message of the bus carries."""
     large_body_limit: Annotated[int, msgspec.Meta(gt=0, le=MAX_REQUEST_BYTES)] = 32 * 1024 * 1024
-    """The same for the doors of OpenAI's and Anthropic's APIs, whose conversations carry images and files."""
+    """The same for the doors of other APIs (mounts with `large`), whose conversations carry images and files."""
     large_bodies: Annotated[int, msgspec.Meta(gt=0)] = 128 * 1024 * 1024
     """Bytes that bodies above `body_limit` may have together, for each key; one alone may exceed it."""
     request_timeout: Seconds = 300.0

@@ -22,7 +22,7 @@ class ServeContext:
         written: what the file itself says.
         bus: where the requests come from.
         follow: has a function called at every edit of the file, until its block is left.
-        timing: how often processors beat; None = as always.
+        timing: the heartbeat interval, and when a silent requestor counts as dead; None = the default.
         host: what all processors of the process share; None = each has its own.
     """
 

@@ -12,7 +12,7 @@ from tg_schema.errors import NotFound
 from tg_schema.served_model import ServedModel
 
 DEFAULT_FLOW = "default"
-"""The flow of a request that names none (seed), if there is one of this id."""
+"""The flow of a request that names none, if there is one of this id."""
 MAX_LISTED_MODELS = 20
 """Models that an error names."""
 MAX_NAME_CHARACTERS = 64
