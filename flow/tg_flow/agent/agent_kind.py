@@ -34,7 +34,7 @@ class AgentKind(ServiceKind):
             nonlocal prompts
             prompts = edited
             for service in services.values():
-                service.thinker.prompts = edited
+                service.model.prompts = edited
 
         # Before the first wait: edits that arrive while an agent is opened count as well.
         stack.enter_context(context.follow_part(AgentPrompts.of, use))
@@ -43,7 +43,7 @@ class AgentKind(ServiceKind):
         await stack.enter_async_context(requestor)
         for route in self.routes(config):
             service = await open_agent(ToolContext(config, route.flow, requestor), prompts, stack, FirstFinding())
-            service.thinker.prompts = prompts
+            service.model.prompts = prompts
             services[route] = service
         for route, service in services.items():
             yield Opened(service, (route,))
@@ -77,12 +77,12 @@ async def open_agent(
     config, agents = context.config, context.config.bound(AgentConfig)
     profile = agents[context.flow]
     thinks = context.flow if profile.model is None else _find_flow(config, context.flow, profile.model)
-    thinker = AgentModel(context.requestor, context.client(TEXT_COMPLETION.name, thinks), profile.calling, prompts)
+    model = AgentModel(context.requestor, context.client(TEXT_COMPLETION.name, thinks), profile.calling, prompts)
     names = config.tools if profile.tools is None else profile.tools
     tools = await stack.enter_async_context(open_tools(context, names, findings))
     team = {flow: Member(agents[flow].description, context.client(AGENT.name, flow)) for flow in profile.agents}
     try:
-        return AgentService(profile, thinker, tools, team)
+        return AgentService(profile, model, tools, team)
     except BadRequest as error:
         raise config.locate(error, "flows", context.flow, AGENT.name, otherwise=("tools",)) from None
 

@@ -40,7 +40,7 @@ class AgentService(Service[AgentRequest, AgentResponse]):
 
     Args:
         profile: the flow's configuration of its agent.
-        thinker: its model.
+        model: its model.
         tools: its tools; their opener closes them.
         team: for each flow, the agent that a supervisor may ask.
     """
@@ -48,9 +48,9 @@ class AgentService(Service[AgentRequest, AgentResponse]):
     spec = AGENT
 
     def __init__(
-        self, profile: AgentConfig, thinker: AgentModel, tools: tuple[AgentTool, ...], team: Mapping[str, Member]
+        self, profile: AgentConfig, model: AgentModel, tools: tuple[AgentTool, ...], team: Mapping[str, Member]
     ) -> None:
-        self.thinker = thinker
+        self.model = model
         self._profile = profile
         self._tools = tools
         self._toolbox = Toolbox(tools)
@@ -61,9 +61,9 @@ class AgentService(Service[AgentRequest, AgentResponse]):
         pattern = self._pattern(request)
         goal = Goal(_question(request), self._profile.instructions)
         toolbox = self._with_team(request) if pattern is supervisor else self._toolbox
-        calling = await self.thinker.calling()
+        calling = await self.model.calling()
         limits = self._profile.limits
-        dialog = Dialog(request, goal=goal, thinker=self.thinker, calling=calling, toolbox=toolbox, limits=limits)
+        dialog = Dialog(request, goal=goal, model=self.model, calling=calling, toolbox=toolbox, limits=limits)
         async with aclosing(pattern(dialog)) as records:
             if not request.streaming:
                 yield await whole(records)

@@ -25,6 +25,7 @@ class Dialog:
 
     Attributes:
         goal: the question.
+        model: answers, and has the agent's prompts.
         calling: how the model calls tools.
         toolbox: all tools of the agent.
         messages: makes the records.
@@ -38,13 +39,13 @@ class Dialog:
         request: AgentRequest,
         *,
         goal: Goal,
-        thinker: AgentModel,
+        model: AgentModel,
         calling: Calling,
         toolbox: Toolbox,
         limits: AgentLimits,
     ) -> None:
         self.goal = goal
-        self.thinker = thinker
+        self.model = model
         self.calling = calling
         self.toolbox = toolbox
         self.messages = Messages()
@@ -100,7 +101,7 @@ class Dialog:
         self.finish_reason = None
         size = 0
         try:
-            async with self.thinker.llm.stream(request, timeout=self.remaining, total=self.remaining) as records:
+            async with self.model.llm.stream(request, timeout=self.remaining, total=self.remaining) as records:
                 async for record in records:
                     size += _size(record)
                     if size > MAX_ANSWER_BYTES:

@@ -63,8 +63,8 @@ class AgentLoop:
                 return
             for record in self._messages.close():
                 yield record
-            async with aclosing(self._observe(turn.calls)) as make_observation:
-                async for record in make_observation:
+            async with aclosing(self._observe(turn.calls)) as observed:
+                async for record in observed:
                     yield record
             self._turns += (turn.turn,)
             self._dialog.keep(turn.turn)
@@ -152,8 +152,8 @@ class AgentLoop:
         good = [call for call in calls if call.fault is None]
         # Their ids are in the order of the calls, whichever result comes first.
         observations = [Observation(call, self._messages.next_id()) for call in good]
-        works = [PreparedCall(tools[call.tool], object_of(call.event.arguments) or {}) for call in good]
-        async with aclosing(run_concurrently(works, self._dialog.remaining)) as outcomes:
+        prepared = [PreparedCall(tools[call.tool], object_of(call.event.arguments) or {}) for call in good]
+        async with aclosing(run_concurrently(prepared, self._dialog.remaining)) as outcomes:
             async for index, outcome in outcomes:
                 if isinstance(outcome, TokenUsage):
                     self._dialog.usage.add(outcome.in_token, outcome.out_token)

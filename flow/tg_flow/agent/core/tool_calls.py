@@ -45,7 +45,7 @@ Outcome = Piece | CallFailed | CallEnded
 _Queue = asyncio.Queue[tuple[int, Outcome]]
 
 
-async def run_concurrently(works: Sequence[PreparedCall], seconds: float) -> AsyncGenerator[tuple[int, Outcome], None]:
+async def run_concurrently(calls: Sequence[PreparedCall], seconds: float) -> AsyncGenerator[tuple[int, Outcome], None]:
     """Run all calls for at most `seconds`; yield each piece with its call's index, and `CallEnded` once for each call.
 
     Leaving early cancels them.
@@ -54,31 +54,31 @@ async def run_concurrently(works: Sequence[PreparedCall], seconds: float) -> Asy
     queue: _Queue = asyncio.Queue(MAX_WAITING_PIECES)
     turns = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
     async with AsyncExitStack() as stack:
-        for index, work in enumerate(works):
-            await stack.enter_async_context(running(_in_turn(turns, index, work, end, queue)))
-        left = len(works)
+        for index, call in enumerate(calls):
+            await stack.enter_async_context(running(_in_turn(turns, index, call, end, queue)))
+        left = len(calls)
         while left:
             index, outcome = await queue.get()
             left -= isinstance(outcome, CallEnded)
             yield index, outcome
 
 
-async def _in_turn(turns: asyncio.Semaphore, index: int, work: PreparedCall, end: float, queue: _Queue) -> None:
+async def _in_turn(turns: asyncio.Semaphore, index: int, call: PreparedCall, end: float, queue: _Queue) -> None:
     async with turns:
         seconds = end - asyncio.get_running_loop().time()
         if seconds > 0:
-            await _run(index, work, seconds, queue)
+            await _run(index, call, seconds, queue)
         else:
             await queue.put((index, CallFailed("there was no time left for it")))
             await queue.put((index, CallEnded()))
 
 
-async def _run(index: int, work: PreparedCall, seconds: float, queue: _Queue) -> None:
-    name, limit = work.tool.declaration.name, min(work.tool.table.timeout, seconds)
+async def _run(index: int, call: PreparedCall, seconds: float, queue: _Queue) -> None:
+    name, limit = call.tool.declaration.name, min(call.tool.table.timeout, seconds)
     failure: str | None = None
     try:
         with translate_defects(Internal, "the tool failed", "tool.failed", log.bind(tool=name)):
-            await _forward(index, work, limit, queue)
+            await _forward(index, call, limit, queue)
     except TgError as error:
         failure = error.message
     except asyncio.CancelledError:
@@ -93,10 +93,10 @@ async def _run(index: int, work: PreparedCall, seconds: float, queue: _Queue) ->
     await queue.put((index, CallEnded()))
 
 
-async def _forward(index: int, work: PreparedCall, limit: float, queue: _Queue) -> None:
+async def _forward(index: int, call: PreparedCall, limit: float, queue: _Queue) -> None:
     clock = asyncio.timeout(limit)
     try:
-        async with clock, aclosing(_limit(work.tool.call(work.arguments))) as pieces:
+        async with clock, aclosing(_limit(call.tool.call(call.arguments))) as pieces:
             async for piece in pieces:
                 await queue.put((index, piece))
     except TimeoutError:

@@ -15,7 +15,7 @@ _STEP = re.compile(r"^[ \t]*(?:\d+[.):]|[-*])[ \t]+(.*\S)", re.MULTILINE)
 
 async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, None]:
     """The plan and the results of its steps are thoughts; the conclusion from them is the answer."""
-    prompts, goal = dialog.thinker.prompts, dialog.goal
+    prompts, goal = dialog.model.prompts, dialog.goal
     tools = [
         {"name": tool.declaration.name, "description": tool.declaration.description} for tool in dialog.tools.values()
     ]
