@@ -29,6 +29,7 @@ FOREIGN = {
     "process_resident_memory_bytes",
     "producer_exception",
     "proxy_buffering",
+    "response_trailer_mode",
 }
 """What brokers, proxies, providers and the libraries of others have, and what stands for a name of the reader's."""
 _FENCES = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
