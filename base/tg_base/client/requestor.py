@@ -75,8 +75,8 @@ class Requestor:
         queues: tuple[str, ...] = (),
         timing: HeartbeatTiming | None = None,
     ) -> None:
-        self.bus = self._bus = bus
-        self.topics = self._topics = topics
+        self.bus = bus
+        self.topics = topics
         self._plain = plain
         self._queues = queues
         self._timing = timing or HeartbeatTiming()
@@ -86,10 +86,10 @@ class Requestor:
 
     async def __aenter__(self) -> Self:
         clock = self._clock = AwakeClock()
-        self._controls = ControlSender(self._bus, self._topics, clock)
-        self._bodies = BodySender(self._bus, self._topics)
+        self._controls = ControlSender(self.bus, self.topics, clock)
+        self._bodies = BodySender(self.bus, self.topics)
         self._inbox = Inbox(
-            self._topics.inbox(new_id()),
+            self.topics.inbox(new_id()),
             self._controls,
             clock,
             self._on_frame,
@@ -97,17 +97,13 @@ class Requestor:
             on_other=lambda delivery: self._liveness.on_inbox(delivery),
             streams=self._streams,
         )
-        self._liveness = Liveness(
-            self._bus, self._topics, self._inbox, self._controls, timing=self._timing, clock=clock
-        )
+        self._liveness = Liveness(self.bus, self.topics, self._inbox, self._controls, timing=self._timing, clock=clock)
         self.presence = self._liveness.presence
         self.backlog = AdmissionControl(self.presence, self._inbox.topic)
-        handlers = {self._inbox.topic: self._inbox.take, self._topics.presence: self._liveness.on_presence}
+        handlers = {self._inbox.topic: self._inbox.take, self.topics.presence: self._liveness.on_presence}
         handlers |= dict.fromkeys(self._plain, self._on_plain)
         async with AsyncExitStack() as stack:
-            self._subscriptions = await stack.enter_async_context(
-                Subscriptions(self._bus, give_up=self._timing.give_up)
-            )
+            self._subscriptions = await stack.enter_async_context(Subscriptions(self.bus, give_up=self._timing.give_up))
             for topic, handler in handlers.items():
                 await stack.enter_async_context(self._subscriptions.each(topic, handler))
             stack.callback(self._controls.close)
@@ -143,7 +139,7 @@ class Requestor:
         Raises:
             BusError: it did not, within a few seconds.
         """
-        await self._bus.ping()
+        await self.bus.ping()
 
     @asynccontextmanager
     async def stream(
@@ -214,7 +210,7 @@ class Requestor:
         try:
             async with asyncio.timeout(PUBLISH_TIMEOUT_SECONDS):
                 try:
-                    await self._publish(stream, in_parts=in_parts and len(stream.body) > self._bus.max_message)
+                    await self._publish(stream, in_parts=in_parts and len(stream.body) > self.bus.max_message)
                 except TooLarge:
                     # A broker may tell a lower limit only now.
                     if not in_parts:
@@ -227,7 +223,7 @@ class Requestor:
     async def _publish(self, stream: AskedStream, *, in_parts: bool) -> None:
         remaining, size = max(stream.remaining, 0.0), len(stream.body) if in_parts else 0
         call = RequestHeaders(stream.key, self._inbox.topic, remaining, span=stream.span, size=size)
-        await self._bus.publish(stream.route.request, b"" if in_parts else stream.body, call.properties)
+        await self.bus.publish(stream.route.request, b"" if in_parts else stream.body, call.properties)
 
     def _cancel(self, stream: AskedStream) -> None:
         if stream.processor is not None:

@@ -34,7 +34,7 @@ from tg_schema.features import Feature, describe_missing
 READING_FEATURES: frozenset[Feature] = frozenset({"developer", "reasoning_turns"})
 """What every provider has by reading the parts that it knows and no others."""
 CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "detokenize", "score", "embed"}) | EDITS
-"""Operations on the fields of a request."""
+"""Operations whose requests are checked like those for an answer; a list of models has nothing to check."""
 MAX_RETRY_AFTER_SECONDS = 30.0
 """Longest pause before a retry, in seconds. If a provider asks for more, its error goes to the client instead."""
 

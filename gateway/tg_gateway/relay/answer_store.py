@@ -102,6 +102,7 @@ class AnswerStore:
         return _KeyAnswers(self, self._owner(key), bounded, live)
 
     def _owner(self, key: str | None) -> str:
+        """What a log has as its owner: the key's name within this store."""
         return f"{self._scope}{key or ''}"
 
     async def keep(self, key: str | None, keep: Keep) -> None:
@@ -259,22 +260,22 @@ class AnswerStore:
             await self._forget(erased)
         return await self._bus.append(self._topics.kept(name), body, label_first(kind, owner, expires, claim, waits))
 
-    async def read(self, key: str, name: str) -> KeptAnswer:
+    async def read(self, owner: str, name: str) -> KeptAnswer:
         """As `KeptAnswers.read`."""
-        log = await self._load(key, name)
+        log = await self._load(owner, name)
         # Its gateway may have died. Then this reader writes the end, so that all others find it too.
         silent = log.outcome == "running" and not log.waiting and self._seen.is_silent(name, log.position)
         if silent or log.is_expired(self._clock()):
             await self.declare(name, "died" if silent else "expired")
-            log = await self._load(key, name)
+            log = await self._load(owner, name)
         return log.answer
 
-    async def _load(self, key: str, name: str) -> AnswerLog:
+    async def _load(self, owner: str, name: str) -> AnswerLog:
         if not _NAME.fullmatch(name):
             raise NotFound(_NOT_FOUND)
         log = AnswerLog(await self._bus.read(self._topics.kept(name)))
         # The same words for somebody else's answer as for none: its name must not show that it exists.
-        if log.key != key:
+        if log.key != owner:
             raise NotFound(_NOT_FOUND)
         # Not `<=`: "nan" reads as a number too.
         if not log.expires > self._clock():
@@ -288,10 +289,10 @@ class AnswerStore:
         self._written.mark(name, waits=False)
         await self._bus.append(self._topics.kept(name), body, label_end(outcome))
 
-    async def follow(self, key: str, name: str, *, bounded: bool) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    async def follow(self, owner: str, name: str, *, bounded: bool) -> AsyncGenerator[bytes | KeptAnswer, None]:
         """As `KeptAnswers.follow`; bounded: whether it counts."""
-        log = await self._load(key, name)
-        with self._followers.enter(key) if bounded and log.outcome == "running" else nullcontext():
+        log = await self._load(owner, name)
+        with self._followers.enter(owner) if bounded and log.outcome == "running" else nullcontext():
             for part in log.take_parts():
                 yield part
             if log.outcome == "running":
@@ -301,13 +302,13 @@ class AnswerStore:
                         yield part
             yield log.answer
 
-    async def follow_live(self, key: str, name: str, live: LiveParts) -> AsyncGenerator[bytes | KeptAnswer, None]:
+    async def follow_live(self, owner: str, name: str, live: LiveParts) -> AsyncGenerator[bytes | KeptAnswer, None]:
         """As `follow`, of an answer that this process makes; without the log's delay while the client keeps up."""
         given = 0
         async for part in live:
             given += len(part)
             yield part
-        async with aclosing(self.follow(key, name, bounded=False)) as steps:
+        async with aclosing(self.follow(owner, name, bounded=False)) as steps:
             async for step in steps:
                 if isinstance(step, KeptAnswer) or len(step) > given or not step:
                     yield step if isinstance(step, KeptAnswer) else step[given:]
@@ -333,13 +334,13 @@ class AnswerStore:
         """The entries of an answer behind a position, until it is erased, as `log_watch.watch`."""
         return watch(self._bus, self._topics.kept(name), position, self._silence)
 
-    async def cancel(self, key: str, name: str) -> KeptAnswer:
+    async def cancel(self, owner: str, name: str) -> KeptAnswer:
         """As `KeptAnswers.cancel`. A writer that does not end it within `silence` has the end written for it."""
-        log = await self._load(key, name)
+        log = await self._load(owner, name)
         if log.waiting:
             # Nobody makes it who could be told to stop. Who takes it meanwhile finds this end.
             await self.declare(name, "cancelled")
-            log = await self._load(key, name)
+            log = await self._load(owner, name)
         elif log.outcome == "running":
             await self._bus.append(self._topics.kept(name), b"", label(CANCEL))
             try:
@@ -348,15 +349,15 @@ class AnswerStore:
                         pass
             except TimeoutError:
                 await self.declare(name, "cancelled")
-                log = await self._load(key, name)
+                log = await self._load(owner, name)
             except NotFound:
                 await self.sweep(name)
                 raise
         return log.answer
 
-    async def erase(self, key: str, name: str) -> None:
+    async def erase(self, owner: str, name: str) -> None:
         """As `KeptAnswers.erase`."""
-        await self._load(key, name)
+        await self._load(owner, name)
         await self._forget(name)
 
     async def sweep(self, name: str) -> None:
@@ -375,24 +376,24 @@ class _KeyAnswers(KeptAnswers):
     """What one key keeps."""
 
     store: AnswerStore
-    key: str
+    owner: str
     bounded: bool
     live: LiveParts | None = None
 
     @override
     async def read(self, name: str) -> KeptAnswer:
-        return await self.store.read(self.key, name)
+        return await self.store.read(self.owner, name)
 
     @override
     def follow(self, name: str) -> AsyncGenerator[bytes | KeptAnswer, None]:
         if self.live is not None:
-            return self.store.follow_live(self.key, name, self.live)
-        return self.store.follow(self.key, name, bounded=self.bounded)
+            return self.store.follow_live(self.owner, name, self.live)
+        return self.store.follow(self.owner, name, bounded=self.bounded)
 
     @override
     async def cancel(self, name: str) -> KeptAnswer:
-        return await self.store.cancel(self.key, name)
+        return await self.store.cancel(self.owner, name)
 
     @override
     async def erase(self, name: str) -> None:
-        await self.store.erase(self.key, name)
+        await self.store.erase(self.owner, name)

@@ -29,8 +29,8 @@ DRAIN_ERROR_SECONDS = 1.0
 """Seconds that running requests get to pass their error on, after the drain's time is over."""
 
 
-class _Clocks:
-    """What watches the chunks of one service."""
+class _ChunkMetrics:
+    """What is measured of the chunks of one service."""
 
     def __init__(self, service: str) -> None:
         self.first_token = FIRST_TOKEN_SECONDS.labels(service)
@@ -43,16 +43,16 @@ class Exchange:
 
     Attributes:
         responses: what comes.
-        clocks: what watches its chunks.
+        metrics: of its chunks.
         entry: its line in the log.
         usage: what it has used so far; None where nobody counts it.
     """
 
     def __init__(
-        self, responses: Responses, clocks: _Clocks, entry: AccessLogEntry, usage: Usage | None = None
+        self, responses: Responses, metrics: _ChunkMetrics, entry: AccessLogEntry, usage: Usage | None = None
     ) -> None:
         self.responses = responses
-        self.clocks = clocks
+        self.metrics = metrics
         self.entry = entry
         self.usage = usage
 
@@ -92,7 +92,7 @@ class _Pump:
         self._writer = writer
         self._write = writer.write
         self._responses = exchange.responses
-        self._clocks = exchange.clocks
+        self._metrics = exchange.metrics
         self._entry = exchange.entry
         self._usage = exchange.usage
         self._sink = sink
@@ -164,11 +164,11 @@ class _Pump:
     def _note_sent(self) -> None:
         now = self._loop.time()
         if self._entry.records:
-            self._clocks.gap.observe(now - self._sent_at)
+            self._metrics.gap.observe(now - self._sent_at)
         else:
             self._entry.first = time.monotonic() - self._entry.started
-            self._clocks.first_token.observe(self._entry.first)
-        self._clocks.overhead.observe(now - self._responses.came)
+            self._metrics.first_token.observe(self._entry.first)
+        self._metrics.overhead.observe(now - self._responses.came)
         self._entry.records += 1
         self._sent_at = now
 
@@ -186,7 +186,7 @@ class Relay:
         self._requestor = requestor
         self._timeout = timeout
         self._limits = limits
-        self._clocks: dict[str, _Clocks] = {}
+        self._metrics: dict[str, _ChunkMetrics] = {}
         self._running: set[Responses] = set()
         self._ended = asyncio.Event()
         self.draining = False
@@ -211,7 +211,7 @@ class Relay:
         if self.draining:
             REFUSALS.labels(name, "draining").inc()
             raise Unavailable("the gateway is shutting down; ask again", retry_after=1.0)
-        clocks = self._clocks.get(name) or self._clocks.setdefault(name, _Clocks(name))
+        metrics = self._metrics.get(name) or self._metrics.setdefault(name, _ChunkMetrics(name))
         batch = request if isinstance(request, Batch) else Batch((request,))
         with self._limits.admit(entry.key, name, *batch.requests) as spending:
             async with self._open(route, batch, spending.places, deadline) as responses:
@@ -222,7 +222,7 @@ class Relay:
                 self._running.add(responses)
                 STREAMING.inc()
                 try:
-                    yield Exchange(responses, clocks, entry, spending.usage)
+                    yield Exchange(responses, metrics, entry, spending.usage)
                 finally:
                     STREAMING.dec()
                     self._running.discard(responses)

@@ -158,11 +158,11 @@ class PulsarBus(Bus):
             sender, size, sent, result = arrived.popleft()
             sender.window.leave(size)
             if result != pulsar.Result.Ok:
-                self._retry_later(sender, sent, result.name)
+                self._fail_publish(sender, sent, result.name)
             elif not sent.done():
                 sent.set_result(None)
 
-    def _retry_later(self, sender: Sender, sent: "asyncio.Future[None]", kind: str) -> None:
+    def _fail_publish(self, sender: Sender, sent: "asyncio.Future[None]", kind: str) -> None:
         if not sent.done():
             sent.set_exception(error_of(kind))
         if kind == "Timeout":
