@@ -35,7 +35,7 @@ def read(*written: Written) -> AnswerLog:
 
 def test_an_answer_that_was_kept_at_its_end() -> None:
     log = read((label_first(WHOLE, "k", 7.0), b"all"))
-    assert (log.key, log.expires, log.position) == ("k", 7.0, "0")
+    assert (log.owner, log.expires, log.position) == ("k", 7.0, "0")
     assert log.answer == KeptAnswer(None, b"all", "ended", cut=False)
 
 

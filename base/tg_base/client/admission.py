@@ -46,6 +46,9 @@ class AdmissionControl:
     Args:
         presence: the announcements of the processors.
         inbox: the requestor's inbox, by which announcements count its requests.
+
+    Attributes:
+        asked: the unanswered requests of each queue; the requestor counts them.
     """
 
     def __init__(self, presence: Membership, inbox: str) -> None:

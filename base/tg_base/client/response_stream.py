@@ -269,7 +269,19 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
 
 
 class AskedStream(ResponseStream[Any]):
-    """A stream, with its request as it travels."""
+    """A stream, with its request as it travels.
+
+    Attributes:
+        span: of the request, in its trace.
+        route: the service.
+        body: the encoded request, kept for further attempts.
+        attempt: number of the current one, from 1.
+        asked_at: when it was published, by the requestor's clock.
+        deaths: processors that have died over it.
+        processor: whose frames answer the current attempt; None = nobody's so far.
+        link: number of the link by which they come.
+        fetched: whether a processor has asked for the body in parts.
+    """
 
     def __init__(self, route: Route[Any, Any], request: object, timeout: float, total: float | None) -> None:
         whole = not getattr(request, "streaming", True)

@@ -106,6 +106,7 @@ class AdapterSlots:
 
     Attributes:
         lock: guards the state.
+        resident_limit: the most adapters in memory.
     """
 
     def __init__(self, model: Model, files: Mapping[str, AdapterFile], *, resident: int, waiting: int) -> None:

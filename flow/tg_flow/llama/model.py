@@ -38,6 +38,7 @@ class Model:
         pooling: how its author pools vectors.
         vocabulary: the number of its tokens.
         pieces: the bytes of each token, b"" for control tokens.
+        longest_piece: bytes of the longest one.
         end_tokens: the tokens that end an answer.
         grammars: its compiled grammars.
         divisible: whether a sequence's memory can be cut after a common beginning and reused.

@@ -26,11 +26,13 @@ _READERS: dict[Literal["json", "jsonl"], _Read] = {"json": json_object, "jsonl":
 class PromptService(Service[PromptRequest, PromptResponse]):
     """The prompts of one flow. A text template streams; an object comes whole, in one response.
 
-    Attributes:
-        templates: its templates; replaced as a whole, and used from the next request on.
-
     Args:
+        llm: the client of the text completion that answers.
+        templates: its templates.
         time: the clock for the time limit of a render, in seconds.
+
+    Attributes:
+        templates: as given; replaced as a whole when they are edited, and used from the next request on.
     """
 
     spec = PROMPT

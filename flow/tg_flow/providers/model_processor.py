@@ -19,7 +19,10 @@ class ModelProcessor:
     """One processor in a task of its own: the bus cancels the task that entered a subscription when that fails.
 
     Attributes:
-        begun: set when it serves or has failed; `error` has the failure.
+        binding: how its model was configured when it was opened.
+        processor: what serves.
+        begun: set when it serves or has failed.
+        error: why it has failed; None = it has not.
     """
 
     def __init__(self, model: str, binding: ModelBinding, processor: Processor) -> None:

@@ -48,6 +48,9 @@ class Authenticator:
         limits: how many wrong tokens an address may send.
         time: a monotonic clock, in seconds.
 
+    Attributes:
+        required: whether a token is asked for now.
+
     Raises:
         BadRequest: the configuration would open the door to the network, or to nobody; the message says what to write.
     """

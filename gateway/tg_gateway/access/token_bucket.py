@@ -12,6 +12,9 @@ class TokenBucket:
     Args:
         per_minute: its size, and what flows in within a minute.
         time: a monotonic clock, in seconds.
+
+    Attributes:
+        size: as given, or as resized.
     """
 
     def __init__(self, per_minute: int, time: Callable[[], float]) -> None:

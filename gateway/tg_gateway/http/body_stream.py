@@ -60,6 +60,9 @@ class BodyStream(web.StreamResponse, Sink):
         headers: further headers; names and values are ours, free of line breaks.
         keep_alive: seconds of silence after which the head's `keep_alive` is sent; the first also sends the head.
         patience: seconds that the client may leave what waits for it unread.
+
+    Attributes:
+        started: whether the head was sent, so that the status can no longer be changed.
     """
 
     def __init__(

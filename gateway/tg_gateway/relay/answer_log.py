@@ -2,8 +2,8 @@
 
 An answer that was kept at its end is one entry. One in the background is a head, parts, a note that a processor works
 on it, signs of life, perhaps a request to stop, and an end. One that waits for room has notes of who has taken it, and
-of who has returned it without asking a model. Of several ends the first counts, for every reader: the
-writer, and readers that took it for dead, may each append one.
+of who has returned it without asking a model. Of several ends the first counts, for every reader: the writer, and
+readers that took it for dead, may each append one.
 """
 
 from collections.abc import Mapping
@@ -27,18 +27,20 @@ _CUT: Final = "cut"
 _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 
-def label_first(kind: str, key: str, expires: float, claim: str = "", waits: float | None = None) -> Mapping[str, str]:
+def label_first(
+    kind: str, owner: str, expires: float, claim: str = "", waits: float | None = None
+) -> Mapping[str, str]:
     """The properties of the first entry: whose answer it is, and until when (wall clock).
 
     Args:
         kind: `WHOLE` or `HEAD`.
-        key: whose it is.
+        owner: whose it is.
         expires: until when.
         claim: tells it from first entries that others try to write at the same time.
         waits: until when it may wait for room (wall clock); None = it does not.
     """
     waiting = {} if waits is None else {_WAITS: str(waits)}
-    return {_KIND: kind, _KEY: key, _EXPIRES: str(expires)} | ({_CLAIM: claim} if claim else {}) | waiting
+    return {_KIND: kind, _KEY: owner, _EXPIRES: str(expires)} | ({_CLAIM: claim} if claim else {}) | waiting
 
 
 def label_part(number: int) -> Mapping[str, str]:
@@ -84,7 +86,7 @@ class AnswerLog:
     """What the entries say that have been added.
 
     Attributes:
-        key: whose answer it is; None where there is none, or somebody else has written there.
+        owner: whose answer it is; None where there is none, or somebody else has written there.
         expires: when it ends, by the wall clock; long ago where that cannot be read.
         claim: that of its first entry.
         waits: until when it may wait for room, by the wall clock; None = it never waited.
@@ -95,7 +97,7 @@ class AnswerLog:
     """
 
     def __init__(self, entries: tuple[Entry, ...] = ()) -> None:
-        self.key: str | None = None
+        self.owner: str | None = None
         self.expires = 0.0
         self.claim = ""
         self.waits: float | None = None
@@ -120,7 +122,7 @@ class AnswerLog:
         if first:
             self._begin(kind, entry)
         # Behind an end nothing counts: of two writers that each appended one, all readers take the first.
-        elif self.key is not None and self.outcome == "running":
+        elif self.owner is not None and self.outcome == "running":
             if kind == PART:
                 self._add_part(entry)
             elif kind == BEGUN:
@@ -158,7 +160,7 @@ class AnswerLog:
     def _begin(self, kind: str, entry: Entry) -> None:
         if kind not in {WHOLE, HEAD}:
             return
-        self.key = entry.properties.get(_KEY)
+        self.owner = entry.properties.get(_KEY)
         self.claim = entry.properties.get(_CLAIM, "")
         self.expires = _read_number(entry, _EXPIRES, 0.0)
         self.waits = _read_number(entry, _WAITS, 0.0) if _WAITS in entry.properties else None

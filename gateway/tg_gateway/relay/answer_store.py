@@ -184,7 +184,7 @@ class AnswerStore:
             log = await self._load(self._owner(key), name)
         except NotFound:
             # The note has begun a log that nobody would find, unless it is somebody else's.
-            if AnswerLog(await self._bus.read(self._topics.kept(name))).key is None:
+            if AnswerLog(await self._bus.read(self._topics.kept(name))).owner is None:
                 await self.sweep(name)
             else:
                 await self._bus.append(self._topics.kept(name), b"", label_claim(RETURNED, claim))
@@ -275,7 +275,7 @@ class AnswerStore:
             raise NotFound(_NOT_FOUND)
         log = AnswerLog(await self._bus.read(self._topics.kept(name)))
         # The same words for somebody else's answer as for none: its name must not show that it exists.
-        if log.key != owner:
+        if log.owner != owner:
             raise NotFound(_NOT_FOUND)
         # Not `<=`: "nan" reads as a number too.
         if not log.expires > self._clock():

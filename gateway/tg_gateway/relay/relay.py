@@ -180,6 +180,9 @@ class Relay:
         requestor: this process's end of the bus.
         timeout: seconds to the first record of an answer, and of silence between two.
         limits: what each key may use.
+
+    Attributes:
+        draining: whether it refuses what is new.
     """
 
     def __init__(self, requestor: Requestor, timeout: float, limits: RateLimits) -> None:

@@ -45,6 +45,11 @@ class PoolAnswer:
         headers: of the answer.
         body: its reader.
         close: closes the connection if the body has not ended.
+
+    Attributes:
+        good: whether the status is 2xx.
+        content_type: without its parameters.
+        encoded: whether the body is compressed.
     """
 
     def __init__(
