@@ -106,7 +106,7 @@ def test_what_never_waited_does_not_expire() -> None:
     [(), (part(0, b"a"), FIRST), (({"kind": HEAD}, b"head"),), (({"kind": "other", "key": "k"}, b""),), (({}, b""),)],
 )
 def test_a_log_that_is_nobodys(written: tuple[Written, ...]) -> None:
-    assert read(*written).key is None
+    assert read(*written).owner is None
 
 
 def test_a_time_that_cannot_be_read_is_long_ago() -> None:
