@@ -129,6 +129,11 @@ def test_lines_are_short(page: Path) -> None:
     assert [line for line in lines if len(line) > MAX_LINE and not line.startswith("|")] == []
 
 
+def test_contributors_find_every_folder_of_tests() -> None:
+    listed = set(re.findall(r"^\| `tests/(\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE))
+    assert listed == {file.parent.name for file in (ROOT / "tests").glob("*/*.py")}
+
+
 def test_a_name_that_is_not_there_is_found() -> None:
     assert unknown_names("PresenceTable.bury_all") == ["PresenceTable", "bury_all"]
     assert unknown_names("tests/unit/test_nothing.py") == ["tests/unit/test_nothing.py"]
