@@ -40,8 +40,8 @@ test: $(VENV)/ready ## Run all tests, with the real Apache Pulsar and the real m
 	@scripts/require java
 	TOKENGRID_REQUIRE_ALL=1 $(BIN)/pytest $(ARGS)
 
-test-quick: $(VENV)/ready ## Run the tests that need neither broker, model, predecessor, agents, clients, descriptions nor wheels
-	$(BIN)/pytest -m "not connected and not model and not predecessor and not agents and not clients and not descriptions and not install" $(ARGS)
+test-quick: $(VENV)/ready ## Run the tests that need no broker, no model, no programs of others and no wheels
+	$(BIN)/pytest -m "not connected and not model and not predecessor and not agents and not clients and not descriptions and not envoy and not install" $(ARGS)
 
 test-connected: $(VENV)/ready ## Run only the tests that need the real Apache Pulsar
 	@scripts/require java
