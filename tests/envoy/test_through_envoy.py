@@ -168,6 +168,20 @@ async def test_a_destination_of_the_client_is_overwritten(world: World) -> None:
     assert world.members[1].headers[-1]["x-gateway-destination-endpoint"] == world.members[1].address
 
 
+async def test_the_picker_gets_the_headers_that_it_reads_and_no_key(world: World) -> None:
+    world.picker.addresses = (world.members[1].address,)
+    read = {"x-slo-ttft-ms": "5", "x-gateway-inference-objective": "o", "x-llm-d-inference-fairness-id": "f"}
+    headers = {**read, "x-request-id": "r", "Authorization": "Bearer k"}
+    async with world.session.post(f"{world.url}/v1/completions", json={"model": "m"}, headers=headers) as answer:
+        assert answer.status == 200
+    told = world.picker.asked[-1].headers
+    assert read.items() <= told.items()
+    # Envoy makes an id of its own for a client from outside.
+    assert told["x-request-id"]
+    assert "authorization" not in told
+    assert world.members[1].headers[-1]["authorization"] == "Bearer k"
+
+
 async def test_a_request_without_a_body_is_directed_at_once(world: World) -> None:
     world.picker.addresses = (world.members[0].address,)
     async with world.session.get(f"{world.url}/v1/models") as answer:

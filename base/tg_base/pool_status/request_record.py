@@ -152,6 +152,4 @@ class RequestRecord:
 
 def _leave_out_lies(usage: InstanceUsage) -> InstanceUsage:
     counts = (usage.prompt_tokens, usage.cached_tokens, usage.output_tokens)
-    if all(tokens is None or 0 <= tokens <= MAX_TOKENS for tokens in counts):
-        return usage
-    return InstanceUsage(*(None if tokens is None or not 0 <= tokens <= MAX_TOKENS else tokens for tokens in counts))
+    return InstanceUsage(*[tokens if tokens is not None and 0 <= tokens <= MAX_TOKENS else None for tokens in counts])

@@ -160,11 +160,11 @@ class Catalogue(Struct, frozen=True):
             return case.pools
         if model in self.homes:
             return self.homes[model]
-        found = _equal(pool for pool in self.pools if model in served.get(pool, ())) or _equal(self.defaults)
+        found = _equal([pool for pool in self.pools if model in served.get(pool, ())]) or _equal(self.defaults)
         if found or self.cases or self.homes:
             return found
         # Nothing says which models there are: the servers know, and answer 404 themselves.
-        return _equal(pool for pool in self.pools if not served.get(pool))
+        return _equal([pool for pool in self.pools if not served.get(pool)])
 
     def _rewrite(self, pool: str, model: str, served: Collection[str], draw: Random) -> str:
         named = model in self.cases or (pool, model) in self.rewrites or model in served
@@ -186,4 +186,4 @@ class Catalogue(Struct, frozen=True):
 
 
 def _equal(names: Iterable[str]) -> Weighted:
-    return tuple((name, 1) for name in names)
+    return tuple([(name, 1) for name in names])

@@ -16,7 +16,7 @@ def read_headers(headers: base_pb2.HeaderMap) -> dict[str, str]:
     """Envoy's headers by name; of a repeated one the last. Names are in lower case already."""
     # `value` is set by old versions only, and empty where `raw_value` is set.
     return {
-        header.key: header.raw_value.decode("utf-8", "replace") if header.raw_value else header.value
+        header.key: raw.decode("utf-8", "replace") if (raw := header.raw_value) else header.value
         for header in headers.headers
     }
 
