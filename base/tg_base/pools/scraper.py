@@ -89,6 +89,7 @@ class Scraper(Entered):
         self._due: list[tuple[float, int, _Target]] = []
         # Equal times are told apart by a number, since targets have no order.
         self._numbers = count()
+        self._unreachable: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         self._free = asyncio.Semaphore(self._options.concurrency)
 
@@ -112,6 +113,7 @@ class Scraper(Entered):
                 self._plan(target, now + self._interval(len(endpoints)) * at / len(endpoints))
             target.endpoint = endpoint
             self._targets[endpoint.address] = target
+        self._find_unreachable()
         self._changed.set()
 
     @property
@@ -122,7 +124,7 @@ class Scraper(Entered):
     @property
     def unreachable(self) -> frozenset[str]:
         """The addresses at which nobody took the last connection, or nobody answered on it."""
-        return frozenset(address for address, target in self._targets.items() if not target.is_reachable)
+        return self._unreachable
 
     def _interval(self, servers: int) -> float:
         return max(self._options.interval, servers / MAX_SCRAPES_PER_SECOND)
@@ -212,11 +214,21 @@ class Scraper(Entered):
         target.failures += 1
         target.reason = error.message
         # A server without such a page answers all the same.
-        target.is_reachable = not isinstance(error, Unavailable | Timeout)
+        self._set_reachable(target, not isinstance(error, Unavailable | Timeout))
 
     def _succeed(self, target: _Target, report: LoadReport) -> None:
         if target.failures:
             log.info("scrape.recovered", server=target.endpoint.name, address=target.endpoint.address)
-        target.failures, target.reason, target.is_reachable = 0, "", True
+        target.failures, target.reason = 0, ""
+        self._set_reachable(target, True)
         if self._targets.get(target.endpoint.address) is target:
             self._observe(target.endpoint, report)
+
+    def _set_reachable(self, target: _Target, is_reachable: bool) -> None:
+        if target.is_reachable != is_reachable:
+            target.is_reachable = is_reachable
+            self._find_unreachable()
+
+    def _find_unreachable(self) -> None:
+        # Each request asks for them, and they seldom change.
+        self._unreachable = frozenset(address for address, target in self._targets.items() if not target.is_reachable)

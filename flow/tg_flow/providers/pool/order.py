@@ -22,7 +22,7 @@ class Order:
         body: what servers are sent.
         arrived_at: on the scheduler's clock.
         tried: the addresses of the servers that were asked.
-        left: the servers that were not asked yet, when it was looked last.
+        left: the servers that were not asked yet, when it was looked last; the one picked then is among them.
         unreachable: servers that were left out, since nobody can reach them.
         records: of each attempt, in order.
     """

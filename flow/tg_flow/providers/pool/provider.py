@@ -197,7 +197,8 @@ class Pool(ChatCompletions[PoolOptions]):
             pool, order.wanted, lambda: self._find_left(order), arrived_at=order.arrived_at, size=len(order.body)
         )
         seconds = perf_counter() - began
-        made = await self._dispatcher.wait(pool, waiting)
+        # Nearly no request has to wait, and to ask for the decision in vain would be one more step of each.
+        made = waiting.made or await self._dispatcher.wait(pool, waiting)
         self._record(order, made, seconds)
         if isinstance(made, Rejection):
             raise failed or _refuse(made)
@@ -210,7 +211,6 @@ class Pool(ChatCompletions[PoolOptions]):
         order.records.append(record)
         if isinstance(made, Pick):
             order.tried.add(made.endpoint.address)
-            order.left = [endpoint for endpoint in order.left if endpoint.address != made.endpoint.address]
 
     def _find_delay(self, order: Order) -> float | None:
         """After how many seconds a second server is asked; None = never.
@@ -219,7 +219,7 @@ class Pool(ChatCompletions[PoolOptions]):
         answer, and what may be refused to spare the servers, is asked once.
         """
         is_single = order.request.answers == 1 and order.wanted.priority >= 0
-        return self._hedging.find_delay(order.route) if is_single and order.left else None
+        return self._hedging.find_delay(order.route) if is_single and len(order.left) > 1 else None
 
     def _start_second(self, order: Order) -> AsyncGenerator[LlmChunk, None] | None:
         left = self._find_left(order)
@@ -286,6 +286,10 @@ class Pool(ChatCompletions[PoolOptions]):
     def _find_left(self, order: Order) -> Sequence[Endpoint]:
         """The servers of the pool now that were not asked; without those that nobody can reach, if there are others."""
         members, unreachable = self.view.members.get(order.place.pool, ()), self.unreachable
+        if not unreachable and not order.tried:
+            # The pool's own tuple, of which the scheduler knows by the last request what is to be known.
+            order.left, order.unreachable = members, 0
+            return members
         eligible = [endpoint for endpoint in members if endpoint.address not in unreachable] or members
         order.left = [endpoint for endpoint in eligible if endpoint.address not in order.tried]
         order.unreachable = len(members) - len(eligible)
