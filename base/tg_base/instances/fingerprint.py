@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from struct import unpack
+from struct import iter_unpack, unpack
 
 from msgspec import Struct
 
@@ -41,7 +41,7 @@ def fingerprint_tokens(tokens: Sequence[int], salt: str = "") -> Fingerprint:
     """
     data = array("I", tokens)
     raw, size = data.tobytes(), BLOCK_TOKENS * data.itemsize
-    return _chain((raw[start : start + size] for start in range(0, len(raw) - size + 1, size)), salt)
+    return _chain(_split(raw, size), salt)
 
 
 def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
@@ -56,7 +56,7 @@ def fingerprint_text(text: str, salt: str = "") -> Fingerprint:
     starts = range(0, len(text) - size + 1, size)
     if text.isascii():  # one byte a character: encoded once, not block by block
         raw = text.encode("ascii")
-        return _chain((raw[start : start + size] for start in starts), salt)
+        return _chain(_split(raw, size), salt)
     return _chain((text[start : start + size].encode("utf-8", "surrogatepass") for start in starts), salt)
 
 
@@ -69,6 +69,11 @@ def fingerprint_prompt(text: str, model: str, adapter: str | None) -> Fingerprin
         adapter: by which its cached values differ from the model's; None = none.
     """
     return fingerprint_text(text, adapter or model)
+
+
+def _split(raw: bytes, size: int) -> list[bytes]:
+    """The whole blocks."""
+    return [block for (block,) in iter_unpack(f"{size}s", raw[: len(raw) // size * size])]
 
 
 def _chain(blocks: Iterable[bytes], salt: str) -> Fingerprint:

@@ -43,7 +43,10 @@ class PrefixOwners:
         blocks, known = prefix.blocks, self.blocks
         if not blocks or blocks[0] not in known:
             return 0
-        low, high = 1, len(blocks)
+        if blocks[-1] in known:
+            # A prompt that was asked before, or the beginning of one.
+            return len(blocks)
+        low, high = 1, len(blocks) - 1
         while low < high:
             middle = (low + high + 1) // 2
             if blocks[middle - 1] in known:
@@ -69,9 +72,9 @@ class PrefixOwners:
         known = self.blocks
         if last is not None and last not in known:
             return False
-        for at in range(len(behind) - 1, -1, -1):
-            known.pop(behind[at], None)
-            known[behind[at]] = behind[at - 1] if at else last
+        for block, before in zip(reversed(behind), reversed((last, *behind[:-1])), strict=False):
+            known.pop(block, None)
+            known[block] = before
         used = len(behind)
         # As often as there are blocks, since those that a stranger tells may lead in a circle.
         while last is not None and last in known and used < MAX_BLOCKS:
