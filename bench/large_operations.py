@@ -3,14 +3,16 @@
     python -m bench.large_operations                medians of three (about three minutes)
 
 As `bench.large_bodies`, with the demo model on llama-cpp, in worker processes alone. Most of these requests are refused
-by the model, whose context is short: what is measured is how they are read, checked and refused. The last two rows are
-messages of a WebSocket as large as it takes.
+by the model, whose context is short: what is measured is how they are read, checked and refused. The last rows are
+messages of a WebSocket, of which two are as large as it takes.
 """
 
 import argparse
 import asyncio
 import json
 import statistics
+from array import array
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -54,10 +56,19 @@ def schema() -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "properties": properties}}}
 
 
-def lmtp_message() -> str:
-    """A message with a mask of 4 MiB."""
-    mask = {str(number): -100 for number in range(4 * MIB // 17)}
+def generate_message(mask: object) -> str:
+    """A message of LMTP with this mask."""
     return "GENERATE " + json.dumps({"stream_id": 1, "model": "m", "prompt": [1], "max_tokens": 1, "logit_bias": mask})
+
+
+def mask_of(entries: int) -> dict[str, int]:
+    """About 17 bytes each."""
+    return {str(number): -100 for number in range(entries)}
+
+
+def floats() -> str:
+    """A mask of 160,000 tokens."""
+    return b64encode(array("f", [-100.0] * 160_000).tobytes()).decode()
 
 
 def response_message() -> str:
@@ -66,7 +77,12 @@ def response_message() -> str:
     return json.dumps({"type": "response.create", "model": "m", "input": items})
 
 
-MESSAGES = {"LMTP, a mask of 4 MiB": ("/lmtp", lmtp_message), "Responses, 1 MiB": ("/v1/responses", response_message)}
+MESSAGES: Mapping[str, tuple[str, Callable[[], str]]] = {
+    "LMTP, a mask of 4 MiB": ("/lmtp", lambda: generate_message(mask_of(4 * MIB // 17))),
+    "LMTP, a mask of 1 MiB": ("/lmtp", lambda: generate_message(mask_of(MIB // 17))),
+    "LMTP, 160,000 floats": ("/lmtp", lambda: generate_message(floats())),
+    "Responses, 1 MiB": ("/v1/responses", response_message),
+}
 """Path, and message."""
 
 

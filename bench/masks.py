@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tg_base.llm.validation import check_completion
 from tg_base.protocol import EncodedRequest, Route
-from tg_base.runtime import is_costly
+from tg_base.runtime import finish, is_costly
 from tg_flow.llama.options import LlamaCppOptions
 from tg_flow.llama.provider import LlamaCpp
 from tg_flow.llama.sampler_settings import SamplerSettings
@@ -51,7 +51,7 @@ def take_request(body: bytes) -> SamplerSettings:
     assert not is_costly(body)
     request = decode(TextCompletionRequest, body)
     check_completion(request)
-    settings = SamplerSettings.of(request.sampling or Sampling(), temperature=0.8, top_k=40, top_p=0.95)
+    settings = finish(SamplerSettings.of(request.sampling or Sampling(), temperature=0.8, top_k=40, top_p=0.95))
     assert settings.logit_bias is not None
     settings.logit_bias.check(VOCABULARY)
     return settings

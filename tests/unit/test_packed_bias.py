@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tg_base.runtime import finish
+from tg_flow.llama import logit_bias
 from tg_flow.llama.equal_rows import MAX_RUNS, read_equal_rows
 from tg_flow.llama.logit_bias import LogitBias
 from tg_gateway.dialects.lmtp.packed_bias import pack_bias, pack_mask
@@ -20,6 +22,14 @@ from tg_schema.errors import BadRequest
 
 VOCABULARY = 4096
 PAIRS = re.compile(r"\d{1,9},-?\d{1,9}(,\d{1,9},-?\d{1,9})*", re.ASCII)
+
+
+def unpack(text: str) -> LogitBias:
+    return finish(LogitBias.unpack(text))
+
+
+def unpack_floats(text: str) -> LogitBias:
+    return finish(LogitBias.unpack_floats(text))
 
 
 def added(bias: LogitBias) -> list[float]:
@@ -40,7 +50,7 @@ def test_a_packed_mask_is_the_same_as_its_mapping(separators: tuple[str, str], v
     text = json.dumps(mask, separators=separators)
     packed = pack(text)
     assert packed is not None
-    assert added(LogitBias.unpack(packed)) == added(LogitBias.of(mask))
+    assert added(unpack(packed)) == added(LogitBias.of(mask))
     # Processors of an older version get whole numbers alone.
     assert pack(text, b"0123456789-") == (packed if isinstance(value, int) else None)
 
@@ -50,8 +60,8 @@ def test_a_packed_mask_is_the_same_as_its_mapping(separators: tuple[str, str], v
 def test_entries_of_many_lengths(value: int, odd: dict[int, int]) -> None:
     mask = dict.fromkeys(range(VOCABULARY), value) | odd
     text = ",".join(f"{number},{bias}" for number, bias in mask.items())
-    assert (read_equal_rows(text) is None) is (len(odd) > MAX_RUNS)
-    assert added(LogitBias.unpack(text)) == added(LogitBias.of(mask))
+    assert (finish(read_equal_rows(text)) is None) is (len(odd) > MAX_RUNS)
+    assert added(unpack(text)) == added(LogitBias.of(mask))
 
 
 @pytest.mark.parametrize(
@@ -62,12 +72,12 @@ def test_one_wrong_entry_among_thousands(member: str, place: int) -> None:
     entries = [f"{number},100" for number in range(3000)]
     entries.insert(place, member)
     with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):
-        LogitBias.unpack(",".join(entries)).check(VOCABULARY)
+        unpack(",".join(entries)).check(VOCABULARY)
 
 
 @pytest.mark.parametrize("texts", ["5,1,3,2,5,7", "5,1e0,3,2.0,5,7", "5,0.5,3,2E+0,5,700e-2"])
 def test_a_token_that_comes_twice_counts_once(texts: str) -> None:
-    assert added(LogitBias.unpack(texts)) == added(LogitBias.of({5: 7, 3: 2}))
+    assert added(unpack(texts)) == added(LogitBias.of({5: 7, 3: 2}))
 
 
 LONG = ", ".join(f'"{number}": 100' for number in range(3000))
@@ -106,7 +116,7 @@ def test_what_is_out_of_place_is_refused_where_the_mask_is_read(member: str) -> 
     packed = pack(f"{{{LONG}, {member}}}")
     assert packed is not None
     with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):
-        LogitBias.unpack(packed).check(VOCABULARY)
+        unpack(packed).check(VOCABULARY)
 
 
 @pytest.mark.parametrize(
@@ -140,14 +150,14 @@ def test_what_is_out_of_place_is_refused_where_the_mask_is_read(member: str) -> 
 )
 def test_what_is_no_packed_mask(text: str) -> None:
     with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):
-        LogitBias.unpack(text)
+        unpack(text)
 
 
 def test_floats_are_the_same_as_their_mapping() -> None:
     mask = np.linspace(-100, 100, VOCABULARY, dtype="<f4") * (np.arange(VOCABULARY) % 3 > 0)
     fields = pack_mask(msgspec.json.encode(mask.tobytes()), frozenset())
     assert fields == {"packed_floats": b64encode(mask.tobytes()).decode()}
-    bias = LogitBias.unpack_floats(fields["packed_floats"])
+    bias = unpack_floats(fields["packed_floats"])
     bias.check(VOCABULARY)
     assert added(bias) == [float(each) for each in mask]
     with pytest.raises(BadRequest, match=f"the mask has {VOCABULARY} numbers, and this model 4097 tokens"):
@@ -155,7 +165,7 @@ def test_floats_are_the_same_as_their_mapping() -> None:
 
 
 def test_a_mask_of_floats_that_changes_nothing() -> None:
-    bias = LogitBias.unpack_floats(b64encode(bytes(4 * VOCABULARY)).decode())
+    bias = unpack_floats(b64encode(bytes(4 * VOCABULARY)).decode())
     bias.check(VOCABULARY)
     assert not any(added(bias))
 
@@ -173,7 +183,7 @@ def test_what_is_no_base64_of_floats(text: str) -> None:
 )
 def test_what_has_the_size_of_floats_and_is_no_base64_is_refused_where_it_is_read(text: str) -> None:
     with pytest.raises(BadRequest, match=r"^sampling\.logit_bias: .*32-bit float"):
-        LogitBias.unpack_floats(text)
+        unpack_floats(text)
 
 
 def test_base64_with_escapes_of_json() -> None:
@@ -187,13 +197,13 @@ def test_base64_with_escapes_of_json() -> None:
 @pytest.mark.parametrize("wrong", [b"", b"abc", b"abcde"])
 def test_bytes_that_are_no_floats(wrong: bytes) -> None:
     with pytest.raises(BadRequest, match="no 32-bit floats"):
-        LogitBias.unpack_floats(b64encode(wrong).decode())
+        unpack_floats(b64encode(wrong).decode())
 
 
 @pytest.mark.parametrize("wrong", [100.5, -101, float("nan"), float("inf"), -float("inf")])
 def test_floats_out_of_range(wrong: float) -> None:
     with pytest.raises(BadRequest, match="from -100 to 100"):
-        LogitBias.unpack_floats(b64encode(np.array([0, wrong, 1], dtype="<f4").tobytes()).decode())
+        unpack_floats(b64encode(np.array([0, wrong, 1], dtype="<f4").tobytes()).decode())
 
 
 @settings(max_examples=60)
@@ -202,12 +212,27 @@ def test_any_text_is_read_as_pairs_or_refused(text: str) -> None:
     numbers = [int(each) for each in text.split(",")] if PAIRS.fullmatch(text) else []
     mask: dict[int, Any] = dict(zip(numbers[::2], numbers[1::2], strict=True))
     try:
-        bias = LogitBias.unpack(text)
+        bias = unpack(text)
         bias.check(VOCABULARY)
     except BadRequest:
         assert not mask or max(map(abs, numbers[1::2])) > 100 or max(mask) >= VOCABULARY or text.startswith("-")
     else:
         assert added(bias) == added(LogitBias.of(mask))
+
+
+ENTRIES = st.tuples(st.integers(0, VOCABULARY - 1), st.integers(-100, 100) | st.floats(-100, 100))
+
+
+@settings(max_examples=60)
+@given(st.lists(ENTRIES, min_size=1), st.integers(1, 30))
+def test_parts_give_what_the_whole_gives(entries: list[tuple[int, float]], size: int) -> None:
+    text = ",".join(f"{token},{bias}" for token, bias in entries)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logit_bias, "SLICE_CHARACTERS", size)
+        assert added(unpack(text)) == added(LogitBias.of(dict(entries)))
+        for wrong in (f"{text},", f",{text}", f"{text},1", text.replace(",", ",,", 1)):
+            with pytest.raises(BadRequest, match=r"sampling\.logit_bias"):
+                unpack(wrong)
 
 
 def test_what_a_packed_mask_needs() -> None:

@@ -9,6 +9,7 @@ from tg_base.runtime.ids import last_number, new_id, new_number
 from tg_base.runtime.listening_sockets import MAX_WAITING_CONNECTIONS, SharedListener, open_listening_sockets
 from tg_base.runtime.reading_cost import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, is_costly
 from tg_base.runtime.tasks import report, running
+from tg_base.runtime.turns import Steps, finish, take_turns
 from tg_base.runtime.worker_main import Unpicklable, ask_caller
 from tg_base.runtime.worker_pool import WorkerPool
 
@@ -20,12 +21,8 @@ __all__ = [
     "Entered",
     "FewItems",
     "FileEdits",
-    "SharedListener",
-    "Unpicklable",
-    "Watcher",
-    "WorkerPool",
-    "ask_caller",
-    "is_costly",
+    "SharedListener", "Steps", "Unpicklable", "Watcher", "WorkerPool",
+    "ask_caller", "finish", "is_costly",
     "last_number",
     "new_id",
     "new_number",
@@ -33,5 +30,6 @@ __all__ = [
     "report",
     "running",
     "start_daemon_thread",
+    "take_turns",
     "translate_defects",
-]
+]  # fmt: skip

@@ -7,11 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from tg_base.runtime import Steps
+
 MAX_RUNS: Final = 64
 """Entries of other masks change their length all the time, and are read one by one."""
 MAX_DIGITS: Final = 9
 """The most digits of a number in a packed mask; more would not fit into 32 bits."""
 _FIRST_ROWS: Final = 128
+_MOST_ROWS: Final = 32 * 1024
 _GROWTH: Final = 4
 _COMMA, _MINUS, _ZERO = b",-0"
 
@@ -19,7 +22,7 @@ _Numbers = np.ndarray[Any, np.dtype[np.int32]]
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-def read_equal_rows(text: str) -> tuple[_Numbers, _Numbers] | None:
+def read_equal_rows(text: str) -> Steps[tuple[_Numbers, _Numbers] | None]:
     """Ids and biases of "id,bias,id,bias,..."; None for what has another form, or too many lengths of entries."""
     data = text.encode() + b","
     found: list[tuple[_Numbers, _Numbers]] = []
@@ -38,7 +41,8 @@ def read_equal_rows(text: str) -> tuple[_Numbers, _Numbers] | None:
         alike = len(pairs[0])
         start += alike * width
         # The next run may be short, and is not worth a look at all that follows.
-        most = most * _GROWTH if alike == count else _FIRST_ROWS
+        most = min(most * _GROWTH, _MOST_ROWS) if alike == count else _FIRST_ROWS
+        yield
     tokens, biases = zip(*found, strict=True)
     return np.concatenate(tokens), np.concatenate(biases)
 

@@ -1,23 +1,27 @@
 """Biases of token ids -> arrays: a mask of a whole vocabulary must not cost the engine's thread milliseconds."""
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
+from tg_base.runtime import Steps
 from tg_flow.llama.equal_rows import MAX_DIGITS, read_equal_rows
 from tg_flow.llama.library import native
 from tg_schema.errors import BadRequest
 
 MAX_BIAS: Final = 100
+SLICE_CHARACTERS: Final = 64 * 1024
+"""Of a packed mask, read within one turn of the event loop; about half a millisecond."""
 FLOAT_BYTES: Final = 4
 """Size of one number in a mask of floats."""
 _NO_PAIRS: Final = "sampling.logit_bias: the keys are token ids, and the values numbers from -100 to 100"
 _ZERO: Final = np.uint8(ord("0"))
 _TEN: Final = np.uint8(10)
 _ROW = np.dtype([("token", np.int32), ("bias", np.float32)])
+_Pairs = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -44,16 +48,14 @@ class LogitBias:
         return cls(np.fromiter(bias, dtype=np.int64, count=count).clip(-1, 2**31 - 1), values)
 
     @classmethod
-    def unpack(cls, text: str) -> "LogitBias":
+    def unpack(cls, text: str) -> Steps["LogitBias"]:
         """The biases of `Sampling.packed_bias`.
 
         Raises:
             BadRequest: it is no such text, or has a bias out of range.
         """
-        if text.isascii() and _is_whole(text):
-            tokens, bias = read_equal_rows(text) or _read_whole_numbers(text)
-        else:
-            tokens, bias = _read_numbers(text)
+        whole = text.isascii() and _is_whole(text)
+        tokens, bias = (whole and (yield from read_equal_rows(text))) or (yield from _read_parts(text, whole=whole))
         _check_range(bias)
         if not (tokens[1:] > tokens[:-1]).all():
             # A token that comes twice counts once, as in a mapping.
@@ -61,7 +63,7 @@ class LogitBias:
         return cls(tokens, bias)
 
     @classmethod
-    def unpack_floats(cls, text: str) -> "LogitBias":
+    def unpack_floats(cls, text: str) -> Steps["LogitBias"]:
         """The biases of `Sampling.packed_floats`; `check` compares their number with that of the tokens.
 
         Raises:
@@ -73,10 +75,14 @@ class LogitBias:
             raise BadRequest("sampling.logit_bias: this text is no Base64; send that of 32-bit floats") from None
         if not data or len(data) % FLOAT_BYTES:
             raise BadRequest(f"sampling.logit_bias: {len(data)} bytes are no 32-bit floats, one for each token")
+        yield
         bias = np.frombuffer(data, dtype="<f4")
         _check_range(bias)
+        some = bias != 0
+        if np.count_nonzero(some) == len(bias):
+            return cls(np.arange(len(bias), dtype=np.int32), bias, len(bias))
         # Most masks leave half of the vocabulary alone. At least one row stays: the functions below need one.
-        tokens = np.flatnonzero(bias != 0)
+        tokens = np.flatnonzero(some)
         tokens = tokens if tokens.size else np.zeros(1, dtype=np.int32)
         return cls(tokens, bias[tokens], len(bias))
 
@@ -102,8 +108,8 @@ class LogitBias:
 
 
 def _check_range(bias: np.ndarray[Any, Any]) -> None:
-    # `> MAX_BIAS` would let NaN pass.
-    if not np.abs(bias).max() <= MAX_BIAS:
+    # With NaN both are NaN, which no comparison holds for.
+    if not -MAX_BIAS <= bias.min() <= bias.max() <= MAX_BIAS:
         raise BadRequest("sampling.logit_bias: the values are numbers from -100 to 100")
 
 
@@ -112,7 +118,30 @@ def _is_whole(text: str) -> bool:
     return not any(mark in text for mark in ".eE")
 
 
-def _read_whole_numbers(text: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _read_parts(text: str, *, whole: bool) -> Steps[_Pairs]:
+    """Ids and biases, from all parts of the text."""
+    found: list[_Pairs] = []
+    for part in _cut(text):
+        found.append(_read_whole_numbers(part) if whole else _read_numbers(part))
+        yield
+    tokens, bias = zip(*found, strict=True)
+    return np.concatenate(tokens), np.concatenate(bias)
+
+
+def _cut(text: str) -> Iterator[str]:
+    """Some pairs each."""
+    start = 0
+    while start <= len(text):
+        comma = text.find(",", start + SLICE_CHARACTERS)
+        # An id and its bias stay together: within a part, the commas are odd.
+        if comma >= 0 and not text.count(",", start, comma) % 2:
+            comma = text.find(",", comma + 1)
+        stop = len(text) if comma < 0 else comma
+        yield text[start:stop]
+        start = stop + 1
+
+
+def _read_whole_numbers(text: str) -> _Pairs:
     """Ids and biases."""
     count = _count_numbers(np.frombuffer(text.encode("ascii"), dtype=np.uint8))
     if not count:
@@ -121,7 +150,7 @@ def _read_whole_numbers(text: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any
     return pairs[:, 0], pairs[:, 1]
 
 
-def _read_numbers(text: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _read_numbers(text: str) -> _Pairs:
     """The same where some are not whole numbers. Reads them as JSON: its reader is faster and stricter than NumPy's."""
     try:
         numbers = msgspec.json.decode(f"[{text}]", type=list[int | float])
@@ -129,7 +158,7 @@ def _read_numbers(text: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]
         tokens, bias = np.asarray(array("q", numbers[::2])), np.asarray(array("f", numbers[1::2]))
     except (msgspec.MsgspecError, OverflowError, TypeError):
         raise BadRequest(_NO_PAIRS) from None
-    if len(tokens) != len(bias):
+    if not numbers or len(tokens) != len(bias):
         raise BadRequest(_NO_PAIRS)
     return tokens.clip(-1, 2**31 - 1), bias
 

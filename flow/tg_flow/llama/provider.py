@@ -10,7 +10,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.llm import Detokenized, Embeddings, LlmChunk, LlmService, ProviderOptions, Scores, merge_streams
-from tg_base.runtime import start_daemon_thread
+from tg_base.runtime import start_daemon_thread, take_turns
 from tg_base.telemetry import MODEL_LOADS
 from tg_flow.llama.adapter_files import find_loaded_file
 from tg_flow.llama.adapter_slots import Lease
@@ -291,8 +291,8 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         sampling = request.sampling or Sampling()
         check_sampling(sampling, self.engine.model.vocabulary)
         options = self.options
-        settings = SamplerSettings.of(
-            sampling, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p
+        settings = await take_turns(
+            SamplerSettings.of(sampling, temperature=options.temperature, top_k=options.top_k, top_p=options.top_p)
         )
         if settings.logit_bias is not None:
             settings.logit_bias.check(self.engine.model.vocabulary)

@@ -5,6 +5,7 @@ import secrets
 
 import msgspec
 
+from tg_base.runtime import Steps
 from tg_flow.llama.logit_bias import LogitBias
 from tg_schema import Sampling
 from tg_schema.errors import BadRequest
@@ -40,12 +41,13 @@ class SamplerSettings(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, seed=(self.seed + index) % MAX_SEED)
 
     @classmethod
-    def of(cls, sampling: Sampling, *, temperature: float, top_k: int, top_p: float) -> "SamplerSettings":
+    def of(cls, sampling: Sampling, *, temperature: float, top_k: int, top_p: float) -> Steps["SamplerSettings"]:
         """The values of `sampling`, or else the given ones; without a seed, a random one.
 
         Raises:
             BadRequest: a value is out of range; the message names it.
         """
+        logit_bias = yield from _read_bias(sampling)
         seed = secrets.randbelow(MAX_SEED) if sampling.seed is None else sampling.seed % MAX_SEED
         return cls(
             temperature=_within("temperature", sampling.temperature, temperature, 0, 100),
@@ -57,15 +59,15 @@ class SamplerSettings(msgspec.Struct, frozen=True):
             min_p=_within("min_p", sampling.min_p, 0.0, 0, 1),
             typical_p=_within("typical_p", sampling.typical_p, 1.0, 0, 1),
             repetition_penalty=_within("repetition_penalty", sampling.repetition_penalty, 1.0, 0.01, 100),
-            logit_bias=_read_bias(sampling),
+            logit_bias=logit_bias,
         )
 
 
-def _read_bias(sampling: Sampling) -> LogitBias | None:
+def _read_bias(sampling: Sampling) -> Steps[LogitBias | None]:
     if sampling.packed_floats is not None:
-        return LogitBias.unpack_floats(sampling.packed_floats)
+        return (yield from LogitBias.unpack_floats(sampling.packed_floats))
     if sampling.packed_bias is not None:
-        return LogitBias.unpack(sampling.packed_bias)
+        return (yield from LogitBias.unpack(sampling.packed_bias))
     return LogitBias.of(sampling.logit_bias) if sampling.logit_bias else None
 
 
