@@ -40,7 +40,7 @@ FEATURES: Final = LlamaCpp.find_features(LlamaCppOptions())
 def pass_door(message: bytes, features: frozenset[str]) -> bytes:
     """The record of a GENERATE, as it travels."""
     body, mask = read_generate(split_message(message)[1])
-    field: Mapping[str, Any] = pack_mask(mask, features) or {"logit_bias": read_mask(mask)}
+    field: Mapping[str, Any] = finish(pack_mask(mask, features)) or {"logit_bias": read_mask(mask)}
     prompt = read_prompt(body.prompt, body.mode, Buffers())
     request = make_generate(body, prompt, FoundModel(ROUTE, "m", None, features), field)
     return EncodedRequest.of(TEXT_COMPLETION, request).body

@@ -40,7 +40,7 @@ def added(bias: LogitBias) -> list[float]:
 
 
 def pack(text: str, numbers: bytes = b"0123456789-.eE+") -> str | None:
-    return pack_bias(text.encode(), numbers)
+    return finish(pack_bias(text.encode(), numbers))
 
 
 @pytest.mark.parametrize("separators", [(", ", ": "), (",", ":")])
@@ -155,7 +155,7 @@ def test_what_is_no_packed_mask(text: str) -> None:
 
 def test_floats_are_the_same_as_their_mapping() -> None:
     mask = np.linspace(-100, 100, VOCABULARY, dtype="<f4") * (np.arange(VOCABULARY) % 3 > 0)
-    fields = pack_mask(msgspec.json.encode(mask.tobytes()), frozenset())
+    fields = finish(pack_mask(msgspec.json.encode(mask.tobytes()), frozenset()))
     assert fields == {"packed_floats": b64encode(mask.tobytes()).decode()}
     bias = unpack_floats(fields["packed_floats"])
     bias.check(VOCABULARY)
@@ -175,7 +175,7 @@ def test_a_mask_of_floats_that_changes_nothing() -> None:
 )
 def test_what_is_no_base64_of_floats(text: str) -> None:
     with pytest.raises(BadRequest, match=r"^logit_bias: .*32-bit float"):
-        pack_mask(text.encode(), frozenset())
+        finish(pack_mask(text.encode(), frozenset()))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_base64_with_escapes_of_json() -> None:
     text = b64encode(floats).decode()
     assert "/" in text
     escaped = json.dumps(text).replace("/", "\\/").encode()
-    assert pack_mask(escaped, frozenset()) == {"packed_floats": text}
+    assert finish(pack_mask(escaped, frozenset())) == {"packed_floats": text}
 
 
 @pytest.mark.parametrize("wrong", [b"", b"abc", b"abcde"])

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from typing_extensions import override
 
+from tg_base.runtime import finish, take_turns
 from tg_gateway.dialects import Ask, Conversation, FoundModel, Socket, Writer
 from tg_gateway.dialects.answers import Background
 from tg_gateway.dialects.lmtp.buffers import BufferId, Buffers, Content, join_contents
@@ -134,14 +135,14 @@ class LmtpConversation(Conversation):
         leave = None if body.buffer_id is None else self._plan_buffer(body, body.buffer_id, prompt)
         form = StreamForm(body.mode, body.max_tokens, tops)
         make = partial(make_generate, body, prompt, found)
-        packed = pack_mask(mask, found.features)
-        if packed or not is_long_mask(mask):
-            made = make(packed or {"logit_bias": read_mask(mask)})
+        if not is_long_mask(mask):
+            made = make(finish(pack_mask(mask, found.features)) or {"logit_bias": read_mask(mask)})
             self._ask(body, found, made, form, len(payload), leave=leave)
             return
 
         async def make_later() -> TextCompletionRequest:
-            return make({"logit_bias": await read_long_mask(mask)})
+            packed = await take_turns(pack_mask(mask, found.features))
+            return make(packed or {"logit_bias": await read_long_mask(mask)})
 
         self._ask(body, found, make_later, form, len(payload), leave=leave)
 

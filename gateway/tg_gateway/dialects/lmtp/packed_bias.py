@@ -8,11 +8,14 @@ import re
 from collections.abc import Mapping, Set
 from typing import Final
 
+from tg_base.runtime import Steps
 from tg_schema import decode
 from tg_schema.errors import BadRequest
 
 MIN_PACKED_BYTES: Final = 16 * 1024
 """Size from which a JSON mask is packed; a smaller one is read in less than 0.1 ms."""
+SLICE_BYTES: Final = 512 * 1024
+"""JSON bytes that are gone through within one turn of the event loop; less than half a millisecond."""
 FLOAT_BYTES: Final = 4
 """Size of each token's number in a mask of floats."""
 _FIRST_ENTRY: Final = re.compile(rb'\{"\d+"(:\s?)-?[\d.eE+-]+(,\s?)"')
@@ -22,7 +25,7 @@ _COMMAS: Final = bytes.maketrans(b":", b",")
 _REST: Final = b'{}" \t\r\n'
 
 
-def pack_mask(mask: bytes, features: Set[str]) -> Mapping[str, str]:
+def pack_mask(mask: bytes, features: Set[str]) -> Steps[Mapping[str, str]]:
     """Fields of `Sampling` that have a mask as one text.
 
     Args:
@@ -36,8 +39,12 @@ def pack_mask(mask: bytes, features: Set[str]) -> Mapping[str, str]:
         BadRequest: the text has not the size of the Base64 of such numbers.
     """
     if mask.startswith(b'"'):
-        return {"packed_floats": _read_floats(mask)}
-    packed = pack_bias(mask, _ANY if "packed_floats" in features else _WHOLE) if "packed_bias" in features else None
+        text = _read_floats(mask)
+        yield
+        return {"packed_floats": text}
+    if "packed_bias" not in features:
+        return {}
+    packed = yield from pack_bias(mask, _ANY if "packed_floats" in features else _WHOLE)
     return {} if packed is None else {"packed_bias": packed}
 
 
@@ -54,7 +61,7 @@ def _read_floats(data: bytes) -> str:
     return text
 
 
-def pack_bias(data: bytes, numbers: bytes = _ANY) -> str | None:
+def pack_bias(data: bytes, numbers: bytes = _ANY) -> Steps[str | None]:
     """`Sampling.packed_bias`; None for what is small, or not in LMQL's form.
 
     That form is an object of numbers with the same white space in each entry. The processor refuses malformed numbers.
@@ -68,8 +75,17 @@ def pack_bias(data: bytes, numbers: bytes = _ANY) -> str | None:
         return None
     entry, comma = b'""' + first[1], first[2]
     # Without its numbers, a mask of this form is the same entry again and again.
-    form = data.translate(None, numbers)
+    form = yield from _translate(data, None, numbers)
     count = (len(form) - 2 + len(comma)) // (len(entry) + len(comma))
     if form != b"{" + (entry + comma) * (count - 1) + entry + b"}":
         return None
-    return data.translate(_COMMAS, _REST).decode("ascii")
+    packed = yield from _translate(data, _COMMAS, _REST)
+    return packed.decode("ascii")
+
+
+def _translate(data: bytes, table: bytes | None, left_out: bytes) -> Steps[bytes]:
+    parts: list[bytes] = []
+    for start in range(0, len(data), SLICE_BYTES):
+        parts.append(data[start : start + SLICE_BYTES].translate(table, left_out))
+        yield
+    return b"".join(parts)
