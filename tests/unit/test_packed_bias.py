@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tg_base.runtime import finish
+from tg_base.runtime import Steps, finish
 from tg_flow.llama import logit_bias
 from tg_flow.llama.equal_rows import MAX_RUNS, read_equal_rows
 from tg_flow.llama.logit_bias import LogitBias
 from tg_gateway.dialects.lmtp.packed_bias import pack_bias, pack_mask
-from tg_schema import Sampling
+from tg_schema import Sampling, decode
 from tg_schema.errors import BadRequest
 
 VOCABULARY = 4096
@@ -218,6 +218,33 @@ def test_any_text_is_read_as_pairs_or_refused(text: str) -> None:
         assert not mask or max(map(abs, numbers[1::2])) > 100 or max(mask) >= VOCABULARY or text.startswith("-")
     else:
         assert added(bias) == added(LogitBias.of(mask))
+
+
+MANY = range(0, 160_000, 2)
+
+
+@pytest.mark.parametrize(
+    ("work", "least"),
+    [
+        (pack_bias(json.dumps(dict.fromkeys(map(str, MANY), 100)).encode()), 4),
+        (LogitBias.unpack(",".join(f"{number},100" for number in MANY)), 8),
+        (LogitBias.unpack(",".join(f"{number},{number % 100}" for number in MANY)), 10),
+        (LogitBias.unpack(",".join(f"{number},0.5" for number in MANY)), 10),
+        (LogitBias.unpack_floats(b64encode(bytes(4 * 160_000)).decode()), 2),
+    ],
+)
+def test_a_megabyte_is_read_in_steps(work: Steps[object], least: int) -> None:
+    assert sum(1 for _ in work) >= least
+
+
+def test_floats_travel_as_bytes_do() -> None:
+    class Older(msgspec.Struct, omit_defaults=True):
+        packed_floats: bytes | None = None
+
+    floats = struct.pack("<2f", -1.9999999, 0.5)
+    data = msgspec.json.encode(Sampling(packed_floats=b64encode(floats).decode()))
+    assert data == msgspec.json.encode(Older(floats))
+    assert decode(Older, data).packed_floats == floats
 
 
 ENTRIES = st.tuples(st.integers(0, VOCABULARY - 1), st.integers(-100, 100) | st.floats(-100, 100))

@@ -78,6 +78,7 @@ class LogitBias:
         yield
         bias = np.frombuffer(data, dtype="<f4")
         _check_range(bias)
+        yield
         some = bias != 0
         if np.count_nonzero(some) == len(bias):
             return cls(np.arange(len(bias), dtype=np.int32), bias, len(bias))
