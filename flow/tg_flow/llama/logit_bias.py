@@ -1,6 +1,6 @@
 """Biases of token ids -> arrays: a mask of a whole vocabulary must not cost the engine's thread milliseconds."""
 
-from array import array
+import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -155,13 +155,14 @@ def _read_numbers(text: str) -> _Pairs:
     """The same where some are not whole numbers. Reads them as JSON: its reader is faster and stricter than NumPy's."""
     try:
         numbers = msgspec.json.decode(f"[{text}]", type=list[int | float])
-        # Not NumPy's own way, which takes twice the time, and truncates an id that is no whole number.
-        tokens, bias = np.asarray(array("q", numbers[::2])), np.asarray(array("f", numbers[1::2]))
-    except (msgspec.MsgspecError, OverflowError, TypeError):
+        tokens, bias = numbers[::2], numbers[1::2]
+        if not numbers or len(tokens) != len(bias):
+            raise BadRequest(_NO_PAIRS)
+        # Half the time of NumPy's own way, which would truncate an id that is no whole number.
+        packed = struct.pack(f"{len(tokens)}q", *tokens), struct.pack(f"{len(bias)}f", *bias)
+    except (msgspec.MsgspecError, OverflowError, struct.error):
         raise BadRequest(_NO_PAIRS) from None
-    if not numbers or len(tokens) != len(bias):
-        raise BadRequest(_NO_PAIRS)
-    return tokens.clip(-1, 2**31 - 1), bias
+    return np.frombuffer(packed[0], np.int64).clip(-1, 2**31 - 1), np.frombuffer(packed[1], np.float32)
 
 
 def _count_numbers(data: _Bytes) -> int:
