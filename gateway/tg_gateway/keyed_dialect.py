@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from tg_base.config import GatewayConfig
 from tg_gateway.description import Description
-from tg_gateway.dialects import Answer, Ask, Call, Dialect
+from tg_gateway.dialects import Answer, Ask, Call, Dialect, abridge_body
 from tg_gateway.dialects.answers import StreamedAnswer
 from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest
@@ -20,8 +20,6 @@ class KeyedDialect(Dialect):
         keyed: by a key that only one protocol's bodies have: that protocol's dialect and operation. The first wins.
         otherwise: the dialect and operation of all other bodies, also of those that are no JSON.
     """
-
-    refuses_by_body = True
 
     def __init__(self, keyed: Mapping[str, tuple[Dialect, str]], otherwise: tuple[Dialect, str]) -> None:
         self._keyed = keyed
@@ -37,6 +35,10 @@ class KeyedDialect(Dialect):
     def parse(self, call: Call) -> Ask | Answer | Awaitable[Ask | Answer | StreamedAnswer]:
         dialect, call.operation = self._choose(call.body)
         return dialect.parse(call)
+
+    @override
+    def abridge(self, body: bytes) -> bytes:
+        return abridge_body(body, self._keyed)
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from tests.fakes.turn_counter import TurnCounter
 from tests.flow.open_gateway import TEXTS
 from tg_base.protocol import EncodedRequest, Presence
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect
+from tg_gateway.dialects.lmi.invocation import PayloadError
 from tg_gateway.mounts import MOUNTS
 from tg_gateway.parsing import CallParser
 from tg_schema import TextCompletionResponse, TgError
+from tg_schema.errors import BadRequest, NotFound, ProtocolError, RateLimited, TooLarge
 
 MANY = 3000
 """Items of a body. To read one takes more than one call, so in this process there would be several times as many."""
@@ -153,3 +156,41 @@ async def test_a_dialect_that_no_other_process_can_import_parses_here(parser: Ca
 
     answer = await parser.parse(Echo(), make_call("/v1/messages", 1)[1])
     assert answer == Answer(b"1")
+
+
+LONG = "one " * 1000
+REFUSED: dict[str, list[dict[str, Any]]] = {
+    "/": [{"inputs": LONG}, {"inputs": LONG, "stream": True}, {"inputs": LONG, "stream": "yes"}],
+    "/generate_stream": [{"inputs": LONG}],
+    "/tokenize": [{"prompt": LONG}, {"inputs": LONG}],
+    "/invocations": [
+        *({"inputs": inputs, "stream": stream} for inputs in (LONG, [LONG], [], 7) for stream in (True, False, LONG)),
+        *({"inputs": LONG, "model": model} for model in ("unknown", LONG, 7)),
+        *({key: [LONG], "model": "unknown"} for key in ("messages", "prompt")),
+    ],
+}
+"""Bodies by which a refusal takes its shape."""
+ERRORS = (BadRequest("b"), PayloadError("p"), NotFound("n"), RateLimited("r"), TooLarge("t"), ProtocolError("m"))
+
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_what_is_abridged_is_refused_as_it_was(path: str) -> None:
+    for data in (*(json.dumps(body).encode() for body in REFUSED[path]), b"[1]", b"{", b" " + b"1" * 1000):
+        for error in ERRORS:
+            answers = []
+            for body in (data, make_call(path, {})[0].abridge(data)):
+                dialect, call = make_call(path, {})
+                call.body = body
+                answers.append(dialect.refuse(error, error.status, call))
+            assert answers[0] == answers[1], (data[:80], error)
+            assert 0 < len(body) < 200
+
+
+async def test_a_refusal_does_not_read_a_large_body_again(parser: CallParser) -> None:
+    """It would be read here, and hold everybody up: `keys` of a million names take seconds."""
+    for path in (*REFUSED, "/v1/messages"):
+        for model in ("counting", "unknown"):
+            dialect, call = make_call(path, {"inputs": LONG, "model": model, **dict.fromkeys(map(str, range(MANY)))})
+            with suppress(TgError):
+                await parser.parse(dialect, call)
+            assert len(call.body) < 200, path

@@ -1,5 +1,6 @@
 """What every protocol of a door is made of; docs/adding-a-dialect.md uses nothing else."""
 
+from tg_gateway.dialects.abridged_body import abridge_body
 from tg_gateway.dialects.answers import MAX_KEPT_BYTES, Answer, Keep, KeptAnswers
 from tg_gateway.dialects.arguments_end import ArgumentsEnd
 from tg_gateway.dialects.call import Ask, Batch, Call, FailedRequest
@@ -13,28 +14,8 @@ from tg_gateway.dialects.text_alone import is_text_alone
 from tg_gateway.dialects.writer import WholeWriter, Writer
 
 __all__ = [
-    "MAX_KEPT_BYTES",
-    "Answer",
-    "ArgumentsEnd",
-    "Ask",
-    "Batch",
-    "Call",
-    "Catalogue",
-    "Conversation",
-    "Dialect",
-    "FailedRequest",
-    "FoundModel",
-    "Keep",
-    "KeptAnswers",
-    "Mount",
-    "Name",
-    "Socket",
-    "WholeWriter",
-    "Writer",
-    "format_retry_after",
-    "is_text_alone",
-    "json_line",
-    "server_sent_event",
-    "show_ignored",
+    "MAX_KEPT_BYTES", "Answer", "ArgumentsEnd", "Ask", "Batch", "Call", "Catalogue", "Conversation", "Dialect",
+    "FailedRequest", "FoundModel", "Keep", "KeptAnswers", "Mount", "Name", "Socket", "WholeWriter", "Writer",
+    "abridge_body", "format_retry_after", "is_text_alone", "json_line", "server_sent_event", "show_ignored",
     "text_frame",
-]
+]  # fmt: skip

@@ -21,12 +21,10 @@ class Dialect(ABC):
         descriptions: of its operations, for the gateway's OpenAPI document.
         restarts: the name by which any gateway finds it again for the answers that wait (`Waiting.dialect`); "" where
             none waits.
-        refuses_by_body: whether `refuse` reads the body. A large one is then kept for as long as the answer takes.
     """
 
     restarts: ClassVar[str] = ""
     descriptions: ClassVar[Mapping[str, Description]] = MappingProxyType({})
-    refuses_by_body: bool = False
 
     def configure(self, config: GatewayConfig) -> "Dialect":
         """This protocol as an operator has configured it. Most have nothing to configure.
@@ -59,6 +57,13 @@ class Dialect(ABC):
         """
         raise NotImplementedError
 
+    def abridge(self, body: bytes) -> bytes:
+        """What `refuse` reads of a body, in place of a large one, which is not kept; nothing where it reads none.
+
+        It is called where that body was parsed. Most refusals do not depend on the body.
+        """
+        return b""
+
     @abstractmethod
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
         """The answer to a request that failed before its first byte.
@@ -66,8 +71,8 @@ class Dialect(ABC):
         Args:
             error: why. Its `retry_after` is already on its way as a header.
             status: what HTTP has for it: 401 without a right key, 404 for an unknown path, 405 and 413 among others.
-            call: what is known of the request. Its body is empty where it was refused unread, and may be where it has
-                been parsed and the dialect does not refuse by the body.
+            call: what is known of the request. Its body is empty where it was refused unread; a large one that has been
+                parsed is what `abridge` made of it.
         """
 
     def converse(self, socket: Socket) -> Conversation:

@@ -124,11 +124,7 @@ class HttpHandlers:
         call = door.call
         if len(call.body) > MAX_QUICK_BYTES and is_costly(call.body):
             call.kept = self._store.of(entry.key)
-            asked = await self._parser.parse(door.dialect, call)
-            if not door.dialect.refuses_by_body:
-                # The request has its own copy, as it travels; this one would stay for as long as the answer takes.
-                call.body = b""
-            return asked
+            return await self._parser.parse(door.dialect, call)
         parsed = door.dialect.parse(call)
         if isinstance(parsed, Awaitable):
             call.kept = self._store.of(entry.key)

@@ -40,19 +40,20 @@ class Service(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackedAsk:
-    """An ask that travels: its request is encoded, and its route is told by name."""
+    """An ask that travels: its request is encoded, its route is told by name, and its body is abridged."""
 
     ask: Ask
     service: Service
+    body: bytes
 
     @classmethod
-    def of(cls, ask: Ask) -> "PackedAsk":
+    def of(cls, ask: Ask, body: bytes) -> "PackedAsk":
         """Pack it."""
         request, spec = ask.request, ask.route.spec
         if isinstance(request, Batch):
             request = replace(request, requests=tuple(_encode(spec, each) for each in request.requests))
         packed = replace(ask, request=_encode(spec, request), route=NO_ROUTE)
-        return cls(packed, Service(ask.route.flow, spec.name))
+        return cls(packed, Service(ask.route.flow, spec.name), body)
 
     def unpack(self, catalogue: Catalogue) -> Ask:
         """The ask, in the process that makes it."""
@@ -61,10 +62,11 @@ class PackedAsk:
 
 @dataclass(frozen=True, slots=True)
 class PackedRefusal:
-    """Why a call is refused, and the service that is known by then."""
+    """Why a call is refused, the service that is known by then, and the abridged body."""
 
     error: TgError
     service: Service | None
+    body: bytes
 
 
 class Question(NamedTuple):
@@ -125,9 +127,9 @@ def parse_packed(dialect: Dialect, call: Call, defect: str) -> PackedAsk | Packe
         with translate_defects(Internal, defect, "gateway.defect", log):
             parsed = dialect.parse(call)
             asked = asyncio.run(_await(parsed)) if isinstance(parsed, Awaitable) else parsed
-            return PackedAsk.of(asked) if isinstance(asked, Ask) else asked
+            return PackedAsk.of(asked, dialect.abridge(call.body)) if isinstance(asked, Ask) else asked
     except TgError as error:
-        return PackedRefusal(error, Service.of(call.route))
+        return PackedRefusal(error, Service.of(call.route), dialect.abridge(call.body))
 
 
 async def _await(parsed: Awaitable[Parsed]) -> Parsed:

@@ -9,7 +9,19 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue, Dialect, FoundModel, Mount, Writer, show_ignored
+from tg_gateway.dialects import (
+    Answer,
+    Ask,
+    Batch,
+    Call,
+    Catalogue,
+    Dialect,
+    FoundModel,
+    Mount,
+    Writer,
+    abridge_body,
+    show_ignored,
+)
 from tg_gateway.dialects.lmi.batch_writers import GeneratedTextsWriter, OutputsWriter
 from tg_gateway.dialects.lmi.custom_formatters import translate_body
 from tg_gateway.dialects.lmi.descriptions import LMI_DESCRIPTIONS, PARTS, Health
@@ -48,7 +60,6 @@ class Lmi(Dialect):
     """
 
     descriptions = LMI_DESCRIPTIONS
-    refuses_by_body = True
 
     def __init__(self, settings: LmiTable = LmiTable()) -> None:  # noqa: B008 - frozen
         self._settings = settings
@@ -70,6 +81,10 @@ class Lmi(Dialect):
         if call.operation == PARTS and isinstance(asked, Ask):
             return replace(asked, writer=PayloadPartsWriter(asked.writer))
         return asked
+
+    @override
+    def abridge(self, body: bytes) -> bytes:
+        return abridge_body(body, ("inputs", *_OTHERS, "model", "stream"))
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:

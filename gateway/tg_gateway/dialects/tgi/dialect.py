@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Call, Dialect, Writer, show_ignored
+from tg_gateway.dialects import Answer, Ask, Call, Dialect, Writer, abridge_body, show_ignored
 from tg_gateway.dialects.openai import find_asked_model
 from tg_gateway.dialects.tgi.descriptions import TGI_DESCRIPTIONS
 from tg_gateway.dialects.tgi.failures import refuse
@@ -32,7 +32,6 @@ class TextGenerationInference(Dialect):
     """Raw text to text, as `text-generation` and `huggingface_hub` ask for it."""
 
     descriptions = TGI_DESCRIPTIONS
-    refuses_by_body = True
 
     @override
     def parse(self, call: Call) -> Ask | Answer:
@@ -47,6 +46,10 @@ class TextGenerationInference(Dialect):
                 return parse_chat_tokenize(call)
             case _:
                 return _parse_generation(call)
+
+    @override
+    def abridge(self, body: bytes) -> bytes:
+        return abridge_body(body, _Streamed.__struct_fields__)
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
