@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.fakes.worker_functions import ask_twice, die, fail, identify, make_function, nest, print_and_log, refuse
 from tg_base.runtime import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, Unpicklable, WorkerPool, is_costly
-from tg_base.runtime.reading_cost import MAX_READ_HERE_BYTES
+from tg_base.runtime.reading_cost import MAX_READ_HERE_BYTES, MAX_READ_HERE_NAMES
 from tg_base.runtime.worker_process import WorkerProcess
 from tg_gateway.dialects.openai import InvalidParameter
 from tg_schema.errors import BadRequest, Internal, NotFound, Unavailable
@@ -145,6 +145,10 @@ async def test_a_process_ends_with_the_one_that_started_it() -> None:
     await worker.aclose()
 
 
+NAME_ENDS = (b'"', b'" ', b'"\n', b'"\t', b'"\r', b'\\\\"')
+"""What may stand before the colon of a name."""
+
+
 @pytest.mark.parametrize(
     ("body", "costly"),
     [
@@ -155,8 +159,11 @@ async def test_a_process_ends_with_the_one_that_started_it() -> None:
             (begin.join([b"x" * 100] * (MAX_READ_HERE_OBJECTS + 2)), True)
             for begin in (b'{"', b"{}", b"{ ", b"{\n", b"{\t", b"{\r")
         ),
+        (b'{"a":"%b"}' % (b'\\"name\\":1,' * 2 * MAX_READ_HERE_NAMES), False),
+        (b'{"name":%b}' % (b"[1,2]," * 2 * MAX_READ_HERE_NAMES), False),
+        *((b"{%b}" % (b'"name%b:1,' % end * (MAX_READ_HERE_NAMES + 1)), True) for end in NAME_ENDS),
     ],
-    ids=range(9),
+    ids=range(17),
 )
 def test_what_is_read_in_another_process(body: bytes, *, costly: bool) -> None:
     assert is_costly(body) is costly
