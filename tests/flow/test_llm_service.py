@@ -26,6 +26,8 @@ from tg_schema.errors import (
 REQUEST = TextCompletionRequest(system="be brief", prompt="hello")
 STREAMING = TextCompletionRequest(system="be brief", prompt="hello", streaming=True)
 
+QUICK = ProviderOptions(clocks=Clocks(first_token=0.02))
+
 ANSWER = (
     LlmChunk("Hel", model="big-1", in_token=5),
     LlmChunk(reasoning="hm", out_token=1),
@@ -193,6 +195,13 @@ async def test_a_long_retry_after_is_passed_on_in_place_of_a_retry() -> None:
     assert len(service.calls) == 1
 
 
+async def test_a_retry_after_beyond_the_first_contents_time_is_passed_on_too() -> None:
+    service = Scripted((RateLimited("busy", retry_after=0.3),), ANSWER, options=QUICK)
+    with pytest.raises(RateLimited):
+        await ask(service)
+    assert len(service.calls) == 1
+
+
 async def test_a_provider_that_says_nothing_is_timed_out_and_closed() -> None:
     class Silent(LlmService):
         closed = False
@@ -205,7 +214,7 @@ async def test_a_provider_that_says_nothing_is_timed_out_and_closed() -> None:
             finally:
                 self.closed = True
 
-    service = Silent("silent", ProviderOptions(clocks=Clocks(first_token=0.02)))
+    service = Silent("silent", QUICK)
     with pytest.raises(Timeout, match=r"no first token within 0\.02 s"):
         await ask(service)
     assert service.closed

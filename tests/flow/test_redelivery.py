@@ -7,12 +7,14 @@ import pytest
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
+from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.protocol.request_headers import FRESH_SECONDS
+from tg_base.runtime import MAX_QUICK_BYTES
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.topics import Topics
@@ -62,6 +64,24 @@ async def test_a_request_that_a_silent_processor_holds_goes_to_a_free_one(bus: B
             for _ in range(6):
                 llm.step.release()
             assert "".join([record.response or "" async for record in responses]) == "0 1 2 "
+
+
+async def test_what_a_processor_that_leaves_has_not_read_yet_goes_to_another_one_alone(
+    bus: Bus, route: Completions
+) -> None:
+    first, second = CountingLlm(), CountingLlm()
+    large = TextCompletionRequest(prompt="3", system="x" * 2 * MAX_QUICK_BYTES, streaming=True)
+    async with Requestor(bus, TOPICS, timing=QUICK) as requestor:
+        # Each large one is read in its turn.
+        async with Processor(bus, TOPICS, first, (route,), timing=QUICK) as leaving, leaving._reading:
+            asking = asyncio.create_task(LlmClient(requestor, route).request(large.system or "", "3"))
+            await until(lambda: leaving._slots.taken)
+            async with Processor(bus, TOPICS, second, (route,), timing=QUICK):
+                retiring = asyncio.create_task(leaving.retire())
+                assert await asking == "0 1 2 "
+                await retiring
+        await until(lambda: not leaving._slots.taken)
+    assert (len(first.requests), len(second.requests)) == (0, 1)
 
 
 @in_virtual_time

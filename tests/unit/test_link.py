@@ -92,6 +92,21 @@ async def test_messages_of_a_replaced_link_are_passed_over() -> None:
         assert len(taken) == 2
 
 
+async def test_what_is_flushed_the_bus_has_taken() -> None:
+    bus = NetworkBus(MemoryBus())
+    link = LinkSender(bus, INBOX, "p", lambda: 0.0)
+    async with running(link.run()):
+        bus.sent.clear()
+        await LinkStream(link, KEY, 5.0).send(TextCompletionResponse(response="0 "))
+        flushing = asyncio.create_task(link.flush())
+        await link.until_taken()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not flushing.done()
+        bus.sent.set()
+        await flushing
+
+
 async def test_name_and_number_stay_together_when_a_renewal_comes_before_the_send() -> None:
     bus = NetworkBus(MemoryBus())
     link = LinkSender(bus, INBOX, "p", lambda: 0.0)
@@ -102,7 +117,7 @@ async def test_name_and_number_stay_together_when_a_renewal_comes_before_the_sen
         link.acknowledge(Ack(1, 0))
         bus.sent.clear()
         await LinkStream(link, KEY, 5.0).send(TextCompletionResponse(response="1 "))
-        await link.flush()
+        await link.until_taken()
         link.resend(Ack(2, -1))
         bus.sent.set()
         sent = [await anext(deliveries)]

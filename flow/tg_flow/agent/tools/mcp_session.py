@@ -47,8 +47,7 @@ class McpSession:
             ProviderAuth: a required environment variable is not set.
             MCPError: the server rejected the call.
         """
-        client = await self._client()
-        task = self._task
+        client, task = await self._client()
         try:
             return await _while_alive(work(client), task)
         except MCPError as error:
@@ -56,33 +55,41 @@ class McpSession:
                 raise
         except _GONE:
             pass
-        # Another call may have noticed first, and opened a new session already.
-        if self._task is task:
-            await self.aclose()
+        await self._close(task)
         raise Unavailable("the MCP server has ended; the next call starts it again")
 
     async def aclose(self) -> None:
         """Close the session. The next use opens a new one."""
+        if self._task is not None:
+            await self._close(self._task)
+
+    async def _close(self, task: asyncio.Task[None]) -> None:
+        """Close this session, unless another call has noticed first, and opened a new one already."""
+        if self._task is not task or self._opened is None:
+            return
+        # One that is not open has nothing to say goodbye to, and looks for nothing but its server.
+        seconds = CLOSE_TIMEOUT_SECONDS if self._opened.done() else 0.0
         # First of all, so that a call which comes meanwhile opens a session of its own.
-        task, self._task, self._opened = self._task, None, None
+        self._task = self._opened = None
         self._leave.set()
         self._leave = asyncio.Event()
-        if task is not None:
-            _, late = await asyncio.wait([task], timeout=CLOSE_TIMEOUT_SECONDS)
-            for one in late:
-                one.cancel()
-                await asyncio.wait([one])
+        # A timer: whoever closes it may be cancelled meanwhile, and the server has to end all the same.
+        end = asyncio.get_running_loop().call_later(seconds, task.cancel)
+        task.add_done_callback(lambda _: end.cancel())
+        await asyncio.wait([task])
 
-    async def _client(self) -> Client:
+    async def _client(self) -> tuple[Client, asyncio.Task[None]]:
+        """The client, and the task of its session."""
         if self._task is None or self._task.done() or self._opened is None:
             self._opened = asyncio.get_running_loop().create_future()
             self._task = asyncio.create_task(self._run(self._opened, self._leave), name="mcp session")
+        task, opened = self._task, self._opened
         try:
             async with asyncio.timeout(self._options.start):
                 # Several calls may wait for one session: the one that is cancelled must not cancel it for the others.
-                return await asyncio.shield(self._opened)
+                return await asyncio.shield(opened), task
         except TimeoutError:
-            await self.aclose()
+            await self._close(task)
             raise Unavailable(f"the MCP server did not introduce itself within {self._options.start:g} s") from None
 
     async def _run(self, opened: "asyncio.Future[Client]", leave: asyncio.Event) -> None:
@@ -102,12 +109,11 @@ class McpSession:
                 opened.exception()
 
 
-async def _while_alive(work: Coroutine[Any, Any, T], session: asyncio.Task[None] | None) -> T:
+async def _while_alive(work: Coroutine[Any, Any, T], session: asyncio.Task[None]) -> T:
     """The result of the work, unless the session ends first."""
     working = asyncio.ensure_future(work)
     try:
-        waited: set[asyncio.Future[Any]] = {working} if session is None else {working, session}
-        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, session}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise anyio.ClosedResourceError
         return working.result()

@@ -1,0 +1,76 @@
+"""A session with an MCP server that never introduces itself: it ends whatever becomes of who has waited for it."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from tests.virtual_time import in_virtual_time
+from tg_flow.agent.tools import mcp_session
+from tg_flow.agent.tools.mcp_options import McpOptions
+from tg_flow.agent.tools.mcp_session import CLOSE_TIMEOUT_SECONDS, McpSession
+from tg_schema.errors import Unavailable
+
+START_SECONDS = 1.0
+
+
+class Servers:
+    """Each server that is started, at the edge of the world."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *, ends_after: float) -> None:
+        self.started = self.running = 0
+        self._ends_after = ends_after
+        patch.setattr(mcp_session, "_enter", self._enter)
+
+    async def _enter(self, options: McpOptions, stack: AsyncExitStack) -> Any:
+        self.started += 1
+        self.running += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # The SDK waits until its process is gone.
+            await asyncio.sleep(self._ends_after)
+            self.running -= 1
+
+
+async def ask(_: object) -> None:
+    """What nobody gets to."""
+
+
+def test_a_server_that_is_not_waited_for_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    @in_virtual_time
+    async def leave_while_it_ends() -> None:
+        servers = Servers(monkeypatch, ends_after=2.0)
+        session = McpSession(McpOptions(command=("silent",), start=START_SECONDS))
+        for started in (1, 2):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(START_SECONDS + 1.0):
+                    await session.use(ask)
+            assert servers.started == started
+        await asyncio.sleep(CLOSE_TIMEOUT_SECONDS + 2.0)
+        assert servers.running == 0
+
+    leave_while_it_ends()
+
+
+def test_who_has_waited_for_an_old_session_does_not_close_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    @in_virtual_time
+    async def wait_for_both() -> None:
+        servers = Servers(monkeypatch, ends_after=START_SECONDS)
+        session = McpSession(McpOptions(command=("silent",), start=START_SECONDS))
+        clock, ends = asyncio.get_running_loop().time, []
+
+        async def use(after: float) -> None:
+            await asyncio.sleep(after)
+            with pytest.raises(Unavailable, match="did not introduce itself"):
+                await session.use(ask)
+            ends.append(round(clock(), 3))
+
+        # The second one still waits for the first session when the third one opens another.
+        await asyncio.gather(*map(use, (0.0, 0.5 * START_SECONDS, 1.25 * START_SECONDS)))
+        assert servers.started == 2
+        # Each of the sessions had its time to begin, and then to end.
+        assert ends[-1] == (1.25 + 1.0 + 1.0) * START_SECONDS
+
+    wait_for_both()
