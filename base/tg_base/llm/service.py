@@ -36,7 +36,8 @@ READING_FEATURES: frozenset[Feature] = frozenset({"developer", "reasoning_turns"
 CHECKED_OPERATIONS = frozenset({"count-tokens", "tokenize", "detokenize", "score", "embed"}) | EDITS
 """Operations whose requests are checked like those for an answer; a list of models has nothing to check."""
 MAX_RETRY_AFTER_SECONDS = 30.0
-"""Longest pause before a retry, in seconds. If a provider asks for more, its error goes to the client instead."""
+"""Longest pause before a retry, in seconds. If a provider asks for more, or for more than is left of the time to the
+first content, its error goes to the client instead."""
 
 AnyOptions = TypeVar("AnyOptions", bound=ProviderOptions, default=Any)
 
@@ -277,16 +278,16 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
             # What it raises, or a cancellation, has closed the stream.
             return await anext(stream), stream
         except TgError as error:
-            left = until - time()
             # What is raised within a retry is a circle with its traceback, and keeps the request in memory.
-            if left <= 0 or _retry(error) is False:
+            if _retry(error, until - time()) is False:
                 raise
-            return await self._try_again(request, error, left)
+            return await self._try_again(request, error, until)
 
-    async def _try_again(self, request: TextCompletionRequest, failed: TgError, seconds: float) -> Begun:
-        """Retry for `seconds` at most. `failed` ended the first attempt; it is raised again if it allows no other."""
+    async def _try_again(self, request: TextCompletionRequest, failed: TgError, until: float) -> Begun:
+        """Retry until a loop time. `failed` ended the first attempt; it is raised again if it allows no other."""
+        time = asyncio.get_running_loop().time
         async for attempt in stamina.retry_context(
-            on=_retry, attempts=self.tries, timeout=seconds, wait_initial=0.2, wait_max=5.0
+            on=lambda error: _retry(error, until - time()), attempts=self.tries, wait_initial=0.2, wait_max=5.0
         ):
             # Only the first chunk is within the retry. Once a client has text, a second attempt would repeat or
             # contradict it.
@@ -308,12 +309,12 @@ def service_features(native: frozenset[Feature]) -> frozenset[Feature]:
     return native | EMULATED_FEATURES | ranked
 
 
-def _retry(error: Exception) -> bool | float:
-    """Whether to retry, and after how many seconds if the provider said so."""
+def _retry(error: Exception, left: float) -> bool | float:
+    """Whether to retry within the seconds that are left, and after how many if the provider said so."""
     # A Timeout is left to the client: it has waited long enough, and a second attempt would begin while the provider
     # may still be busy with the first one.
-    if not isinstance(error, TgError) or not error.retryable or isinstance(error, Timeout):
+    if not isinstance(error, TgError) or not error.retryable or isinstance(error, Timeout) or left <= 0:
         return False
     if error.retry_after is None:
         return True
-    return error.retry_after if error.retry_after <= MAX_RETRY_AFTER_SECONDS else False
+    return error.retry_after if error.retry_after <= min(MAX_RETRY_AFTER_SECONDS, left) else False

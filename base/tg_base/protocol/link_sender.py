@@ -97,6 +97,9 @@ class LinkSender:
         self._frames: deque[_KindFrame] = deque()
         self._ready = asyncio.Event()
         self._taken: asyncio.Event | None = None
+        # With one message in flight, every chunk would wait for the broker's answer to the one before it. With many,
+        # load would show as a queue of small messages; two make waiting chunks join into one message.
+        self._room = asyncio.Semaphore(MAX_IN_FLIGHT_MESSAGES)
         self.used = False
         self.heard_at = self.used_at = time()
 
@@ -170,15 +173,18 @@ class LinkSender:
         self._ready.set()
 
     async def flush(self) -> None:
-        """Return once nothing is buffered; messages may still be in flight."""
+        """Return once nothing is buffered, and the bus has taken every message."""
         while self._due:
             await self.until_taken()
+        # Whoever has all the room knows that nothing is in flight.
+        for _ in range(MAX_IN_FLIGHT_MESSAGES):
+            await self._room.acquire()
+        for _ in range(MAX_IN_FLIGHT_MESSAGES):
+            self._room.release()
 
     async def run(self) -> None:
         """Send, in order and at most `MAX_IN_FLIGHT_MESSAGES` messages at a time, until cancelled."""
-        # With one message in flight, every chunk would wait for the broker's answer to the one before it. With many,
-        # load would show as a queue of small messages; two make waiting chunks join into one message.
-        room = asyncio.Semaphore(MAX_IN_FLIGHT_MESSAGES)
+        room = self._room
         clock = asyncio.get_running_loop().time
         async with asyncio.TaskGroup() as sends:
             while True:

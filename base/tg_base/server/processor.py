@@ -208,6 +208,9 @@ class Processor:
                     request = decode(route.spec.request, delivery.body)
                 else:
                     request = await self._read_large(route, delivery.body, call)
+                    if self._leaving:
+                        # Not acknowledged, it goes to another processor, where it would run a second time.
+                        return
             except BadRequest as error:
                 await self._refuse(route, delivery, None if isinstance(call, BadRequest) else call, error)
                 return
