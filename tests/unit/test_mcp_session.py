@@ -1,11 +1,13 @@
-"""A session with an MCP server that never introduces itself: it ends whatever becomes of who has waited for it."""
+"""Sessions with MCP servers that never introduce themselves, or forget: what ends, and when there is a new one."""
 
 import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from mcp import Client
 
+from tests.fakes.mcp_http_server import McpHttpServer
 from tests.virtual_time import in_virtual_time
 from tg_flow.agent.tools import mcp_session
 from tg_flow.agent.tools.mcp_options import McpOptions
@@ -74,3 +76,28 @@ def test_who_has_waited_for_an_old_session_does_not_close_the_new_one(monkeypatc
         assert ends[-1] == (1.25 + 1.0 + 1.0) * START_SECONDS
 
     wait_for_both()
+
+
+async def call(client: Client) -> str:
+    """The session that the server knows us by."""
+    result = await client.call_tool("any", {})
+    return str(result.content[0].text)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "Not Found",
+        '{"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "Session not found"}}',
+        '{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}}',
+    ],
+)
+async def test_a_server_that_has_forgotten_the_session_gets_a_new_one(refusal: str) -> None:
+    async with McpHttpServer(refusal).running() as server:
+        session = McpSession(McpOptions(url=server.url))
+        assert [await session.use(call) for _ in range(2)] == ["session 1"] * 2
+        server.sessions.clear()
+        with pytest.raises(Unavailable, match="the next call starts it again"):
+            await session.use(call)
+        assert [await session.use(call) for _ in range(2)] == ["session 2"] * 2
+        await session.aclose()

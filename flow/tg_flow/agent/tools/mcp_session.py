@@ -23,6 +23,9 @@ T = TypeVar("T")
 CLOSE_TIMEOUT_SECONDS = 5.0
 """Seconds that a server has to end."""
 
+SESSION_HEADER = "mcp-session-id"
+"""On each request of a session, of a server over HTTP that has sessions (MCP 2025-11-25, "Session Management")."""
+
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 
 
@@ -129,9 +132,24 @@ async def _enter(options: McpOptions, stack: AsyncExitStack) -> Client:
         command, *arguments = options.command
         server = StdioServerParameters(command=command, args=arguments, env=options.env | secrets, cwd=options.cwd)
         return await stack.enter_async_context(Client(server, cache=None))
-    http = httpx2.AsyncClient(headers=options.headers | secrets, timeout=httpx2.Timeout(30.0, read=300.0))
+    timeout = httpx2.Timeout(30.0, read=300.0)
+    http = httpx2.AsyncClient(
+        headers=options.headers | secrets, timeout=timeout, event_hooks={"response": [_check_session]}
+    )
     await stack.enter_async_context(http)
     return await stack.enter_async_context(Client(streamable_http_client(options.url, http_client=http), cache=None))
+
+
+async def _check_session(response: httpx2.Response) -> None:
+    """End a session that its server has forgotten, as after a restart.
+
+    Raises:
+        RemoteProtocolError: the server answers 404 to a request of a session, after which MCP wants a new one.
+    """
+    request = response.request
+    # The SDK would report one refused call, and ask in the same session again.
+    if response.status_code == 404 and request.method == "POST" and SESSION_HEADER in request.headers:
+        raise httpx2.RemoteProtocolError("the server has forgotten the session", request=request)
 
 
 def _secret(name: str, variable: str) -> str:
