@@ -47,7 +47,8 @@ class McpHttpServer:
             return web.Response(status=404, text=self._refusal, content_type=kind)
         if "id" not in message:
             return web.Response(status=202)
-        result = {"tools": []} if message["method"] == "tools/list" else {"content": [{"type": "text", "text": session}]}
+        listed = message["method"] == "tools/list"
+        result = {"tools": []} if listed else {"content": [{"type": "text", "text": session}]}
         return _json({"id": message["id"], "result": result})
 
     def _begin(self, number: int) -> web.Response:
