@@ -1,6 +1,7 @@
 """Tools that ask over HTTP: what goes into an address, which addresses may be reached, and nothing kept from a call."""
 
 import socket
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,9 @@ class Weather:
             raise web.HTTPFound("http://127.0.0.1:1/")
         if request.path == "/picture":
             return web.Response(body=b"\x89PNG", content_type="image/png")
+        if request.path.startswith("/said-in/"):
+            kind = f"text/plain; charset={request.path.removeprefix('/said-in/')}"
+            return web.Response(body=zlib.compress(b"sun" * 100_000), headers={"Content-Type": kind})
         return web.json_response({"sun": True, "é": 1})
 
 
@@ -82,6 +86,12 @@ async def test_http(tmp_path: Path, url: str, weather: Weather, monkeypatch: pyt
         ("GET", f"{quoted}?days=1&days=2&full=true", "", "canary-key"),
         ("POST", "/at/b", '{"days": 3}', "canary-key"),
     ]
+
+
+@pytest.mark.parametrize("charset", ["zlib", "hex", "base64", "rot13", "nonsense"])
+async def test_an_encoding_that_is_none_of_text(tmp_path: Path, url: str, charset: str) -> None:
+    (seen,) = await observed(tmp_path, http("said", f"{url}/said-in/{charset}"), call("said"))
+    assert seen == "error: the server's answer is in an unknown encoding"
 
 
 async def test_http_that_goes_wrong(tmp_path: Path, url: str) -> None:

@@ -168,9 +168,12 @@ async def _texts(response: aiohttp.ClientResponse) -> AsyncGenerator[str, None]:
         if response.status < 300:
             raise ProtocolError("the server's answer is not text")
         return
+    charset = response.charset or "utf-8"
     try:
-        decoder = codecs.getincrementaldecoder(response.charset or "utf-8")("replace")
-    except LookupError:
+        # Unlike `codecs`, it takes no codec of bytes to bytes, as zlib, which makes a thousand of each.
+        b" ".decode(charset, "replace")
+        decoder = codecs.getincrementaldecoder(charset)("replace")
+    except (LookupError, UnicodeError):
         raise ProtocolError("the server's answer is in an unknown encoding") from None
     async for data in response.content.iter_any():
         yield decoder.decode(data)
