@@ -55,8 +55,8 @@ class Pickers:
         admission: str,
         seed: int,
         endpoints: Sequence[Endpoint],
-        timer: Timer,
         *,
+        timer: Timer,
         shared: bool,
     ) -> None:
         self.sent_bytes = 0

@@ -108,7 +108,7 @@ class Simulation:
         self._numbers = count()
         self.scheduler: Scheduler | Pickers = alone
         if pickers > 1:
-            self.scheduler = Pickers(pickers, rule, admission, seed, self._endpoints, self, shared=shared)
+            self.scheduler = Pickers(pickers, rule, admission, seed, self._endpoints, timer=self, shared=shared)
         self._up = self._endpoints
         self._jobs: list[Job] = []
         self._open = 0

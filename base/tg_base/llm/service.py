@@ -287,7 +287,11 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         """Retry until a loop time. `failed` ended the first attempt; it is raised again if it allows no other."""
         time = asyncio.get_running_loop().time
         async for attempt in stamina.retry_context(
-            on=lambda error: _retry(error, until - time()), attempts=self.tries, wait_initial=0.2, wait_max=5.0
+            on=lambda error: _retry(error, until - time()),
+            attempts=self.tries,
+            timeout=None,
+            wait_initial=0.2,
+            wait_max=5.0,
         ):
             # Only the first chunk is within the retry. Once a client has text, a second attempt would repeat or
             # contradict it.
