@@ -24,6 +24,7 @@ FOREIGN = {
     "circuit_breakers",
     "enable_thinking",
     "flush_async",
+    "forward_rules",
     "per_connection_buffer_limit_bytes",
     "process_open_fds",
     "process_resident_memory_bytes",
