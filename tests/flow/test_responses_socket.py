@@ -316,3 +316,15 @@ async def test_without_an_upgrade_it_is_refused_in_the_doors_shape() -> None:
         answer = await response.json()
         assert (response.status, answer["error"]["type"]) == (400, "invalid_request_error")
         assert "WebSocket" in answer["error"]["message"]
+
+
+async def test_a_message_that_is_too_large_is_not_read() -> None:
+    """Its size is all that is known: neither its type nor its fields, which would hold up everybody."""
+    async with connected() as (_, socket):
+        await socket.send_str(
+            json.dumps({"type": "what", "stream_id": "a", "input": "x" * 2 * GatewayConfig().body_limit})
+        )
+        refused = await receive(socket)
+        assert (refused["stream_id"], refused["error"]["code"]) == ("a", "request_too_large")
+        await create(socket, input="1")
+        assert (await until_end(socket))[-1]["type"] == "response.completed"
