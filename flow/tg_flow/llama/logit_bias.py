@@ -58,8 +58,11 @@ class LogitBias:
         tokens, bias = (whole and (yield from read_equal_rows(text))) or (yield from _read_parts(text, whole=whole))
         _check_range(bias)
         if not (tokens[1:] > tokens[:-1]).all():
-            # A token that comes twice counts once, as in a mapping.
-            return cls.of(dict(zip(tokens.tolist(), bias.tolist(), strict=True)))
+            yield
+            # Of a token that comes twice the last bias counts, as in a mapping.
+            places = np.sort((tokens.astype(np.int64) << 32) + np.arange(len(tokens)))
+            last = places[np.append(np.diff(places >> 32) > 0, True)] & 0xFFFFFFFF
+            tokens, bias = tokens[last], bias[last]
         return cls(tokens, bias)
 
     @classmethod
