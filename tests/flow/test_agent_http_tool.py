@@ -11,6 +11,7 @@ from aiohttp import web
 
 from tests.flow.test_agent_tools import call, observed, refusal
 from tg_flow.agent.tools.address_guard import AddressGuard, PrivateAddress
+from tg_flow.agent.tools.http_tool import MAX_ERROR_CHARACTERS
 from tg_schema.errors import BadRequest, ProviderAuth
 
 
@@ -41,6 +42,11 @@ class Weather:
             raise web.HTTPFound("http://127.0.0.1:1/")
         if request.path == "/picture":
             return web.Response(body=b"\x89PNG", content_type="image/png")
+        if request.path == "/endless":
+            endless = web.StreamResponse(status=500, headers={"Content-Type": "text/plain"})
+            await endless.prepare(request)
+            while True:
+                await endless.write(b"x" * MAX_ERROR_CHARACTERS)
         if request.path.startswith("/said-in/"):
             kind = f"text/plain; charset={request.path.removeprefix('/said-in/')}"
             return web.Response(body=zlib.compress(b"sun" * 100_000), headers={"Content-Type": kind})
@@ -86,6 +92,11 @@ async def test_http(tmp_path: Path, url: str, weather: Weather, monkeypatch: pyt
         ("GET", f"{quoted}?days=1&days=2&full=true", "", "canary-key"),
         ("POST", "/at/b", '{"days": 3}', "canary-key"),
     ]
+
+
+async def test_an_error_without_an_end_is_not_read_to_its_end(tmp_path: Path, url: str) -> None:
+    (seen,) = await observed(tmp_path, http("endless", f"{url}/endless", more="timeout = 10"), call("endless"))
+    assert seen.endswith("error: the server answered with the status 500")
 
 
 @pytest.mark.parametrize("charset", ["zlib", "hex", "base64", "rot13", "nonsense"])

@@ -91,8 +91,9 @@ class HttpTool(AgentTool):
                 length = 0
                 async for text in _texts(response):
                     length += len(text)
-                    if response.status < 300 or length <= MAX_ERROR_CHARACTERS:
-                        yield text
+                    if response.status >= 300 and length > MAX_ERROR_CHARACTERS:
+                        break
+                    yield text
                 if response.status >= 300:
                     raise Unavailable(f"the server answered with the status {response.status}")
         except aiohttp.ClientError as error:
