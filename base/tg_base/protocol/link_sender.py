@@ -287,7 +287,8 @@ class LinkStream:
         self._key = key
         self._tell_again = tell_again
         self._telling: asyncio.TimerHandle | None = None
-        self._opening: Callable[[], bool] = _is_open
+        # `bool()` is False: before `accept`, no model is opened for the request.
+        self._opening: Callable[[], bool] = bool
         self._tell_at = 0.0
         self._waits = False
         self._records: list[Response] = []
@@ -372,11 +373,6 @@ class LinkStream:
         if not self._waits:
             self._waits = True
             self._link.enqueue(self)
-
-
-def _is_open() -> bool:
-    """Before `accept`, no model is opened for the request."""
-    return False
 
 
 def _join(key: StreamKey, records: Sequence[Response], largest: int) -> list[_KindFrame]:
