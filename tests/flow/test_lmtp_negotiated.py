@@ -1,6 +1,7 @@
 """LMTP beyond LMQL's clients: text, CANCEL, kinds of errors, deadlines, SYSTEM messages and buffers."""
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.token_llm import END, TokenLlm
 from tests.flow.open_lmtp import MODEL, Lmtp, open_lmtp
 from tg_gateway.dialects.lmtp.buffers import MAX_BUFFERED_UNITS, MAX_BUFFERS, hash_content
+from tg_gateway.dialects.lmtp.request import GenerateBody
 from tg_schema import Message
 
 
@@ -269,3 +271,17 @@ async def test_buffers_are_bounded_and_can_be_dropped() -> None:
         assert "no buffer 'never'" in (await client.stream(1))[0]["error"]
         await client.generate(1, {"buffer": 0, "upto": 9})
         assert "has only 0" in (await client.stream(1))[0]["error"]
+
+
+async def test_a_quick_stream_leaves_no_body_to_the_timer_that_would_have_explained_it() -> None:
+    async with open_lmtp() as (_, client):
+        await client.send("HELLO", accept=["SYSTEM"])
+        await client.item()
+        await client.generate(1, [1, 2], logit_bias={"1": 0.5})
+        while (await client.read())[1][-1].get("finish_reason") is None:
+            pass
+        # Its task has ended by then.
+        await client.send("MODEL_INFO", stream_id=2, model=MODEL)
+        await client.item()
+        gc.collect()
+        assert not [each for each in gc.get_objects() if isinstance(each, GenerateBody)]

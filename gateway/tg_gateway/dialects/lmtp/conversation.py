@@ -222,15 +222,16 @@ class LmtpConversation(Conversation):
         if notices is not None:
             # Behind `ask`: a request that is refused was never queued.
             notices.queue(loading=found.loading)
-            asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._explain, body, notices)
+            # Without the body, whose mask may have megabytes: the timer outlives a stream that is quick.
+            asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._explain, stream, body.model, notices)
 
-    def _explain(self, body: StreamBody, notices: StreamNotices) -> None:
+    def _explain(self, stream: int, model: str, notices: StreamNotices) -> None:
         """Say why a stream has not begun, if the processors have said it."""
-        if notices.taken or not self._socket.is_running(body.stream_id):
+        if notices.taken or not self._socket.is_running(stream):
             return
         with suppress(NotFound):
-            if self._socket.catalogue.find_model(body.model).busy:
-                self._tell(body.stream_id, "throttled")
+            if self._socket.catalogue.find_model(model).busy:
+                self._tell(stream, "throttled")
 
     @override
     def drain(self) -> None:
