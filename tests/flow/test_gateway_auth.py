@@ -63,6 +63,12 @@ async def test_the_right_token_streams() -> None:
             assert b'"end_of_stream":true' in await response.read()
 
 
+async def test_a_large_message_without_a_key_is_not_read() -> None:
+    async with open_gateway(LOCKED) as it, it.http.ws_connect(PATH) as socket:
+        refused = await answer(socket, '{"id":"a","request":no JSON' + "x" * 100_000)
+        assert (refused["id"], refused["error"]["type"]) == ("a", "auth-required")
+
+
 async def test_the_socket_asks_for_the_auth_frame() -> None:
     async with open_gateway(LOCKED) as it, it.http.ws_connect(PATH) as socket:
         refused = {"id": "a", "error": {"message": "auth failure", "type": "auth-required"}, "complete": True}

@@ -88,7 +88,7 @@ async def test_an_error_in_mid_stream_stands_in_the_envelope() -> None:
         ("[]", None, "bad-request"),
         (b"\x00\xff\xfe", None, "bad-request"),
         ("[" * 100_000, None, "bad-request"),
-        ('{"id":"a","request":' + "[" * 100_000, None, "bad-request"),
+        ('{"id":"a","request":' + "[" * 100_000, "a", "bad-request"),
         ('{"id":"a","service":"text-completion","request":{"prompt":NaN}}', None, "bad-request"),
         (b'{"id":"a","service":"text-completion","request":{"prompt":"\xff"}}', "a", "bad-request"),
         ({}, None, "bad-request"),

@@ -11,7 +11,7 @@ from tg_gateway.dialects.native.flow_service import FLOW_SERVICES, answer_flow_s
 from tg_gateway.dialects.native.services import service_of
 from tg_gateway.dialects.native.writers import MessageWriter, WholeMessageWriter
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, Unauthorized
+from tg_schema.errors import BadRequest, TooLarge, Unauthorized
 
 
 class NativeConversation(Conversation):
@@ -29,6 +29,7 @@ class NativeConversation(Conversation):
     @override
     def take(self, message: bytes) -> None:
         try:
+            self._check_size(len(message))
             asked = envelope.parse_envelope(message)
             if asked.type == "auth":
                 self._authenticate(asked.token)
@@ -36,6 +37,13 @@ class NativeConversation(Conversation):
                 self._dispatch(asked)
         except TgError as error:
             self._refuse(envelope.id_of(message), error)
+
+    def _check_size(self, size: int) -> None:
+        """Refuse before it is read, which would hold up all other clients; nobody without a key has so much to say."""
+        if size > envelope.ENVELOPE_BYTES and self._socket.key is None:
+            raise Unauthorized("auth failure")
+        if size > self._socket.max_request + envelope.ENVELOPE_BYTES:
+            raise TooLarge(f"the request may have at most {self._socket.max_request} bytes")
 
     def _authenticate(self, token: str | None) -> None:
         try:

@@ -10,15 +10,23 @@
 clients understand that form.
 """
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import msgspec
 
+from tg_base.runtime import MAX_QUICK_BYTES
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest
 
 Id = str | int
 """Chosen by the client, and given back as it came."""
+ENVELOPE_BYTES: Final = 64 * 1024
+"""Of a message, beside its request."""
+_SEARCHED_BYTES: Final = 4096
+_ID: Final = rb'"id"\s*:\s*("(?:[^"\\]|\\.)*+"|-?\d+)\s*'
+_FIRST_ID: Final = re.compile(rb"\s*\{\s*" + _ID + rb"[,}]")
+_LAST_ID: Final = re.compile(rb"[{,]\s*" + _ID + rb"\}\s*\Z")
 AUTH_OK = b'{"type":"auth-ok","default_workspace":"default"}'
 
 
@@ -63,13 +71,21 @@ def parse_envelope(message: bytes) -> Envelope:
 
 
 def id_of(message: bytes) -> Id | None:
-    """The id of a message that is otherwise no good, so that its sender knows which one it was."""
+    """The id of a message that is otherwise no good, so that its sender knows which one it was.
+
+    A large message is not read for it: only an id that comes first or last is found.
+    """
+    if len(message) > MAX_QUICK_BYTES:
+        found = _FIRST_ID.match(message[:_SEARCHED_BYTES]) or _LAST_ID.search(message[-_SEARCHED_BYTES:])
+        if found is None:
+            return None
+        message = b'{"id":%b}' % found[1]
     try:
-        found = decode(_Id, message).id
+        name = decode(_Id, message).id
     except BadRequest:
         return None
     # To Python `true` is a number.
-    return found if isinstance(found, str | int) and not isinstance(found, bool) else None
+    return name if isinstance(name, str | int) and not isinstance(name, bool) else None
 
 
 def auth_failed(error: TgError) -> bytes:
