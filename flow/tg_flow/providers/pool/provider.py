@@ -173,8 +173,10 @@ class Pool(ChatCompletions[PoolOptions]):
                         if taken is None:
                             continue
                         held, rest = taken
-                    self._hedging.learn(order.route, self._now() - pick.placement.picked_at)
-                    _settle(order, record, won=rest is first, now=self._now())
+                    now = self._now()
+                    self._hedging.learn(order.route, now - pick.placement.picked_at)
+                    if second is not None:
+                        _settle(order, record, won=rest is first, now=now)
                     for chunk in held:
                         yield chunk
                     async for chunk in rest:
