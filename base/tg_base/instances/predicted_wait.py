@@ -111,6 +111,7 @@ def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[flo
             extra = _slot_cost(server, situation, residence)
         if adapter not in server.adapters.used_at:
             wait += LOAD_SECONDS
+            extra += CROWD_WEIGHT * server.requests * LOAD_SECONDS  # other answers stand still meanwhile
     if server.ready_at:
         wait += _loading_seconds(server, adapter, situation.now)
     capacity = server.cache_tokens
