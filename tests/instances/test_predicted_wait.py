@@ -61,6 +61,14 @@ def full(name: str, usage: float) -> ServerState:
     return server(name, LoadReport(0.0, kv_usage=usage, block_tokens=16, blocks=625))
 
 
+def late(name: str, seconds: float) -> ServerState:
+    """Its only slot is in use by y, and a request for x should have got it so long ago."""
+    state = begun(name, 1, Y)
+    state.place(X, X.prompt_tokens, 100, 0.0)
+    state.ready_at["x"] = -seconds
+    return state
+
+
 # What a slot counts: 0.1 * 3 s * slots in use / slots. With one of two: 0.15 s.
 TABLE = [
     ("nobody has anything: by chance", BASE, "ab", [server("a"), server("b")]),
@@ -73,6 +81,11 @@ TABLE = [
     ("unload what was idle for longest", X, "b", [idle("a", 1, "y", -1.0), idle("b", 1, "z", -9.0)]),
     ("a slot in use is not free", X, "b", [begun("a", 1, Y), begun("b", 2, Y, ahead=9_000)]),
     ("none is free: where nobody waits for one", X, "a", [begun("a", 1, Y), begun("b", 1, Y, Z)]),
+    # Three answers stand still for 0.4 s, or one does: 0.005 of 0.8 s is 0.004 s.
+    ("0.003 ahead, and fewer that a load stops", X, "b", [begun("a", 2, Y, Y, Y), begun("b", 2, Y, ahead=30)]),
+    # Elsewhere a slot counts 2 s and 0.3 of the 3 s until it drains, and the load 0.4 s.
+    ("the slot is 3 s late", X, "a", [late("a", 3.0), begun("b", 1, Z)]),
+    ("4 s late: who has it keeps it", X, "b", [late("a", 4.0), begun("b", 1, Z)]),
     ("base model: no slot needed", BASE, "ab", [begun("a", 1), begun("b", 2)]),
     # 640 of 1,000 tokens are cached: 0.036 s against 0.100 s, a gap of 0.064 s.
     ("0.06 behind", LONG, "a", [cached("a", 600), server("b")]),

@@ -147,7 +147,14 @@ def _room_seconds(server: ServerState, share: float, residence: float) -> float:
 
 def _loading_seconds(server: ServerState, adapter: str | None, now: float) -> float:
     """How long loads of adapters are ahead. One that waits for a slot is ahead of its own requests only."""
-    return max(server.ready_at.get(adapter or "", server.loads_end_at) - now, 0.0)
+    ready_at = server.ready_at.get(adapter or "")
+    if ready_at is None:
+        return max(server.loads_end_at - now, 0.0)
+    slots = server.adapters.slots
+    if now > ready_at and slots and len(server.adapter_requests) > slots:
+        # Requests for the adapters in the slots go on coming. It waits for about as long again.
+        return now - ready_at
+    return max(ready_at - now, 0.0)
 
 
 def _slot_cost(server: ServerState, situation: Situation, residence: float) -> float:
