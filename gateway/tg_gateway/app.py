@@ -22,7 +22,7 @@ from tg_base.telemetry import MODEL_LOADS
 from tg_gateway.access import CONNECTION_REFUSED, Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
 from tg_gateway.http import Health, HttpHandlers, LoadTeller, Middleware, Router, defer_expectation
-from tg_gateway.http_connections import watch_connections
+from tg_gateway.http_connections import notice_leaving, watch_connections
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
 from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, listen, stop_listening
 from tg_gateway.mounts import MOUNTS
@@ -147,6 +147,7 @@ class Gateway:
             await runner.setup()
             if runner.server is not None:
                 watch_connections(runner.server, self._unauthenticated.on_connection, self._unauthenticated.forget)
+                stack.enter_context(notice_leaving(runner.server))
             stack.push_async_callback(runner.cleanup)
             if self._band is not None:
                 await stack.enter_async_context(self._band)

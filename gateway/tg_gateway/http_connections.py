@@ -1,11 +1,20 @@
 """HTTP server -> whoever bounds its connections: each one as it is opened and closed, before it has asked anything."""
 
 import asyncio
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
 
 from aiohttp import web
 
 from tg_base.runtime import FewItems
+
+LOOK_SECONDS: Final = 0.5
+"""Between two looks for clients that have left."""
+_TCP_INFO: Final[int | None] = getattr(socket, "TCP_INFO", None)
+"""Known on Linux alone."""
+_ESTABLISHED: Final = 1
 
 Told = Callable[[asyncio.Transport], None]
 
@@ -34,3 +43,38 @@ def watch_connections(server: web.Server, opened: Told, closed: Told) -> None:
 
     server.connection_made = connection_made  # type: ignore[method-assign]
     server.connection_lost = connection_lost  # type: ignore[method-assign]
+
+
+@contextmanager
+def notice_leaving(server: web.Server) -> Iterator[None]:
+    """Close the connections of clients that have left while nothing is read from them.
+
+    aiohttp does not read behind 32 requests that wait for the one before them, and would not see the end of the
+    connection until that one is answered. What system call tells it elsewhere than on Linux differs; there it waits.
+
+    Args:
+        server: that of a runner that was set up.
+    """
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        nonlocal timer
+        for handler in server.connections:
+            # There is no public way to ask for this either.
+            if handler._buffer_paused and handler.transport is not None and _has_left(handler.transport):  # noqa: SLF001
+                handler.transport.abort()
+        timer = loop.call_later(LOOK_SECONDS, look)
+
+    timer = loop.call_later(LOOK_SECONDS, look)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _has_left(transport: asyncio.Transport) -> bool:
+    if _TCP_INFO is not None:
+        with suppress(OSError):
+            state: bytes = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)
+            return state[0] != _ESTABLISHED
+    return False
