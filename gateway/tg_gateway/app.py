@@ -17,7 +17,7 @@ from typing_extensions import override
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.protocol import Route
-from tg_base.runtime import SharedListener, open_listening_sockets
+from tg_base.runtime import SharedListener, open_listening_sockets, running
 from tg_base.telemetry import MODEL_LOADS
 from tg_gateway.access import CONNECTION_REFUSED, Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
@@ -147,7 +147,7 @@ class Gateway:
             await runner.setup()
             if runner.server is not None:
                 watch_connections(runner.server, self._unauthenticated.on_connection, self._unauthenticated.forget)
-                stack.enter_context(notice_leaving(runner.server))
+                await stack.enter_async_context(running(notice_leaving(runner.server)))
             stack.push_async_callback(runner.cleanup)
             if self._band is not None:
                 await stack.enter_async_context(self._band)

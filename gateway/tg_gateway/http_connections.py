@@ -2,8 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
@@ -45,9 +45,8 @@ def watch_connections(server: web.Server, opened: Told, closed: Told) -> None:
     server.connection_lost = connection_lost  # type: ignore[method-assign]
 
 
-@contextmanager
-def notice_leaving(server: web.Server) -> Iterator[None]:
-    """Close the connections of clients that have left while nothing is read from them.
+async def notice_leaving(server: web.Server) -> None:
+    """Close the connections of clients that have left while nothing is read from them, until cancelled.
 
     aiohttp does not read behind 32 requests that wait for the one before them, and would not see the end of the
     connection until that one is answered. What system call tells it elsewhere than on Linux differs; there it waits.
@@ -55,21 +54,12 @@ def notice_leaving(server: web.Server) -> Iterator[None]:
     Args:
         server: that of a runner that was set up.
     """
-    loop = asyncio.get_running_loop()
-
-    def look() -> None:
-        nonlocal timer
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
         for handler in server.connections:
             # There is no public way to ask for this either.
             if handler._buffer_paused and handler.transport is not None and _has_left(handler.transport):  # noqa: SLF001
                 handler.transport.abort()
-        timer = loop.call_later(LOOK_SECONDS, look)
-
-    timer = loop.call_later(LOOK_SECONDS, look)
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _has_left(transport: asyncio.Transport) -> bool:
