@@ -2,7 +2,7 @@
 
 nice python -m bench.instances                                        all loads, three seeds (development)
 nice python -m bench.instances --seeds 100-109 --jobs 2 --json FILE   the whole table
-python -m bench.instances --loads prefix --rates hard --policies ours,informed
+python -m bench.instances --loads prefix --rates hard --policies predicted-wait,informed
 python -m bench.instances --trace FILE                                rows of Mooncake's format
 python -m bench.instances --pickers 8 --loads prefix                  among which requests are spread [--unshared]
 python -m bench.instances --picks                                     what a pick costs
@@ -10,7 +10,9 @@ python -m bench.instances --picks                                     what a pic
 
 import argparse
 import json
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from bench.instances.loads import LOADS
@@ -25,11 +27,19 @@ def _numbers(text: str) -> list[int]:
     return list(range(int(first), int(last or first) + 1))
 
 
+def _names(text: str, known: Collection[str]) -> list[str]:
+    names = text.split(",")
+    if unknown := [name for name in names if name.partition("/")[0] not in known]:
+        raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+    return names
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--loads", default=",".join(LOADS))
+    parser.add_argument("--loads", type=partial(_names, known=LOADS), default=",".join(LOADS))
     parser.add_argument("--rates", default="normal,hard", help="normal, hard, or numbers")
-    parser.add_argument("--policies", default=",".join([*PEERS, "informed"]))
+    policies = [*PEERS, "informed"]
+    parser.add_argument("--policies", type=partial(_names, known=policies), default=",".join(policies))
     parser.add_argument("--seeds", type=_numbers, default=[0, 1, 2], help="one, or FIRST-LAST")
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--trace", type=Path, help="rows of Mooncake's format, in place of the loads")
@@ -51,9 +61,9 @@ def _main() -> None:
     trace = None if asked.trace is None else Trace(asked.trace, asked.servers, asked.objective)
     runs = [
         Run(load, rate, policy, seed, asked.seconds, trace, asked.pickers, not asked.unshared)
-        for load in (["trace"] if trace else asked.loads.split(","))
+        for load in (["trace"] if trace else asked.loads)
         for rate in (["1"] if trace else asked.rates.split(","))
-        for policy in asked.policies.split(",")
+        for policy in asked.policies
         for seed in asked.seeds
     ]
     if asked.jobs > 1:
