@@ -48,7 +48,7 @@ def pass_door(message: bytes, features: frozenset[str]) -> bytes:
 
 def take_request(body: bytes) -> SamplerSettings:
     """What llama.cpp samples with."""
-    # Asked of each body; one with so many names as a mapping is read in another process.
+    # The processor asks this of each body. A mapping has so many names that another process reads it.
     is_costly(body)
     request = decode(TextCompletionRequest, body)
     check_completion(request)

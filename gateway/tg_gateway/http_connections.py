@@ -56,10 +56,15 @@ async def notice_leaving(server: web.Server) -> None:
     """
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        for handler in server.connections:
-            # There is no public way to ask for this either.
-            if handler._buffer_paused and handler.transport is not None and _has_left(handler.transport):  # noqa: SLF001
-                handler.transport.abort()
+        abort_left(server)
+
+
+def abort_left(server: web.Server) -> None:
+    """Close those connections of clients that have left by now."""
+    for handler in server.connections:
+        # There is no public way to ask for this either.
+        if handler._buffer_paused and handler.transport is not None and _has_left(handler.transport):  # noqa: SLF001
+            handler.transport.abort()
 
 
 def _has_left(transport: asyncio.Transport) -> bool:

@@ -8,6 +8,8 @@ import pytest
 
 from tests.flow.open_gateway import open_gateway, until_listed
 from tests.flow.raw_http import PATIENCE_SECONDS, raw_connection
+from tests.until import until
+from tg_gateway.http_connections import abort_left
 
 ASKED_BEHIND = 100
 """Requests; the server reads no more behind 32."""
@@ -37,8 +39,10 @@ async def test_requests_behind_one_that_takes_long_are_all_answered() -> None:
             raw.post("/api/v1/text-completion", b'{"prompt":"1"}')
             raw.send(b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n" * ASKED_BEHIND)
             await it.llm.started.wait()
-            # Longer than between two looks for clients that have left.
-            await asyncio.sleep(0.6)
+            server = it.gateway._runner.server
+            assert server is not None
+            await until(lambda: any(handler._buffer_paused for handler in server.connections))
+            abort_left(server)
             it.llm.step.release()
             for _ in range(1 + ASKED_BEHIND):
                 head = await raw.until(b"\r\n\r\n")

@@ -176,7 +176,7 @@ class LinkSender:
         """Return once nothing is buffered, and the bus has taken every message."""
         while self._due:
             await self.until_taken()
-        # Whoever has all the room knows that nothing is in flight.
+        # Once it holds every permit, no message is in flight.
         for _ in range(MAX_IN_FLIGHT_MESSAGES):
             await self._room.acquire()
         for _ in range(MAX_IN_FLIGHT_MESSAGES):

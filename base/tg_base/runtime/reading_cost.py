@@ -28,7 +28,7 @@ def is_costly(body: bytes) -> bool:
 
 
 def _has_many_objects(body: bytes) -> bool:
-    # The braces and colons are counted first, which is quick: few bodies have so many.
+    # Counting braces alone is cheap, and rules out nearly every body; so does counting colons below.
     if not has_more_of((b"{",), body, MAX_READ_HERE_OBJECTS):
         return False
     return sum(map(body.count, _OPENINGS)) > MAX_READ_HERE_OBJECTS

@@ -76,7 +76,7 @@ class McpSession:
         self._task = self._opened = None
         self._leave.set()
         self._leave = asyncio.Event()
-        # A timer: whoever closes it may be cancelled meanwhile, and the server has to end all the same.
+        # By a timer: the task that closes it may be cancelled meanwhile, and the server must end all the same.
         end = asyncio.get_running_loop().call_later(seconds, task.cancel)
         task.add_done_callback(lambda _: end.cancel())
         await asyncio.wait([task])

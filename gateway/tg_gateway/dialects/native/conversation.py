@@ -39,7 +39,10 @@ class NativeConversation(Conversation):
             self._refuse(envelope.id_of(message), error)
 
     def _check_size(self, size: int) -> None:
-        """Refuse before it is read, which would hold up all other clients; nobody without a key has so much to say."""
+        """Refuse a large message before it is read: reading it would hold up all other clients.
+
+        Without a key the limit is that of an envelope.
+        """
         if size > envelope.ENVELOPE_BYTES and self._socket.key is None:
             raise Unauthorized("auth failure")
         if size > self._socket.max_request + envelope.ENVELOPE_BYTES:
