@@ -48,7 +48,7 @@ def pass_door(message: bytes, features: frozenset[str]) -> bytes:
 
 def take_request(body: bytes) -> SamplerSettings:
     """What llama.cpp samples with."""
-    # The processor asks this of each body. A mapping has so many names that another process reads it.
+    # Part of the cost: a processor checks each body like this, and hands one with a mapping to a worker process.
     is_costly(body)
     request = decode(TextCompletionRequest, body)
     check_completion(request)
