@@ -9,7 +9,7 @@ import pytest
 
 from tests.flow.command import SCRIPTS
 
-OLD_COMMIT = "c1ad4417e5bea12218dd6cb887276c0693e8aac6"
+OLD_COMMIT = "71911e7507e26e11e2d0cd6deebf5dbaa3de1dd0"
 """The version that installations have now. Move it when another one has landed, so that two neighbours are tested."""
 DISTRIBUTIONS = ("schema", "base", "flow", "bedrock", "vertexai", "gateway", "cli", "serve")
 _ROOT = Path(__file__).parents[2]
