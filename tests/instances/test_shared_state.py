@@ -21,7 +21,7 @@ from tg_base.instances import (
     Scheduler,
     SharedState,
 )
-from tg_base.instances.delta import Ask, Batch, Bye, Heartbeat, Known, Placed, encode_delta, pack_blocks
+from tg_base.instances.delta import Ask, Batch, Bye, Heartbeat, Known, Placed, decode_delta, encode_delta, pack_blocks
 from tg_base.instances.journal import MAX_PENDING
 from tg_base.instances.resident_adapters import MAX_ADAPTERS
 from tg_base.instances.shared_state import MAX_PEERS, MAX_WANTS, SharingTiming
@@ -223,6 +223,38 @@ def test_a_newcomer_learns_what_is_in_flight_and_what_servers_have() -> None:
     # Also in the order in which they will be forgotten.
     newest, oldest = ([*each.scheduler.server(ENDPOINTS[0]).prefixes.blocks] for each in (new, old[0]))
     assert newest == oldest
+
+
+def test_who_is_alone_tells_only_that_it_is_there_until_another_one_comes() -> None:
+    first, newcomer = Picker(1), Picker(2)
+    now = settle([first], 0.0)
+    ended = first.pick(request("x", tokens=640, blocks=(1, 2)), now, at=0)
+    stays = first.pick(request("y", tokens=640, blocks=(1, 3)), now, at=1)
+    ended.first_token(now + 0.1)
+    ended.finish(None, now + 0.2)
+    first.scheduler.forget_adapter(ENDPOINTS[2], "x")
+    assert list(map(decode_delta, first.shared.flush(now + 1.0))) == [Heartbeat(1, 0)]
+    now = settle([first, newcomer], now + 1.0)
+    assert newcomer.counters() == first.counters()
+    assert (newcomer.blocks(), newcomer.loaded()) == (first.blocks(), first.loaded())
+    stays.finish(None, now)
+    exchange([first, newcomer], now)
+    assert newcomer.counters() == [NOTHING] * 3
+
+
+def test_who_hears_nobody_for_a_while_tells_those_who_heard_it_what_they_missed() -> None:
+    first, second = Picker(1), Picker(2)
+    now = settle([first, second], 0.0)
+    running = first.pick(request("x", tokens=640, blocks=(1, 2)), now, at=0)
+    now = settle([first, second], now)
+    for _ in range(ROUNDS):
+        now += STEP_SECONDS
+        for body in first.shared.flush(now):
+            second.shared.receive(body, now)
+    running.finish(None, now)
+    first.pick(request("y", tokens=640, blocks=(1, 3)), now, at=1)
+    settle([first, second], now)
+    assert second.counters() == first.counters()
 
 
 def test_more_adapters_in_use_than_a_server_remembers_are_told_as_far_as_may_be() -> None:

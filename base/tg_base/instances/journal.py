@@ -34,10 +34,12 @@ class Journal:
 
     Attributes:
         seq: of the next batch.
+        is_heard: whether somebody listens; else what is under way is kept, and nothing is collected.
     """
 
     def __init__(self, origin: int, wake: Callable[[], None]) -> None:
         self.seq = 0
+        self.is_heard = True
         self._origin = origin
         self._wake = wake
         self._numbers = count(1)
@@ -56,6 +58,8 @@ class Journal:
         """See `PlacementListener`."""
         placement.number = next(self._numbers)
         self._open[placement.number] = placement
+        if not self.is_heard:
+            return
         blocks = prefix.blocks
         last = blocks[matched - 1] if matched else None
         new = blocks[matched:MAX_BLOCKS]
@@ -64,20 +68,32 @@ class Journal:
 
     def started(self, placement: Placement, lesson: Lesson | None) -> None:
         """See `PlacementListener`."""
-        self._started.append(_event(placement, lesson))
-        self._grow()
+        if self.is_heard:
+            self._started.append(_event(placement, lesson))
+            self._grow()
 
     def ended(self, placement: Placement, lesson: Lesson | None) -> None:
         """See `PlacementListener`."""
-        if self._open.pop(placement.number, None) is not None:
+        if self._open.pop(placement.number, None) is not None and self.is_heard:
             self._ended.append(_event(placement, lesson))
             self._grow()
 
     def lacked(self, address: str, adapter: str) -> None:
         """See `PlacementListener`."""
-        if is_tellable(adapter):
+        if self.is_heard and is_tellable(adapter):
             self._lacking.append((self._names[address], self._names[adapter]))
             self._grow()
+
+    def rest(self) -> None:
+        """Collect nothing until `resume`: nobody listens."""
+        self.is_heard = False
+        self._clear()
+
+    def resume(self) -> None:
+        """Collect again: somebody listens. What was not told meanwhile is a gap, which the others see."""
+        if not self.is_heard:
+            self.is_heard = True
+            self.seq += 1
 
     def take(self) -> Batch | None:
         """What is to be told, each thing once; None = nothing."""

@@ -102,6 +102,7 @@ class SharedState:
         self._answers: dict[tuple[str, int], None] = {}
         self._telling: Iterator[Known] = iter(())
         self._beat_at = self._snapshot_at = self._learnt_at = float("-inf")
+        self._alone_at: float | None = None
         self._teacher = 0
         self._is_asked = self._has_learnt = False
 
@@ -120,6 +121,7 @@ class SharedState:
         """What is to be told now, in this order. Call it when woken, and with every heartbeat."""
         for origin in [origin for origin, peer in self._peers.items() if now - peer.heard_at > self._timing.dead_after]:
             self._forget(origin, now)
+        self._rest_if_alone(now)
         told = [*self._own(now), *self._questions(now), *self._knowledge()]
         if any(isinstance(each, Batch) for each in told):
             self._beat_at = now
@@ -130,6 +132,15 @@ class SharedState:
         short = [body for body in bodies if len(body) <= MAX_DELTA_BYTES]
         self.dropped["too-long"] += len(bodies) - len(short)
         return short
+
+    def _rest_if_alone(self, now: float) -> None:
+        """Collect nothing once nobody has been there for as long as it takes to be called dead."""
+        if self._peers:
+            self._alone_at = None
+        elif self._alone_at is None:
+            self._alone_at = now
+        elif now - self._alone_at > self._timing.dead_after:
+            self._journal.rest()
 
     def leave(self) -> bytes:
         """The last message: the others drop what we placed."""
@@ -154,6 +165,7 @@ class SharedState:
                 return False
             peer = self._peers[delta.origin] = PeerState(partial(self._adopt, delta.origin), now)
             self._beat_at = float("-inf")  # it learns of us at once
+            self._journal.resume()
             self._wake()
         peer.heard_at = now
         self._take(delta, peer, now)
