@@ -28,27 +28,27 @@ namespace = "tg/flow"
 async def test_what_one_picks_is_told_to_the_other(pulsar: PulsarServer, tmp_path: Path) -> None:
     file = tmp_path / "pick.toml"
     file.write_text(FILE, "utf-8")
-    batches: list[Batch] = []
-    snapshots: list[Snapshot] = []
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(open_bus(pulsar.service_url))
         heard = await stack.enter_async_context(bus.subscribe(Topics("tg/flow").placements, None))
+
+        async def hear(kind: type[Batch | Snapshot]) -> Batch | Snapshot:
+            while not (isinstance(delta := decode_delta((await anext(heard)).body), kind) and delta.placed):
+                pass
+            return delta
+
         said = await stack.enter_async_context(run_picker(file, bus=pulsar.service_url))
         address = said.split()[2]
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
-        call = wire.ExternalProcessorStub(channel).Process()
-        await call.write(headers(end=True))
-        assert await call.read() is not grpc.aio.EOF
+        first, second = (wire.ExternalProcessorStub(channel).Process() for _ in range(2))
+        await first.write(headers(end=True))
+        assert await first.read() is not grpc.aio.EOF
         async with asyncio.timeout(60):
             # The second one comes when the request is under way, so it has to ask for it.
-            while not snapshots:
-                delta = decode_delta((await anext(heard)).body)
-                if isinstance(delta, Batch):
-                    batches.append(delta)
-                    if len(batches) == 1:
-                        await stack.enter_async_context(run_picker(file, bus=pulsar.service_url))
-                elif isinstance(delta, Snapshot) and delta.placed:
-                    snapshots.append(delta)
-        call.cancel()
-    assert [len(batch.placed) for batch in batches[:1]] == [1]
-    assert (snapshots[0].origin, len(snapshots[0].placed)) == (batches[0].origin, 1)
+            await stack.enter_async_context(run_picker(file, bus=pulsar.service_url))
+            snapshot = await hear(Snapshot)
+            await second.write(headers(end=True))
+            batch = await hear(Batch)
+        first.cancel()
+        second.cancel()
+    assert (len(snapshot.placed), len(batch.placed), batch.origin) == (1, 1, snapshot.origin)
