@@ -20,6 +20,10 @@ class ServerSentEvents:
     the stream truncates is dropped.
     """
 
+    __slots__ = (
+        "_after_return", "_begun", "_data", "_data_size", "_longest", "_partial", "_partial_size",
+    )  # fmt: skip
+
     def __init__(self, longest: int = MAX_EVENT_BYTES) -> None:
         self._longest = longest
         self._begun = False

@@ -1,7 +1,6 @@
 """LlmChunks of one request -> its records: each chunk as it comes, then ends, whole answers, usage."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass, field
 
 import msgspec
@@ -40,10 +39,11 @@ async def answer_request(
     totals, streaming, several, edit = answer.totals, request.streaming, plan.generated > 1, answer.edit
     keep = answer.keep
     try:
-        first, rest = await begin()
-        async with aclosing(rest):
+        chunk, rest = await begin()
+        # Behind the first chunk nobody asks again, and a prompt may be long.
+        del request, plan, begin
+        try:
             # One loop for the first chunk and the rest: a generator around both would cost time with each chunk.
-            chunk = first
             while True:
                 if edit is not None:
                     chunk = edit(chunk)
@@ -54,11 +54,15 @@ async def answer_request(
                     yield totals.tell(chunk)
                 if several and chunk.finish_reason is not None and answer.tells_ends:
                     yield answer.end(chunk.index)
+                # While the next one is awaited, nobody needs this one.
+                del chunk
                 try:
                     # `anext` with a default would add a step to each wait.
                     chunk = await rest.__anext__()
                 except StopAsyncIteration:
                     break
+        finally:
+            await rest.aclose()
     finally:
         # Also for a cancelled or failed stream: the provider bills the tokens up to there.
         totals.report(model)
@@ -76,10 +80,17 @@ class AnswerBuilder:
         tells_ends: whether the end of each of several answers is told as soon as it comes.
     """
 
+    # Not the request, whose prompt may be long.
+    __slots__ = (
+        "_answers_asked", "_form", "_kept", "_ranking", "_several", "_streaming", "edit", "keep", "tells_ends",
+        "totals",
+    )  # fmt: skip
+
     def __init__(self, request: TextCompletionRequest, plan: GenerationPlan, form: AnswerForm | None) -> None:
         self.totals = Totals(request.model)
         self.tells_ends = bool(request.streaming) and form is None
-        self._request = request
+        self._streaming = bool(request.streaming)
+        self._answers_asked = request.answers
         self._several = plan.generated > 1
         self._form = form
         keeps = form is not None or not request.streaming
@@ -106,7 +117,7 @@ class AnswerBuilder:
         if self._form is not None:
             for index, answer in answers.items():
                 answers[index] = await self._in_form(self._form, index, answer)
-        if self._request.streaming:
+        if self._streaming:
             return self._last_of_streams(list(answers))
         pieces = [(piece, piece is answer[-1]) for answer in answers.values() for piece in answer]
         return [
@@ -120,7 +131,7 @@ class AnswerBuilder:
         ends = self.totals.endings
         if self._ranking is None:
             return {index: [piece for piece in kept if piece.index == index] for index in sorted(ends)}
-        best = self._ranking.best(self._request.answers)
+        best = self._ranking.best(self._answers_asked)
         self.totals.endings = {place: ends[index] for place, index in enumerate(best)}
         return {
             place: [msgspec.structs.replace(piece, index=place) for piece in kept if piece.index == index]
@@ -131,7 +142,7 @@ class AnswerBuilder:
         reason = self.totals.endings[index].finish_reason
         calls = any(piece.tool_calls for piece in answer)
         if reason == "stop" or (reason == "tool_calls" and calls):
-            return await form.check_answer(answer, told=bool(self._request.streaming))
+            return await form.check_answer(answer, told=self._streaming)
         return answer
 
     def _last_of_streams(self, indexes: Sequence[int]) -> list[TextCompletionResponse]:

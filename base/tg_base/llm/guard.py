@@ -6,10 +6,9 @@ become errors here.
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from math import inf
 from types import TracebackType
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 import msgspec
 import structlog
@@ -26,6 +25,8 @@ TOO_DEEP = "the request is nested too deep for this provider"
 """Where an SDK can't write what could be read: it stands deeper on the stack, and walks through values in Python."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+_NO_ANSWERS: Final[frozenset[int]] = frozenset()
+"""Replaced at the end of an answer: an empty set for each stream would take 216 bytes."""
 _COUNTS = ("in_token", "out_token", "cached_token", "reasoning_token", "cache_write_token")
 
 
@@ -55,35 +56,37 @@ async def guard_stream(
         IncompleteStream: the source ended, and an answer has no `finish_reason`.
     """
     finished = False
-    # Replaced at the end of an answer: an empty set of its own takes 216 bytes.
-    ended: frozenset[int] = frozenset()
+    ended = _NO_ANSWERS
     watch = _Watch(clocks)
     try:
-        async with aclosing(source):
-            while True:
-                try:
-                    # Not around the `yield` below: there the consumer works, at its own pace. `anext` with a default
-                    # would be one more step of each wait.
-                    with watch:
-                        chunk = await source.__anext__()
-                except StopAsyncIteration:
+        while True:
+            try:
+                # Not around the `yield` below: there the consumer works, at its own pace. `anext` with a default
+                # would be one more step of each wait.
+                with watch:
+                    chunk = await source.__anext__()
+            except StopAsyncIteration:
+                break
+            except TgError:
+                if finished:
                     break
-                except TgError:
-                    if finished:
-                        break
-                    raise
-                if ended and (finished or chunk.index in ended):
-                    chunk = chunk.usage
-                elif chunk.text or chunk.has_content:
-                    watch.saw_content = True
-                if chunk.finish_reason is not None:
-                    ended |= {chunk.index}
-                    finished = len(ended) >= answers
-                if chunk.index and not 0 < chunk.index < answers:
-                    raise ProtocolError(f"the provider sent an answer that is none of the {answers} asked for")
-                yield check_numbers(chunk)
+                raise
+            if ended and (finished or chunk.index in ended):
+                chunk = chunk.usage
+            elif chunk.text or chunk.has_content:
+                watch.saw_content = True
+            if chunk.finish_reason is not None:
+                ended |= {chunk.index}
+                finished = len(ended) >= answers
+            if chunk.index and not 0 < chunk.index < answers:
+                raise ProtocolError(f"the provider sent an answer that is none of the {answers} asked for")
+            yield check_numbers(chunk)
+            # While the next one is awaited, nobody needs this one.
+            del chunk
     finally:
         watch.close()
+        # Not `aclosing`, which would take 150 bytes of each stream.
+        await source.aclose()
     if not finished:
         raise IncompleteStream("the provider's stream ended without its terminal marker; ask again")
 
@@ -126,10 +129,14 @@ class _Watch:
     `asyncio.timeout` would create and cancel a timer for each chunk.
     """
 
+    __slots__ = (
+        "_cancelling", "_clocks", "_due", "_entered", "_fired", "_limit", "_loop", "_task", "_timer", "_timer_due",
+        "_waited", "_waiting_for_first", "saw_content",
+    )  # fmt: skip
+
     def __init__(self, clocks: Clocks) -> None:
         self._loop = asyncio.get_running_loop()
-        self._time = self._loop.time
-        self._clocks, self._idle, self._total = clocks, clocks.idle, clocks.total
+        self._clocks = clocks
         self.saw_content = False
         # All in seconds of waiting so far: what passes between two waits is the consumer's.
         self._waited = 0.0
@@ -152,15 +159,15 @@ class _Watch:
     def __enter__(self) -> Self:
         if self.saw_content:
             self.saw_content = self._waiting_for_first = False
-            self._limit = min(self._waited + self._idle, self._total)
-        self._entered = now = self._time()
+            self._limit = min(self._waited + self._clocks.idle, self._clocks.total)
+        self._entered = now = self._loop.time()
         self._due = due = now + self._limit - self._waited
         self._task = task = asyncio.current_task(self._loop)
         self._cancelling = task.cancelling() if task is not None else 0
         # A timer that fires too early re-arms itself; only one that would fire too late is replaced here.
         if due < self._timer_due:
             # Set early, so that it need not be replaced once the idle clock runs.
-            self._arm(min(due, now + self._idle))
+            self._arm(min(due, now + self._clocks.idle))
         return self
 
     def _arm(self, due: float) -> None:
@@ -180,7 +187,7 @@ class _Watch:
             self._task.cancel()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._waited += self._time() - self._entered
+        self._waited += self._loop.time() - self._entered
         task, self._task = self._task, None
         if kind is RecursionError:
             raise BadRequest(TOO_DEEP) from None

@@ -248,6 +248,8 @@ def _import_client(wire: SdkWire) -> ModuleType:
 class _AskedBody:
     """The body of an answer, and the connection lent for it."""
 
+    __slots__ = ("_ask", "_body", "_error_detail", "_keyed", "_lease")
+
     def __init__(
         self,
         keyed: KeyedConnection[SdkConnection],
@@ -269,6 +271,8 @@ class _AskedBody:
         read = None
         try:
             self._body = open_body(self._ask(lease.connection), self._error_detail)
+            # It has the request, whose prompt may be long; who asks again makes another body.
+            del self._ask
             read = await self._body.__aenter__()
         finally:
             if read is None:

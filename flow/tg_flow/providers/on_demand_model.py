@@ -63,6 +63,8 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
     @override
     async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
         async with self._use() as service, aclosing(service.on_request(request)) as responses:
+            # The service keeps of it what it needs; a prompt may be long.
+            del request
             async for response in responses:
                 yield response
 

@@ -31,6 +31,8 @@ class ChunkDecoder:
             extension, or bytes that are not a chunk. None = all chunks were plain. Do not call `feed` once it is set.
     """
 
+    __slots__ = ("_held", "_left", "_tiny", "rest")
+
     def __init__(self) -> None:
         self.rest: bytes | None = None
         self._held = b""

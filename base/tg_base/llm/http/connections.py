@@ -47,14 +47,29 @@ class Connector(aiohttp.TCPConnector):
 class _SmallReads(asyncio.BufferedProtocol):
     """Socket -> handler, in small reads: an event loop reads up to 256 KiB, which would all be parsed in one turn."""
 
+    __slots__ = ("_handler", "_room")
+
     def __init__(self, handler: "Handler", room: memoryview) -> None:
         self._handler = handler
         self._room = room
-        # The loop calls these callbacks on this object; they go to aiohttp's handler without an extra call each.
-        self.pause_writing = handler.pause_writing  # type: ignore[method-assign]
-        self.resume_writing = handler.resume_writing  # type: ignore[method-assign]
-        self.eof_received = handler.eof_received  # type: ignore[method-assign]
-        self.connection_lost = handler.connection_lost  # type: ignore[method-assign]
+
+    # What seldom comes is passed on here, and not by methods of aiohttp's handler, which take 64 bytes each.
+
+    @override
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    @override
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()
+
+    @override
+    def eof_received(self) -> None:
+        self._handler.eof_received()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._handler.connection_lost(exc)
 
     @override
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
 from io import BytesIO
+from types import MappingProxyType
 from typing import Final, Literal
 from urllib.request import getproxies, proxy_bypass
 
@@ -27,6 +28,8 @@ from tg_schema.errors import ProtocolError, Timeout, Unavailable
 
 MAX_WHOLE_BYTES = 128 * 1024
 """Bytes of a request's body up to which it is written at once."""
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _ENDLESS = f"the provider sent {MAX_HEAD_BYTES} bytes of headers or interim responses, and no answer; check base_url"
 _ENCODED = "the provider compresses its answers although nobody asked for that; switch it off there, or in its proxy"
@@ -52,6 +55,8 @@ class PoolAnswer:
         encoded: whether the body is compressed.
     """
 
+    __slots__ = ("_body", "close", "content_type", "encoded", "good", "headers", "status")
+
     def __init__(
         self, status: int, headers: Mapping[str, str], body: aiohttp.StreamReader, close: Callable[[], None]
     ) -> None:
@@ -65,19 +70,21 @@ class PoolAnswer:
         )
         self.close = close
         self._body = body
-        if isinstance(body, Body):
-            # Instead of a call for each read.
-            self.read = body.take  # type: ignore[method-assign]
 
     @property
     def ended(self) -> bool:
         """See `HttpAnswer`."""
         return self._body.is_eof()
 
-    def read(self) -> Awaitable[bytes]:
+    @property
+    def read(self) -> Callable[[], Awaitable[bytes]]:
         """See `HttpAnswer`."""
-        # aiohttp's empty body, which it keeps for itself.
-        return self._body.readany()
+        # The reader's own method, instead of a call for each read. aiohttp's empty body it keeps for itself.
+        return self._body.take if isinstance(self._body, Body) else self._body.readany
+
+    def drop_head(self) -> None:
+        """See `HttpAnswer`."""
+        self.headers = _NO_HEADERS
 
 
 class HttpTarget(msgspec.Struct, frozen=True, eq=False):

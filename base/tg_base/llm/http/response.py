@@ -59,6 +59,9 @@ class HttpAnswer(Protocol):
         Who is cancelled while it waits closes the answer: bytes that were just handed over are lost.
         """
 
+    def drop_head(self) -> None:
+        """Forget the headers, which a stream need not keep until its end."""
+
     def close(self) -> None:
         """Release the connection; before the body's end this closes the socket."""
 
@@ -78,6 +81,8 @@ def no_detail(body: bytes) -> ErrorDetail:
 class OpenBody:
     """Context manager that yields the `Read` of a streamed answer's body: see `open_body`."""
 
+    __slots__ = ("_answer", "_call", "_error_detail")
+
     # Not a generator: one for each request costs as much as writing it to the socket.
     def __init__(self, call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail]) -> None:
         self._call = call
@@ -91,6 +96,8 @@ class OpenBody:
 
     async def __aenter__(self) -> Read:
         answer = await self._call
+        # Even a coroutine that has ended takes 256 bytes.
+        del self._call
         entered = False
         try:
             if not answer.good:
@@ -101,6 +108,7 @@ class OpenBody:
         finally:
             if not entered:
                 answer.close()
+        answer.drop_head()
         self._answer = answer
         return answer.read
 

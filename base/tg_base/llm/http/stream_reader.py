@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -24,6 +24,9 @@ _NO_EVENT = "the provider sent an event that is not of an answer; check that bas
 
 MAX_TURN_BYTES = 16 * 1024
 """Bytes parsed in one turn of the loop, so that a body of tiny or empty events delays other streams no longer."""
+
+_NO_ANSWERS: Final[frozenset[int]] = frozenset()
+"""Replaced by a larger one at an end: an empty set for each stream would take 216 bytes."""
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The exceptions of decoding untrusted JSON."""
@@ -117,12 +120,15 @@ async def body_chunks(
             for part in (received,) if len(received) <= MAX_TURN_BYTES else _parts(received):
                 if part is not received:
                     await asyncio.sleep(0)
-                for chunk in stream.take(part):
+                chunks = stream.take(part)
+                for chunk in chunks:
                     yield chunk
+                if chunks:
+                    # While the next read is awaited, nobody needs them; nor the read itself, of up to 16 KiB.
+                    del chunk
                 if stream.error is not None and not stream.finished:
                     raise stream.error
-            # A read may have 16 KiB, which must not stay in memory while the next one is awaited.
-            del received, part
+            del received, part, chunks
         # Nearly every whole answer ends here: in the read that has its last events.
         rest = None if decoder.done and opened.ended else await _rest(read, stream, usage_patience, opened)
         if rest is not None:
@@ -132,11 +138,12 @@ async def body_chunks(
 class _Stream:
     """Bytes in, chunks out. An error after content is stored, so that the content is delivered first."""
 
+    __slots__ = ("_answers", "_ended", "_events", "decoder", "error", "finished")
+
     def __init__(self, decoder: EventDecoder, frames: Frames, answers: int) -> None:
         self._events = frames
         self._answers = answers
-        # Replaced by a larger one at an end: an empty set of its own takes 216 bytes.
-        self._ended: frozenset[int] = frozenset()
+        self._ended = _NO_ANSWERS
         self.decoder = decoder
         self.finished = False
         self.error: TgError | None = None

@@ -10,8 +10,11 @@ written into the cache; None = not reported."""
 class UsageDeltas:
     """The totals of one answer's usage so far."""
 
+    __slots__ = ("_told",)
+
     def __init__(self) -> None:
-        self._told = [0, 0, 0, 0, 0]
+        # A list with the first usage, which nearly always is the last event's.
+        self._told: list[int] | None = None
 
     def add_totals(
         self,
@@ -22,6 +25,8 @@ class UsageDeltas:
         cache_write_token: int | None = None,
     ) -> Counts:
         """The increase of each total since the last call; a total that decreases counts as 0."""
+        if self._told is None:
+            self._told = [0, 0, 0, 0, 0]
         told = self._told
         more: list[int | None] = []
         for place, total in enumerate((in_token, out_token, cached_token, reasoning_token, cache_write_token)):

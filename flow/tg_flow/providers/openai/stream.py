@@ -181,6 +181,8 @@ class StreamDecoder:
         done: whether the stream's end marker has arrived.
     """
 
+    __slots__ = ("_calls", "_counts", "_thinking", "done")
+
     def __init__(self, thinking_field: ThinkingField | None = None) -> None:
         self.done = False
         self._counts = UsageDeltas()
