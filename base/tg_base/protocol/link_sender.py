@@ -282,6 +282,10 @@ class LinkStream:
         tell_again: seconds without a record after which another "accepted" frame is sent.
     """
 
+    __slots__ = (
+        "_key", "_link", "_opening", "_records", "_signals", "_tell_again", "_tell_at", "_telling", "_waits",
+    )  # fmt: skip
+
     def __init__(self, link: LinkSender, key: StreamKey, tell_again: float) -> None:
         self._link = link
         self._key = key
@@ -292,8 +296,8 @@ class LinkStream:
         self._tell_at = 0.0
         self._waits = False
         self._records: list[Response] = []
-        # Each with the number of records before it.
-        self._signals: list[tuple[int, Frame]] = []
+        # Each with the number of records before it; None = there are none, as nearly always.
+        self._signals: list[tuple[int, Frame]] | None = None
 
     def open(self) -> None:
         """Register it: from now on it ends if its requestor dies."""
@@ -325,6 +329,7 @@ class LinkStream:
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
+            self._opening = bool
         # The last record never waits: a stream that is being stopped has to end even while its requestor is stuck.
         while len(self._records) >= MAX_WAITING_RECORDS and not record.last:
             await self._link.until_taken()
@@ -346,7 +351,7 @@ class LinkStream:
             largest: bytes of the largest record that the bus carries.
         """
         records, self._records = self._records, []
-        signals, self._signals = self._signals, []
+        signals, self._signals = self._signals, None
         self._waits = False
         if not signals:
             return _join(self._key, records, largest)
@@ -368,7 +373,9 @@ class LinkStream:
 
     def _say(self, kind: FrameKind, question: int = 0) -> None:
         signal = len(self._records), Frame(kind, self._key.stream, self._key.attempt, question=question)
-        if not self._signals or self._signals[-1] != signal:
+        if self._signals is None:
+            self._signals = [signal]
+        elif self._signals[-1] != signal:
             self._signals.append(signal)
         if not self._waits:
             self._waits = True

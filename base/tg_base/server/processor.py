@@ -6,7 +6,7 @@ has exactly one end.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
@@ -214,7 +214,17 @@ class Processor:
             except BadRequest as error:
                 await self._refuse(route, delivery, None if isinstance(call, BadRequest) else call, error)
                 return
-            await self._work_on(route, delivery, call, request, slot)
+            # Once more: another copy may have begun, or a cancel may have come, while this one was read.
+            if self._drop_unwanted(route, delivery, call):
+                return
+            self._count(call)
+            # Acknowledged at the start, not at the end: redelivered after a crash, it would run and be billed again.
+            # The requestor notices our death by the missing heartbeats, and knows whether a retry is safe.
+            delivery.ack()
+            # An answer may take minutes, and a prompt may be long: only the work has the request from here on.
+            work = self._work_on(route, call, request, slot)
+            del delivery, request
+            await work
 
     async def _read_large(self, route: Route[Any, Any], body: bytes, call: RequestHeaders) -> Any:
         """The request, or its body if the service has to read it in another process."""
@@ -225,13 +235,7 @@ class Processor:
             await asyncio.sleep(0)
             return body if is_costly(body) else decode(route.spec.request, body)
 
-    async def _work_on(
-        self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders, request: object, slot: Slot
-    ) -> None:
-        # Once more: another copy may have begun, or a cancel may have come, while this one was read.
-        if self._drop_unwanted(route, delivery, call):
-            return
-        self._count(call)
+    async def _work_on(self, route: Route[Any, Any], call: RequestHeaders, request: object, slot: Slot) -> None:
         begun = self._time()
         patience = self._timing.doubt_after
         work = RequestTask(
@@ -240,15 +244,17 @@ class Processor:
         self._running[call.key] = self.host.running[call.key] = work
         self._active.inc()
         try:
-            # Acknowledged at the start, not at the end: redelivered after a crash, it would run and be billed again.
-            # The requestor notices our death by the missing heartbeats, and knows whether a retry is safe.
-            delivery.ack()
             self._queue_wait.observe(call.delay or 0.0)
-            with closing(await self._open_responder(route, call)) as responder:
+            responder = await self._open_responder(route, call)
+            try:
                 responder.open()
-                await work.run(request, responder)
+                running = work.run(request, responder)
+                del request
+                await running
+            finally:
+                responder.close()
             if work.unreadable is not None and not call.size:
-                await self._keep_unreadable(route, delivery.body, work.unreadable)
+                await self._keep_unreadable(route, *work.unreadable)
         finally:
             self._took(self._time() - begun)
             self._active.dec()
@@ -288,8 +294,11 @@ class Processor:
             delivery.ack()
         call = call or RequestHeaders.of_unreadable(delivery)
         if call is not None:
-            with closing(await self._open_responder(route, call)) as responder:
+            responder = await self._open_responder(route, call)
+            try:
                 await send_failure(responder, route.spec.response.from_error(error.record))
+            finally:
+                responder.close()
 
     async def _keep_unreadable(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
         """What turned out to be no request after it was acknowledged, since it was too large to be read at once."""

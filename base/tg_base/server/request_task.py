@@ -1,8 +1,9 @@
 """Processor -> service -> responder: one request, from its confirmation to its single terminal record."""
 
 import asyncio
-from contextlib import aclosing, suppress
-from typing import Any, cast
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Any, Final, cast
 
 import structlog
 
@@ -15,6 +16,7 @@ from tg_base.server.slots import Slot
 from tg_base.telemetry import find_stream_counter
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, Internal, Timeout
+from tg_schema.response import Response
 
 log = structlog.get_logger()
 
@@ -23,6 +25,7 @@ DEFAULT_DEADLINE_SECONDS = 1800.0
 DEFECT_MESSAGE = "the service failed; its log says why, under the stream's id"
 CONFIRM_INTERVAL_SECONDS = 1.0
 """Seconds between two requests for confirmation."""
+_DEFECTS: Final = translate_defects(Internal, DEFECT_MESSAGE, "request.defect", log)
 
 
 class RequestTask:
@@ -39,8 +42,13 @@ class RequestTask:
 
     Attributes:
         processor: as given.
-        unreadable: why its message is no request; None = it is one, or not read yet.
+        unreadable: the body that is no request, and why; None = it is one, or not read yet.
     """
+
+    __slots__ = (
+        "_bodies", "_call", "_confirmed", "_deadline", "_ending", "_patience", "_questions", "_route", "_service",
+        "_slot", "_wanted", "processor", "task", "unreadable",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -60,12 +68,14 @@ class RequestTask:
         self._call = call
         self._slot = slot
         self._ending: TgError | None = None
+        self._deadline: asyncio.TimerHandle | None = None
         self._wanted = call.fresh or call.reply is None
         self._confirmed: asyncio.Event | None = None
         self._patience = patience
         self._bodies = bodies
-        self._questions: dict[int, float] = {}
-        self.unreadable: str | None = None
+        # By number, when it was asked; most requests need none.
+        self._questions: dict[int, float] | None = None
+        self.unreadable: tuple[bytes, str] | None = None
 
     @property
     def inbox(self) -> str | None:
@@ -74,7 +84,7 @@ class RequestTask:
 
     def confirm(self, question: int) -> None:
         """The requestor has confirmed that question. A late confirmation proves nothing and is ignored."""
-        asked_at = self._questions.get(question)
+        asked_at = None if self._questions is None else self._questions.get(question)
         if asked_at is not None and asyncio.get_running_loop().time() - asked_at < self._patience:
             self._wanted = True
             if self._confirmed is not None:
@@ -92,12 +102,25 @@ class RequestTask:
             request: the record, or the body of a large one; without one it is fetched.
             responder: sends the responses.
         """
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        outcome = "ok"
+        loop = asyncio.get_running_loop()
+        started, outcome = loop.time(), "ok"
+        remaining = self._call.remaining
+        seconds = DEFAULT_DEADLINE_SECONDS if remaining is None else remaining
+        self._deadline = loop.call_later(seconds, self._expire)
         try:
-            with translate_defects(Internal, DEFECT_MESSAGE, "request.defect", log):
-                await self._pass_on(request, responder)
+            with _DEFECTS:
+                beginning = self._begin(request, responder)
+                # A prompt may be long, and an answer may take minutes: the service keeps what it needs of the request.
+                del request
+                try:
+                    records = await beginning
+                    # The deadline is for beginning. Our requestors cancel what they no longer want; plain peers cannot.
+                    if self._call.reply is not None:
+                        self._end_deadline()
+                    if records is not None:
+                        await _forward(records, responder)
+                finally:
+                    self._end_deadline()
         except asyncio.CancelledError:
             ending = self._ending or Cancelled("the request was cancelled")
             outcome = ending.type
@@ -108,38 +131,31 @@ class RequestTask:
         finally:
             service, flow = self._route.spec.name, self._route.flow
             find_stream_counter(service, outcome).inc()
-            seconds = round(clock() - started, 6)
+            seconds = round(loop.time() - started, 6)
             log.info("request.done", service=service, flow=flow, outcome=outcome, seconds=seconds)
 
-    async def _pass_on(self, request: Any | bytes, responder: Responder) -> None:
-        """Confirm, take a slot, fetch the body of a large request, and forward the responses.
+    def _end_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
-        A request holds no slot while its confirmation is pending. If none is free afterwards, it is returned.
+    def _expire(self) -> None:
+        self.stop(Timeout("the request's deadline has passed"))
+
+    async def _begin(self, request: Any | bytes, responder: Responder) -> AsyncGenerator[Response, None] | None:
+        """Confirm, take a slot, fetch the body of a large request, and ask the service.
+
+        A request holds no slot while its confirmation is pending. If none is free afterwards, it is returned: None.
         """
-        limit = asyncio.timeout(DEFAULT_DEADLINE_SECONDS if self._call.remaining is None else self._call.remaining)
-        try:
-            async with limit:
-                await self._until_wanted(responder)
-                if not await self._slot.take():
-                    responder.hand_back()
-                    return
-                service = self._service
-                responder.accept(lambda: service.loading)
-                if isinstance(request, bytes):
-                    request = await self._read(request, responder)
-                # The deadline is for beginning. Our requestors cancel what they no longer want; plain peers cannot.
-                if self._call.reply is not None:
-                    limit.reschedule(None)
-                async with aclosing(service.on_request(request)) as records:
-                    async for record in records:
-                        await responder.send(record)
-                        if record.last:
-                            return
-        except TimeoutError:
-            if limit.expired():
-                raise Timeout("the request's deadline has passed") from None
-            raise
-        raise Internal("the service ended without a last response")
+        await self._until_wanted(responder)
+        if not await self._slot.take():
+            responder.hand_back()
+            return None
+        service = self._service
+        responder.accept(lambda: service.loading)
+        if isinstance(request, bytes):
+            request = await self._read(request, responder)
+        return service.on_request(request)
 
     async def _read(self, body: bytes, responder: Responder) -> Any:
         """The record of a large request.
@@ -155,7 +171,7 @@ class RequestTask:
         try:
             return await self._service.read(body)
         except Unreadable as error:
-            self.unreadable = error.message
+            self.unreadable = body, error.message
             raise
 
     async def _until_wanted(self, responder: Responder) -> None:
@@ -165,14 +181,34 @@ class RequestTask:
         while not self._wanted:
             confirmed = self._confirmed = asyncio.Event()
             question = new_number()
-            self._questions = {n: at for n, at in self._questions.items() if clock() - at < self._patience}
+            asked = {} if self._questions is None else self._questions
+            self._questions = {n: at for n, at in asked.items() if clock() - at < self._patience}
             self._questions[question] = clock()
             responder.ask(question)
             with suppress(TimeoutError):
                 async with asyncio.timeout(CONFIRM_INTERVAL_SECONDS):
                     await confirmed.wait()
         # Dropped early: it has a deque of 0.7 KiB, and the answer may take long.
-        self._confirmed = None
+        self._confirmed = self._questions = None
 
     async def _fail(self, responder: Responder, error: TgError) -> None:
         await send_failure(responder, self._route.spec.response.from_error(error.record))
+
+
+async def _forward(records: AsyncGenerator[Response, None], responder: Responder) -> None:
+    """Send the responses until the last.
+
+    Raises:
+        Internal: there was none.
+    """
+    try:
+        async for record in records:
+            await responder.send(record)
+            if record.last:
+                return
+            # While the next one is awaited, nobody needs this one.
+            del record
+    finally:
+        # Not `aclosing`, which would take 150 bytes of each stream.
+        await records.aclose()
+    raise Internal("the service ended without a last response")

@@ -109,6 +109,8 @@ class Slots:
 class Slot:
     """The slot of one request. Enter it, take it when it is needed; leaving frees it."""
 
+    __slots__ = ("_lapse", "_queue", "_slots", "_taken")
+
     def __init__(self, slots: Slots, queue: object) -> None:
         self._slots = slots
         self._queue = queue
