@@ -60,7 +60,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         signature: ends a piece of thinking; opaque. Thinking that follows it is another piece.
         stopped_by: the stop string or the token id that ended the answer, if the provider says which.
         seed: the seed that was used, if the provider says which.
-        prompt_tokens: the tokens of the prompt, if requested and known; before the first text.
+        prompt_tokens: the tokens of the prompt, if requested and known; before the first text of each answer.
     """
 
     # Ordered by frequency: msgspec encodes and decodes leading fields fastest, and this record is made for each chunk.

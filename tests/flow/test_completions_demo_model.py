@@ -70,6 +70,25 @@ async def test_tokens_stand_at_their_places_and_ids_mean_their_text() -> None:
         assert (await complete(client, PROMPTS[0], echo=True)).choices[0].text == PROMPTS[0] + choice.text
 
 
+async def test_each_of_several_choices_has_the_tokens_of_the_prompt_at_their_places() -> None:
+    async with demo() as (_, client):
+        asked: dict[str, Any] = {"n": 2, "echo": True, "logprobs": 1, "max_tokens": 3}
+        whole = (await complete(client, PROMPTS[0], **asked)).choices
+        for choice in whole:
+            assert choice.logprobs is not None
+            assert "".join(choice.logprobs.tokens or ()) == choice.text
+            for token, offset in zip(choice.logprobs.tokens or (), choice.logprobs.text_offset or (), strict=True):
+                assert choice.text[offset:].startswith(token)
+        pieces: dict[int, list[int]] = {0: [], 1: []}
+        stream = await client.completions.create(model=DEMO, prompt=PROMPTS[0], temperature=0, stream=True, **asked)
+        async for chunk in stream:
+            for streamed in chunk.choices:
+                pieces[streamed.index] += (streamed.logprobs and streamed.logprobs.text_offset) or ()
+        assert [pieces[choice.index] for choice in whole] == [
+            choice.logprobs and choice.logprobs.text_offset for choice in whole
+        ]
+
+
 async def test_vectors_of_like_texts_are_alike() -> None:
     async with demo() as (it, client):
         like, unlike = "A topic is a stream of messages.", "Paris is in France."

@@ -49,9 +49,12 @@ async def test_ids_are_a_prompt_and_every_field_goes_with_them() -> None:
         records = await streamed(service, prompt_ids=IDS, sampling=sampling, regex="H.*")
         (body,) = server.bodies
         echoed = await streamed(service, prompt_ids=IDS, sampling=Sampling(n=2), echo=True)
+        scored = await streamed(service, prompt_ids=IDS, sampling=Sampling(n=2, prompt_logprobs=0), echo=True)
     texts = ["".join(r.response or "" for r in records if r.index == index) for index in range(2)]
     assert texts == ["H", "H"]
     assert "".join(record.response or "" for record in echoed if record.index == 1) == "aéHi é"
+    first, second = (next(record for record in scored if record.index == index) for index in range(2))
+    assert first.prompt_tokens == second.prompt_tokens != ()
     assert [record.stopped_by for record in records if record.finish_reason] == [HI[1], HI[1]]
     assert (body.prompt, body.n, body.temperature, body.top_k, body.min_p, body.seed) == (IDS, 2, 0.5, 3, 0.1, 7)
     assert (body.max_tokens, body.min_tokens, body.stop, body.ignore_eos) == (3, 1, ("x",), True)

@@ -84,10 +84,12 @@ class Generation:
         mailbox: Mailbox,
         evaluated: State | None = None,
         lease: Lease | None = None,
+        prompt_tokens: tuple[Token, ...] = (),
     ) -> None:
         """`pieces` are the bytes of each of the model's tokens.
 
-        `evaluated` is the prompt's memory, if it is known; `lease` has the adapter, if it is not the base model's.
+        `evaluated` is the prompt's memory, and `prompt_tokens` are those to tell of it, if they are known; `lease` has
+        the adapter, if it is not the base model's.
         """
         self.job = job
         self._lease = lease
@@ -104,7 +106,7 @@ class Generation:
         self._prompt = len(job.prompt) + len(job.scored or ()) if evaluated is None else None
         self._shared = asyncio.Event()
         self._state: State | None = None
-        self._prompt_tokens: tuple[Token, ...] = ()
+        self.prompt_tokens = self._prompt_tokens = prompt_tokens
         self._count = 0
         self._end: Ending | TgError | None = None
 
@@ -178,7 +180,7 @@ class Generation:
             self._add(*self._answer.feed(self._pieces[item.id], item))
             self._count += 1
         elif isinstance(item, list):
-            self._prompt_tokens = tuple(item)
+            self.prompt_tokens = self._prompt_tokens = tuple(item)
         elif isinstance(item, ctypes.Array):
             self._state = item
             self._shared.set()
@@ -249,7 +251,7 @@ async def read_answer(begin: Begin) -> AsyncGenerator[LlmChunk, None]:
     """
     generation, echo = await begin()
     try:
-        if echo is not None and generation.job.prompt_logprobs is None:
+        if echo is not None and generation.job.prompt_logprobs is None and not generation.prompt_tokens:
             yield LlmChunk(echo)
         while True:
             chunk = await generation.read()

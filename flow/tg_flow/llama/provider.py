@@ -178,7 +178,8 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         settings = first.job.settings.numbered(index)
         job = msgspec.structs.replace(first.job, settings=settings, prompt_logprobs=None, shared=False)
         evaluated = await first.shared_prompt()
-        generation = self._generation(job, evaluated, lease and lease.again())
+        # They come before the memory that was waited for.
+        generation = self._generation(job, evaluated, lease and lease.again(), first.prompt_tokens)
         self.engine.follow(generation)
         return generation, echo
 
@@ -190,9 +191,15 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         _submit(self.engine, generation)
         return generation
 
-    def _generation(self, job: Job, evaluated: State | None = None, lease: Lease | None = None) -> Generation:
+    def _generation(
+        self,
+        job: Job,
+        evaluated: State | None = None,
+        lease: Lease | None = None,
+        prompt_tokens: tuple[Token, ...] = (),
+    ) -> Generation:
         pieces = self._pieces if job.shows_marks else self.engine.model.pieces
-        return Generation(job, pieces, Mailbox.here(), evaluated, lease)
+        return Generation(job, pieces, Mailbox.here(), evaluated, lease, prompt_tokens)
 
     def _echo(self, request: TextCompletionRequest, job: Job) -> str | None:
         return (request.prompt or self._text(job.prompt)) if request.echo else None

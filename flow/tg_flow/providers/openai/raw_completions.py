@@ -33,7 +33,7 @@ class RawCompletions(ChatCompletions[AnyOptions], Generic[AnyOptions]):
         echo = (await self.prompt_text(request)) if request.echo else ""
         if echo or scored:
             for index in range(request.answers):
-                yield LlmChunk(echo, index=index, prompt_tokens=() if index else scored)
+                yield LlmChunk(echo, index=index, prompt_tokens=scored)
         async with aclosing(super().generate_content_stream(request)) as chunks:
             async for chunk in chunks:
                 yield chunk
