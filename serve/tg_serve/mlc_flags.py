@@ -56,6 +56,9 @@ class MlcFlags:
                 raise click.UsageError(f"{_spell(name)} is for MLC's own server: {why}; leave it out")
         if self.device is not None and self.device.partition(":")[0] not in {"auto", "cpu"}:
             raise click.UsageError("--device must be auto or cpu: llama-cpp runs here on the CPU")
+        # As of a variable that is not set: without a key, everybody could ask.
+        if self.api_key is not None and not self.api_key.strip():
+            raise click.UsageError("--api-key is empty: give the key that every request needs, or leave it out")
         if self.speculative_mode not in {None, "disable"}:
             raise click.UsageError("--speculative-mode must be disable: no model here drafts for another")
         for name in ("allow_methods", "allow_headers"):
@@ -108,7 +111,7 @@ class MlcFlags:
     def key(self) -> str | None:
         """The SHA-256 of a key that is needed, in hex; None = as configured."""
         # As the configuration has keys: nothing of ours holds one itself.
-        return hashlib.sha256(self.api_key.encode()).hexdigest() if self.api_key else None
+        return None if self.api_key is None else hashlib.sha256(self.api_key.encode()).hexdigest()
 
 
 def take_mlc_flags(command: Callable[..., None]) -> Callable[..., None]:

@@ -68,6 +68,8 @@ REFUSED = [
     (["--speculative-mode", "eagle"], "--speculative-mode must be disable"),
     (["--additional-models", "n"], "--additional-models stand beside a model"),
     (["m.gguf", "--additional-models", "n.gguf,n.so"], "which need no library after a comma"),
+    (["m.gguf", "--api-key", ""], "--api-key is empty"),
+    (["m.gguf", "--api-key", " "], "--api-key is empty"),
     (["--model-lib", "m.so"], "--model-lib is for MLC's own server: models are files of GGUF"),
     (["--embedding-model", "n"], "--embedding-model is for MLC's own server"),
     (["--prefix-cache-mode", "radix"], "--prefix-cache-mode is for MLC's own server"),
