@@ -95,6 +95,11 @@ async def test_the_ways_of_an_answer() -> None:
         )
     async with door(lmi=LmiConfig(rolling_batch=False, output_formatter="sse")) as it:
         assert await post(it, HELLO) == (200, "application/json", [{"generated_text": "Hello €"}])
+    async with door(lmi=LmiConfig(rolling_batch=False, output_formatter="jsonlines")) as it:
+        _, kind, lines = await post(it, HELLO)
+        assert (kind, "".join(line["outputs"][0] for line in lines)) == ("application/jsonlines", "Hello €")
+        _, kind, _ = await post(it, {**HELLO, "parameters": {"output_formatter": "json"}})
+        assert kind == "application/json"
 
 
 async def test_a_text_that_fails_does_not_fail_its_neighbours() -> None:
@@ -128,6 +133,9 @@ async def test_a_text_that_cannot_be_asked_does_not_fail_its_neighbours() -> Non
             refused = answers.pop(before)
             assert (refused["code"], "the model can't do this: adapter;" in refused["error"]) == (424, True)
             assert answers == [{"generated_text": "Hello €"}] * (before + 1)
+        _, _, answers = await post(it, {"inputs": ["say hello", "", "say hello"]})
+        empty = {"code": 424, "message": "invoke handler failure", "error": "the prompt is empty; raw needs its text"}
+        assert answers == [{"generated_text": "Hello €"}, empty, {"generated_text": "Hello €"}]
         status, _, refused = await post(it, {"inputs": ["a", "b"], "adapters": "lora"})
         assert (status, "adapter" in refused["error"]) == (424, True)
 
@@ -142,7 +150,7 @@ BATCH = ["code", "message", "error"]
 @pytest.mark.parametrize(
     ("path", "body", "status", "keys"),
     [
-        ("/invocations", b"", 400, FRONT),
+        ("/invocations", b"", 424, PAYLOAD),
         ("/invocations", b"{", 424, PAYLOAD),
         ("/invocations", b"[]", 424, PAYLOAD),
         ("/invocations", b"\xff", 424, PAYLOAD),
@@ -150,7 +158,7 @@ BATCH = ["code", "message", "error"]
         ("/invocations", {"inputs": ""}, 424, PAYLOAD),
         ("/invocations", {"inputs": 5}, 424, PAYLOAD),
         ("/invocations", {"inputs": []}, 424, PAYLOAD),
-        ("/invocations", {"inputs": ["a", ""]}, 424, PAYLOAD),
+        ("/invocations", {"inputs": ["", ""]}, 424, PAYLOAD),
         ("/invocations", {"inputs": ["a", 5]}, 424, PAYLOAD),
         ("/invocations", {"inputs": ["a"] * 1025}, 424, PAYLOAD),
         ("/invocations", {"inputs": "a", "parameters": []}, 424, PAYLOAD),

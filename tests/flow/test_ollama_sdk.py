@@ -207,10 +207,12 @@ async def test_what_can_be_asked() -> None:
 async def test_a_request_that_asks_nothing_loads() -> None:
     llm = ByteLlm()
     async with clients(llm) as (_, client):
-        chat, text = await client.chat(MODEL), await client.generate(MODEL, keep_alive=0)
+        chat, text = await client.chat(MODEL), await client.generate(MODEL, keep_alive="5m")
         assert (chat.done_reason, chat.message.content, text.done_reason, text.response) == ("load", "", "load", "")
         (part,) = await gather(await client.chat(MODEL, stream=True))
         assert (part.done, part.done_reason) == (True, "load")
+        stopped = [await client.generate(MODEL, keep_alive=kept) for kept in (0, 0.0, "0", "0s")]
+        assert {each.done_reason for each in stopped} == {"unload"}
         with pytest.raises(ResponseError, match="there is no model"):
             await client.generate("nobody")
         assert llm.requests == []

@@ -212,6 +212,10 @@ async def test_a_request_of_ollamas_clients_that_asks_nothing_loads_the_model() 
     shelf = Shelf()
     async with open_gateway(instead=on_demand(shelf), timing=OFTEN) as it:
         await until_listed(it.http)
+        for unload in ({"model": MODEL, "keep_alive": 0}, {"model": MODEL, "messages": [], "keep_alive": "0s"}):
+            async with it.http.post(f"api/{'chat' if 'messages' in unload else 'generate'}", json=unload) as response:
+                assert (await response.json())["done_reason"] == "unload"
+        assert shelf.loads == 0, "to stop a model must not load it"
         asked = asyncio.create_task(it.http.post("api/generate", json={"model": MODEL}))
         await until(lambda: shelf.loads == 1)
         assert not asked.done()

@@ -89,7 +89,8 @@ async def test_the_headers() -> None:
 @pytest.mark.parametrize(
     ("path", "body", "status", "kind"),
     [
-        ("/generate", b"", 400, "validation"),
+        ("/generate", b"", 422, "validation"),
+        ("/generate_stream", b"", 200, "validation"),
         ("/generate", b"{", 422, "validation"),
         ("/generate", b"[]", 422, "validation"),
         ("/generate", b"\xff", 422, "validation"),

@@ -299,6 +299,17 @@ def test_the_headers_of_a_whole_answer() -> None:
     }
 
 
+@pytest.mark.parametrize(("counted", "told"), [(0, "0"), (None, None)])
+def test_an_answer_of_nothing_is_counted_and_an_unknown_count_is_not_told(
+    counted: int | None, told: str | None
+) -> None:
+    writer = GeneratedTextWriter(body_of(), Timings(), {}, listed=False)
+    writer.write(Record(end_of_stream=True, finish_reason="stop", out_token=counted))
+    writer.end()
+    assert writer.headers.get("x-generated-tokens") == told
+    assert "x-time-per-token" not in writer.headers
+
+
 @pytest.mark.parametrize(
     ("accepted", "first", "queue", "inference"),
     [

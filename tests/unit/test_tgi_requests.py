@@ -308,7 +308,7 @@ def nameless_route() -> Route[Any, Any]:
         (BadRequest("no"), 400, b'{"stream":7}', "generate-compatible", (422, "validation")),
         (BadRequest("no"), 400, b"{", "stream", (200, "validation")),
         (BadRequest("no method"), 405, b"", "", (405, "validation")),
-        (BadRequest("empty"), 400, b"", "stream", (400, "validation")),
+        (BadRequest("empty"), 400, b"", "stream", (200, "validation")),
         (TooLarge("long prompt"), 413, b"{}", "generate", (422, "validation")),
         (TooLarge("long body"), 413, b"", "stream", (413, "validation")),
         (Unauthorized("who"), 401, b"", "stream", (401, "unauthorized")),

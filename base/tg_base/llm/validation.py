@@ -116,7 +116,7 @@ def _check_raw_prompt(request: TextCompletionRequest) -> None:
     if request.prompt_ids and request.prompt:
         raise BadRequest("prompt_ids are in place of prompt; leave out one of them")
     if not request.prompt_ids and not request.prompt:
-        raise BadRequest("raw needs the text of prompt")
+        raise BadRequest("the prompt is empty; raw needs its text")
 
 
 def _check_tools(request: TextCompletionRequest) -> None:

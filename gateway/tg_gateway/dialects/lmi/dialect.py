@@ -130,7 +130,10 @@ def _ask_one(
 def _ask_batch(
     call: Call, asked: Invocation, found: FoundModel, headers: Mapping[str, str], settings: LmiSettings
 ) -> Ask:
-    name = asked.parameters.output_formatter or ("jsonlines" if asked.stream else "json")
+    by_stream = "jsonlines" if asked.stream else "json"
+    # Of the configured formatters a list has only these.
+    usual = settings.output_name if settings.output_name in BATCH_FORMATS else by_stream
+    name = asked.parameters.output_formatter or usual
     _check_batch(asked, name)
     streaming = name == "jsonlines"
     adapters = [_find_adapter(call, asked, number) for number in range(len(asked.texts))]

@@ -74,13 +74,14 @@ def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rollin
         compatible: whether TGI's names are wanted.
         rolling: whether one text is answered by an object.
     """
+    # First: a body without a byte was read too.
+    if isinstance(error, PayloadError):
+        return Answer(encode(PayloadFailure(error.message)), FAILED_DEPENDENCY)
     if not body or status != error.status or isinstance(error, FRONT_END):
         # LMI throttles with 503.
         status = Unavailable.status if status == RateLimited.status else status
         kind = TYPES.get(status, "InternalServerException")
         return Answer(encode(FrontEndFailure(status, kind, error.message)), status)
-    if isinstance(error, PayloadError):
-        return Answer(encode(PayloadFailure(error.message)), FAILED_DEPENDENCY)
     asked = _peek(body)
     if not rolling or bytes(asked.inputs).startswith(b"["):
         return Answer(encode(HandlerFailure.of(error)), FAILED_DEPENDENCY)

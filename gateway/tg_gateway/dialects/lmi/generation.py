@@ -21,7 +21,7 @@ def read_generation(
     what a user says.
 
     Args:
-        text: not empty.
+        text: one of several may be empty, which the processor refuses.
         parameters: how to generate.
         found: the model.
         adapter: the LoRA adapter; None = that of the model's name.

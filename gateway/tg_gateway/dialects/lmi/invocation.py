@@ -34,7 +34,7 @@ class Invocation:
     """A request.
 
     Attributes:
-        texts: of `inputs`, at least one, none of them empty.
+        texts: of `inputs`; at least one of them is not empty.
         listed: whether they came as a list.
         parameters: how to generate.
         given: all parameters, as they came.
@@ -64,8 +64,9 @@ def read_invocation(data: bytes) -> Invocation:
     body = _read(InvocationBody, data)
     listed = not isinstance(body.inputs, str)
     texts = (body.inputs,) if isinstance(body.inputs, str) else body.inputs
-    if not texts or not all(texts):
-        raise PayloadError("inputs must not be empty, nor any text in it")
+    # One of several texts that is empty fails by itself, beside the answers to the others.
+    if not any(texts):
+        raise PayloadError("inputs must not be empty, nor all texts in it")
     if len(texts) > MAX_INPUTS:
         raise PayloadError(f"inputs may have at most {MAX_INPUTS} texts; ask several times")
     given = _read(dict[str, Any] | None, bytes(body.parameters), "parameters: ") or {}

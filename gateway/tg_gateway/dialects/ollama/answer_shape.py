@@ -123,3 +123,5 @@ class GenerateShape(AnswerShape):
 
 LOADED: Final = Tail(done=True, done_reason="load")
 """That of the answer to a request that asks nothing: the model is there."""
+UNLOADED: Final = Tail(done=True, done_reason="unload")
+"""That of the answer to a request that asks nothing, with a `keep_alive` of 0: nobody needs the model."""

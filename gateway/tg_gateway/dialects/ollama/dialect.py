@@ -1,13 +1,14 @@
 """Ollama's protocol over HTTP: what a path means, and how it is asked, answered and refused."""
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from typing_extensions import override
 
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, show_ignored
-from tg_gateway.dialects.ollama.answer_shape import LOADED, AnswerShape, ChatShape, GenerateShape
+from tg_gateway.dialects.ollama.answer_shape import LOADED, UNLOADED, AnswerShape, ChatShape, GenerateShape
 from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter, LoadedWriter
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
 from tg_gateway.dialects.ollama.descriptions import OLLAMA_DESCRIPTIONS
@@ -28,6 +29,12 @@ from tg_schema import TextCompletionRequest, TgError, decode
 
 DIALECT: Final = "ollama"
 """The name of this wire format in the log."""
+_NO_TIME: Final = re.compile(r"0+(\.0*)?[a-zµ]*")
+"""A `keep_alive` of 0: a number of seconds, or a duration as text."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    keep_alive: Any = None
 
 
 class Ollama(Dialect):
@@ -52,7 +59,7 @@ def _parse_chat(call: Call) -> Ask | Answer:
     shape = ChatShape(body.model or "")
     ignored = _show_ignored(call, ChatBody)
     if not body.messages:
-        return _load(found, shape, ignored)
+        return _load(call, found, shape, ignored)
     return _ask(found, read_chat(body, found), shape, watch, ignored)
 
 
@@ -63,12 +70,15 @@ def _parse_generate(call: Call) -> Ask | Answer:
     shape = GenerateShape(body.model or "")
     ignored = _show_ignored(call, GenerateBody)
     if not (body.prompt or body.images or body.suffix):
-        return _load(found, shape, ignored)
+        return _load(call, found, shape, ignored)
     return _ask(found, read_generate(body, found), shape, watch, ignored)
 
 
-def _load(found: FoundModel, shape: AnswerShape, ignored: dict[str, str]) -> Ask | Answer:
+def _load(call: Call, found: FoundModel, shape: AnswerShape, ignored: dict[str, str]) -> Ask | Answer:
     """Answer a request without a prompt: like Ollama, load the model, and answer once it is loaded."""
+    # It asks to unload the model. One on demand is unloaded by itself; what matters is not to load it for this.
+    if _NO_TIME.fullmatch(str(decode(_Kept, call.body).keep_alive)):
+        return Answer(shape.write(UNLOADED), headers=ignored)
     if not found.loading:
         return Answer(shape.write(LOADED), headers=ignored)
     return Ask(found.route, _describe(found), LoadedWriter(shape, ignored), streaming=False)

@@ -56,7 +56,8 @@ class TextGenerationInference(Dialect):
         if call.operation == "info" and call.route is not None:
             # The provider does not tell the limits; all else is known without it.
             return describe_limitless(call)
-        read = bool(call.body)
+        # A body without a byte was read too: what is wrong with it has the status of a wrong body.
+        read = bool(call.body) or (isinstance(error, BadRequest) and status == error.status)
         return refuse(error, status, read=read, streamed=read and _is_streamed(call))
 
 

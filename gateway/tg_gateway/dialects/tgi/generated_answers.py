@@ -33,12 +33,16 @@ class GeneratedAnswer:
     out_token: int | None = None
 
     @property
-    def generated_tokens(self) -> int:
-        """How many tokens were generated, without the end token; 0 where nobody has told."""
-        if self.out_token is not None:
+    def counted_tokens(self) -> int | None:
+        """How many tokens were generated, without the end token; None where nobody has told."""
+        if self.out_token is not None or not self.tokens:
             return self.out_token
-        ended = bool(self.tokens) and self.tokens[-1].special
-        return len(self.tokens) - ended
+        return len(self.tokens) - self.tokens[-1].special
+
+    @property
+    def generated_tokens(self) -> int:
+        """The same; 0 where nobody has told."""
+        return self.counted_tokens or 0
 
     @property
     def mean_logprob(self) -> float:

@@ -40,12 +40,12 @@ class Timings:
         """What is known before the first token."""
         return {"x-compute-type": COMPUTE_TYPE, "x-compute-characters": str(self._characters)}
 
-    def end_headers(self, in_token: int | None, generated_tokens: int) -> dict[str, str]:
+    def end_headers(self, in_token: int | None, generated_tokens: int | None) -> dict[str, str]:
         """All of them, now that the answer is whole: whole milliseconds, `x-compute-time` in seconds.
 
         Args:
             in_token: tokens of the prompt; None = unknown.
-            generated_tokens: of the answer; 0 = unknown.
+            generated_tokens: of the answer; None = unknown.
         """
         now = time.perf_counter()
         begun = self._asked if self._begun is None else self._begun
@@ -59,8 +59,9 @@ class Timings:
         }
         if in_token is not None:
             headers["x-prompt-tokens"] = str(in_token)
-        if generated_tokens:
+        if generated_tokens is not None:
             headers["x-generated-tokens"] = str(generated_tokens)
+        if generated_tokens:
             headers["x-time-per-token"] = _milliseconds(inference / generated_tokens)
         return headers
 

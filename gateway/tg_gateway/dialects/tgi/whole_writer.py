@@ -43,7 +43,7 @@ class GeneratedTextWriter(WholeWriter[TextCompletionResponse]):
             raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
         answers = GeneratedAnswers.of(records, asked.stop or ())
         self.headers = {
-            **self._timings.end_headers(answers.in_token, answers.best.generated_tokens),
+            **self._timings.end_headers(answers.in_token, answers.best.counted_tokens),
             **self._ignored,
         }
         details = answers.describe(self._prefix) if asked.wants_details else None
