@@ -21,16 +21,16 @@ def queue_scores(servers: Sequence[ServerState]) -> list[float]:
 
 def prefix_scores(prefix: Fingerprint, servers: Sequence[ServerState]) -> list[float]:
     """The share of the prompt's whole blocks that are probably cached."""
-    capped = prefix if len(prefix.blocks) <= MAX_MATCHED_BLOCKS else head_of(prefix, MAX_MATCHED_BLOCKS)
+    capped = cap_prefix(prefix)
     total = len(capped.blocks)
     if not total:
         return [0.0] * len(servers)
     return [server.prefixes.match(capped) / total for server in servers]
 
 
-def head_of(prefix: Fingerprint, blocks: int) -> Fingerprint:
-    """The first blocks."""
-    return Fingerprint(prefix.blocks[:blocks])
+def cap_prefix(prefix: Fingerprint) -> Fingerprint:
+    """The part of a prompt that is matched."""
+    return prefix if len(prefix.blocks) <= MAX_MATCHED_BLOCKS else Fingerprint(prefix.blocks[:MAX_MATCHED_BLOCKS])
 
 
 def cached_tokens(prefix: Fingerprint, server: ServerState) -> int:

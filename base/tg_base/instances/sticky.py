@@ -1,7 +1,7 @@
 """Situation -> server: sticky until saturated, the default of llm-d's guides since July 2026 (5.6)."""
 
 from tg_base.instances.policy import Choice, Situation
-from tg_base.instances.scoring import MAX_MATCHED_BLOCKS, best_of, cached_tokens, head_of
+from tg_base.instances.scoring import best_of, cached_tokens, cap_prefix
 
 AFFINITY_THRESHOLD = 0.80
 """Share of a prompt's tokens that a server must have cached for the prompt to stick to it."""
@@ -21,9 +21,7 @@ class StickyUntilSaturated:
     def choose(self, situation: Situation) -> Choice:
         """Choose by prompts in flight and by the prompts that the servers were given."""
         servers, request = list(situation.servers), situation.request
-        prefix, tokens = request.prefix, max(request.prompt_tokens, 1)
-        if len(prefix.blocks) > MAX_MATCHED_BLOCKS:
-            prefix = head_of(prefix, MAX_MATCHED_BLOCKS)
+        prefix, tokens = cap_prefix(request.prefix), max(request.prompt_tokens, 1)
         matches = [min(cached_tokens(prefix, server) / tokens, 1.0) for server in servers]
         loads = [server.uncached_tokens for server in servers]
         warm = [index for index, match in enumerate(matches) if match >= AFFINITY_THRESHOLD]
