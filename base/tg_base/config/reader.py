@@ -29,7 +29,7 @@ def read_config(file: Path, services: Services = SERVICES) -> Config:
     Raises:
         BadRequest: the file is missing, is not TOML, or is invalid; the message has the first error with its line.
     """
-    return _sound(inspect_config(file, FirstFinding(), services))
+    return parse_config(read_text(file), file, services)
 
 
 def parse_config(text: str, file: Path, services: Services = SERVICES) -> Config:
@@ -38,7 +38,10 @@ def parse_config(text: str, file: Path, services: Services = SERVICES) -> Config
     Raises:
         BadRequest: as `read_config`.
     """
-    return _sound(_inspect(text, file, FirstFinding(), services))
+    config = _inspect(text, file, FirstFinding(), services)
+    if config is None:
+        raise Internal("a configuration without a fault could not be read")
+    return config
 
 
 def inspect_config(file: Path, findings: Findings, services: Services = SERVICES) -> Config | None:
@@ -48,12 +51,6 @@ def inspect_config(file: Path, findings: Findings, services: Services = SERVICES
         BadRequest: it cannot be read, or is not TOML.
     """
     return _inspect(read_text(file), file, findings, services)
-
-
-def _sound(config: Config | None) -> Config:
-    if config is None:
-        raise Internal("a configuration without a fault could not be read")
-    return config
 
 
 def _inspect(text: str, file: Path, findings: Findings, services: Services) -> Config | None:
