@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from scripts import crds
 from tg_base.pools.catalogue import Catalogue, Destination, Promise
-from tg_base.pools.catalogue_builder import build_catalogue, check_endpoints, read_catalogue
-from tg_base.pools.resource import parse_resources
+from tg_base.pools.catalogue_builder import build_catalogue, check_endpoints
+from tg_base.pools.resource import parse_resources, read_resources
 from tg_base.pools.yaml_document import parse_yaml
 from tg_schema.errors import BadRequest
 
@@ -273,9 +273,10 @@ def test_files(tmp_path: Path) -> None:
     first, second = tmp_path / "pool.yaml", tmp_path / "route.yaml"
     first.write_text(POOL)
     second.write_text(ROUTE)
-    assert read_catalogue([first, second]).models == ("sentiment",)
+    read = [resource for file in (first, second) for resource in read_resources(file)]
+    assert build_catalogue(read).models == ("sentiment",)
     with pytest.raises(BadRequest, match="is not there; name an existing resource file"):
-        read_catalogue([tmp_path / "none.yaml"])
+        read_resources(tmp_path / "none.yaml")
 
 
 @given(st.data())

@@ -18,7 +18,6 @@ class ServerSpeed:
         fixed_seconds: until the first token of an empty prompt.
         prompt_token_seconds: for each token to compute.
         output_token_seconds: from a token of an answer to the next.
-        output_tokens: of a whole answer, on average.
     """
 
     __slots__ = ("_n", "_nn", "_nt", "_t", "_weight", "fixed_seconds", "output_token_seconds", "prompt_token_seconds")

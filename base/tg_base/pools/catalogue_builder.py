@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 from typing import TypeVar, cast
 
 from tg_base.config import Keys, advise
@@ -20,22 +19,13 @@ from tg_base.pools.kinds import (
     Spec,
     TargetModel,
 )
-from tg_base.pools.resource import Resource, read_resources
+from tg_base.pools.resource import Resource
 from tg_base.pools.weighted import Weighted
 
 S = TypeVar("S", bound=Spec)
 
 CRITICALITY = {"Critical": 1, "Standard": 0, "Sheddable": -1}
 """The priority of an `InferenceModel`; below 0 may be shed."""
-
-
-def read_catalogue(files: Iterable[Path]) -> Catalogue:
-    """The resources of several files together; each name is used once.
-
-    Raises:
-        BadRequest: a file cannot be read, or a resource is wrong or does not fit the others.
-    """
-    return build_catalogue(resource for file in files for resource in read_resources(file))
 
 
 def build_catalogue(resources: Iterable[Resource[Spec]]) -> Catalogue:

@@ -26,7 +26,6 @@ _REPLACE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 """Not the default, which would leave a destination that a client made up in front of ours."""
 
 NOTHING_FOR_HEADERS = wire.ProcessingResponse(request_headers=wire.HeadersResponse())
-NOTHING_FOR_BODY = wire.ProcessingResponse(request_body=wire.BodyResponse())
 NOTHING_FOR_TRAILERS = wire.ProcessingResponse(request_trailers=wire.TrailersResponse())
 NOTHING_FOR_RESPONSE_HEADERS = wire.ProcessingResponse(response_headers=wire.HeadersResponse())
 NOTHING_FOR_RESPONSE_BODY = wire.ProcessingResponse(response_body=wire.BodyResponse())

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
-import structlog
 from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as wire
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
@@ -31,8 +30,6 @@ SERVER_OPTIONS = (
     ("grpc.so_reuseport", 1),
 )
 DRAIN_SECONDS = 30.0
-
-log = structlog.get_logger()
 
 
 class PickerService(wire.ExternalProcessorServicer):  # type: ignore[misc]
