@@ -29,23 +29,22 @@ class _Embedded(Protocol):
 
 
 @asynccontextmanager
-async def open_gateway(url: str | None, default: str = DEFAULT_URL) -> AsyncIterator[str]:
+async def open_gateway(url: str | None) -> AsyncIterator[str]:
     """The URL to ask, for as long as the block is entered.
 
     Args:
         url: the gateway that was asked for, which is taken as it is; None = nobody has asked for one.
-        default: where one may be all the same.
 
     Raises:
         Unavailable: there is none at the default URL, and the embedded pipeline is not installed.
     """
-    if url is not None or await _listens(default):
-        yield url or default
+    if url is not None or await _listens(DEFAULT_URL):
+        yield url or DEFAULT_URL
         return
     embedded = _find_embedded()
     if embedded is None:
-        raise Unavailable(f"no gateway at {default}: {_TO_DO}")
-    say(f"no gateway at {default}; running {embedded.DEMO_MODEL_NOTICE} in this process (see tg-serve for others)")
+        raise Unavailable(f"no gateway at {DEFAULT_URL}: {_TO_DO}")
+    say(f"no gateway at {DEFAULT_URL}; running {embedded.DEMO_MODEL_NOTICE} in this process (see tg-serve for others)")
     async with embedded.embedded_gateway() as running:
         yield running
 

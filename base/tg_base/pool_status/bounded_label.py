@@ -14,12 +14,10 @@ class BoundedLabel:
 
     Args:
         is_configured: whether an operator named it.
-        most: names that others may have brought.
     """
 
-    def __init__(self, is_configured: Callable[[str], bool], most: int = MAX_LABEL_VALUES) -> None:
+    def __init__(self, is_configured: Callable[[str], bool]) -> None:
         self._is_configured = is_configured
-        self._most = most
         self._known: dict[str, str] = {"": ""}
         self._foreign = 0
 
@@ -32,7 +30,7 @@ class BoundedLabel:
         if name in self._known:
             return self._known[name]
         if not self._is_configured(name):
-            if self._foreign >= self._most:
+            if self._foreign >= MAX_LABEL_VALUES:
                 return OTHER
             self._foreign += 1
         label = self._known[name] = make_printable(name)

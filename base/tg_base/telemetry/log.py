@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, MutableMapping
 from functools import lru_cache, partial
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 import msgspec
 import structlog
@@ -107,19 +107,16 @@ class Redaction:
 def configure_log(
     form: Form = "auto",
     level: Level = "info",
-    stream: TextIO | None = None,
     about: Mapping[str, str | int] | None = None,
 ) -> None:
-    """Configure logging for the whole process. Call it once, before anything is logged.
+    """Configure logging for the whole process, to stderr. Call it once, before anything is logged.
 
     Args:
         form: auto = text on a terminal, JSON lines otherwise.
         level: the lowest level that is written.
-        stream: the output; None = stderr.
         about: fields of every line, which say whose it is.
     """
-    stream = stream or sys.stderr
-    terminal = stream.isatty()
+    terminal = sys.stderr.isatty()
     text = form == "text" or (form == "auto" and terminal)
     before: list[structlog.typing.Processor] = [
         add_ids,
@@ -135,10 +132,10 @@ def configure_log(
         processors=[*before, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         # A line in one write: several workers write to the same stream, and PYTHONUNBUFFERED splits what is printed.
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(stream)
+    handler = logging.StreamHandler(sys.stderr)
     steps = [ProcessorFormatter.remove_processors_meta, renderer]
     handler.setFormatter(ProcessorFormatter(foreign_pre_chain=before, processors=steps))
     logging.basicConfig(handlers=[handler], level=max(logging.getLevelName(level.upper()), logging.WARNING), force=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client import REGISTRY
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
@@ -60,16 +60,12 @@ class ModelLoad:
 
 
 class ModelLoads(Collector):
-    """All models that are open in this process, and what this process has asked of them.
+    """All models that are open in this process, and what this process has asked of them."""
 
-    Args:
-        registry: the registry that exports it.
-    """
-
-    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(self) -> None:
         self._models: dict[object, Callable[[], ModelLoad]] = {}
         self._asked: dict[object, Callable[[str], int]] = {}
-        registry.register(self)
+        REGISTRY.register(self)
 
     def watch(self, look: Callable[[], ModelLoad]) -> Callable[[], None]:
         """Show a model from now on; returns what ends that, and may be called more than once."""

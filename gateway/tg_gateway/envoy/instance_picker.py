@@ -61,7 +61,6 @@ class InstancePicker:
         read_load: takes the load headers of responses.
         unreachable: the addresses that nobody can reach now. They are picked only if there is no other: a dead server
             has the least to do, so that it would attract every request.
-        draw: decides between the weights of rewrites.
         fallbacks: endpoints named beside the picked one. More than 0 only where Envoy's cluster takes a list: one of
             kind `ORIGINAL_DST` answers 503 to it.
     """
@@ -75,13 +74,12 @@ class InstancePicker:
         board: PoolBoard,
         read_load: LoadReader,
         unreachable: Callable[[], Container[str]] = tuple,
-        draw: Random | None = None,
         fallbacks: int = 0,
     ) -> None:
         self._dispatcher = dispatcher
         self._view = view
         self._clock = clock
-        self._draw = Random() if draw is None else draw  # noqa: S311 - it shares out requests
+        self._draw = Random()  # noqa: S311 - it shares requests out by the weights of rewrites
         self._board = board
         self._read_load = read_load
         self._unreachable = unreachable

@@ -9,7 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
-from tg_base.pool_status import BOARDS, PoolBoards, read_status
+from tg_base.pool_status import BOARDS, read_status
 from tg_gateway.instances_page.document import write_document
 from tg_schema import encode
 
@@ -20,14 +20,9 @@ _NEVER: Final = (float("-inf"), b"")
 
 
 class InstancesPage:
-    """The page and its JSON. One file without anything from elsewhere: style and script stand in it.
+    """The page and its JSON. One file without anything from elsewhere: style and script stand in it."""
 
-    Args:
-        boards: what is shown.
-    """
-
-    def __init__(self, boards: PoolBoards = BOARDS) -> None:
-        self._boards = boards
+    def __init__(self) -> None:
         # Read at the start: a handler must not wait for a disk.
         self._style, self._script = (_read(name) for name in ("page.css", "page.js"))
         self._headers = _headers(self._style, self._script)
@@ -49,7 +44,7 @@ class InstancesPage:
         return web.Response(body=body, content_type=content, charset="utf-8", headers=self._headers)
 
     def _make(self, kind: str) -> bytes:
-        status = read_status(self._boards)
+        status = read_status(BOARDS)
         return encode(status) if kind == "json" else write_document(status, self._style, self._script).encode()
 
 
