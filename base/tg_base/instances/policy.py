@@ -1,9 +1,10 @@
 """Scheduler -> policy: the rule by which one of many servers is chosen."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from tg_base.instances.instance_request import InstanceRequest
 from tg_base.instances.pick import RejectionReason
@@ -13,8 +14,7 @@ MAX_FALLBACKS = 2
 """Servers named beside the picked one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True, eq=False):
     """What a policy decides on. The same situation and the same state of `random` give the same decision.
 
     Attributes:

@@ -42,7 +42,7 @@ MAX_CANDIDATES = 4
 """Servers looked at for each reason to choose one: its adapter, its prompt's beginning, little to do."""
 
 _load_of = attrgetter("load")
-_RANK = itemgetter(0, 2)
+_RANK = itemgetter(0, 3)
 
 
 class PredictedWait:
@@ -56,7 +56,7 @@ class PredictedWait:
         ranked = sorted(
             [(*_cost(server, situation, is_used), random.random(), server) for server in candidates], key=_RANK
         )
-        cost, wait, _, chosen = ranked[0]
+        cost, wait, matched, _, chosen = ranked[0]
         if request.priority < 0:
             objective = request.objective
             bound = None if objective is None else objective.first_token
@@ -65,7 +65,7 @@ class PredictedWait:
             if wait > max(SHED_SHARE * (bound or DEFAULT_OBJECTIVE_SECONDS), BUSY_FACTOR * alone):
                 return Refusal("objective-out-of-reach")
         others = [server for *_, server in ranked[: MAX_FALLBACKS + 1]]
-        return Choice(chosen, _reasons(chosen, situation, cost), others)
+        return Choice(chosen, _reasons(chosen, request.adapter, matched, cost), others)
 
 
 def predict_first_token(server: ServerState, situation: Situation) -> float:
@@ -89,8 +89,10 @@ def _candidates(situation: Situation) -> list[ServerState]:
     return list(dict.fromkeys(found))
 
 
-def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[float, float]:
-    """The cost, and the predicted seconds until the first token. The cost also counts what other requests lose.
+def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[float, float, int]:
+    """The cost, the predicted seconds until the first token, and how many of the prompt's blocks are cached.
+
+    The cost also counts what other requests lose.
 
     Args:
         server: the server to consider.
@@ -129,7 +131,7 @@ def _cost(server: ServerState, situation: Situation, is_used: bool) -> tuple[flo
         taken = request.prompt_tokens - shared if is_used else own
         extra += price * residence * (taken + shared / (users + 1)) / capacity
     cost = wait + work + extra + CROWD_WEIGHT * server.requests * (work + speed.fixed_seconds)
-    return cost, wait + work
+    return cost, wait + work, matched
 
 
 def _alone_seconds(server: ServerState, situation: Situation) -> float:
@@ -175,12 +177,10 @@ def _slot_cost(server: ServerState, situation: Situation, residence: float) -> f
     return cost
 
 
-def _reasons(server: ServerState, situation: Situation, cost: float) -> tuple[str, ...]:
-    request = situation.request
+def _reasons(server: ServerState, adapter: str | None, matched: int, cost: float) -> tuple[str, ...]:
     reasons = [f"cost {cost:.3f} s"]
-    if request.adapter is not None:
-        reasons.append("adapter loaded" if request.adapter in server.adapters.used_at else "adapter to load")
-    matched = server.prefixes.match(request.prefix)
+    if adapter is not None:
+        reasons.append("adapter loaded" if adapter in server.adapters.used_at else "adapter to load")
     if matched:
         reasons.append(f"cached blocks {matched}")
     return tuple(reasons)

@@ -72,9 +72,10 @@ class PrefixOwners:
         known = self.blocks
         if last is not None and last not in known:
             return False
-        for block, before in zip(reversed(behind), reversed((last, *behind[:-1])), strict=False):
+        for block in behind:
             known.pop(block, None)
-            known[block] = before
+        # From the end on, so that what is forgotten first is the end.
+        known.update(zip(reversed(behind), reversed((last, *behind[:-1])), strict=False))
         used = len(behind)
         # As often as there are blocks, since those that a stranger tells may lead in a circle.
         while last is not None and last in known and used < MAX_BLOCKS:

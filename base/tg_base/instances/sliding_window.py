@@ -33,8 +33,9 @@ class SlidingWindow:
     def note(self, now: float, *, kept: bool) -> None:
         """Count an event; `now` never goes back."""
         self._slide(now)
-        self._total[self._bucket % BUCKETS] += 1
-        self._kept[self._bucket % BUCKETS] += kept
+        at = self._bucket % BUCKETS
+        self._total[at] += 1
+        self._kept[at] += kept
 
     def read(self, now: float) -> Attained:
         """The events of the last WINDOW_SECONDS, give or take a bucket."""
@@ -43,7 +44,9 @@ class SlidingWindow:
 
     def _slide(self, now: float) -> None:
         bucket = int(now // _BUCKET_SECONDS)
+        if bucket <= self._bucket:
+            return
         for passed in range(self._bucket + 1, min(bucket, self._bucket + BUCKETS) + 1):
             self._kept[passed % BUCKETS] = self._total[passed % BUCKETS] = 0
         # After a gap longer than the window all buckets are empty, whichever they are.
-        self._bucket = max(bucket, self._bucket)
+        self._bucket = bucket

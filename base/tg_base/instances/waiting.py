@@ -1,7 +1,8 @@
 """Door or pool provider -> request queue: one request that is placed, refused, or waits."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from tg_base.instances.endpoint import Endpoint
 from tg_base.instances.instance_request import InstanceRequest
@@ -14,8 +15,7 @@ Lane = frozenset[str]
 """The addresses that a request may go to. Requests of other lanes do not wait behind it."""
 
 
-@dataclass(eq=False, slots=True)
-class Waiting:
+class Waiting(Struct, eq=False):
     """A request on its way to a server.
 
     Attributes:
@@ -38,7 +38,7 @@ class Waiting:
     expires_at: float
     size: int = 0
     cost: int = 1
-    lane: Lane = field(default=frozenset())
+    lane: Lane = frozenset()
     made: Pick | Rejection | None = None
     on_made: Callable[[Pick | Rejection], None] | None = None
 

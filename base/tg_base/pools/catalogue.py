@@ -1,6 +1,6 @@
 """Resources, checked together -> which model name leads to which pool, adapter, priority and promise."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from random import Random
 from typing import Literal
 
@@ -160,11 +160,11 @@ class Catalogue(Struct, frozen=True):
             return case.pools
         if model in self.homes:
             return self.homes[model]
-        found = _equal([pool for pool in self.pools if model in served.get(pool, ())]) or _equal(self.defaults)
-        if found or self.cases or self.homes:
-            return found
-        # Nothing says which models there are: the servers know, and answer 404 themselves.
-        return _equal([pool for pool in self.pools if not served.get(pool)])
+        found = [pool for pool in self.pools if model in served.get(pool, ())] or list(self.defaults)
+        if not (found or self.cases or self.homes):
+            # Nothing says which models there are: the servers know, and answer 404 themselves.
+            found = [pool for pool in self.pools if not served.get(pool)]
+        return tuple([(pool, 1) for pool in found])
 
     def _rewrite(self, pool: str, model: str, served: Collection[str], draw: Random) -> str:
         named = model in self.cases or (pool, model) in self.rewrites or model in served
@@ -183,7 +183,3 @@ class Catalogue(Struct, frozen=True):
             return None if target in served else target
         case = self.cases.get(target, told)
         return target if case.is_adapter else None
-
-
-def _equal(names: Iterable[str]) -> Weighted:
-    return tuple([(name, 1) for name in names])

@@ -1,7 +1,8 @@
 """Provider -> its attempts: one request, where it may still go, and what became of each attempt."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from tg_base.instances import Endpoint, InstanceRequest
 from tg_base.pool_status import RequestFacts, RequestRecord
@@ -10,8 +11,7 @@ from tg_base.telemetry import trace
 from tg_schema import TextCompletionRequest
 
 
-@dataclass(slots=True)
-class Order:
+class Order(Struct, eq=False):
     """A request on its way.
 
     Attributes:
