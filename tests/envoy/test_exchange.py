@@ -201,6 +201,7 @@ USAGES = [
         InstanceUsage(1, None, 2),
     ),
     (b'{"type":"message_delta","usage":{"output_tokens":9,"cache_read_input_tokens":3}}', InstanceUsage(None, 3, 9)),
+    (b'{"usage":{"prompt_tokens":-1,"completion_tokens":1000000000000}}', InstanceUsage(None, None, None)),
     (b'{"usage":null}', None),
     (b'{"usage":{"prompt_tokens":"many"}}', None),
     (b"[]", None),

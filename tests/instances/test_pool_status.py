@@ -76,7 +76,7 @@ class Shown:
         self.now += first
         record.first_token(self.now)
         self.now += seconds
-        usage = InstanceUsage(100, 64, tokens)
+        usage = InstanceUsage.told(100, 64, tokens)
         made.placement.finish(usage, self.now)
         record.end(usage, self.now)
 

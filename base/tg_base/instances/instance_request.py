@@ -1,8 +1,13 @@
 """Door or pool provider -> scheduler: what the scheduler is told of a request."""
 
+from typing import Self
+
 from msgspec import Struct
 
 from tg_base.instances.fingerprint import NO_FINGERPRINT, Fingerprint
+
+MAX_TOKENS = 100_000_000
+"""A higher count is a lie, from which nothing is learnt: it would spoil the sums of a histogram for ever."""
 
 
 class Objective(Struct, frozen=True):
@@ -61,3 +66,12 @@ class InstanceUsage(Struct, frozen=True):
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     output_tokens: int | None = None
+
+    @classmethod
+    def told(cls, prompt_tokens: int | None, cached_tokens: int | None, output_tokens: int | None) -> Self:
+        """What a server told, without what cannot be."""
+        return cls(_believe(prompt_tokens), _believe(cached_tokens), _believe(output_tokens))
+
+
+def _believe(tokens: int | None) -> int | None:
+    return tokens if tokens is not None and 0 <= tokens <= MAX_TOKENS else None

@@ -1,6 +1,7 @@
 """Records of requests -> metrics: what all pickers of this process counted since it began."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from tg_base.instances import CHARACTERS_PER_TOKEN, Pick, Rejection
@@ -76,7 +77,7 @@ class PickerTotals:
     def begin(
         self, record: RequestRecord, made: Pick | Rejection, seconds: float, *, again: bool, waited: float = 0.0
     ) -> None:
-        """Count a decision. What can wait is counted at its end, since a pick should cost little.
+        """Count a decision, and of a pick later the end. What can wait is counted then: a pick should cost little.
 
         Args:
             record: of the request.
@@ -99,6 +100,7 @@ class PickerTotals:
             key = ("failure", "", "")
         else:
             series.running += 1
+            record.on_end = partial(self._end, series)
             key = ("success", self._servers.bound(record.server), made.endpoint.address.rpartition(":")[2])
             if record.adapter is not None:
                 self._count_adapter(record, record.adapter)
@@ -110,9 +112,7 @@ class PickerTotals:
         series.count_request(record.priority)
         series.count_error(record.status)
 
-    def end(self, record: RequestRecord) -> None:
-        """Count the end of a request that was picked a server for."""
-        series = self._find(record)
+    def _end(self, series: RequestSeries, record: RequestRecord) -> None:
         series.running -= 1
         self.request_bytes.observe(record.facts.body_bytes)
         if record.prompt_tokens:

@@ -95,14 +95,14 @@ class PoolBoard:
             arrived_at: when the request came, on the board's clock, if it waited for a server; None = now.
         """
         now = self.clock()
-        record = RequestRecord(facts, request, made, now if arrived_at is None else arrived_at, self.totals.end)
+        record = RequestRecord(facts, request, made, now if arrived_at is None else arrived_at)
         self.decisions.append(record)
         self.totals.begin(record, made, seconds, again=again, waited=now - record.picked_at)
         return record
 
     def refuse(self, facts: RequestFacts, made: Rejection) -> None:
         """Take a refusal for which nothing was picked among: a model that nobody knows."""
-        record = RequestRecord(facts, _NO_REQUEST, made, self.clock(), self.totals.end)
+        record = RequestRecord(facts, _NO_REQUEST, made, self.clock())
         self.decisions.append(record)
         self.totals.refuse(record)
 

@@ -6,8 +6,6 @@ from tg_base.instances import InstanceRequest, InstanceUsage, Pick, Rejection
 from tg_base.pool_status.request_facts import RequestFacts
 
 MIN_ERROR_STATUS = 400
-MAX_TOKENS = 100_000_000
-"""A higher count is a lie, and would spoil the sums of a histogram for ever."""
 ANSWERED, LEFT, REFUSED, LOST = "answered", "ended early", "refused", "another server was faster"
 
 
@@ -29,13 +27,13 @@ class RequestRecord:
         status: HTTP's, as far as it is known; 0 = not.
         outcome: how it ended; "" = not yet.
         failed: whether it ended by an error.
-        usage: what the server counted, without what cannot be.
+        usage: what the server counted.
+        on_end: is told of the end of a request that was picked a server for; None = nobody.
     """
 
     __slots__ = (
         "_began",
         "_streamed",
-        "_tell_end",
         "adapter",
         "cached_tokens",
         "ended_at",
@@ -46,6 +44,7 @@ class RequestRecord:
         "lost",
         "moved",
         "objective",
+        "on_end",
         "outcome",
         "picked_at",
         "priority",
@@ -56,14 +55,7 @@ class RequestRecord:
         "usage",
     )
 
-    def __init__(
-        self,
-        facts: RequestFacts,
-        request: InstanceRequest,
-        made: Pick | Rejection,
-        now: float,
-        tell_end: Callable[["RequestRecord"], None],
-    ) -> None:
+    def __init__(self, facts: RequestFacts, request: InstanceRequest, made: Pick | Rejection, now: float) -> None:
         self.facts = facts
         # Not the request itself: the fingerprint of a long prompt has thousands of blocks.
         self.adapter = request.adapter
@@ -78,7 +70,7 @@ class RequestRecord:
         self.moved = self.loads = self.lost = self.failed = False
         self.outcome = self.server = ""
         self.status = self.cached_tokens = 0
-        self._tell_end = tell_end
+        self.on_end: Callable[[RequestRecord], None] | None = None
         self.reasons = made.reasons if isinstance(made, Pick) else (made.reason,)
         if isinstance(made, Pick):
             self.server = made.endpoint.name or made.endpoint.address
@@ -130,11 +122,12 @@ class RequestRecord:
         if self.ended_at is not None:
             return
         self.ended_at = now
-        self.usage = None if usage is None else _leave_out_lies(usage)
+        self.usage = usage
         self.failed = self.failed or self.status >= MIN_ERROR_STATUS
         told = f"status {self.status}" if self.failed else ANSWERED if self._began else LEFT
         self.outcome = outcome or told
-        self._tell_end(self)
+        if self.on_end is not None:
+            self.on_end(self)
 
     def lose(self, now: float) -> None:
         """Note that it is over, since another attempt at the same request was faster. It may have ended by that."""
@@ -148,8 +141,3 @@ class RequestRecord:
         if self.ended_at is None:
             self.failed, self.status = True, status
             self.end(None, now, kind)
-
-
-def _leave_out_lies(usage: InstanceUsage) -> InstanceUsage:
-    counts = (usage.prompt_tokens, usage.cached_tokens, usage.output_tokens)
-    return InstanceUsage(*[tokens if tokens is not None and 0 <= tokens <= MAX_TOKENS else None for tokens in counts])

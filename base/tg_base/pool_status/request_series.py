@@ -35,6 +35,13 @@ ERROR_CODES: Final[Mapping[int, str]] = {
 """The published words for statuses; the others are a server's."""
 
 
+class _Histograms(dict[str, Cells]):
+    """Distributions by the ends of their names; made when something is counted."""
+
+    def __missing__(self, name: str) -> Cells:
+        return self.setdefault(name, Cells(HISTOGRAMS[name][1]))
+
+
 class RequestSeries:
     """What was counted for one model, as clients name it and as servers do.
 
@@ -53,7 +60,7 @@ class RequestSeries:
         self.errors: dict[str, int] = {}
         self.violations: dict[str, int] = {}
         self.running = 0
-        self.cells: dict[str, Cells] = {}
+        self.cells = _Histograms()
 
     def count_request(self, priority: int) -> None:
         """Count a request that came."""
@@ -69,10 +76,11 @@ class RequestSeries:
         usage, first, duration = record.usage, record.first_token_seconds, record.seconds
         if duration is None:
             return
+        cells = self.cells
         # Of a whole answer nobody saw the first token.
         if first is not None:
-            self._observe("request_ttft_seconds", first)
-        self._observe("request_duration_seconds", duration)
+            cells["request_ttft_seconds"].observe(first)
+        cells["request_duration_seconds"].observe(duration)
         pace = record.output_token_seconds
         objective = record.objective
         if objective is not None:
@@ -82,19 +90,13 @@ class RequestSeries:
             return
         for name, tokens in (("input_tokens", usage.prompt_tokens), ("prompt_cached_tokens", usage.cached_tokens)):
             if tokens is not None:
-                self._observe(name, tokens)
+                cells[name].observe(tokens)
         if usage.output_tokens:
-            self._observe("output_tokens", usage.output_tokens)
-            self._observe("normalized_time_per_output_token_seconds", duration / usage.output_tokens)
+            cells["output_tokens"].observe(usage.output_tokens)
+            cells["normalized_time_per_output_token_seconds"].observe(duration / usage.output_tokens)
         if pace is not None:
-            self._observe("request_tpot_seconds", pace)
+            cells["request_tpot_seconds"].observe(pace)
 
     def _judge(self, kind: str, seconds: float | None, promised: float | None) -> None:
         if seconds is not None and promised is not None and seconds > promised:
             self.violations[kind] = self.violations.get(kind, 0) + 1
-
-    def _observe(self, name: str, amount: float) -> None:
-        cells = self.cells.get(name)
-        if cells is None:
-            cells = self.cells[name] = Cells(HISTOGRAMS[name][1])
-        cells.observe(amount)

@@ -44,8 +44,6 @@ class Hedging:
 
     def learn(self, route: str, seconds: float) -> None:
         """Note a request and the time to its first token; of one that lost, the time for which it was tried."""
-        if not self._share:
-            return
         self._credit = min(self._credit + self._share, MAX_CREDIT)
         times = self._times.get(route)
         if times is None:

@@ -42,9 +42,6 @@ SHEDDABLE_PRIORITY = -1
 MAX_LOGGED = 100
 """Characters of a client's text in the log."""
 
-MAX_TOKENS = 100_000_000
-"""A count of tokens above it is a lie, from which nothing is learnt."""
-
 _REFUSALS: dict[int, tuple[type[TgError], str]] = {
     404: (NotFound, "no server of the pool has the model"),
     429: (RateLimited, "all servers of the pool are busy; ask again later"),
@@ -86,6 +83,8 @@ class Pool(ChatCompletions[PoolOptions]):
         )
         self._hedging = Hedging(options.hedge)
         self._exit = AsyncExitStack()
+        # Bound once: a line that the level leaves out then costs next to nothing.
+        self._log = log.bind()
 
     @classmethod
     @override
@@ -158,7 +157,7 @@ class Pool(ChatCompletions[PoolOptions]):
             while True:
                 pick = await self._pick(order, failed)
                 record = order.records[-1]
-                delay = self._find_delay(order) if failed is None else None
+                delay = self._find_delay(order) if self.options.hedge and failed is None else None
                 async with (
                     aclosing(self._attempt(pick, order, record)) as first,
                     hedged(delay, lambda: self._start_second(order)) as second,
@@ -173,10 +172,11 @@ class Pool(ChatCompletions[PoolOptions]):
                         if taken is None:
                             continue
                         held, rest = taken
-                    now = self._now()
-                    self._hedging.learn(order.route, now - pick.placement.picked_at)
-                    if second is not None:
-                        _settle(order, record, won=rest is first, now=now)
+                    if self.options.hedge:
+                        now = self._now()
+                        self._hedging.learn(order.route, now - pick.placement.picked_at)
+                        if second is not None:
+                            _settle(order, record, won=rest is first, now=now)
                     for chunk in held:
                         yield chunk
                     async for chunk in rest:
@@ -240,7 +240,7 @@ class Pool(ChatCompletions[PoolOptions]):
         placement = pick.placement
         tokens = cached = prompt = 0
         outcome = LEFT
-        log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
+        self._log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
         try:
             async with aclosing(
                 self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
@@ -261,7 +261,7 @@ class Pool(ChatCompletions[PoolOptions]):
                 self._scheduler.forget_adapter(pick.endpoint, order.place.adapter)
             raise
         finally:
-            usage, now = InstanceUsage(_believable(prompt), _believable(cached), _believable(tokens)), self._now()
+            usage, now = InstanceUsage.told(prompt or None, cached or None, tokens or None), self._now()
             placement.finish(usage, now)
             record.end(usage, now, outcome)
 
@@ -339,11 +339,6 @@ def _name_model(body: bytes, configured: str, model: str) -> bytes:
     if model == configured:
         return body
     return b'{"model":' + _encode(model) + body[len(b'{"model":' + _encode(configured)) :]
-
-
-def _believable(tokens: int) -> int | None:
-    """A count that a server told; None: it told none, or one that cannot be."""
-    return tokens if 0 < tokens <= MAX_TOKENS else None
 
 
 def _describe(request: TextCompletionRequest, place: Destination, view: PoolView, body: bytes) -> InstanceRequest:
