@@ -5,8 +5,8 @@ retries it while nothing was relayed, and cancels it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from tg_base.client.body_sender import BodySender
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness
-from tg_base.client.response_stream import AskedStream, ResponseStream
+from tg_base.client.response_stream import AskedStream, EnteredStream, ResponseStream
 from tg_base.protocol import (
     IDLE_LINK_SECONDS,
     OPENING_MODEL,
@@ -141,8 +141,7 @@ class Requestor:
         """
         await self.bus.ping()
 
-    @asynccontextmanager
-    async def stream(
+    def stream(
         self,
         route: Route[Req, Resp],
         request: Req | EncodedRequest,
@@ -150,7 +149,7 @@ class Requestor:
         timeout: float,
         total: float | None = None,
         bounded: bool = False,
-    ) -> AsyncIterator[ResponseStream[Resp]]:
+    ) -> AbstractAsyncContextManager[ResponseStream[Resp]]:
         """Ask, and read the answer inside `async with`; leaving early stops the work, down to the provider.
 
         Args:
@@ -161,13 +160,24 @@ class Requestor:
             total: seconds for the whole answer; None = the limits of the model or the agent.
             bounded: apply admission control (`tg_base.client.admission`); otherwise the request is always queued.
 
-        Raises:
+        Raises (on entering):
             BadRequest: the request needs features that not every processor of its queue announces.
             Unavailable: no live processor serves this; `retry_after` is set.
             RateLimited: too many requests wait for this; `retry_after` is set.
             BusError: the bus did not take the request.
             TooLarge: the request is over the limit of the bus, or of what every processor fetches in parts.
         """
+        return EnteredStream(partial(self._open, route, request, timeout, total, bounded=bounded), self._close)
+
+    async def _open(
+        self,
+        route: Route[Any, Any],
+        request: object,
+        timeout: float,
+        total: float | None,
+        *,
+        bounded: bool,
+    ) -> AskedStream:
         if not route.plain:
             await self.check(route, request)
         if bounded:
@@ -176,17 +186,24 @@ class Requestor:
         self._streams[stream.id] = stream
         # Before the publish, which waits: requests that come meanwhile are counted against this one.
         self.backlog.asked[route.request] += 1
+        published = False
         try:
             await self._ask(stream)
-            yield stream
+            published = True
         finally:
-            del self._streams[stream.id]
-            if stream.fetched:
-                self._bodies.stop(stream.id)
-            self.backlog.asked[route.request] -= 1
-            if not stream.complete:
-                self._cancel(stream)
-            stream.close()
+            if not published:
+                self._close(stream)
+        return stream
+
+    def _close(self, stream: AskedStream) -> None:
+        """The caller has left: stop the work, if it is not complete."""
+        del self._streams[stream.id]
+        if stream.fetched:
+            self._bodies.stop(stream.id)
+        self.backlog.asked[stream.route.request] -= 1
+        if not stream.complete:
+            self._cancel(stream)
+        stream.close()
 
     async def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
         """Refuse what no processor could do, with the BadRequest or Unavailable of `stream`, before it is queued.
@@ -278,7 +295,7 @@ class Requestor:
 
     def _on_returned(self, stream: AskedStream) -> None:
         """The processor has not begun, because its slots were taken meanwhile."""
-        if not stream.failed:
+        if not stream.failed and not stream.relayed:
             self._ask_elsewhere(stream)
 
     def _on_plain(self, delivery: Delivery) -> None:

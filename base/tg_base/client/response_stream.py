@@ -1,7 +1,9 @@
 """Inbox -> caller: one stream's responses, behind a bounded buffer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 from typing import Any, Generic, Self
 
 from typing_extensions import override
@@ -32,6 +34,8 @@ class StreamClock:
     Attributes:
         heard_at: loop time of the latest sign of progress, set by the stream; None = none has come.
     """
+
+    __slots__ = ("_began", "_end", "_expire", "_loop", "_timeout", "_timer", "_total", "heard_at")
 
     def __init__(self, timeout: float, total: float | None, expire: Callable[[Timeout], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -99,6 +103,11 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         TgError: the stream failed. Nothing follows.
     """
 
+    __slots__ = (
+        "__weakref__", "_accepted", "_clock", "_cut_size", "_error", "_frames", "_loop", "_on_accepted", "_on_opening",
+        "_opening", "_record", "_records", "_size", "_wake", "_whole", "asked", "came", "complete", "id", "relayed",
+    )  # fmt: skip
+
     def __init__(
         self, stream: str, record: type[Resp], timeout: float, *, total: float | None = None, whole: bool = False
     ) -> None:
@@ -143,7 +152,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         # Frames may still be in flight when the stream ends here; their sender is cancelled.
         if self.complete or self._error is not None:
             return self._error is None
-        self.relayed = True
+        if not self.relayed:
+            self.relayed = True
+            self._drop_request()
         self._clock.heard_at = now = self._loop.time()
         self._size += len(body)
         # A single record is accepted at any size: the bus has limited it already.
@@ -154,6 +165,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self.complete = last
         self._wake()
         return self._error is None
+
+    def _drop_request(self) -> None:
+        """The first record has come: nobody is asked again."""
 
     def accept(self, *, opening: bool = False) -> None:
         """A processor works on the request, or opens its model. For a whole answer there is no other progress."""
@@ -274,7 +288,7 @@ class AskedStream(ResponseStream[Any]):
     Attributes:
         span: of the request, in its trace.
         route: the service.
-        body: the encoded request, kept for further attempts.
+        body: the encoded request, kept for further attempts: until the first record.
         attempt: number of the current one, from 1.
         asked_at: when it was published, by the requestor's clock.
         deaths: processors that have died over it.
@@ -282,6 +296,8 @@ class AskedStream(ResponseStream[Any]):
         link: number of the link by which they come.
         fetched: whether a processor has asked for the body in parts.
     """
+
+    __slots__ = ("asked_at", "attempt", "body", "deaths", "fetched", "link", "processor", "route", "span")
 
     def __init__(self, route: Route[Any, Any], request: object, timeout: float, total: float | None) -> None:
         whole = not getattr(request, "streaming", True)
@@ -301,6 +317,39 @@ class AskedStream(ResponseStream[Any]):
     def key(self) -> StreamKey:
         """The current attempt."""
         return StreamKey(self.id, self.attempt)
+
+    @override
+    def _drop_request(self) -> None:
+        # A prompt may be long, and an answer may take minutes.
+        self.body = b""
+
+
+class EnteredStream(AbstractAsyncContextManager[AskedStream]):
+    """What `Requestor.stream` returns: asks when it is entered. Not a generator, which would take 0.7 KiB of each answer.
+
+    Args:
+        open_: asks.
+        close: stops what is not complete.
+    """
+
+    __slots__ = ("_close", "_open", "_stream")
+
+    def __init__(self, open_: Callable[[], Awaitable[AskedStream]], close: Callable[[AskedStream], None]) -> None:
+        self._open = open_
+        self._close = close
+
+    @override
+    async def __aenter__(self) -> AskedStream:
+        self._stream = await self._open()
+        # It has the request.
+        del self._open
+        return self._stream
+
+    @override
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._close(self._stream)
 
 
 def _ignore() -> None:

@@ -4,7 +4,7 @@ from tg_gateway.access.auth import ANYBODY, Authenticator, Principal, find_token
 from tg_gateway.access.large_bodies import LargeBodies, LargeBody
 from tg_gateway.access.limits import Limits
 from tg_gateway.access.origins import ALLOW_ORIGIN, Origins, preflight_headers
-from tg_gateway.access.rate_limits import RateLimits
+from tg_gateway.access.rate_limits import RateLimits, Spending
 from tg_gateway.access.unauthenticated_limit import CONNECTION_REFUSED, UnauthenticatedLimit
 from tg_gateway.access.usage import Usage
 
@@ -19,6 +19,7 @@ __all__ = [
     "Origins",
     "Principal",
     "RateLimits",
+    "Spending",
     "UnauthenticatedLimit",
     "Usage",
     "find_token",

@@ -1,9 +1,12 @@
 """Key -> what it may still use: requests and tokens a minute, and requests side by side, in this process alone."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final
+
+from typing_extensions import override
 
 from tg_base.client import in_milliseconds
 from tg_base.config import ApiKey, GatewayConfig
@@ -31,8 +34,8 @@ _WORDS: Final = {
 
 
 @dataclass(slots=True)
-class Spending:
-    """One admitted request.
+class Spending(AbstractContextManager["Spending"]):
+    """One admitted request. Leaving it settles on what it has used, however it ended.
 
     Attributes:
         usage: what it has used so far; None where nobody counts it.
@@ -41,6 +44,7 @@ class Spending:
         places: of a batch: how many of its requests are asked side by side.
         begun: when it was admitted.
         asked: whether it was passed on. What was refused behind this door costs its key nothing.
+        allowance: what is left of its key; None = its key has no limits.
     """
 
     usage: Usage | None = None
@@ -49,6 +53,12 @@ class Spending:
     places: int = MAX_SIDE_BY_SIDE
     begun: float = 0.0
     asked: bool = False
+    allowance: "_Allowance | None" = None
+
+    @override
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self.allowance is not None:
+            self.allowance.settle(self, failed=isinstance(error, TgError))
 
 
 class RateLimits:
@@ -75,9 +85,8 @@ class RateLimits:
             allowances[key.name] = allowance
         self._allowances = allowances
 
-    @contextmanager
-    def admit(self, key: str | None, service: str, *requests: object) -> Iterator[Spending]:
-        """Take what a request may need, and settle on what it has used when it is over, however it ended.
+    def admit(self, key: str | None, service: str, *requests: object) -> Spending:
+        """Take what a request may need; enter what is returned at once, and leave it when the request is over.
 
         A batch of several counts as one request, with the tokens of all.
 
@@ -93,18 +102,7 @@ class RateLimits:
             for request in requests:
                 self._groups.check(key, service, request)
         allowance = self._allowances.get(key or "")
-        if allowance is None:
-            yield Spending()
-            return
-        spending = allowance.take(service, requests)
-        failed = False
-        try:
-            yield spending
-        except TgError:
-            failed = True
-            raise
-        finally:
-            allowance.settle(spending, failed=failed)
+        return Spending() if allowance is None else allowance.take(service, requests)
 
 
 class _Allowance:
@@ -161,7 +159,7 @@ class _Allowance:
             REFUSALS.labels(service, reason).inc()
             raise RateLimited(_WORDS[reason], retry_after=in_milliseconds(waits[reason]))
         self._pay(1, most, answers)
-        return Spending(Usage() if most else None, most, answers, places, self._time())
+        return Spending(Usage() if most else None, most, answers, places, self._time(), allowance=self)
 
     def settle(self, spending: Spending, *, failed: bool) -> None:
         """The request is over."""

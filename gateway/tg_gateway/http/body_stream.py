@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from aiohttp import HttpVersion11, web
@@ -25,12 +26,14 @@ from tg_gateway.dialects.output import (
     slice_output,
     split_output,
 )
+from tg_gateway.http.router import DOOR
 from tg_gateway.relay import Sink
 from tg_schema import TgError
 from tg_schema.errors import Cancelled, SlowConsumer
 
 CLOSES: Final = web.RequestKey("closes", bool)
 """Set on a request after which its connection closes, whatever the client would like."""
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 END_OF_BODY = b"0\r\n\r\n"
 """The last chunk of a chunked body (RFC 9112, section 7.1)."""
 
@@ -95,6 +98,8 @@ class BodyStream(web.StreamResponse, Sink):
         self._unwritten: deque[bytes | memoryview] | None = None
 
     def __enter__(self) -> "BodyStream":
+        # The server's timer is for connections that wait for a request; it makes another one behind the answer.
+        self._protocol.keep_alive(True)
         self._timer = self._loop.call_at(self._wrote_at + self._silence, self._silent)
         return self
 
@@ -183,6 +188,10 @@ class BodyStream(web.StreamResponse, Sink):
         connection = "" if self._keeps else "Connection: close\r\n"
         headers = {"Content-Type": self._says.content_type, **self._says.headers, **self._more_headers}
         headers["Date"] = _date(int(time.time()))
+        self._more_headers = _NO_HEADERS
+        if (door := self._request.get(DOOR)) is not None:
+            # For refusals in the dialect's shape alone, and there can be none any more.
+            door.call.body = b""
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         # A writer may repeat in a header what its client sent. A line break would let that client write the rest of the
         # head.

@@ -1,14 +1,16 @@
 """HTTP door: one request in, one body or a stream of bytes out, in the protocol of its mount."""
 
-from collections.abc import Awaitable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Mapping
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any
 
 from aiohttp import web
 
 from tg_base.config import GatewayConfig
 from tg_base.runtime import MAX_QUICK_BYTES, is_costly
 from tg_gateway.access import LargeBodies, Limits
-from tg_gateway.dialects import Answer, Ask
+from tg_gateway.dialects import Answer, Ask, Keep, Writer
 from tg_gateway.dialects.answers import Background, StreamedAnswer
 from tg_gateway.dialects.output import join_output
 from tg_gateway.http.body_reader import BodyReader
@@ -47,18 +49,13 @@ class HttpHandlers:
         self._body_reader = BodyReader(config.body_limit, limits)
         self._large_bodies = LargeBodies(config.body_limit, config.large_bodies)
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def answer(self, request: web.Request, reader: BodyReader | None = None) -> web.StreamResponse:
         """Read, ask, and write the answer; an error before its first byte is the caller's to answer."""
-        mount = request[DOOR].mount
-        if mount is None or not mount.large:
-            return await self._answer(request, self._body_reader)
-        with self._large_bodies.open(request[ENTRY].key) as body:
-            reader = BodyReader(self._config.large_body_limit, self._limits, body.count)
-            return await self._answer(request, reader)
-
-    async def _answer(self, request: web.Request, reader: BodyReader) -> web.StreamResponse:
-        entry = request[ENTRY]
-        asked = await self._parse(request, reader, entry)
+        entry, mount = request[ENTRY], request[DOOR].mount
+        if reader is None and mount is not None and mount.large:
+            with self._large_bodies.open(entry.key) as body:
+                return await self.answer(request, BodyReader(self._config.large_body_limit, self._limits, body.count))
+        asked = await self._parse(request, reader or self._body_reader, entry)
         if not isinstance(asked, Ask):
             return await self._reply(request, asked)
         if asked.background is not None:
@@ -69,7 +66,11 @@ class HttpHandlers:
             if asked.on_accepted is not None:
                 exchange.responses.listen_accepted(asked.on_accepted)
             if asked.streaming:
-                return await self._stream(request, asked, exchange)
+                load = self._tell_load(request, asked)
+                streaming = self._stream(request, exchange, asked.writer, asked.keep, load)
+                # A prompt may be long, and an answer may take minutes.
+                del asked
+                return await streaming
             whole = await exchange.whole(asked.writer)
         if asked.keep is not None:
             # Before the answer, since its client may go on from it at once.
@@ -108,7 +109,7 @@ class HttpHandlers:
         cors: dict[str, str] = request[CORS_HEADERS]
         headers = {"X-Request-Id": entry.request, **cors}
         opening = BodyStream(request, answer, headers, self._config.keep_alive, self._limits.write)
-        with opening as body, _cut_on_error(body, request):
+        with opening as body, _CutOnError(body, request):
             # Closed here, and not whenever the garbage collector comes: it may hold a subscription.
             async with aclosing(answer.parts) as parts:
                 if request.method == "HEAD":
@@ -131,15 +132,32 @@ class HttpHandlers:
             return await parsed
         return parsed
 
-    async def _stream(self, request: web.Request, asked: Ask, exchange: Exchange) -> web.StreamResponse:
+    async def _stream(
+        self,
+        request: web.Request,
+        exchange: Exchange,
+        writer: Writer[Any],
+        keep: Keep | None,
+        more_headers: Mapping[str, str],
+    ) -> web.StreamResponse:
         """Relay; an error before the first byte is the caller's to answer with a real status."""
         entry = request[ENTRY]
         entry.door = "sse"
         headers = {"X-Request-Id": entry.request, "X-Stream-Id": exchange.responses.id, **request[CORS_HEADERS]}
-        headers |= self._tell_load(request, asked)
-        opening = BodyStream(request, asked.writer, headers, self._config.keep_alive, self._limits.write)
-        with opening as body, _cut_on_error(body, request):
-            await self._relay_to(body, asked, exchange, entry)
+        headers |= more_headers
+        opening = BodyStream(request, writer, headers, self._config.keep_alive, self._limits.write)
+        del headers, more_headers
+        with opening as body, _CutOnError(body, request):
+            try:
+                if keep is None:
+                    await exchange.relay(writer, body)
+                else:
+                    await self._relay_kept(exchange, writer, keep, body)
+            except TgError as error:
+                if not body.started:
+                    raise
+                entry.end(200, error.type)
+                body.fail(writer, error)
             # The last bytes may be many, and be told after the relay has ended.
             if body.full:
                 await body.drain()
@@ -149,35 +167,42 @@ class HttpHandlers:
         wanted = request.headers.get(FORMAT_HEADER)
         return self._loads.tell(wanted, asked.route) if wanted else {}
 
-    async def _relay_to(self, body: BodyStream, asked: Ask, exchange: Exchange, entry: AccessLogEntry) -> None:
-        try:
-            if asked.keep is None:
-                await exchange.relay(asked.writer, body)
-            else:
-                held = HeldEnd(body)
-                await exchange.relay(asked.writer, held)
-                await self._store.keep(entry.key, asked.keep)
-                held.release()
-        except TgError as error:
-            if not body.started:
-                raise
-            entry.end(200, error.type)
-            body.fail(asked.writer, error)
+    async def _relay_kept(self, exchange: Exchange, writer: Writer[Any], keep: Keep, body: BodyStream) -> None:
+        held = HeldEnd(body)
+        await exchange.relay(writer, held)
+        await self._store.keep(exchange.entry.key, keep)
+        held.release()
 
 
-@contextmanager
-def _cut_on_error(body: BodyStream, request: web.Request) -> Iterator[None]:
-    """Cut the body after an error that the protocol could not tell, or a defect: it has no proper end then.
+class _CutOnError:
+    """Cuts the body after an error that the protocol could not tell, or a defect: it has no proper end then.
 
     Raises:
         TgError: nothing has been written yet; the caller answers with a real status.
     """
-    try:
-        with DefectJudge(request):
-            yield
-    except TgError as error:
-        if not body.started:
-            raise
+
+    __slots__ = ("_body", "_request")
+
+    def __init__(self, body: BodyStream, request: web.Request) -> None:
+        self._body = body
+        self._request = request
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
+        try:
+            DefectJudge(self._request).__exit__(kind, error, tb)
+        except TgError as judged:
+            if not self._cut(judged):
+                raise
+            return True
+        return isinstance(error, TgError) and self._cut(error)
+
+    def _cut(self, error: TgError) -> bool:
+        if not self._body.started:
+            return False
         # A status line of the middleware's would be read as a part of this body.
-        request[ENTRY].end(200, error.type)
-        body.abort()
+        self._request[ENTRY].end(200, error.type)
+        self._body.abort()
+        return True

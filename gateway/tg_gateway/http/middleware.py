@@ -86,31 +86,31 @@ class Middleware:
         request[CLOSES] = self._shared.handing_over
         trace.enter(trace.Span.at_door(entry.request, entry.traceparent))
         try:
-            response = await self._answer(request, handler, entry)
+            try:
+                with DefectJudge(request):
+                    response = self._check(request, entry) or await handler(request)
+            except TgError as error:
+                response = _refuse(request[DOOR], error, error.status)
+                entry.end(response.status, error.type)
+            except web.HTTPException as error:
+                response = _refuse_http(request[DOOR], error, request.method)
+                entry.end(response.status, "http")
+            else:
+                if not entry.outcome:
+                    entry.end(response.status, "ok")
             await self._send(request, response, entry)
         finally:
             # Also for a client that left: the server cancels its handler then.
             entry.write()
         return response
 
-    async def _answer(self, request: web.Request, handler: Handler, entry: AccessLogEntry) -> web.StreamResponse:
-        try:
-            with DefectJudge(request):
-                self._check_origin(request)
-                if (preflight := self._answer_preflight(request)) is not None:
-                    return preflight
-                self._check_key(request, entry)
-                response = await handler(request)
-        except TgError as error:
-            response = _refuse(request[DOOR], error, error.status)
-            entry.end(response.status, error.type)
-        except web.HTTPException as error:
-            response = _refuse_http(request[DOOR], error, request.method)
-            entry.end(response.status, "http")
-        else:
-            if not entry.outcome:
-                entry.end(response.status, "ok")
-        return response
+    def _check(self, request: web.Request, entry: AccessLogEntry) -> web.StreamResponse | None:
+        """The answer to a preflight; None = the handler may answer."""
+        self._check_origin(request)
+        preflight = self._answer_preflight(request)
+        if preflight is None:
+            self._check_key(request, entry)
+        return preflight
 
     def _check_origin(self, request: web.Request) -> None:
         origin, host = request.headers.get("Origin"), request.headers.get("Host")

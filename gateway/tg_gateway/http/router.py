@@ -55,11 +55,16 @@ class Router:
     def routes(self, http: Handler, socket: Handler) -> list[web.RouteDef]:
         """Each method and path once; GET is for HEAD too, unless HEAD has its own row or all of GET's are sockets."""
 
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def choose(request: web.Request) -> web.StreamResponse:
             mount = request[DOOR].mount
             return await (socket if mount is not None and mount.socket else http)(request)
 
-        return [self._route(method, path, answer) for method, path in self._rows]
+        # Most rows have no choice, and so no coroutine for it, which would last as long as the answer.
+        handlers = {(True, False): socket, (False, True): http, (True, True): choose}
+        return [
+            self._route(method, path, handlers[any(row.socket for row in rows), any(not row.socket for row in rows)])
+            for (method, path), rows in self._rows.items()
+        ]
 
     def _route(self, method: str, path: str, answer: Handler) -> web.RouteDef:
         if method == "GET":
