@@ -325,7 +325,7 @@ class AskedStream(ResponseStream[Any]):
 
 
 class EnteredStream(AbstractAsyncContextManager[AskedStream]):
-    """What `Requestor.stream` returns: asks when it is entered. Not a generator, which would take 0.7 KiB of each answer.
+    """What `Requestor.stream` returns: asks when it is entered. Not a generator, of 0.7 KiB for each answer.
 
     Args:
         open_: asks.

@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.http import HttpProcessingError
+from aiohttp.http import HttpProcessingError, HttpResponseParser
 from typing_extensions import override
 
 from tg_base.llm.http.chunk_decoder import ChunkDecoder
@@ -25,6 +25,8 @@ UPGRADE = 101
 
 _HEAD_PART = 4 * 1024
 _HEAD_END = b"\r\n\r\n"
+_BODY_END = b"0\r\n\r\n"
+_CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class EndlessHeadError(aiohttp.ClientError):
@@ -172,6 +174,35 @@ class Body(aiohttp.StreamReader):
         return taken  # type: ignore[no-any-return]
 
 
+class _RestOfBody(aiohttp.StreamReader):
+    """The reader of a parser that was made in the middle of a body: passes all on to the reader of the whole body."""
+
+    __slots__ = ()
+
+    begin_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
+    end_http_chunk_receiving = staticmethod(bool)  # type: ignore[assignment]
+
+    @property
+    def _body(self) -> Any:
+        handler: Any = self._protocol
+        body = handler._payload  # noqa: SLF001
+        # It is None once the connection was closed; then nobody reads.
+        return aiohttp.EMPTY_PAYLOAD if body is None else body
+
+    @override
+    def feed_data(self, data: bytes, size: int = 0) -> bool:
+        more: bool = self._body.feed_data(data)
+        return more
+
+    @override
+    def feed_eof(self) -> None:
+        self._body.feed_eof()
+
+    @override
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        self._body.set_exception(exc)
+
+
 class Handler(ResponseHandler):
     """aiohttp's handler with a limit on headers. For bodies it pauses reading by itself when its buffer is full.
 
@@ -188,6 +219,7 @@ class Handler(ResponseHandler):
         # One head at a time.
         self._buffer: Any = FewItems()
         self.asked = False
+        self._used = False
         self._head_bytes: int | None = None
         self._whole_head = False
         self.chunks: ChunkDecoder | None = None
@@ -242,7 +274,19 @@ class Handler(ResponseHandler):
             return
         if chunks.rest is not None:
             self.chunks = None
-            ResponseHandler.data_received(self, chunks.rest)
+            if chunks.rest == _BODY_END and body is not None:
+                body.feed_eof()
+            else:
+                self._parse_rest(chunks.rest)
+
+    def _parse_rest(self, rest: bytes) -> None:
+        """Let aiohttp read what is unusual in a body: trailers, extensions, errors, or what comes behind its end."""
+        parser = self._parser = HttpResponseParser(
+            self, self._loop, READ_BYTES, payload_exception=aiohttp.ClientPayloadError, auto_decompress=False
+        )
+        ((_, reader),), _, _ = parser.feed_data(_CHUNKED_HEAD)
+        reader.__class__ = _RestOfBody
+        ResponseHandler.data_received(self, rest)
 
     @override
     def pause_reading(self) -> None:
@@ -263,7 +307,7 @@ class Handler(ResponseHandler):
     def set_response_params(self, **params: Any) -> None:
         self._head_bytes = 0
         self.chunks = None
-        self.asked = True
+        self.asked = self._used = True
         super().set_response_params(**params)
 
     @override
@@ -281,6 +325,8 @@ class Handler(ResponseHandler):
                 # The parser stays before the first chunk until it gets one that is not plain.
                 if message.chunked and self._whole_head and body.is_untouched():
                     self.chunks = ChunkDecoder()
+                    # It keeps the whole head: 1.2 KiB with few headers, as long as the answer takes.
+                    self._parser = None
             self.asked = not body.is_eof()
         elif message.code == UPGRADE:
             self.force_close()
@@ -314,7 +360,7 @@ class Handler(ResponseHandler):
     def _sends(self) -> bool:
         transport = self.transport
         # Before the first request uvloop counts the end of TLS's handshake.
-        return self._parser is not None and transport is not None and transport.get_write_buffer_size() > 0
+        return self._used and transport is not None and transport.get_write_buffer_size() > 0
 
     def _is_idle(self) -> bool:
         """Whether the system has nothing that was received, and room to send: TLS does not tell what it holds back."""
