@@ -9,7 +9,7 @@ from typing import Any, Generic, Self
 from typing_extensions import override
 
 from tg_base.protocol import EncodedRequest, Route, StreamKey
-from tg_base.runtime import new_id
+from tg_base.runtime import Alarm, new_id
 from tg_base.telemetry import trace
 from tg_schema import TgError, decode
 from tg_schema.codec import encode_request
@@ -46,7 +46,7 @@ class StreamClock:
         self._began = now
         self.heard_at: float | None = None
         self._expire = expire
-        self._timer = self._loop.call_at(self._due, self._check)
+        self._timer = Alarm(self._due, self._check)
 
     @property
     def remaining(self) -> float:
@@ -66,7 +66,7 @@ class StreamClock:
 
     def _check(self) -> None:
         if self._loop.time() < self._due:
-            self._timer = self._loop.call_at(self._due, self._check)
+            self._timer = Alarm(self._due, self._check)
         else:
             self._expire(Timeout(self._sentence()))
 

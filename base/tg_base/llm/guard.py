@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from tg_base.llm.core import LlmChunk
+from tg_base.runtime import Alarm
 from tg_schema import TgError
 from tg_schema.conversation import MAX_CALL_INDEX
 from tg_schema.deltas import MAX_COUNT
@@ -145,7 +146,7 @@ class _Watch:
         self._entered = self._due = 0.0
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Alarm | None = None
         self._timer_due = inf
         self._fired = False
 
@@ -173,7 +174,7 @@ class _Watch:
     def _arm(self, due: float) -> None:
         self.close()
         self._timer_due = due
-        self._timer = self._loop.call_at(due, self._check)
+        self._timer = Alarm(due, self._check)
 
     def _check(self) -> None:
         self._timer, self._timer_due = None, inf

@@ -1,5 +1,6 @@
 """Lowest layer: tasks that end with their owner, threads nobody waits for, worker processes, sockets, defects, ids."""
 
+from tg_base.runtime.alarm import Alarm
 from tg_base.runtime.daemon_thread import start_daemon_thread
 from tg_base.runtime.defects import translate_defects
 from tg_base.runtime.entered import Entered, Watcher
@@ -18,6 +19,7 @@ __all__ = [
     "MAX_READ_HERE_OBJECTS",
     "MAX_WAITING_CONNECTIONS",
     "POLL_SECONDS",
+    "Alarm",
     "Entered",
     "FewItems",
     "FileEdits",

@@ -114,6 +114,8 @@ class RequestTask:
                 del request
                 try:
                     records = await beginning
+                    # Even a coroutine that has ended takes 232 bytes.
+                    del beginning
                     # The deadline is for beginning. Our requestors cancel what they no longer want; plain peers cannot.
                     if self._call.reply is not None:
                         self._end_deadline()

@@ -17,6 +17,7 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from typing_extensions import override
 
+from tg_base.runtime import Alarm
 from tg_gateway.dialects import Writer
 from tg_gateway.dialects.output import (
     MAX_WRITE_BYTES,
@@ -93,14 +94,14 @@ class BodyStream(web.StreamResponse, Sink):
         self._silence = keep_alive
         self._loop = asyncio.get_running_loop()
         self._wrote_at = self._loop.time()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Alarm | None = None
         # A deque with the first large output: an empty one takes 0.7 KiB.
         self._unwritten: deque[bytes | memoryview] | None = None
 
     def __enter__(self) -> "BodyStream":
         # The server's timer is for connections that wait for a request; it makes another one behind the answer.
         self._protocol.keep_alive(True)
-        self._timer = self._loop.call_at(self._wrote_at + self._silence, self._silent)
+        self._timer = Alarm(self._wrote_at + self._silence, self._silent)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -208,7 +209,7 @@ class BodyStream(web.StreamResponse, Sink):
             if not self.full:
                 self.send(self._says.keep_alive, last=False)
             due = now + self._silence
-        self._timer = self._loop.call_at(due, self._silent)
+        self._timer = Alarm(due, self._silent)
 
     # What the server asks of a response: this one has written itself.
 
