@@ -175,6 +175,27 @@ async def test_who_waits_for_a_server_leaves_or_is_served(world: World) -> None:
         assert (await waits).status == 200
 
 
+async def test_where_a_server_does_not_have_the_adapter_the_request_goes_to_one_that_has_it(world: World) -> None:
+    url, members, _ = world
+    before = [len(member.asked) for member in members]
+    async with aiohttp.ClientSession() as session:
+
+        async def ask() -> int:
+            async with session.post(f"{url}/v1/chat/completions", json={"model": "sentiment"}) as answer:
+                said = await answer.json()
+            assert answer.status == 200, said
+            return [str(member.port) in said["choices"][0]["message"]["content"] for member in members].index(True)
+
+        home = await ask()
+        members[home].status = 404
+        try:
+            assert {await ask() for _ in range(5)} == {1 - home}
+        finally:
+            members[home].status = 200
+    # It is asked once more, and then no longer.
+    assert len(members[home].asked) - before[home] == 2
+
+
 async def test_a_route_is_edited_while_it_runs(world: World) -> None:
     url, _, pool = world
     async with aiohttp.ClientSession() as session:

@@ -72,7 +72,7 @@ class World:
         elif event == "restart":
             self.scheduler.restarted(ENDPOINTS[number % 3])
         elif event == "404":
-            self.scheduler.forget_adapter(ENDPOINTS[number % 3], adapter or "x")
+            self.scheduler.forget_adapter(ENDPOINTS[number % 3], adapter or "x", self.now)
         elif self.placements:
             self.end(self.placements[number % len(self.placements)], event)
 

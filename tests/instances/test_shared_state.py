@@ -119,7 +119,7 @@ class World:
         if event == "pick":
             picker.pick(request("xyz"[number % 3], tokens=64 * number, blocks=tuple(range(number))), self.now)
         elif event == "404":
-            picker.scheduler.forget_adapter(ENDPOINTS[at], "x")
+            picker.scheduler.forget_adapter(ENDPOINTS[at], "x", self.now)
         elif event == "flush":
             self.send(at, picker.shared.flush(self.now))
         elif event in {"restart", "leave"}:
@@ -341,9 +341,13 @@ def test_a_404_is_told() -> None:
     first, second = Picker(1), Picker(2)
     first.pick(request("x"), 0.0, at=0).finish(None, 0.1)
     exchange([first, second], 0.13)
-    first.scheduler.forget_adapter(ENDPOINTS[0], "x")
+    first.scheduler.forget_adapter(ENDPOINTS[0], "x", 0.15)
     exchange([first, second], 0.2)
     assert second.loaded()[0] == set()
+    assert second.scheduler.missing.without(ENDPOINTS, "x") == [*ENDPOINTS[1:]]
+    # Nobody tells on what he was told.
+    exchange([first, second], 0.3)
+    assert first.scheduler.missing.without(ENDPOINTS, "x") == [*ENDPOINTS[1:]]
 
 
 PLACED = Placed(1, 0, None, 10, 10, 10)
@@ -418,7 +422,7 @@ def test_what_nobody_fetches_is_thrown_away_and_asked_for() -> None:
 def test_a_client_s_name_that_cannot_be_told_is_left_out(name: str) -> None:
     first, second = Picker(1), Picker(2)
     first.pick(request(name), 0.0, at=0)
-    first.scheduler.forget_adapter(ENDPOINTS[0], name)
+    first.scheduler.forget_adapter(ENDPOINTS[0], name, 0.0)
     settle([first, second], 0.0)
     assert (second.shared.dropped["poison"], second.counters()[0][:2]) == (0, [1, 1])
 

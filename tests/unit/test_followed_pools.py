@@ -32,7 +32,7 @@ async def test_a_late_answer_of_a_server_that_left_brings_nothing_of_it_back(tmp
             replace(file, endpoint_file(1))
             await seen(logs, "pools.in_force")
             pools.read_load(leaves, BUSY, 2.0)
-            scheduler.forget_adapter(leaves, "x")
+            scheduler.forget_adapter(leaves, "x", 1.0)
             assert [*scheduler._servers] == [stays.address]
             pools.read_load(stays, "TEXT named_metrics.kv_cache_usage_perc=0.5", 2.0)
             assert (scheduler.server(stays).queued, scheduler.server(stays).kv_usage) == (7, 0.5)

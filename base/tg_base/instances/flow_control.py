@@ -1,6 +1,7 @@
 """Door or pool provider -> scheduler: which request goes to a server now, which one waits, and which is refused."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tg_base.instances.attainment import Attainment
 from tg_base.instances.endpoint import Endpoint
@@ -85,7 +86,7 @@ class FlowControl:
         if made is not None:
             self._settle(waiting, made, now)
             return waiting
-        waiting.lane = _lane(request, endpoints())
+        waiting.lane = _lane(request, waiting.endpoints())
         if queue is None:
             queue = RequestQueue(self._limits)
         displaced = queue.add(waiting)
@@ -170,6 +171,9 @@ class FlowControl:
             if request.priority < 0:
                 # Who may be shed is not served late at the cost of others.
                 expires_at = min(expires_at, due)
+        if request.adapter is not None:
+            # Here, so that it waits for no server that lacks its adapter, and for no other's queue.
+            endpoints = partial(self._find_having, request.adapter, endpoints)
         answer = request.expected_tokens or min(request.max_tokens or ASSUMED_OUTPUT_TOKENS, ASSUMED_OUTPUT_TOKENS)
         return Waiting(request, endpoints, arrived_at, due, expires_at, size, request.prompt_tokens + answer)
 
@@ -229,6 +233,9 @@ class FlowControl:
         pick = self._scheduler.place(request, found, now)
         self.attainment.watch(pick.placement, request, waiting.arrived_at, first, output)
         return pick
+
+    def _find_having(self, adapter: str, endpoints: Callable[[], Sequence[Endpoint]]) -> Sequence[Endpoint]:
+        return self._scheduler.missing.without(endpoints(), adapter)
 
     def _below_bound(self, request: InstanceRequest, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint] | None:
         """The servers that have less than the bound of requests; None = there are servers, and all have it."""

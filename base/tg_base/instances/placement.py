@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 from tg_base.instances.active_prefixes import marks_of
 from tg_base.instances.fingerprint import BLOCK_TOKENS, Fingerprint
 from tg_base.instances.instance_request import InstanceRequest, InstanceUsage
+from tg_base.instances.missing_adapters import MissingAdapters
 from tg_base.instances.output_estimates import OutputEstimates
 from tg_base.instances.server_state import ServerState
 
@@ -62,6 +63,7 @@ class Placement:
         number: by which the listener knows it.
         listener: is told; None = nobody.
         follower: is told as well; None = nobody.
+        missing: is told that the server has the adapter, once it answers; None = nobody.
         loads_adapter: whether the server probably had to load the adapter first.
         streamed: whether the answer comes token by token.
     """
@@ -81,6 +83,7 @@ class Placement:
         "follower",
         "listener",
         "loads_adapter",
+        "missing",
         "number",
         "picked_at",
         "prompt_tokens",
@@ -112,6 +115,7 @@ class Placement:
         self.number = 0
         self.listener: PlacementListener | None = None
         self.follower: PlacementFollower | None = None
+        self.missing: MissingAdapters | None = None
         self.loads_adapter = request.adapter is not None and request.adapter not in server.adapters.used_at
         self._model, self._marks = request.model, marks_of(request.prefix)
         self._room = self.uncached_tokens
@@ -150,6 +154,7 @@ class Placement:
         if server is None or self.first_at is not None or not self.streamed:
             return
         self.first_at = now
+        self._note_adapter(now)
         self._estimates.begin(self._model, now)
         server.start(self.adapter, self.uncached_tokens, self._room)
         # The server's speed is learnt from prompts that wait for nothing else.
@@ -179,6 +184,8 @@ class Placement:
             self._estimates.end(self._model, self.first_at)
         server.release(self.adapter, self.prompt_tokens, self.uncached_tokens, self.expected_tokens, self._marks)
         lesson = told or self._lesson(usage, now, server)
+        if lesson is not None:
+            self._note_adapter(now)
         if self.listener is not None:
             self.listener.ended(self, lesson)
         if lesson is not None:
@@ -186,6 +193,11 @@ class Placement:
             self._estimates.learn(self.adapter, lesson.tokens)
         if self.follower is not None:
             self.follower.finished(self, usage, now)
+
+    def _note_adapter(self, now: float) -> None:
+        """An answer for the adapter shows that the server has it."""
+        if self.adapter is not None and self.missing is not None:
+            self.missing.find(self.address, (self.adapter,), now)
 
     def _lesson(self, usage: InstanceUsage | None, now: float, server: ServerState) -> Lesson | None:
         tokens = None if usage is None else usage.output_tokens

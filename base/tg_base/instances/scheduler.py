@@ -11,6 +11,7 @@ from tg_base.instances.fingerprint import BLOCK_TOKENS
 from tg_base.instances.instance_request import InstanceRequest
 from tg_base.instances.least_request import requests_of
 from tg_base.instances.load_report import LoadReport
+from tg_base.instances.missing_adapters import MissingAdapters
 from tg_base.instances.output_estimates import OutputEstimates
 from tg_base.instances.pick import Pick, Rejection
 from tg_base.instances.placement import Placement, PlacementFollower, PlacementListener
@@ -46,6 +47,7 @@ class Scheduler:
     Attributes:
         listener: is told of what is placed; None = nobody.
         follower: is told how placements go on, and of all that may make room; None = nobody.
+        missing: adapters that servers answered 404 for.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Scheduler:
         self._random = Random() if random is None else random  # noqa: S311 - it decides ties
         self.listener: PlacementListener | None = None
         self.follower: SchedulerFollower | None = None
+        self.missing = MissingAdapters()
         self._servers: dict[str, ServerState] = {}
         self._estimates = OutputEstimates()
         self._swept_at = float("-inf")
@@ -109,7 +112,7 @@ class Scheduler:
         fallbacks = [other.endpoint for other in choice.others if other is not server][:MAX_FALLBACKS]
         matched = server.prefixes.match(request.prefix)
         placement = Placement(server, request, self._estimates, matched * BLOCK_TOKENS, now)
-        placement.follower = self.follower
+        placement.follower, placement.missing = self.follower, self.missing
         if self.listener is not None:
             placement.listener = self.listener
             self.listener.placed(placement, request.prefix, matched)
@@ -126,7 +129,7 @@ class Scheduler:
             now: on the scheduler's clock.
         """
         placement = Placement(self.server(endpoint), request, self._estimates, cached, now, told_room=room)
-        placement.follower = self.follower
+        placement.follower, placement.missing = self.follower, self.missing
         return placement
 
     def predict_first_token(self, request: InstanceRequest, server: ServerState, now: float) -> float:
@@ -138,6 +141,8 @@ class Scheduler:
         server = self.server(endpoint)
         if server.report is None or report.read_at >= server.report.read_at:
             server.observe(report)
+            if (told := report.adapters) is not None:
+                self.missing.find(endpoint.address, (*told.active, *(told.resident or ())), report.read_at)
             self._tell()
 
     @property
@@ -154,17 +159,26 @@ class Scheduler:
             known.endpoint = endpoint  # the newest name and labels
         return known
 
-    def forget_adapter(self, endpoint: Endpoint, adapter: str) -> None:
-        """Note that a server does not have an adapter, since it answered 404. Of one that left, nothing is noted."""
+    def forget_adapter(self, endpoint: Endpoint, adapter: str, now: float, *, told: bool = False) -> None:
+        """Note that a server does not have an adapter, since it answered 404. Of one that left, nothing is noted.
+
+        Args:
+            endpoint: who answered.
+            adapter: that was asked for.
+            now: on the scheduler's clock.
+            told: whether another scheduler tells it, so that no listener needs to know.
+        """
         server = self._servers.get(endpoint.address)
         if server is not None:
             server.adapters.discard(adapter)
-            if self.listener is not None:
+            self.missing.note(endpoint.address, adapter, now)
+            if self.listener is not None and not told:
                 self.listener.lacked(endpoint.address, adapter)
 
     def restarted(self, endpoint: Endpoint) -> None:
         """Note that a server lost its adapters and its cache."""
         self.server(endpoint).restart()
+        self.missing.forget(endpoint.address)
 
     def retain(self, endpoints: Iterable[Endpoint]) -> None:
         """Forget all servers but these. Placements on the others may still be told of.
@@ -174,6 +188,7 @@ class Scheduler:
         kept = {endpoint.address for endpoint in endpoints}
         for address in self._servers.keys() - kept:
             del self._servers[address]
+            self.missing.forget(address)
         self._last_endpoints = None
         self._tell()
 
@@ -197,6 +212,7 @@ class Scheduler:
 
     def _sweep(self, now: float) -> None:
         self._swept_at = now
+        self.missing.expire(now)
         for server in self._servers.values():
             if server.report is not None and now - server.report.read_at > STALE_SECONDS:
                 server.expire()

@@ -177,7 +177,7 @@ class SharedState:
         if isinstance(delta, Heartbeat):
             peer.hear(delta.seq)
         elif isinstance(delta, Batch):
-            self._note_lacking(delta)
+            self._note_lacking(delta, now)
             if not peer.apply(delta, now):
                 self._learn_prompts(delta)
         elif isinstance(delta, Snapshot):
@@ -275,11 +275,12 @@ class SharedState:
         if len(self._wants) < MAX_WANTS:
             self._wants[Want(self._origin, origin, address, block)] = None
 
-    def _note_lacking(self, batch: Batch) -> None:
+    def _note_lacking(self, batch: Batch, now: float) -> None:
         for address, adapter in batch.lacking:
-            server = self._server(batch.names[address])
-            if server is not None:
-                server.adapters.discard(batch.names[adapter])
+            endpoint = self._find(batch.names[address])
+            if endpoint is not None:
+                self._scheduler.server(endpoint)
+                self._scheduler.forget_adapter(endpoint, batch.names[adapter], now, told=True)
 
     def _learn_prompts(self, batch: Batch) -> None:
         """Take what a batch tells of servers, although it is not the next one."""

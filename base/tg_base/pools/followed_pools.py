@@ -27,7 +27,7 @@ class FollowedPools(Entered):
         super().__init__()
         self._watcher = watcher
         self._scheduler = scheduler
-        self._scraper = None if scrape is None else Scraper(scheduler.observe, scrape)
+        self._scraper = None if scrape is None else Scraper(scheduler.observe, scrape, self._welcome)
         self._known: dict[str, Endpoint] = {}
 
     @override
@@ -74,6 +74,10 @@ class FollowedPools(Entered):
         if report is not None and endpoint.address in self._known:
             last = self._scheduler.server(endpoint).report
             self._scheduler.observe(endpoint, merge_reports(last, report))
+
+    def _welcome(self, endpoint: Endpoint) -> None:
+        # Where nobody answered, a request for an adapter may have failed for that alone.
+        self._scheduler.missing.forget(endpoint.address)
 
     def _follow(self, view: PoolView) -> None:
         self._known = {endpoint.address: endpoint for endpoint in view.endpoints}

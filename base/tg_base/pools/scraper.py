@@ -34,6 +34,9 @@ MAX_SCRAPES_PER_SECOND = 200.0
 MAX_BACKOFF_SECONDS = 5.0
 """Longest pause before another look at a server that fails."""
 
+Returned = Callable[[Endpoint], None]
+"""Told, on the loop, that a server can be reached again. It must not fail and must not wait."""
+
 Observer = Callable[[Endpoint, LoadReport], None]
 """Told each report, on the loop; for instance `Scheduler.observe`. It must not fail and must not wait."""
 
@@ -79,10 +82,14 @@ class Scraper(Entered):
     Args:
         observe: is told each report.
         options: how to look.
+        returned: is told of each server that can be reached again; None = nobody.
     """
 
-    def __init__(self, observe: Observer, options: ScrapeOptions | None = None) -> None:
+    def __init__(
+        self, observe: Observer, options: ScrapeOptions | None = None, returned: Returned | None = None
+    ) -> None:
         super().__init__()
+        self._returned = returned
         self._observe = observe
         self._options = options or ScrapeOptions()
         self._targets: dict[str, _Target] = {}
@@ -227,6 +234,8 @@ class Scraper(Entered):
     def _set_reachable(self, target: _Target, is_reachable: bool) -> None:
         if target.is_reachable != is_reachable:
             target.is_reachable = is_reachable
+            if is_reachable and self._returned is not None:
+                self._returned(target.endpoint)
             self._find_unreachable()
 
     def _find_unreachable(self) -> None:

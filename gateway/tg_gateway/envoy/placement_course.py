@@ -51,7 +51,10 @@ class PlacementCourse:
         used = next((each for each in self._fallbacks if each.address == address), None)
         if used is None:
             return
-        # The picked endpoint was not reached: counting there would keep others away from it.
+        if self._request.adapter is not None:
+            # Envoy asks a fallback after a 404 too, and does not say why it did.
+            self._dispatcher.scheduler.forget_adapter(self._endpoint, self._request.adapter, self._clock())
+        # The picked endpoint did not answer: counting there would keep others away from it.
         moved = self._dispatcher.move(self._placement, self._request, used)
         if moved is not None:
             self._endpoint, self._placement = used, moved.placement
@@ -62,7 +65,7 @@ class PlacementCourse:
         self._record.respond(status)
         self._failed = status >= MIN_ERROR_STATUS
         if status == NOT_FOUND and self._request.adapter is not None:
-            self._dispatcher.scheduler.forget_adapter(self._endpoint, self._request.adapter)
+            self._dispatcher.scheduler.forget_adapter(self._endpoint, self._request.adapter, self._clock())
         if load:
             self._read_load(self._endpoint, load)
 

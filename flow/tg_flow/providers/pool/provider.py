@@ -258,7 +258,7 @@ class Pool(ChatCompletions[PoolOptions]):
         except TgError as error:
             record.fail(error.type, error.status, self._now())
             if isinstance(error, NotFound) and order.place.adapter is not None:
-                self._scheduler.forget_adapter(pick.endpoint, order.place.adapter)
+                self._scheduler.forget_adapter(pick.endpoint, order.place.adapter, self._now())
             raise
         finally:
             usage, now = InstanceUsage.told(prompt or None, cached or None, tokens or None), self._now()
