@@ -12,9 +12,9 @@ from tests.envoy.scripted_picker import ScriptedPicker
 from tests.envoy.test_exchange import BODY, body, headers, response, response_headers
 from tests.instances.shown_pool import ShownPool
 from tests.instances.test_accounting import NOTHING, counters
-from tg_base.instances import Endpoint, InstanceUsage, QueueLimits, Scheduler
+from tg_base.instances import Endpoint, InstanceUsage, Objective, QueueLimits, Scheduler
 from tg_base.pool_status import PoolBoard, PoolBoards
-from tg_base.pools import Catalogue, Dispatcher, Pool, PoolView
+from tg_base.pools import Catalogue, Dispatcher, Pool, PoolView, Promise, find_goal
 from tg_gateway.envoy.asked import Asked
 from tg_gateway.envoy.decision import Directed, Refused
 from tg_gateway.envoy.exchange import Exchange
@@ -101,6 +101,23 @@ async def test_a_decision_whose_answer_cannot_be_written_is_released() -> None:
 async def test_a_promise_that_is_no_number_counts_for_nothing(text: str) -> None:
     asked = picker(Scheduler())
     assert isinstance(await asked.decide(Asked({"x-slo-ttft-ms": text}, BODY)), Directed)
+
+
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=b", "audio/wav", "Application/Octet-Stream"])
+async def test_a_body_that_says_it_is_no_json_goes_to_any_server(kind: str) -> None:
+    directed = await picker(Scheduler()).decide(Asked({"content-type": kind}, b"--b\r\n"))
+    assert isinstance(directed, Directed)
+    assert directed.body is None
+    directed.course.end(None)
+    refused = await picker(Scheduler()).decide(Asked({"content-type": "application/json"}, b"--b\r\n"))
+    assert isinstance(refused, Refused)
+
+
+async def test_a_request_may_promise_itself_less_than_its_route_and_keeps_the_route_s_share() -> None:
+    promises = (Promise("OutputTokenLatency", 0.2, 0.9),)
+    assert find_goal(promises, output_token=0.5) == Objective(None, 0.5, 0.9, 0.9)
+    assert find_goal(promises, first_token=2.0) == Objective(2.0, 0.2, 0.9, 0.9)
+    assert find_goal(()) is None
 
 
 async def test_a_body_that_cannot_be_renamed_is_refused() -> None:

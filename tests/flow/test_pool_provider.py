@@ -237,11 +237,17 @@ async def test_an_adapter_that_a_server_lacks_is_asked_of_another(
     pool = await open_pool(*servers, policy="round-robin")
     servers[1].model = "lora"
     asked = TextCompletionRequest(prompt="say hello", adapter="lora")
-    assert [await text(pool, asked) for _ in range(2)] == ["Hello €!"] * 2
+    assert [await text(pool, asked) for _ in range(4)] == ["Hello €!"] * 4
     assert resident(pool) == [set(), {"lora"}]
+    # The one that lacks it is asked once.
+    assert [len(server.exchanges) for server in servers] == [1, 4]
     servers[1].play(DOWN)
-    with pytest.raises((NotFound, Unavailable)):
+    # It may have it, so that to ask again later helps, whatever the other one says.
+    with pytest.raises(Unavailable):
         await text(pool, asked)
+    nobody = TextCompletionRequest(prompt="say hello", adapter="nobody")
+    with pytest.raises(NotFound, match="no server of the pool .* has the adapter 'nobody'"):
+        await text(pool, nobody)
 
 
 async def test_the_load_in_a_header_is_taken(servers: list[OpenAiServer], open_pool: OpenPool) -> None:

@@ -31,6 +31,7 @@ from tg_base.instances.attainment import MIN_SAMPLES
 from tg_base.instances.prediction_errors import PredictionErrors
 from tg_base.instances.room import ELSEWHERE
 from tg_base.instances.sliding_window import WINDOW_SECONDS, SlidingWindow
+from tg_base.pools import Promise, find_goal
 
 POOL = tuple(map(endpoint, "ab"))
 FIRST = Objective(first_token=1.0, quantile=0.9)
@@ -231,6 +232,21 @@ def test_a_pace_is_watched_too() -> None:
         world.now += seconds
         made.placement.finish(InstanceUsage(output_tokens=8), world.now)
     assert world.control.attainment.read(world.now)["r"].output_token == (1, 2)
+
+
+@pytest.mark.parametrize(("first", "output", "is_behind"), [(0.4, 0.9, True), (0.9, 0.4, False), (0.4, 0.4, False)])
+def test_each_latency_has_a_share_of_its_own(first: float, output: float, is_behind: bool) -> None:
+    """All first tokens are in time, and half of the answers."""
+    world = World(QueueLimits())
+    goal = find_goal((Promise("TimeToFirstToken", 1.0, first), Promise("OutputTokenLatency", 0.1, output)))
+    assert goal is not None
+    for at in range(MIN_SAMPLES):
+        made = world.control.submit("p", InstanceRequest(objective=goal, route="r"), lambda: POOL, world.now).made
+        assert isinstance(made, Pick)
+        made.placement.first_token(world.now)
+        world.now += 0.2 if at % 2 else 0.05
+        made.placement.finish(InstanceUsage(output_tokens=2), world.now)
+    assert world.control.attainment.read(world.now)["r"].is_behind is is_behind
 
 
 def test_lower_bands_wait_where_answers_are_too_slow_for_a_higher_one() -> None:

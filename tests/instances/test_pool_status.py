@@ -16,12 +16,14 @@ from tg_base.instances import (
     Attained,
     InstanceRequest,
     InstanceUsage,
+    LoadReport,
     Objective,
     Pick,
     Rejection,
     RouteAttainment,
     Scheduler,
 )
+from tg_base.instances.scheduler import STALE_SECONDS
 from tg_base.pool_status import PoolBoard, PoolBoards, QueueStatus, RequestFacts, RequestRecord, explain, read_status
 from tg_base.pool_status.bounded_label import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUES, OTHER
 from tg_base.pool_status.picker_totals import PickerTotals
@@ -231,6 +233,19 @@ def test_a_lie_of_a_server_is_left_out(shown: Shown) -> None:
     for tokens in (-1, 10**30, 10**400):
         shown.answer(facts(), first=0.1, seconds=0.1, tokens=tokens)
     assert not [name for name in shown.series() if name.startswith("llm_d_epp_output_tokens")]
+
+
+def test_an_old_report_is_shown_as_none_though_nobody_asks_for_a_server(shown: Shown) -> None:
+    def show() -> tuple[str, int | None]:
+        server = read_status(shown.boards).pickers[0].pools[0].servers[0]
+        return server.state, server.queued
+
+    shown.scheduler.observe(SERVERS[0], LoadReport(shown.now, queued=7))
+    assert show() == ("ready", 7)
+    assert shown.series()["llm_d_epp_average_queue_size{name=p}"] == 3.5
+    shown.now += STALE_SECONDS + 0.1
+    assert shown.series()["llm_d_epp_average_queue_size{name=p}"] == 0
+    assert show() == ("stale", None)
 
 
 def test_two_pools_of_one_name_are_told_apart(shown: Shown) -> None:

@@ -154,6 +154,9 @@ def test_a_rule_without_matches_is_for_what_nothing_else_names() -> None:
     assert models(found, "food-review") == {"food-review-3"}
     known = found.resolve("llama", Random(0), served={"assistant": {"llama"}})
     assert known == Destination("assistant", "llama")
+    # Its target may be rewritten as any other model.
+    on = catalogue(POOL, MODEL, others.replace("sentiment-v1", "food-review"))
+    assert models(on, "whatever") == {"food-review-3", "sentiment-v2"}
 
 
 def test_rewrites_lead_on_and_a_canary_may_keep_its_name() -> None:
@@ -212,6 +215,10 @@ def rewrite(old: str, new: str) -> tuple[str, str]:
     return POOL, REWRITE.replace(old, new)
 
 
+TWICE = """\
+    - type: OutputTokenLatency
+      latency: {value: 1s, quantile: {numerator: 50}}
+    - type: Out"""
 FAULTS = [
     (pool("selector", "selctor"), 7, 3, 'unknown field "selctor" in spec; did you mean "selector"?'),
     (pool("InferencePool", "InferencePol"), 3, 1, 'unknown kind "InferencePol"; did you mean "InferencePool"?'),
@@ -240,6 +247,13 @@ FAULTS = [
     (rewrite("t: 9\n    - modelRewrite: sentiment-v2\n      weight: 1", "t: 0"), 26, 5, "all weights are 0"),
     (rewrite("9", "-9"), 28, 7, "spec.rules.0.targets.0.weight must be a whole number >= 0"),
     (rewrite("-v2", "-v1"), 29, 7, 'the target "sentiment-v1" is repeated; add the weights'),
+    (
+        route("\n  - name: assistant", "\n  - name: assistant\n  - name: assistant"),
+        22,
+        5,
+        "the InferencePool assistant is ",
+    ),
+    (route("    - type: Out", TWICE), 28, 7, "OutputTokenLatency is promised already; keep the objective that matters"),
     ((POOL, REWRITE, REWRITE.replace("canary", "b")), 44, 9, 'the model "sentiment" is rewritten already, by the I'),
     ((POOL, REWRITE, CIRCLE), 25, 9, "rewrites lead in a circle: sentiment -> sentiment-v2 -> sentiment; remove one"),
     ((POOL, MODEL.replace("100", "0")), 21, 3, "all weights are 0, so nothing can be chosen; make one larger"),

@@ -192,6 +192,9 @@ async def test_an_edit_of_any_file_is_followed_and_a_wrong_one_refused_as_a_whol
 def test_a_pool_without_endpoints_is_refused_at_the_start(files: tuple[Path, Path]) -> None:
     with pytest.raises(BadRequest, match="no endpoint has the labels app: vllm"):
         PoolWatcher(PoolSources(resources=files[:1]))
+    files[0].write_text("", "utf-8")
+    with pytest.raises(BadRequest, match="line 1: there is no InferencePool in the resources; add one"):
+        PoolWatcher(PoolSources(resources=files[:1], endpoint_files=files[1:]))
     with pytest.raises(BadRequest, match="a has no port; name one, or an InferencePool that selects it"):
         PoolWatcher(PoolSources(hosts=(Host("a"),)))
 

@@ -32,9 +32,10 @@ class RouteAttainment(NamedTuple):
     @property
     def is_behind(self) -> bool:
         """Whether too few requests kept it."""
+        objective = self.objective
         return any(
-            attained.total >= MIN_SAMPLES and attained.share < self.objective.quantile
-            for attained in (self.first_token, self.output_token)
+            attained.total >= MIN_SAMPLES and attained.share < share
+            for attained, share in ((self.first_token, objective.quantile), (self.output_token, objective.output_share))
         )
 
 

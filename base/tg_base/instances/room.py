@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from tg_base.instances.attainment import Attainment
+from tg_base.instances.instance_request import Objective
 from tg_base.instances.policy import Choice
 from tg_base.instances.predicted_wait import SHED_SHARE
 from tg_base.instances.queue_limits import QueueLimits
@@ -52,12 +53,11 @@ class Room:
             return None
         objective = self._waiting.request.objective
         if objective is not None:
-            share = self._share(choice.server)
-            if share >= objective.quantile:
+            if self._is_kept(choice.server):
                 return choice
-            if share < FAIR_SHARE and self._waiting.priority > 0:
+            if self._waiting.priority > 0 and min(self._shares(choice.server)) < FAIR_SHARE:
                 # The policy counts what a server costs the others. Who goes before them may take it all the same.
-                kept = next((each for each in choice.others if self._share(each) >= objective.quantile), None)
+                kept = next(filter(self._is_kept, choice.others), None)
                 if kept is not None:
                     return choice._replace(server=kept, reasons=(ELSEWHERE,))
             if self._waiting.priority < 0:
@@ -82,21 +82,27 @@ class Room:
         alone = server.speed.fixed_seconds + server.speed.prompt_token_seconds * self._waiting.request.prompt_tokens
         return all(
             (each.first_token is None or predicted <= max(SHED_SHARE * each.first_token, ALONE_FACTOR * alone))
-            and self._keeps_pace(server, each.output_token, each.quantile)
+            and self._keeps_pace(server, each.output_token, each.output_share)
             for each in self._behind
         )
 
-    def _share(self, server: ServerState) -> float:
-        """The probability that the request's objective is kept on a server."""
+    def _is_kept(self, server: ServerState) -> bool:
+        """Whether a server keeps the request's objective as probably as is promised."""
+        objective = self._waiting.request.objective or Objective()
+        first, output = self._shares(server)
+        return first >= objective.quantile and output >= objective.output_share
+
+    def _shares(self, server: ServerState) -> tuple[float, float]:
+        """The probabilities that a server keeps the request's times: to the first token, and between two."""
         objective, attainment = self._waiting.request.objective, self._attainment
-        share = 1.0
+        first = output = 1.0
         if objective is not None and objective.first_token is not None:
             left = self._waiting.arrived_at + objective.first_token - self._now
-            share = attainment.first_token_share(self.predict(server), left)
+            first = attainment.first_token_share(self.predict(server), left)
         if objective is not None and objective.output_token is not None:
             pace = server.speed.output_token_seconds
-            share = min(share, attainment.output_token_share(pace, objective.output_token))
-        return share
+            output = attainment.output_token_share(pace, objective.output_token)
+        return first, output
 
     def _keeps_pace(self, server: ServerState, bound: float | None, quantile: float) -> bool:
         pace = server.speed.output_token_seconds

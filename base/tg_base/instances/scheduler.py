@@ -95,7 +95,7 @@ class Scheduler:
         if not endpoints:
             return Rejection("no-endpoints", 503, NO_ENDPOINTS_RETRY_SECONDS)
         if now - self._swept_at > _SWEEP_SECONDS:
-            self._sweep(now)
+            self.expire(now)
         servers = self._eligible(request.model, endpoints)
         if not servers:
             return Rejection("model-not-found", 404)
@@ -144,6 +144,14 @@ class Scheduler:
             if (told := report.adapters) is not None:
                 self.missing.find(endpoint.address, (*told.active, *(told.resident or ())), report.read_at)
             self._tell()
+
+    def expire(self, now: float) -> None:
+        """Forget reports that are too old. `pick` does so by itself; who shows servers calls it first."""
+        self._swept_at = now
+        self.missing.expire(now)
+        for server in self._servers.values():
+            if server.report is not None and now - server.report.read_at > STALE_SECONDS:
+                server.expire()
 
     @property
     def servers(self) -> tuple[ServerState, ...]:
@@ -209,10 +217,3 @@ class Scheduler:
         if isinstance(endpoints, tuple):
             self._last_endpoints, self._last_model, self._last_eligible = endpoints, model, servers
         return servers
-
-    def _sweep(self, now: float) -> None:
-        self._swept_at = now
-        self.missing.expire(now)
-        for server in self._servers.values():
-            if server.report is not None and now - server.report.read_at > STALE_SECONDS:
-                server.expire()

@@ -36,6 +36,7 @@ def find_pools(boards: Sequence[PoolBoard]) -> list[PoolState]:
     """All pools. Two boards may have pools of one name, but a page may have a series only once."""
     found: dict[str, PoolState] = {}
     for board in boards:
+        board.scheduler.expire(board.clock())
         for pool, members in board.pools.view.members.items():
             name = pool if pool not in found else f"{board.name}/{pool}"
             servers = tuple((each.name or each.address, board.scheduler.server(each)) for each in members)

@@ -30,6 +30,7 @@ def read_status(boards: PoolBoards) -> InstancesStatus:
 
 def _read_board(board: PoolBoard) -> PickerStatus:
     now = board.clock()
+    board.scheduler.expire(now)
     pools = tuple(_read_pool(board, name, members, now) for name, members in board.pools.view.members.items())
     decisions = tuple(_read_decision(record, now) for record in reversed(board.decisions))
     return PickerStatus(board.name, board.policy, pools, tuple(board.queues()), decisions)

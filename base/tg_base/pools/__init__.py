@@ -3,6 +3,7 @@
 from tg_base.pools.catalogue import Catalogue, Destination, Objective, Pool, Promise, UseCase
 from tg_base.pools.dispatcher import Dispatcher
 from tg_base.pools.dns_name import DnsName
+from tg_base.pools.goal import find_goal
 from tg_base.pools.host import Host, is_ip, join_address, split_address
 from tg_base.pools.load_header import (
     LOAD_FORMAT,
@@ -20,6 +21,6 @@ __all__ = [
     "LOAD_FORMAT", "LOAD_REQUEST_HEADER", "LOAD_RESPONSE_HEADER", "MAX_PREFIX_CHARACTERS",
     "Catalogue", "Destination", "Dispatcher", "DnsName", "Host", "Objective", "Pool", "PoolTable", "PoolView",
     "Promise", "Prompt", "PromptFields", "UseCase",
-    "check_tables", "is_ip", "join_address", "make_view", "merge_reports", "read_load_header", "read_page",
-    "read_prompt", "refuse_both", "split_address",
+    "check_tables", "find_goal", "is_ip", "join_address", "make_view", "merge_reports", "read_load_header",
+    "read_page", "read_prompt", "refuse_both", "split_address",
 ]  # fmt: skip

@@ -169,7 +169,7 @@ class Catalogue(Struct, frozen=True):
     def _rewrite(self, pool: str, model: str, served: Collection[str], draw: Random) -> str:
         named = model in self.cases or (pool, model) in self.rewrites or model in served
         if not named and pool in self.defaults:
-            return choose(self.defaults[pool], draw)
+            model = choose(self.defaults[pool], draw)
         while (targets := self.rewrites.get((pool, model))) is not None:
             target = choose(targets, draw)
             if target == model:

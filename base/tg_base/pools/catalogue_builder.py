@@ -106,9 +106,13 @@ class CatalogueBuilder:
     def _add_route(self, route: Resource[LLMRoute]) -> None:
         spec, pools = route.spec, []
         for at, ref in enumerate(spec.backend_refs):
-            pools.append((self._find_pool(route, ref, ("spec", "backendRefs", str(at)), ref.namespace), ref.weight))
+            keys = ("spec", "backendRefs", str(at))
+            pool = self._find_pool(route, ref, keys, ref.namespace)
+            if any(pool == named for named, _ in pools):
+                raise route.fault(f"the InferencePool {pool} is repeated; add the weights", *keys)
+            pools.append((pool, ref.weight))
         weighted = _sound(route, tuple(pools), ("spec", "backendRefs"))
-        promises = tuple(_make_promise(route, at, told) for at, told in enumerate(spec.adapter.objectives))
+        promises = _make_promises(route)
         case = UseCase(route.metadata.name, weighted, True, spec.adapter.priority, promises)
         self._add_case(route, spec.adapter.name, case, ("spec", "adapter", "name"))
 
@@ -193,6 +197,17 @@ def _make_pool(resource: Resource[InferencePool]) -> Pool:
     ports = tuple(port.number for port in spec.target_ports)
     name = _pool_name(resource.metadata.namespace, resource.metadata.name)
     return Pool(name, spec.selector.match_labels, ports, spec.app_protocol != "http")
+
+
+def _make_promises(route: Resource[LLMRoute]) -> tuple[Promise, ...]:
+    made: list[Promise] = []
+    for at, told in enumerate(route.spec.adapter.objectives):
+        if any(told.type == each.kind for each in made):
+            # Two quantiles of one latency would need two windows; to watch one of them in silence would be a lie.
+            sentence = f"{told.type} is promised already; keep the objective that matters most"
+            raise route.fault(sentence, "spec", "adapter", "objectives", str(at), "type")
+        made.append(_make_promise(route, at, told))
+    return tuple(made)
 
 
 def _make_promise(route: Resource[LLMRoute], at: int, told: RouteObjective) -> Promise:

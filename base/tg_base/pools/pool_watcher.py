@@ -162,6 +162,10 @@ def _read(sources: PoolSources) -> _Files:
     read = (read_endpoint_file(file, ip_only=sources.ip_only) for file in sources.endpoint_files)
     hosts = (*sources.all_hosts, *(host for each in read for host in each))
     catalogue = build_catalogue(resources)
+    if sources.resources and not catalogue.pools:
+        # A file that is empty for a moment, since it is written anew, must not take all pools away.
+        named = ", ".join(map(str, sources.resources))
+        raise BadRequest(f"{named}, line 1: there is no InferencePool in the resources; add one")
     expected = (*hosts, *(name.host for name in sources.all_names))
     check_endpoints(resources, [host.labels for host in expected])
     if sources.tables:

@@ -2,6 +2,8 @@
 
 from msgspec import Struct
 
+OPAQUE_KINDS = ("multipart/", "audio/", "image/", "video/")
+
 
 class Asked(Struct, frozen=True):
     """A request that waits for its endpoint.
@@ -22,6 +24,12 @@ class Asked(Struct, frozen=True):
     def path(self) -> str:
         """The path without its query."""
         return self.headers.get(":path", "").partition("?")[0]
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether the body says that it is of a kind that is no JSON, such as a form with a recording."""
+        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return kind.startswith(OPAQUE_KINDS) or kind == "application/octet-stream"
 
     def header(self, *names: str) -> str:
         """The first of these headers that is set; "" if none is."""

@@ -15,7 +15,7 @@ from tg_base.instances import (
     fingerprint_prompt,
 )
 from tg_base.pool_status import PoolBoard, RequestFacts
-from tg_base.pools import Destination, Dispatcher, PoolView, Promise
+from tg_base.pools import Destination, Dispatcher, PoolView, Promise, find_goal
 from tg_gateway.envoy.asked import Asked
 from tg_gateway.envoy.decision import Directed, Refused
 from tg_gateway.envoy.model_request import ModelRequest, read_model_request, rename_model
@@ -88,11 +88,10 @@ class InstancePicker:
         self._log = log.bind()
 
     async def decide(self, asked: Asked) -> Directed | Refused:
-        """Choose an endpoint; a request without a body goes to any."""
-        if not asked.body:
-            return await self._place(
-                asked, RequestFacts(_id(asked)), InstanceRequest(flow=_flow(asked), streamed=False), None
-            )
+        """Choose an endpoint; a request without a body, or with one that names no model, goes to any."""
+        if not asked.body or asked.is_opaque:
+            facts = RequestFacts(_id(asked), body_bytes=len(asked.body or b""))
+            return await self._place(asked, facts, InstanceRequest(flow=_flow(asked), streamed=False), None)
         try:
             return await self._decide_on(asked, asked.body)
         except BadRequest as error:
@@ -194,14 +193,8 @@ def _instance_request(asked: Asked, wanted: ModelRequest, destination: Destinati
 
 def _objective(asked: Asked, promises: Iterable[Promise]) -> Objective | None:
     """What the route promises; a request's own headers come first."""
-    told = {promise.kind: promise for promise in promises}
-    first, output = told.get("TimeToFirstToken"), told.get("OutputTokenLatency")
-    first_token = _milliseconds(asked.header(*FIRST_TOKEN_HEADERS)) or (first.seconds if first else None)
-    output_token = _milliseconds(asked.header(*OUTPUT_TOKEN_HEADERS)) or (output.seconds if output else None)
-    if first_token is None and output_token is None:
-        return None
-    share = max((promise.share for promise in told.values()), default=Objective().quantile)
-    return Objective(first_token, output_token, share)
+    first_token = _milliseconds(asked.header(*FIRST_TOKEN_HEADERS))
+    return find_goal(promises, first_token, _milliseconds(asked.header(*OUTPUT_TOKEN_HEADERS)))
 
 
 def _milliseconds(text: str) -> float | None:

@@ -14,10 +14,9 @@ from typing_extensions import override
 
 from tg_base.bus import Bus
 from tg_base.instances import Endpoint, InstanceRequest, InstanceUsage, Pick, Rejection, Scheduler, fingerprint_prompt
-from tg_base.instances import Objective as Goal
 from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, SdkConnection
 from tg_base.pool_status import BOARDS, LEFT, PoolBoard, QueueStatus, RequestFacts, RequestRecord, explain
-from tg_base.pools import LOAD_RESPONSE_HEADER, Destination, Dispatcher, PoolView, Promise, PromptFields, read_prompt
+from tg_base.pools import LOAD_RESPONSE_HEADER, Destination, Dispatcher, PoolView, PromptFields, find_goal, read_prompt
 from tg_base.pools.followed_pools import FollowedPools
 from tg_base.pools.placement_exchange import PlacementExchange
 from tg_base.pools.pool_watcher import PoolWatcher
@@ -167,7 +166,8 @@ class Pool(ChatCompletions[PoolOptions]):
                     except TgError as error:
                         if not _goes_on(error, pick):
                             raise
-                        failed = error
+                        # That another server lacks the model says less than why one that may have it failed.
+                        failed = failed if failed and isinstance(error, NotFound) else error
                         taken = None if second is None else await second.take_over()
                         if taken is None:
                             continue
@@ -193,7 +193,7 @@ class Pool(ChatCompletions[PoolOptions]):
             TgError: there is none; `failed`, if an attempt failed before.
         """
         if failed is not None and not self._find_left(order):
-            raise failed
+            raise _tell_missing(failed, order)
         pool, began = order.place.pool, perf_counter()
         waiting = self._dispatcher.submit(
             pool, order.wanted, lambda: self._find_left(order), arrived_at=order.arrived_at, size=len(order.body)
@@ -203,7 +203,7 @@ class Pool(ChatCompletions[PoolOptions]):
         made = waiting.made or await self._dispatcher.wait(pool, waiting)
         self._record(order, made, seconds)
         if isinstance(made, Rejection):
-            raise failed or _refuse(made)
+            raise _tell_missing(failed, order) if failed else _refuse(made)
         return made
 
     def _record(self, order: Order, made: Pick | Rejection, seconds: float) -> None:
@@ -353,20 +353,22 @@ def _describe(request: TextCompletionRequest, place: Destination, view: PoolView
         prompt_tokens=prompt.tokens,
         prefix=fingerprint_prompt(prompt.text, place.model, place.adapter),
         priority=min(place.priority, SHEDDABLE_PRIORITY) if request.sheddable else place.priority,
-        objective=_goal(place.promises),
+        objective=find_goal(place.promises),
         max_tokens=request.sampling.max_tokens if request.sampling else None,
         flow=request.user or "default-flow",
         route=place.route,
     )
 
 
-def _goal(promises: tuple[Promise, ...]) -> Goal | None:
-    """The promises of a route as one goal; the strictest share counts for both latencies."""
-    if not promises:
-        return None
-    seconds = {promise.kind: promise.seconds for promise in promises}
-    share = max(promise.share for promise in promises)
-    return Goal(seconds.get("TimeToFirstToken"), seconds.get("OutputTokenLatency"), share)
+def _tell_missing(failed: TgError, order: Order) -> TgError:
+    """What became of the last attempt. Where it was a 404, the model's own options are not what is wrong."""
+    if not isinstance(failed, NotFound):
+        return failed
+    what = "model" if order.place.adapter is None else "adapter"
+    name = order.place.model[:MAX_LOGGED]
+    if order.unreachable:
+        return Unavailable(f"no server of the pool that can be reached has the {what} {name!r}; ask again later")
+    return NotFound(f"no server of the pool {order.place.pool} has the {what} {name!r}; load it there, or ask another")
 
 
 def _refuse(rejection: Rejection) -> TgError:
