@@ -13,8 +13,8 @@ TIMES = int(os.environ.get("TOKENGRID_ENDINGS", "1"))
 
 pytestmark = [pytest.mark.connected, pytest.mark.timeout(240 + 60 * TIMES)]
 
-GRACE = 10.0
-"""Seconds that running streams get of a processor; a gateway's come from the configuration."""
+GRACE = 2.0
+"""Seconds that running streams get: `drain` of the pipeline's configuration."""
 LAST_WORDS = 10.0
 
 

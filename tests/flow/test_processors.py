@@ -1,21 +1,25 @@
 """Configuration -> running processors: how many there are, for which models and queues."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from tests.until import until
+from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
-from tg_base.client import Requestor
+from tg_base.client import Client, Requestor, prompt_request
 from tg_base.config import ConfigWatcher
 from tg_base.instances.delta import Heartbeat, decode_delta
+from tg_base.llm import LlmChunk, LlmService
 from tg_base.server import ServeContext
 from tg_flow.prompt import PromptKind
 from tg_flow.providers import TextCompletionKind
-from tg_schema.errors import NotFound
+from tg_schema import TextCompletionRequest
+from tg_schema.errors import NotFound, Unavailable
 from tg_schema.topics import Topics
 
 
@@ -78,3 +82,40 @@ async def test_a_model_that_cannot_be_opened_is_named_with_its_line(bus: Bus, tm
     config_file = written(tmp_path, '\n[models.a]\nprovider = "nope"\n[flows.f]\ntext-completion.model = "a"\n')
     with pytest.raises(NotFound, match=r'tg\.toml, line 3: there is no provider "nope"'):
         await TextCompletionKind().serve(ServeContext.of(config_file, bus)).__aenter__()
+
+
+class Silent(LlmService):
+    """A provider at the edge of the world: it never answers."""
+
+    @override
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+        await asyncio.Event().wait()
+        yield LlmChunk()
+
+
+@pytest.mark.parametrize("drain", [0, 25])
+@pytest.mark.parametrize("service", ["text-completion", "prompt"])
+@in_virtual_time
+async def test_what_runs_gets_the_configured_time_to_finish(tmp_path: Path, service: str, drain: int) -> None:
+    model = f'[models.a]\nprovider = "{__name__}:Silent"\n'
+    flow = '[flows.f]\ntext-completion.model = "a"\nprompt = {}\n'
+    template = '[prompts.templates.question]\nprompt = "{{ question }}"\n'
+    config_file = written(tmp_path, f"[gateway]\ndrain = {drain}\n{model}{template}{flow}")
+    bus, time = MemoryBus(), asyncio.get_running_loop().time
+    context = ServeContext.of(config_file, bus)
+    (route,) = config_file.config.routes(service)
+    request = (
+        TextCompletionRequest(prompt="x")
+        if service == "text-completion"
+        else prompt_request("question", {"question": "x"}, streaming=True)
+    )
+    async with Requestor(bus, Topics()) as requestor:
+        async with TextCompletionKind().serve(context), PromptKind().serve(context):
+            asking = asyncio.create_task(Client(requestor, route).call(request))
+            await until(lambda: any(presence.in_flight for presence in requestor.presence))
+            left_at = time()
+        # The last second is for what is still to be told.
+        assert drain <= time() - left_at <= drain + 1
+        with pytest.raises(Unavailable, match="shuts down"):
+            await asking
+    await bus.aclose()

@@ -83,6 +83,7 @@ async def _start(context: ServeContext, opened: Opened, stack: AsyncExitStack) -
             opened.routes,
             models=opened.models,
             timing=context.timing,
+            grace=context.config.gateway.drain,
             host=context.host,
         )
         await stack.enter_async_context(processor)

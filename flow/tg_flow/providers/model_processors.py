@@ -60,6 +60,7 @@ class ModelProcessors:
         self._timing = timing
         self._retry = retry
         self._host = host
+        self._grace = config.gateway.drain
         self._served: dict[str, ModelProcessor] = {}
         self._failed: dict[str, ModelBinding] = {}
         self._edited = asyncio.Event()
@@ -209,6 +210,7 @@ class ModelProcessors:
             binding.routes,
             models=(model,),
             timing=self._timing,
+            grace=self._grace,
             host=self._host,
         )
         served = ModelProcessor(model, binding, processor)
