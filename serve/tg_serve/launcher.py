@@ -5,6 +5,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,17 @@ from tg_base.config import (
     sound_part,
 )
 from tg_base.runtime import SharedListener
-from tg_base.server import Crew, Host, ProcessEvents, ServeContext, ServiceKind, Work, Workers, serve_process
+from tg_base.server import (
+    LEAVING,
+    Crew,
+    Host,
+    ProcessEvents,
+    ServeContext,
+    ServiceKind,
+    Work,
+    Workers,
+    serve_process,
+)
 from tg_base.telemetry import configure_log
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Timeout, Unavailable
@@ -60,11 +71,11 @@ def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
         metrics_port=order.metrics_port,
     )
     workers = Workers(crew)
-    serve_process(workers.serve(), ready, events=ProcessEvents(hangup=workers.restart))
+    serve_process(workers.serve(), ready, events=ProcessEvents(hangup=workers.restart, killed=workers.kill))
 
 
 def serve_worker(work: Work, ready: Callable[[str], None]) -> None:
-    """Be one of several gateways until SIGTERM, SIGINT or the end of the parent; SIGHUP hands over to the others.
+    """Be one of several gateways until SIGINT or the end of the parent; SIGTERM and SIGHUP hand over to the others.
 
     Raises:
         TgError: as `serve`.
@@ -73,12 +84,12 @@ def serve_worker(work: Work, ready: Callable[[str], None]) -> None:
     configure_log(order.log_form, order.log_level, about={"worker": work.number})
     listener = SharedListener([socket.socket(fileno=descriptor) for descriptor in work.sockets], order.workers or 1)
 
-    def hand_over() -> None:
-        if not listener.handing_over:
-            listener.handing_over = True
-            signal.raise_signal(signal.SIGTERM)
+    def leave(number: int) -> None:
+        listener.handing_over = number == signal.SIGTERM
+        ready(LEAVING)
 
-    events = ProcessEvents(hangup=hand_over, lifeline=work.lifeline)
+    hangup = partial(signal.raise_signal, signal.SIGTERM)
+    events = ProcessEvents(hangup=hangup, ending=leave, lifeline=work.lifeline)
     serve_process(_announce(order, listener, work.metrics_sockets), ready, events=events)
 
 

@@ -6,6 +6,7 @@ import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import structlog
@@ -87,6 +88,63 @@ async def test_one_that_ends_again_and_again_ends_all(tmp_path: Path) -> None:
     with structlog.testing.capture_logs() as log, pytest.raises(Unavailable, match="has no room"):
         await serve_until_hopeless(log)
     assert len(lines(log, "worker.not_started")) == 2
+
+
+async def test_one_that_somebody_ends_is_replaced_at_once_and_may_finish(tmp_path: Path) -> None:
+    """By SIGTERM, and once more, as where a supervisor tells all processes and the parent does too."""
+    (tmp_path / "busy").touch()
+    with structlog.testing.capture_logs() as log:
+        workers = Workers(crew(tmp_path, 2), pauses=(0.0,))
+        async with asyncio.timeout(PATIENCE), workers.serve():
+            first, second = lines(log, "workers.serving")[0]["pids"]
+            os.kill(first, signal.SIGTERM)
+            await until(lambda: lines(log, "worker.replaced"))
+            assert [line["pid"] for line in lines(log, "worker.leaving")] == [first]
+            for pid in (first, first, second):
+                os.kill(pid, signal.SIGTERM)
+            await until(lambda: len(lines(log, "worker.replaced")) == 2)
+            assert alive(first)
+            assert alive(second)
+            (tmp_path / "busy").unlink()
+            await until(lambda: not alive(first) and not alive(second))
+    assert not lines(log, "worker.ended")
+
+
+async def test_one_whose_parent_dies_while_it_ends_may_finish(tmp_path: Path) -> None:
+    (tmp_path / "busy").touch()
+    worker = await WorkerServer.start(crew(tmp_path).work)
+    worker.drain()
+    async with asyncio.timeout(PATIENCE):
+        assert await worker.left()
+        # As the end of its parent does.
+        cast("asyncio.StreamWriter", worker._process.stdin).close()
+        worker.drain()
+        (tmp_path / "busy").unlink()
+        assert await worker.ended() == 0
+
+
+async def test_all_are_killed_with_their_parent(tmp_path: Path) -> None:
+    (tmp_path / "busy").touch()
+    with structlog.testing.capture_logs() as log:
+        workers = Workers(crew(tmp_path))
+        async with asyncio.timeout(PATIENCE), workers.serve():
+            workers.kill()
+            await until(lambda: lines(log, "worker.replaced"))
+            (tmp_path / "busy").unlink()
+    assert [line["status"] for line in lines(log, "worker.ended")] == [-signal.SIGKILL]
+
+
+async def test_what_cannot_be_replaced_ends_nobody_who_serves(tmp_path: Path) -> None:
+    """As while the configuration has an error: the others serve, and it comes back when that is repaired."""
+    with structlog.testing.capture_logs() as log:
+        async with asyncio.timeout(PATIENCE), Workers(crew(tmp_path, 2), pauses=(0.0, 0.0)).serve():
+            first, second = lines(log, "workers.serving")[0]["pids"]
+            (tmp_path / "broken").touch()
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: len(lines(log, "worker.not_started")) > 2)
+            assert alive(second)
+            (tmp_path / "broken").unlink()
+            await until(lambda: lines(log, "worker.replaced"))
 
 
 async def test_a_restart_that_fails_leaves_the_old_ones(tmp_path: Path) -> None:

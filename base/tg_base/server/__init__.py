@@ -11,10 +11,11 @@ from tg_base.server.processor import Processor
 from tg_base.server.serve_context import ServeContext
 from tg_base.server.service import Service, Unreadable
 from tg_base.server.service_kind import Opened, ServiceKind
-from tg_base.server.worker_server import Work
+from tg_base.server.worker_server import LEAVING, Work
 from tg_base.server.workers import Crew, Workers
 
 __all__ = [
+    "LEAVING",
     "Crew",
     "Host",
     "Opened",

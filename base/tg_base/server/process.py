@@ -24,10 +24,15 @@ class ProcessEvents:
 
     Attributes:
         hangup: called on SIGHUP; None = the system's own way, which is the end of the process.
-        lifeline: a pipe that nobody writes to; its end is what SIGTERM is. None = there is none.
+        ending: called with the first signal that ends it once it serves.
+        killed: called when a second one ends the process at once.
+        lifeline: a pipe that nobody writes to, of a parent; its end is what SIGINT is. Whoever has one is drained in
+            any case: a second signal changes nothing, and to end it at once is the parent's. None = there is none.
     """
 
     hangup: Callable[[], None] | None = None
+    ending: Callable[[int], None] | None = None
+    killed: Callable[[], None] | None = None
     lifeline: int | None = None
 
 
@@ -40,7 +45,8 @@ def serve_process(
 ) -> None:
     """Enter `serving`, call `ready` with its value, and leave it on SIGTERM or SIGINT, which drains it.
 
-    A signal during entering cancels that. A second signal ends the process at once. Uses uvloop if it is installed.
+    A signal during entering cancels that. A second signal ends the process at once, unless a parent decides that. Uses
+    uvloop if it is installed.
     Raises what `serving` and `ready` raise.
 
     Args:
@@ -72,25 +78,41 @@ async def _until_stopped(
 
     def on_signal(number: int) -> None:
         if stop.is_set():
-            os._exit(128 + number)
+            _end_at_once(number, events)
+            return
         stop.set()
         if not entered.is_set():
             task.cancel()
+        elif events.ending is not None:
+            events.ending(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     if events.hangup is not None:
         loop.add_signal_handler(signal.SIGHUP, events.hangup)
-    if (lifeline := events.lifeline) is not None:
-
-        def on_end() -> None:
-            loop.remove_reader(lifeline)
-            on_signal(signal.SIGTERM)
-
-        loop.add_reader(lifeline, on_end)
+    if events.lifeline is not None:
+        _call_at_end(events.lifeline, lambda: on_signal(signal.SIGINT))
     await asyncio.wait([task])
     if not task.cancelled():
         task.result()
+
+
+def _end_at_once(number: int, events: ProcessEvents) -> None:
+    # The signal may be the same one twice, sent to all processes of a service and passed on by the parent.
+    if events.lifeline is None:
+        if events.killed is not None:
+            events.killed()
+        os._exit(128 + number)
+
+
+def _call_at_end(lifeline: int, end: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+
+    def on_end() -> None:
+        loop.remove_reader(lifeline)
+        end()
+
+    loop.add_reader(lifeline, on_end)
 
 
 def _collect_less() -> None:

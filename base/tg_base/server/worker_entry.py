@@ -3,6 +3,8 @@
 import os
 import pickle
 import sys
+from contextlib import suppress
+from functools import partial
 from typing import NoReturn
 
 from tg_base.server.worker_server import FAILED, Work
@@ -11,21 +13,24 @@ from tg_schema import TgError
 
 def main() -> NoReturn:
     """Serve until told to end, or until the parent has ended."""
+    # What is printed goes to the log: the parent reads what it is told, and nothing else.
+    parent = os.dup(1)
+    os.dup2(2, 1)
+    tell = partial(_tell, parent)
     # The pipe stays open: it ends with the parent.
     with os.fdopen(0, "rb", closefd=False) as pipe:
         # The path first: what the work names is imported when it is read.
         sys.path[:] = pickle.load(pipe)  # noqa: S301 - from the process that started us
         work: Work = pickle.load(pipe)  # noqa: S301 - as above
     try:
-        work.serve(work, _tell)
+        work.serve(work, tell)
     except TgError as error:
-        _tell(FAILED + " ".join(error.message.split()))
+        tell(FAILED + " ".join(error.message.split()))
         sys.exit(1)
     sys.exit(0)
 
 
-def _tell(line: str) -> None:
-    """One line to the parent, which reads no other: what is printed later goes to the log, not into a full pipe."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-    os.dup2(2, 1)
+def _tell(parent: int, line: str) -> None:
+    # A parent that has ended hears nothing more.
+    with suppress(BrokenPipeError):
+        os.write(parent, f"{line}\n".encode())

@@ -16,6 +16,8 @@ START_SECONDS: Final = 60.0
 """Seconds in which a worker must serve."""
 FAILED: Final = "failed: "
 """Begins the line of a worker that cannot serve; why it cannot follows."""
+LEAVING: Final = "leaving"
+"""The line of a worker that serves no longer, and lets finish what runs."""
 _NO_PROCESS: Final = "no further process can be started; raise the limits of processes, open files or memory"
 _PROGRAM: Final = "from tg_base.server.worker_entry import main; main()"
 
@@ -25,8 +27,8 @@ class Work:
     """What a worker is told, as a pickle.
 
     Attributes:
-        serve: called there, with this object and what is to be called with one line once it serves. It returns when
-            the worker is to end, and raises TgError where it cannot serve.
+        serve: called there, with this object and what is to be called with one line once it serves, and with `LEAVING`
+            once it is to end. It returns when it has ended, and raises TgError where it cannot serve.
         order: what it serves; of `serve`.
         number: which worker it is.
         sockets: descriptors of listening sockets, which it has inherited.
@@ -54,7 +56,6 @@ class WorkerServer:
         self.pid = process.pid
         self.line = ""
         self._process = process
-        self._told = False
 
     @classmethod
     async def start(cls, work: Work) -> Self:
@@ -85,27 +86,33 @@ class WorkerServer:
         return worker
 
     def drain(self) -> None:
-        """End it as SIGTERM does: it refuses what is new, and lets finish what runs."""
-        self._tell(signal.SIGTERM)
+        """End it, and all others with it: it refuses what is new, and lets finish what runs."""
+        self._tell(signal.SIGINT)
 
     def hand_over(self) -> None:
         """End it without refusing anything: others accept in its place."""
-        self._tell(signal.SIGHUP)
+        self._tell(signal.SIGTERM)
+
+    async def left(self) -> bool:
+        """Return once it serves no longer; whether it still lets finish what runs."""
+        line = await cast("asyncio.StreamReader", self._process.stdout).readline()
+        return line.decode() == f"{LEAVING}\n"
 
     async def ended(self) -> int:
         """Its exit status, once it has ended; below 0 = the signal that killed it."""
         return await self._process.wait()
 
     async def kill(self) -> None:
-        """End it at once."""
-        if self._process.returncode is None:
-            self._process.kill()
+        """End it at once, and return when it has ended."""
+        self.kill_now()
         await self._process.wait()
 
+    def kill_now(self) -> None:
+        """End it at once."""
+        self._tell(signal.SIGKILL)
+
     def _tell(self, number: int) -> None:
-        # Once: a second signal would end it in the middle of what it lets finish.
-        if self._process.returncode is None and not self._told:
-            self._told = True
+        if self._process.returncode is None:
             self._process.send_signal(number)
 
 

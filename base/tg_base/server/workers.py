@@ -5,6 +5,7 @@ sockets, so it is not lost with a worker.
 """
 
 import asyncio
+import itertools
 import os
 import socket
 from collections.abc import AsyncIterator, Sequence
@@ -57,7 +58,8 @@ class Workers:
 
     Args:
         crew: what they are.
-        pauses: seconds before each successor of a worker that ends by itself; after the last one all end.
+        pauses: seconds before each successor of a worker that ends by itself; the last one again and again while
+            another worker serves, otherwise all end after it.
     """
 
     def __init__(self, crew: Crew, pauses: Sequence[float] = PAUSES_SECONDS) -> None:
@@ -67,6 +69,8 @@ class Workers:
         self._works: list[Work] = []
         self._current: list[WorkerServer] = []
         self._alive: set[WorkerServer] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._listeners: tuple[socket.socket, ...] = ()
         self._keepers: dict[int, asyncio.Task[None]] = {}
         self._replacing = [asyncio.Lock() for _ in range(self._count)]
         self._restart = asyncio.Event()
@@ -76,6 +80,11 @@ class Workers:
     def restart(self) -> None:
         """Replace the workers one after the other: each ends when its successor serves."""
         self._restart.set()
+
+    def kill(self) -> None:
+        """End them all at once, without a word to their clients."""
+        for worker in self._alive:
+            worker.kill_now()
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[str]:
@@ -125,6 +134,7 @@ class Workers:
             raise Unavailable(
                 f"nothing can listen on port {port} of {host}: taken or not allowed; give another --port"
             ) from None
+        self._listeners = shared
         for listener in shared:
             stack.enter_context(listener)
         descriptors = tuple(listener.fileno() for listener in shared)
@@ -156,14 +166,13 @@ class Workers:
         await asyncio.wait(self._keepers.values())
 
     async def _keep(self, number: int) -> None:
-        """Replace a worker whenever it has ended by itself."""
+        """Replace a worker whenever it leaves or has ended by itself."""
         time, failures = asyncio.get_running_loop().time, 0
         while True:
             worker, since = self._current[number], time()
-            status = await worker.ended()
-            self._alive.discard(worker)
+            leaves = await worker.left()
             async with self._replacing[number]:
-                log.warning("worker.ended", worker=number, pid=worker.pid, status=status)
+                await self._note_left(number, worker, leaves=leaves)
                 failures = 0 if time() - since > STEADY_SECONDS else failures
                 try:
                     failures += await self._start_again(number, failures)
@@ -174,15 +183,30 @@ class Workers:
                     return
             log.info("worker.replaced", worker=number, pid=self._current[number].pid)
 
+    async def _note_left(self, number: int, worker: WorkerServer, *, leaves: bool) -> None:
+        """Somebody else has told it to end, or it has died."""
+        if leaves:
+            log.warning("worker.leaving", worker=number, pid=worker.pid)
+            task = asyncio.create_task(self._wait_for_end(worker))
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+            return
+        status = await worker.ended()
+        self._alive.discard(worker)
+        log.warning("worker.ended", worker=number, pid=worker.pid, status=status)
+
     async def _start_again(self, number: int, failures: int) -> int:
         """Start a worker's successor, and again if that fails; how often one has ended.
 
         Raises:
-            TgError: too often, `failures` counted.
+            TgError: too often, `failures` counted, and no other worker serves.
         """
         error: TgError = Unavailable(f"worker {number} ends again and again; its log says why")
-        for count, pause in enumerate(self._pauses[failures:], 1):
-            await asyncio.sleep(pause)
+        for count in itertools.count(1):
+            # A file with an error, or a crash that each successor repeats, must not end those that serve.
+            if failures + count > len(self._pauses) and not self._serves_beside(number):
+                break
+            await asyncio.sleep(self._pauses[min(failures + count, len(self._pauses)) - 1])
             try:
                 self._current[number] = await self._start(number)
             except TgError as failure:
@@ -191,6 +215,9 @@ class Workers:
             else:
                 return count
         raise error
+
+    def _serves_beside(self, number: int) -> bool:
+        return any(worker in self._alive for other, worker in enumerate(self._current) if other != number)
 
     async def _follow_restarts(self) -> None:
         while True:
@@ -226,9 +253,12 @@ class Workers:
         self._alive.discard(worker)
 
     async def _end(self) -> None:
+        # Where all workers have stopped listening, told by somebody else, nobody must wait for them to accept.
+        for listener in self._listeners:
+            listener.close()
         for worker in self._alive:
             worker.drain()
-        await asyncio.gather(*map(self._wait_for_end, tuple(self._alive)))
+        await asyncio.gather(*map(self._wait_for_end, tuple(self._alive)), *self._leaving)
 
 
 def _count_cores() -> int:
