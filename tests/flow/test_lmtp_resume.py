@@ -97,6 +97,32 @@ def told(items: list[dict[str, Any]]) -> list[tuple[int, int, str | None]]:
 WHOLE = [(number, token, None) for number, token in enumerate(WORD, 1)] + [(7, END, "stop")]
 
 
+async def test_the_same_request_again_reads_the_first_one_s_answer_and_another_is_refused() -> None:
+    async with open_pair() as it, it.connect() as client, it.connect() as same, it.connect(other=True) as other:
+        # At the same moment, at this gateway: whichever comes first begins it.
+        for stream, each in enumerate((client, same), 1):
+            await each.generate(stream, WORD, request_key="k")
+        it.step(2)
+        begun = [await read_tokens(each, 2) for each in (client, same)]
+        assert told(begun[0]) == told(begun[1]) == WHOLE[:2]
+        await other.send("BUFFER", buffer_id="b", append=WORD)
+        await other.item()
+        # Elsewhere, in another way, and later.
+        prompt = {"buffer": "b"}
+        await other.generate(7, prompt, request_key="k", deadline_ms=60_000)
+        assert told(await read_tokens(other, 2)) == WHOLE[:2]
+        for changed in ({"prompt": [1]}, {"max_tokens": 5}, {"logit_bias": {"1": 1}}, {"mode": "text", "prompt": "Hi"}):
+            await other.generate(8, **({"prompt": WORD, "request_key": "k"} | changed))
+            (refused,) = await other.stream(8)
+            assert (refused["code"], "another request" in refused["error"]) == ("bad-request", True), changed
+        it.step(5)
+        assert told(await other.stream(7)) == WHOLE[2:]
+        await same.generate(9, WORD, request_key="k")
+        streams = await same.streams(2, 9)
+        assert (told(streams[2]), told(streams[9])) == (WHOLE[2:], WHOLE)
+        assert len(it.llm.requests) == 1, "it is asked once"
+
+
 async def test_a_stream_survives_its_socket_and_any_gateway_goes_on_without_gap_or_repetition() -> None:
     async with open_pair() as it:
         async with it.connect() as client:
@@ -163,11 +189,22 @@ async def test_a_key_that_is_used_twice_is_refused_and_the_first_stream_goes_on(
         assert len(it.llm.requests) == 1
 
 
-async def test_of_two_gateways_that_are_given_one_key_at_a_time_one_answers() -> None:
+async def test_of_two_gateways_that_are_given_one_request_at_a_time_one_answers_both() -> None:
     async with open_pair() as it, it.connect() as one, it.connect(other=True) as other:
         it.step(100)
         for number in range(5):
             await asyncio.gather(*(each.generate(1, [72], request_key=f"k{number}") for each in (one, other)))
+            answers = [await each.stream(1) for each in (one, other)]
+            assert answers[0] == answers[1]
+            assert [each["token"] for each in answers[0]] == [72, END]
+
+
+async def test_of_two_gateways_that_are_given_one_key_at_a_time_one_answers() -> None:
+    async with open_pair() as it, it.connect() as one, it.connect(other=True) as other:
+        it.step(100)
+        for number in range(5):
+            clients = (one, [72]), (other, [73])
+            await asyncio.gather(*(each.generate(1, said, request_key=f"k{number}") for each, said in clients))
             answers = [await each.stream(1) for each in (one, other)]
             assert sorted("error" in each[-1] for each in answers) == [False, True], answers
 

@@ -84,6 +84,7 @@ class Generation:
         mailbox: Mailbox,
         evaluated: State | None = None,
         lease: Lease | None = None,
+        *,
         prompt_tokens: tuple[Token, ...] = (),
     ) -> None:
         """`pieces` are the bytes of each of the model's tokens.

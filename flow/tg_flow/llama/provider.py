@@ -199,7 +199,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         prompt_tokens: tuple[Token, ...] = (),
     ) -> Generation:
         pieces = self._pieces if job.shows_marks else self.engine.model.pieces
-        return Generation(job, pieces, Mailbox.here(), evaluated, lease, prompt_tokens)
+        return Generation(job, pieces, Mailbox.here(), evaluated, lease, prompt_tokens=prompt_tokens)
 
     def _echo(self, request: TextCompletionRequest, job: Job) -> str | None:
         return (request.prompt or self._text(job.prompt)) if request.echo else None

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, cast, get_args
 
 from tg_base.bus import Entry
 from tg_gateway.dialects.answers import KeptAnswer, Outcome
+from tg_schema.errors import BadRequest
 
 WHOLE, HEAD, PART, ALIVE, BEGUN, CANCEL, END = "", "head", "part", "alive", "begun", "cancel", "end"
 TAKEN, RETURNED = "taken", "returned"
@@ -66,6 +67,15 @@ def label(kind: str) -> Mapping[str, str]:
 def kind_of(entry: Entry) -> str:
     """Which kind an entry is."""
     return entry.properties.get(_KIND, WHOLE)
+
+
+class NameTaken(BadRequest):
+    """An answer of this chosen name is kept, or is being made."""
+
+    def __init__(self) -> None:
+        sentence = "the answer to another request is kept already under this name: read on in it, or take another name"
+        super().__init__(sentence)
+
 
 
 class Claimed(NamedTuple):

@@ -26,6 +26,7 @@ from tg_gateway.relay.answer_log import (
     WHOLE,
     AnswerLog,
     Claimed,
+    NameTaken,
     kind_of,
     label,
     label_claim,
@@ -38,7 +39,7 @@ from tg_gateway.relay.follower_count import FollowerCount
 from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.log_watch import SeenLogs, watch
 from tg_gateway.relay.written_answers import Written, WrittenAnswers
-from tg_schema.errors import BadRequest, BusError, NotFound, TooLarge
+from tg_schema.errors import BusError, NotFound, TooLarge
 from tg_schema.topics import Topics
 
 KEPT_SECONDS: Final = 24 * 3600.0
@@ -46,7 +47,6 @@ KEPT_SECONDS: Final = 24 * 3600.0
 _NAME: Final = re.compile(r"[\w-]{1,80}", re.ASCII)
 ALIVE_SHARE: Final = 3
 """An answer in the background shows a sign of life this many times within the silence that would count as its death."""
-_TAKEN: Final = "an answer of this name is kept already: read on in it, or take another name"
 _NOT_FOUND: Final = "nothing of this name is kept for this key: it never was, it has expired, or it was deleted"
 
 
@@ -121,7 +121,7 @@ class AnswerStore:
         """Keep an answer while it is made; on entering its head, at the position that comes with it.
 
         Raises:
-            BadRequest: its name is chosen, and somebody else was first.
+            NameTaken: its name is chosen, and somebody else was first.
             TooLarge, BusError: as `keep`.
         """
         owner, name = self._owner(key), background.name
@@ -235,18 +235,18 @@ class AnswerStore:
         """See that no answer of this name is kept.
 
         Raises:
-            BadRequest: one is.
+            NameTaken: one is.
             BusError: the bus did not answer.
         """
         with suppress(NotFound):
             await self._load(self._owner(key), name)
-            raise BadRequest(_TAKEN)
+            raise NameTaken
 
     async def _check_claim(self, name: str, claim: str) -> None:
         """Of several who begin one log at a time, the broker's order says who has it."""
         if AnswerLog(await self._bus.read(self._topics.kept(name))).claim != claim:
             self._written.discard(name)
-            raise BadRequest(_TAKEN)
+            raise NameTaken
 
     async def _append_first(
         self, owner: str, name: str, body: bytes, kind: str, *, claim: str = "", waits: float | None = None

@@ -14,14 +14,14 @@ from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import REFUSALS
 from tg_gateway.dialects import Ask
 from tg_gateway.dialects.answers import Background
-from tg_gateway.relay.answer_log import CANCEL, END, Claimed, kind_of
+from tg_gateway.relay.answer_log import CANCEL, END, Claimed, NameTaken, kind_of
 from tg_gateway.relay.answer_store import AnswerStore
 from tg_gateway.relay.answer_writer import AnswerWriter
 from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.relay import DEFECT_MESSAGE, Exchange, Relay
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TgError
-from tg_schema.errors import BadRequest, BusError, Cancelled, Internal, RateLimited, Timeout, Unavailable
+from tg_schema.errors import BusError, Cancelled, Internal, RateLimited, Timeout, Unavailable
 
 log = structlog.get_logger()
 
@@ -94,7 +94,7 @@ class BackgroundRuns:
         self._max_all = max_all
         self._keys: Counter[str | None] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._chosen: set[str] = set()
+        self._chosen: dict[str, tuple[asyncio.Future[None], asyncio.Task[None]]] = {}
 
     async def start(
         self, asked: Ask, background: Background, entry: AccessLogEntry, live: LiveParts | None = None
@@ -110,12 +110,12 @@ class BackgroundRuns:
             live: gets the parts as they are made.
 
         Raises:
-            BadRequest: its name is chosen, and an answer of that name is kept.
+            NameTaken: its name is chosen, and an answer of that name is kept.
             RateLimited: as many run as may.
             TgError: as `Relay.ask` and `AnswerStore.keep`.
         """
-        if background.name in self._chosen:
-            raise BadRequest("an answer of this name is being made: read on in it, or take another name")
+        while (other := self._chosen.get(background.name)) is not None:
+            await _check_begun(*other)
         self.store.check_size(background.head)
         if self._keys[entry.key] >= self._max_running or self._keys.total() >= self._max_all:
             REFUSALS.labels(asked.route.spec.name, "background").inc()
@@ -128,8 +128,8 @@ class BackgroundRuns:
         self._keys[own.key] += 1
         self._tasks.add(task)
         if background.chosen:
-            self._chosen.add(background.name)
-            task.add_done_callback(lambda _: self._chosen.discard(background.name))
+            self._chosen[background.name] = begun, task
+            task.add_done_callback(lambda _: self._chosen.pop(background.name, None))
         task.add_done_callback(lambda done: self._on_done(done, run))
         try:
             await asyncio.wait([begun, task], return_when=asyncio.FIRST_COMPLETED)
@@ -146,6 +146,21 @@ class BackgroundRuns:
             begun.result()
         else:
             raise Internal(DEFECT_MESSAGE)
+
+    async def start_or_join(self, asked: Ask, background: Background, entry: AccessLogEntry, live: LiveParts) -> bool:
+        """As `start`; False: the same request has begun it before, under the chosen name, and nothing is paid again.
+
+        Raises:
+            NameTaken: another request has begun it.
+            TgError: as `start`.
+        """
+        try:
+            await self.start(asked, background, entry, live)
+        except NameTaken:
+            if (await self.store.of(entry.key).read(background.name)).head != background.head:
+                raise
+            return False
+        return True
 
     async def go_on(
         self,
@@ -277,6 +292,19 @@ class BackgroundRuns:
                 await asyncio.sleep(WATCH_AGAIN_SECONDS)
             else:
                 return
+
+
+async def _check_begun(begun: asyncio.Future[None], task: asyncio.Task[None]) -> None:
+    """Wait until an answer of a chosen name has begun, or has failed to.
+
+    Raises:
+        NameTaken: it has begun.
+    """
+    await asyncio.wait([begun, task], return_when=asyncio.FIRST_COMPLETED)
+    if begun.done() and begun.exception() is None:
+        raise NameTaken
+    # The name is free when the task has ended.
+    await asyncio.wait([task])
 
 
 def _begin(asked: Ask, background: Background, writer: AnswerWriter) -> None:

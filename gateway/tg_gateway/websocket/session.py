@@ -290,9 +290,9 @@ class Session(Socket):
 
     async def _relay_kept(self, running: _Running, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
         runs, live, running.apart = self._backend.runs, LiveParts(), True
-        await runs.start(asked, background, entry, live)
+        began = await runs.start_or_join(asked, background, entry, live)
         running.begin(lambda: runs.store.of(entry.key).cancel(background.name))
-        answer = background.answer(runs.store.of(entry.key, bounded=False, live=live))
+        answer = background.answer(runs.store.of(entry.key, bounded=not began, live=live if began else None))
         if isinstance(answer, StreamedAnswer):
             await self._send(answer.parts, running.stream)
         else:

@@ -43,7 +43,14 @@ from tg_gateway.dialects.lmtp.request import (
     make_generate,
     make_score,
 )
-from tg_gateway.dialects.lmtp.resumable import RecordWriter, ResumeBody, make_background, name_stream, resume
+from tg_gateway.dialects.lmtp.resumable import (
+    RecordWriter,
+    ResumeBody,
+    digest_request,
+    make_background,
+    name_stream,
+    resume,
+)
 from tg_gateway.dialects.lmtp.stream_form import StreamForm
 from tg_gateway.dialects.lmtp.stream_notices import StreamNotices
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
@@ -133,7 +140,7 @@ class LmtpConversation(Conversation):
         prompt = read_prompt(body.prompt, body.mode, self._buffers)
         tops = DEFAULT_TOP_LOGPROBS if body.mode == "ids" and body.top_logprobs is None else body.top_logprobs
         leave = None if body.buffer_id is None else self._plan_buffer(body, body.buffer_id, prompt)
-        form = StreamForm(body.mode, body.max_tokens, tops)
+        form = StreamForm(body.mode, body.max_tokens, tops, digest_request(body, prompt, mask))
         make = partial(make_generate, body, prompt, found)
         if not is_long_mask(mask):
             made = make(finish(pack_mask(mask, found.features)) or {"logit_bias": read_mask(mask)})
@@ -170,8 +177,9 @@ class LmtpConversation(Conversation):
     def _score(self, payload: bytes) -> None:
         body = decode(ScoreBody, payload)
         found = self._socket.catalogue.find_model(body.model)
-        request = make_score(body, read_prompt(body.prompt, "ids", self._buffers), found)
-        self._ask(body, found, request, StreamForm("score", len(body.scored)), len(payload))
+        prompt = read_prompt(body.prompt, "ids", self._buffers)
+        form = StreamForm("score", len(body.scored), request=digest_request(body, prompt))
+        self._ask(body, found, make_score(body, prompt, found), form, len(payload))
 
     def _ask(
         self,

@@ -16,6 +16,8 @@ from typing_extensions import override
 from tg_gateway.dialects import KeptAnswers, Writer
 from tg_gateway.dialects.answers import Background, KeptAnswer, StreamedAnswer
 from tg_gateway.dialects.lmtp.messages import RequestKey, StreamId
+from tg_gateway.dialects.lmtp.prompt import Prompt
+from tg_gateway.dialects.lmtp.request import StreamBody
 from tg_gateway.dialects.lmtp.stream_form import StreamForm
 from tg_gateway.dialects.lmtp.stream_writer import StreamWriter
 from tg_gateway.dialects.output import join_output
@@ -44,6 +46,19 @@ def name_stream(api_key: str | None, request_key: str) -> str:
     """The name under which a stream is kept: another one for each API key."""
     digest = hashlib.sha256(encode((api_key or "", request_key))).hexdigest()
     return f"lmtp_{digest[:48]}"
+
+
+def digest_request(body: StreamBody, prompt: Prompt, mask: bytes = b"") -> str:
+    """What two messages with one `request_key` have in common if they ask for the same; "" without such a key.
+
+    Their streams and deadlines may differ, and so may the buffers that they have the prompt from.
+    """
+    if body.request_key is None:
+        return ""
+    asked = msgspec.structs.replace(body, stream_id=0, prompt=(), deadline_ms=None)
+    digest = hashlib.blake2b(encode((asked, msgspec.structs.replace(prompt, key=None))), digest_size=16)
+    digest.update(mask)
+    return digest.hexdigest()
 
 
 def make_background(name: str, form: StreamForm, writer: StreamWriter) -> Background:

@@ -18,11 +18,13 @@ class StreamForm(msgspec.Struct, frozen=True):
         kind: what the items are.
         tokens: of the answer at most; of a SCORE exactly.
         tops: alternatives of a token, at most; None = none are told, nor the tokens of a text.
+        request: tells what was asked from what else might be; "" = it has no `request_key`.
     """
 
     kind: Literal["ids", "text", "score"]
     tokens: int
     tops: int | None = None
+    request: str = ""
 
     def make_writer(self, stream: int, batch: TokenBatch, *, typed: bool) -> StreamWriter:
         """The writer of such items.
