@@ -77,7 +77,6 @@ class NameTaken(BadRequest):
         super().__init__(sentence)
 
 
-
 class Claimed(NamedTuple):
     """An answer that waited, as it is when somebody takes it.
 
