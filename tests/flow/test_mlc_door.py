@@ -185,17 +185,24 @@ async def test_a_schema_that_is_text_and_the_debug_config() -> None:
 
 async def test_tools_there_and_back() -> None:
     calls = (ToolCallDelta(0, "c", "f", '{"a":'), ToolCallDelta(0, arguments="1}"))
-    llm = ChatLlm(calls, calls, ["done"])
+    llm = ChatLlm(calls, calls, ["done"], ["done"], calls[:1])
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     async with door(llm) as it:
         whole = await ask(it, "chat/completions", messages=QUESTION, tools=tools, tool_choice="auto")
         (choice,) = whole["choices"]
         (call,) = choice["message"]["tool_calls"]
-        assert (choice["finish_reason"], call["function"]) == ("tool_calls", {"name": "f", "arguments": '{"a":1}'})
+        assert (choice["finish_reason"], call["function"]) == ("tool_calls", {"name": "f", "arguments": {"a": 1}})
         chunks = await ask(it, "chat/completions", messages=QUESTION, tools=tools, stream=True)
         assert check_stream(chunks, "chat.completion.chunk", ends=("tool_calls",)) == [""]
         turns = [*QUESTION, choice["message"], {"role": "tool", "tool_call_id": "c", "content": "2"}]
         assert check_whole(await ask(it, "chat/completions", messages=turns), "chat.completion") == ["done"]
+        assert llm.asked.messages[1].tool_calls[0].arguments == '{"a":1}'
+        # As OpenAI's clients have them.
+        call["function"]["arguments"] = '{"b":2}'
+        assert check_whole(await ask(it, "chat/completions", messages=turns), "chat.completion") == ["done"]
+        assert llm.asked.messages[1].tool_calls[0].arguments == '{"b":2}'
+        cut = (await ask(it, "chat/completions", messages=QUESTION, tools=tools))["choices"][0]["message"]
+        assert cut["tool_calls"][0]["function"]["arguments"] == '{"a":', "half an object is none"
 
 
 async def test_embeddings() -> None:

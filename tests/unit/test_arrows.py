@@ -148,6 +148,7 @@ PACKAGES_MAY_IMPORT: dict[str, set[str]] = {
         "tg_gateway.dialects",
         "tg_gateway.dialects.embeddings",
         "tg_gateway.dialects.openai",
+        "tg_gateway.dialects.output",
     },
     "tg_gateway.dialects.ollama": {
         "tg_gateway.description",

@@ -74,6 +74,7 @@ def expected(**fields: Any) -> TextCompletionRequest:
         ({"logit_bias": {"50256": -100}}, Sampling(logit_bias={50256: -100})),
         ({"logprobs": True}, Sampling(logprobs=0)),
         ({"logprobs": True, "top_logprobs": 5}, Sampling(logprobs=5)),
+        ({"logprobs": False, "top_logprobs": 0}, None),
         ({"logprobs": False}, None),
         ({"n": 2, "best_of": 4}, Sampling(n=2, best_of=4)),
         ({"top_k": 4, "min_p": 0.1, "typical_p": 0.2}, Sampling(top_k=4, min_p=0.1, typical_p=0.2)),

@@ -8,13 +8,15 @@ from typing import Final
 from tg_gateway.description import Description
 from tg_gateway.dialects.embeddings import EMBEDDINGS
 from tg_gateway.dialects.mlc.failures import Validation
-from tg_gateway.dialects.openai import OpenAi
+from tg_gateway.dialects.mlc.parsed_calls import ParsedChat
+from tg_gateway.dialects.openai import ChatCompletion, OpenAi
 
 
 def _describe(theirs: Description) -> Description:
     """Chunks have MLC's own names in places, so events are not described; no model need be named."""
     required = tuple(name for name in theirs.required if name != "model")
-    return replace(theirs, group="MLC-LLM", failure=(str, Validation), required=required, event=None)
+    answer = ParsedChat if theirs.answer is ChatCompletion else theirs.answer
+    return replace(theirs, group="MLC-LLM", failure=(str, Validation), required=required, event=None, answer=answer)
 
 
 MLC_DESCRIPTIONS: Final[Mapping[str, Description]] = MappingProxyType(

@@ -1,5 +1,6 @@
 """MLC-LLM's REST API over HTTP: OpenAI's dialect answers, in MLC's style; bodies and errors are translated."""
 
+from dataclasses import replace
 from typing import Final
 
 from typing_extensions import override
@@ -8,6 +9,7 @@ from tg_gateway.dialects import Answer, Ask, Call
 from tg_gateway.dialects.embeddings import EMBEDDINGS
 from tg_gateway.dialects.mlc.descriptions import MLC_DESCRIPTIONS
 from tg_gateway.dialects.mlc.failures import encode_failure, refuse
+from tg_gateway.dialects.mlc.parsed_calls import ParsedCallsWriter
 from tg_gateway.dialects.mlc.translated_body import translate_body
 from tg_gateway.dialects.openai import AnswerStyle, OpenAi
 from tg_schema import TgError
@@ -31,7 +33,10 @@ class MlcLlm(OpenAi):
         if call.operation in {"list-models", "show-model"}:
             return super().parse(call)
         call.body = translate_body(call.body)
-        return EMBEDDINGS.parse(call) if call.operation == "embed" else super().parse(call)
+        asked = EMBEDDINGS.parse(call) if call.operation == "embed" else super().parse(call)
+        if call.operation == "chat-completion" and isinstance(asked, Ask) and not asked.streaming:
+            return replace(asked, writer=ParsedCallsWriter(asked.writer))
+        return asked
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:

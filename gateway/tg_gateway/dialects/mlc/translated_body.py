@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from tg_gateway.dialects.mlc.parsed_calls import write_arguments
 from tg_gateway.dialects.openai import InvalidParameter, decode_body
 from tg_schema import decode, encode
 from tg_schema.errors import BadRequest
@@ -26,7 +27,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 def translate_body(data: bytes) -> bytes:
-    """The body with a schema that is text in its place, and `ignore_eos` out of `debug_config`.
+    """The body with a schema that is text in its place, arguments of calls as text, and `ignore_eos` where we have it.
 
     What else is in `debug_config` stays there: no model here knows it, and it is listed as ignored.
 
@@ -49,6 +50,9 @@ def translate_body(data: bytes) -> bytes:
         given = decode(dict[str, msgspec.Raw], bytes(fields.pop("debug_config")))
         fields.setdefault("ignore_eos", given.pop("ignore_eos"))
         fields |= {"debug_config": given} if given else {}
+    # Few conversations have calls, and long ones without are not read here.
+    if b'"tool_calls"' in data and "messages" in fields:
+        fields["messages"] = msgspec.Raw(write_arguments(bytes(fields["messages"])))
     return encode(fields)
 
 

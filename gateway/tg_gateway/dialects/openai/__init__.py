@@ -5,6 +5,7 @@ from tg_gateway.dialects.openai.asked_model import check_peer, find_asked_model
 from tg_gateway.dialects.openai.chat_body import ChatBody
 from tg_gateway.dialects.openai.chat_messages import read_image
 from tg_gateway.dialects.openai.chat_request import DIALECT, read_request, simplify
+from tg_gateway.dialects.openai.chat_shapes import ChatCompletion, WholeCall, WholeChoice, WholeFunction, WholeMessage
 from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
 from tg_gateway.dialects.openai.dialect import OpenAi
 from tg_gateway.dialects.openai.failures import ErrorObject, InvalidParameter, decode_body, describe_error, refuse
@@ -14,8 +15,9 @@ from tg_gateway.dialects.openai.text_inputs import TextInput, TextInputs, read_i
 from tg_gateway.dialects.openai.usage import CompletionUsage, UsageTotals
 
 __all__ = [
-    "DIALECT", "OPENAI_MOUNTS", "AnswerStyle", "ChatBody", "ChatBodyWriter", "ChatStreamWriter", "CompletionUsage",
-    "ErrorObject", "InvalidParameter", "OpenAi", "TextInput", "TextInputs", "TokenLogprob", "UsageTotals", "check_peer",
-    "decode_body", "describe_error", "find_asked_model", "make_logprobs", "read_image", "read_inputs", "read_request",
-    "refuse", "simplify",
+    "DIALECT", "OPENAI_MOUNTS", "AnswerStyle", "ChatBody", "ChatBodyWriter", "ChatCompletion", "ChatStreamWriter",
+    "CompletionUsage", "ErrorObject", "InvalidParameter", "OpenAi", "TextInput", "TextInputs", "TokenLogprob",
+    "UsageTotals", "WholeCall", "WholeChoice", "WholeFunction", "WholeMessage", "check_peer", "decode_body",
+    "describe_error", "find_asked_model", "make_logprobs", "read_image", "read_inputs", "read_request", "refuse",
+    "simplify",
 ]  # fmt: skip

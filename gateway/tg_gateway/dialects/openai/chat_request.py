@@ -72,7 +72,8 @@ def _check(body: ChatBody) -> None:
             raise InvalidParameter(f"{name} is not supported: {advice}", name, "unsupported_parameter")
     if body.modalities is not None and body.modalities != ("text",):
         raise InvalidParameter('modalities must be ["text"]', "modalities", "unsupported_value")
-    if body.top_logprobs is not None and not body.logprobs:
+    # 0 is what some clients send for none.
+    if body.top_logprobs and not body.logprobs:
         raise InvalidParameter("top_logprobs: send it with logprobs = true", "top_logprobs")
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
         raise InvalidParameter("max_tokens differs from max_completion_tokens; send the latter alone", "max_tokens")
