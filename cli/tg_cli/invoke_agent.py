@@ -45,6 +45,8 @@ def invoke_agent(
     Exit codes: 0 done, 1 error, 2 wrong usage, 130 interrupted, 141 the reader of the output has left.
     """
     question, groups = _question(words, asked, group)
+    if not question:
+        raise click.UsageError("QUESTION is empty: give it as an argument, or pipe it in")
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
     from tg_cli.agent_renderer import AgentRenderer
     from tg_cli.invocation import Invocation

@@ -50,6 +50,8 @@ def invoke_llm(
 
     schema = read_schema(schema_file) if schema_file else None
     turns = read_history(history) if history else ()
+    if not (prompt or turns or images):
+        raise click.UsageError("PROMPT is empty: give it as an argument, or pipe it in")
     request = TextCompletionRequest(
         system,
         # An image needs a turn, and then the prompt stands in it.

@@ -123,6 +123,8 @@ async def test_ways_to_ask(
     [
         (["two", "words"], b"", "put it into quotes"),
         (["q", "-q", "q"], b"", "given twice"),
+        ([""], b"", "QUESTION is empty"),
+        ([], b"\n", "QUESTION is empty"),
         (["-"], b"\xff", "not UTF-8"),
         (["q", "--token", "t"], b"", "-t is the timeout, in seconds"),
         (["q", "-p", "wishing"], b"", "'wishing' is not one of 'react'"),
@@ -147,7 +149,7 @@ async def test_a_terminal_without_a_question_is_wrong_usage() -> None:
 @pytest.mark.parametrize("streaming", [(), ("--no-streaming",)])
 async def test_an_error_is_one_sentence(it: OpenedAgent, streaming: tuple[str, ...]) -> None:
     for arguments, sentence in (
-        (("", "-u", it.gateway.url), "question is missing"),
+        ((" ", "-u", it.gateway.url), "question is missing"),
         (("q", "-f", "nope", "-u", it.gateway.url), "no flow has this id; there are: default"),
         (("q", "-u", "http://127.0.0.1:9"), "no gateway answers at"),
     ):

@@ -211,7 +211,7 @@ async def test_what_is_wrong_is_said(flow: Flow) -> None:
         await flow.agent(" ")
     with pytest.raises(BadRequest, match="not Unicode"):
         await flow.agent("\ud800")
-    with pytest.raises(NotFound, match="this flow has no service of that name; it has: agent"):
+    with pytest.raises(NotFound, match="this flow has no service 'prompt'; it has: agent"):
         await flow.prompt("text")
 
 

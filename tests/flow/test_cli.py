@@ -92,6 +92,8 @@ async def test_prompts(opened: Opened) -> None:
     ("name", "arguments", "stdin", "sentence"),
     [
         (LLM, ["-", "-"], b"x", "only one of SYSTEM and PROMPT"),
+        (LLM, ["s", ""], b"", "PROMPT is empty"),
+        (LLM, ["s"], b"\n", "PROMPT is empty"),
         (LLM, ["s", "-"], b"\xff", "standard input is not UTF-8 text"),
         (LLM, ["s", "p", "more"], b"", "unexpected extra argument"),
         (LLM, ["s", "p", "-t", "0"], b"", "-t"),
@@ -114,7 +116,6 @@ async def test_wrong_usage(name: str, arguments: list[str], stdin: bytes, senten
     ("name", "arguments", "sentence"),
     [
         (LLM, ["", "3", "-f", "nope"], "no flow has this id; there are: default"),
-        (LLM, ["s", ""], "prompt is missing"),
         (LLM, ["s", "\udcff"], "not Unicode"),
         (LLM, ["s", "1", "-f", ""], "the flow's id is not valid"),
         (LLM, ["s", "3", "--no-streaming", "-f", "nope"], "no flow has this id"),

@@ -194,6 +194,15 @@ async def test_a_token_from_argument_or_environment(monkeypatch: pytest.MonkeyPa
             assert (await client.flow().text_completion("", "1")).text == "0 "
 
 
+async def test_a_gateway_without_tls_is_not_blamed_for_its_certificate() -> None:
+    async with open_gateway() as opened, TgClient(opened.gateway.url.replace("http:", "https:")) as client:
+        with pytest.raises(Unavailable, match="does not speak TLS as it should; check the URL"):
+            await client.flow().text_completion("", "1")
+        with pytest.raises(Unavailable, match="does not speak TLS as it should; check the URL"):
+            async with client.socket():
+                pass
+
+
 async def test_trustgraphs_variables_are_read_where_ours_are_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TOKENGRID_URL", "TOKENGRID_TOKEN"):
         monkeypatch.delenv(name, raising=False)

@@ -291,14 +291,29 @@ async def test_nobody_listens() -> None:
     ["localhost:8888", "ftp://host/", "http://", "http://host:port/", "http://h:99999/", "http://h/?a=1", "http:///"],
 )
 def test_what_is_no_url(url: str) -> None:
-    with pytest.raises(BadRequest, match="must look like http://host:port/"):
+    with pytest.raises(BadRequest, match="must look like http://host:port/") as raised:
         TgClient(url)
+    assert raised.value.message.endswith(f'not "{url.partition("?")[0]}"')
 
 
-def test_a_password_in_the_url() -> None:
-    with pytest.raises(BadRequest, match="TOKENGRID_TOKEN") as raised:
-        TgClient("http://me:canary-1@host/")
+@pytest.mark.parametrize("url", ["http://me:canary-1@host/", "ftp://me:canary-1@host/", "http://host/?token=canary-1"])
+def test_a_secret_in_the_url(url: str) -> None:
+    with pytest.raises(BadRequest) as raised:
+        TgClient(url)
     assert "canary" not in raised.value.message
+
+
+async def test_a_host_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def know_nobody(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", know_nobody)
+    async with TgClient("http://gateway.example/") as client:
+        with pytest.raises(Unavailable, match=r"the host of http://gateway\.example/ cannot be found"):
+            await client.flow().text_completion("", "p")
+        with pytest.raises(Unavailable, match=r"the host of http://gateway\.example/ cannot be found"):
+            async with client.socket():
+                pass
 
 
 @pytest.mark.parametrize("token", ["two words", "new\nline", "Köln"])

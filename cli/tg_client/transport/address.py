@@ -1,6 +1,7 @@
 """Argument, environment or default -> the gateway's URL and the token."""
 
 import os
+import re
 from typing import Self
 from urllib.parse import quote, urlsplit
 
@@ -14,7 +15,9 @@ TOKEN_VARIABLE = "TOKENGRID_TOKEN"  # noqa: S105 - the name of the variable, not
 _URL_VARIABLES = (URL_VARIABLE, "TRUSTGRAPH_URL")
 _TOKEN_VARIABLES = (TOKEN_VARIABLE, "TRUSTGRAPH_TOKEN")
 """Our variable, and that of TrustGraph's clients."""
-_WRONG_URL = "the gateway's URL must look like http://host:port/ or https://host/"
+WRONG_URL = "the gateway's URL must look like http://host:port/ or https://host/"
+MAX_SHOWN_CHARACTERS = 100
+"""Characters of a wrong URL that an error repeats."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -35,9 +38,9 @@ class Address(msgspec.Struct, frozen=True):
             # Reading it raises a ValueError where it is no number.
             _ = parts.port
         except ValueError:
-            raise BadRequest(_WRONG_URL) from None
+            raise BadRequest(_wrong(url)) from None
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-            raise BadRequest(_WRONG_URL)
+            raise BadRequest(_wrong(url))
         if "@" in parts.netloc:
             raise BadRequest(f"the gateway's URL must not carry a password: put the token into {TOKEN_VARIABLE}")
         return cls(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/")
@@ -84,6 +87,12 @@ def bearer_token(token: str | None) -> str | None:
     if not token.isascii() or not token.isprintable() or " " in token:
         raise BadRequest(f"the token has characters that a token cannot have; check {TOKEN_VARIABLE}")
     return token or None
+
+
+def _wrong(url: str) -> str:
+    """The sentence for a URL that is none, without what may be a secret in it."""
+    shown = re.split("[?#]", url)[0][:MAX_SHOWN_CHARACTERS]
+    return WRONG_URL if "@" in url or not shown.isprintable() else f'{WRONG_URL}, not "{shown}"'
 
 
 def _first_set(variables: tuple[str, ...]) -> str | None:

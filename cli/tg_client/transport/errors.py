@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from tg_client.transport.address import TOKEN_VARIABLE
+from tg_client.transport.address import TOKEN_VARIABLE, WRONG_URL
 from tg_schema import Error, TgError
 from tg_schema.errors import (
     BadRequest,
@@ -20,7 +20,7 @@ from tg_schema.errors import (
     Unavailable,
 )
 
-TOKEN_NEEDED = f"needs a valid token; set {TOKEN_VARIABLE}"
+TOKEN_NEEDED = f"needs a valid token; set {TOKEN_VARIABLE}, which goes before TRUSTGRAPH_TOKEN"
 """The sentence for 401. The gateway's own names a header, which the user of a command cannot set."""
 _STRANGER = "is it a Tokengrid gateway? Give its URL, or set TOKENGRID_URL"
 
@@ -55,12 +55,19 @@ class InvalidUrl(WireError):
     """The host of the URL can be nobody's name."""
 
     kind = BadRequest
-    sentence = "the gateway's URL must look like http://host:port/ or https://host/"
+    sentence = WRONG_URL
+    retry_after = None
+
+
+class NoTls(WireError):
+    """There is no TLS on the other side, or none that both sides know."""
+
+    sentence = "{base} does not speak TLS as it should; check the URL: without a TLS proxy a gateway has http://"
     retry_after = None
 
 
 class UntrustedGateway(WireError):
-    """TLS was not agreed on."""
+    """The certificate is not one for this host, or of nobody whom this machine trusts."""
 
     sentence = "the TLS certificate of {base} cannot be verified; check the URL and the certificate"
     retry_after = None
@@ -71,6 +78,13 @@ class SlowConnection(WireError):
 
     kind = Timeout
     sentence = "no connection to {base} in time; check the host, the port and the network"
+    retry_after = None
+
+
+class UnknownHost(WireError):
+    """The system's resolver does not know the host."""
+
+    sentence = "the host of {base} cannot be found; check the URL and the network"
     retry_after = None
 
 

@@ -6,6 +6,7 @@ its first text. Nothing is compressed, no redirect is followed, and no proxy is 
 
 import asyncio
 import re
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -16,7 +17,16 @@ from urllib.parse import quote, urlsplit
 
 from typing_extensions import override
 
-from tg_client.transport.errors import InvalidUrl, NoGateway, NoHttp, SlowConnection, UntrustedGateway, WireError
+from tg_client.transport.errors import (
+    InvalidUrl,
+    NoGateway,
+    NoHttp,
+    NoTls,
+    SlowConnection,
+    UnknownHost,
+    UntrustedGateway,
+    WireError,
+)
 from tg_client.transport.http_body import HttpBody
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -161,8 +171,12 @@ class HttpConnections:
                 )
         except TimeoutError:
             raise SlowConnection from None
-        except ssl.SSLError:
+        except ssl.SSLCertVerificationError:
             raise UntrustedGateway from None
+        except ssl.SSLError:
+            raise NoTls from None
+        except socket.gaierror:
+            raise UnknownHost from None
         except OSError:
             raise NoGateway from None
         except ValueError:

@@ -9,7 +9,9 @@ from tg_client.transport.errors import (
     InvalidUrl,
     NoGateway,
     NoHttp,
+    NoTls,
     SlowConnection,
+    UnknownHost,
     UntrustedGateway,
     WireError,
     connecting,
@@ -19,8 +21,10 @@ from tg_client.transport.http_connection import CONNECT_TIMEOUT_SECONDS
 
 _KINDS: tuple[tuple[type[Exception], type[WireError]], ...] = (
     (aiohttp.InvalidURL, InvalidUrl),
-    (aiohttp.ClientSSLError, UntrustedGateway),
+    (aiohttp.ClientConnectorCertificateError, UntrustedGateway),
+    (aiohttp.ClientSSLError, NoTls),
     (aiohttp.ConnectionTimeoutError, SlowConnection),
+    (aiohttp.ClientConnectorDNSError, UnknownHost),
     (aiohttp.ClientConnectorError, NoGateway),
     (aiohttp.ClientResponseError, NoHttp),
     (aiohttp.ClientError, WireError),

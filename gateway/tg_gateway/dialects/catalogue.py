@@ -106,7 +106,7 @@ class Catalogue:
         if flow not in self._flows:
             raise NotFound(f"no flow has this id; there are: {', '.join(self._flows) or 'none'}")
         services = ", ".join(service for known, service in self._services if known == flow)
-        raise NotFound(f"this flow has no service of that name; it has: {services}")
+        raise NotFound(f"this flow has no service {service[:MAX_NAME_CHARACTERS]!r}; it has: {services}")
 
     def find_model(self, name: str | None, preferred: str = "") -> FoundModel:
         """The route of a model: by its own name, an alias, `base:adapter` with either as base, or an adapter's name.

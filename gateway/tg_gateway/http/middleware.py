@@ -44,6 +44,14 @@ tells nothing of this gateway's models or users, and which a browser asks for be
 _DEFECTS: Final = translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log, known=(web.HTTPException,))
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 _KINDS: Final[dict[int, type[TgError]]] = {403: Unauthorized, 404: NotFound, 413: TooLarge, 500: Internal}
+_STRANGE_PAGE: Final = (
+    "pages of another origin may not use this gateway, except those of the configuration's gateway.origins; where it "
+    "is called by a name of its own, that stands in gateway.hosts"
+)
+_STRANGE_HOST: Final = (
+    "the request's Host is no name of this gateway: ask by its address, or add the name to the configuration's "
+    "gateway.hosts"
+)
 _MESSAGES: Final = {404: "no such path", 405: "this path does not take the method {method}"}
 
 
@@ -115,10 +123,7 @@ class Middleware:
     def _check_origin(self, request: web.Request) -> None:
         origin, host = request.headers.get("Origin"), request.headers.get("Host")
         if not self._origins.admits(origin, host, keyed=self._authenticator.required):
-            raise web.HTTPForbidden(
-                text="pages of another origin may not use this gateway, except those of the configuration's "
-                "gateway.origins; where it is called by a name of its own, that stands in gateway.hosts"
-            )
+            raise web.HTTPForbidden(text=_STRANGE_HOST if origin is None else _STRANGE_PAGE)
 
     def _answer_preflight(self, request: web.Request) -> web.Response | None:
         """The answer to a browser that asks whether a page may ask; it shows no key."""

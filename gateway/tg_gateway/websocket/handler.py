@@ -25,6 +25,9 @@ CUT_MESSAGE_FACTOR = 4
 """Times its limit that a request may have before it ends its socket, instead of being refused."""
 
 
+_NO_HANDSHAKE = "this path is a WebSocket: open it with the handshake of RFC 6455, by a ws:// or wss:// URL"
+
+
 class _Socket(web.WebSocketResponse[Literal[False]]):
     """A WebSocket that never closes without a word to those who wait for an answer."""
 
@@ -94,6 +97,8 @@ class WebSocketHandler:
         socket.headers["X-Request-Id"] = entry.request
         try:
             await socket.prepare(request)
+        except web.HTTPBadRequest:
+            raise BadRequest(_NO_HANDSHAKE) from None
         except ValueError:
             raise BadRequest("the handshake's Sec-WebSocket-Key is no Base64 text") from None
         writer = SocketWriter(request, limits.write, limits.socket_bytes)
