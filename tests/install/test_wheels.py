@@ -17,6 +17,7 @@ from tests.install.installation import Installation, build_wheels
 from tests.uv_command import ROOT
 
 pytestmark = [pytest.mark.install, pytest.mark.timeout(180)]
+SERVERS = ("tg-pick", "tg-serve", "tg-serve-model")
 COMMANDS = ("tg-chat", "tg-invoke-agent", "tg-invoke-llm", "tg-invoke-prompt", "tg-lmtp", "tg-models")
 EXAMPLE = ROOT / "examples" / "agent"
 PROGRAM = Path(__file__).parent / "sdk_program.py"
@@ -122,6 +123,13 @@ def test_commands_need_no_server(client: Installation, command: str) -> None:
     assert not (client.bin / "tg-serve").exists()
 
 
+@pytest.mark.parametrize("command", SERVERS)
+def test_servers_tell_their_options_without_any_extra(server: Installation, command: str) -> None:
+    told = server.run(command, "--version")
+    assert (told.code, told.out.partition(" ")[0], told.err) == (0, command, "")
+    assert server.run(command, "--help").code == 0
+
+
 def test_commands_say_what_to_install_for_a_server(client: Installation) -> None:
     told = client.run("python", "-c", NO_GATEWAY)
     sentence = 'name one with -u, or install one that runs here: pip install "tokengrid-serve[demo]"'
@@ -144,3 +152,11 @@ def test_a_missing_package_is_a_sentence(server: Installation, arguments: tuple[
     assert told.err.startswith("tg-serve: ")
     assert told.err.endswith(f'needs a package that is not installed; run: pip install "{install}"\n')
     assert told.err.count("\n") == 1
+
+
+def test_the_pickers_missing_package_is_a_sentence(server: Installation) -> None:
+    told = server.run("tg-pick", "--config", "pick.toml")
+    assert (told.code, told.out) == (1, "")
+    assert (
+        told.err == 'tg-pick: it needs a package that is not installed; run: pip install "tokengrid-gateway[envoy]"\n'
+    )

@@ -37,19 +37,20 @@ async def test_an_unknown_provider_lists_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"base_ulr": "x"}, "base_ulr"),
-        ({"base_url": 5}, r"`\$.base_url`"),
-        ({"temperature": 3.0}, r"`\$.temperature`"),
-        ({"max_tokens": 0}, r"`\$.max_tokens`"),
-        ({"max_tokens_field": "length"}, r"`\$.max_tokens_field`"),
-        ({"tries": "many"}, r"`\$.tries`"),
-        ({"clocks": {"idle": 0}}, r"`\$.clocks.idle`"),
-        ({"clocks": {"idle": -1.0}}, r"`\$.clocks.idle`"),
+        ({"base_ulr": "x"}, 'unknown field "base_ulr" in its options; did you mean "base_url"?'),
+        ({"base_url": 5}, "base_url must be text, not a whole number"),
+        ({"temperature": 3.0}, "temperature must be a number <= 2.0"),
+        ({"max_tokens": 0}, "max_tokens must be a whole number >= 1"),
+        ({"max_tokens_field": "length"}, 'max_tokens_field must be one of "max_tokens", "max_completion_tokens"'),
+        ({"tries": "many"}, "tries must be a whole number, not text"),
+        ({"clocks": {"idle": 0}}, "clocks.idle must be a number > 0.0"),
+        ({"clocks": {"idle": -1.0}}, "clocks.idle must be a number > 0.0"),
     ],
 )
 async def test_a_wrong_option_names_provider_and_field(table: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadRequest, match=f'provider "openai": .*{message}'):
+    with pytest.raises(BadRequest) as raised:
         await open_provider("openai", "small", table)
+    assert raised.value.message == f'provider "openai": {message}'
 
 
 async def test_a_missing_key_is_an_error_of_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +88,7 @@ class Other:
         await open_provider("their_provider:Other", "small", {})
     with pytest.raises(BadRequest, match="not a subclass of tg_base"):
         await open_provider("their_provider:Missing", "small", {})
-    with pytest.raises(Unavailable, match="install the distribution"):
+    with pytest.raises(Unavailable, match='install the distribution that has the module "nobody_has_this"'):
         await open_provider("nobody_has_this:Theirs", "small", {})
 
 

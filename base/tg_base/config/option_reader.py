@@ -24,8 +24,9 @@ def read_options(table: Mapping[str, Any], kind: type[Options], owner: str) -> O
     """
     try:
         return msgspec.convert(table, kind)
-    except msgspec.ValidationError as error:
+    except msgspec.ValidationError:
         # msgspec reports the place only within its message; the second reading finds the keys.
         reader = TableReader()
         reader.read(table, kind)
-        raise BadRequest(f"{owner}: {error}").at(*reader.wrong[0].blamed) from None
+        first = reader.wrong[0]
+        raise BadRequest(f"{owner}: {first.tell(whole='its options')}").at(*first.blamed) from None

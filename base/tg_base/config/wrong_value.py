@@ -44,14 +44,15 @@ class WrongValue:
         """The keys of the value to correct."""
         return (*self.keys, self.unknown) if self.unknown else self.keys
 
-    def tell(self, words: Mapping[str, str] = TOML_WORDS, hidden: Collection[str] = ()) -> str:
+    def tell(self, words: Mapping[str, str] = TOML_WORDS, hidden: Collection[str] = (), whole: str = "the file") -> str:
         """The sentence without the place.
 
         Args:
             words: what types are called in the file.
             hidden: fields of the type that are no fields of the file.
+            whole: what was read.
         """
-        path = ".".join(self.keys) or "the file"
+        path = ".".join(self.keys) or whole
         if self.unknown:
             known = [field.encode_name for field in msgspec.structs.fields(self.kind) if field.name not in hidden]
             return f'unknown field "{self.unknown}" in {path}; {advise(self.unknown, known)}'

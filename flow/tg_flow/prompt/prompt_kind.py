@@ -47,4 +47,7 @@ class PromptKind(ServiceKind):
 
     @override
     def summarize(self, config: Config) -> str:
-        return f"{len(config.prompts.templates)} templates" if config.bound(PromptConfig) else "no flow has prompts"
+        if not config.bound(PromptConfig):
+            return "no flow has prompts"
+        count = len(config.prompts.templates)
+        return f"{count} template{'s' if count != 1 else ''}"

@@ -154,7 +154,8 @@ async def _ready(
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in _OURS:
             raise
-        what = f'run: pip install "{row.install}"' if row.install else "install the distribution that has this class"
+        lacking = f'install the distribution that has the module "{error.name}", or put its folder on PYTHONPATH'
+        what = f'run: pip install "{row.install}"' if row.install else lacking
         raise Unavailable(f'provider "{provider}" needs a package that is not installed; {what}') from None
 
 

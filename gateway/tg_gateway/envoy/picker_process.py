@@ -76,7 +76,8 @@ async def run_picker(
         server = await stack.enter_async_context(serve_picker(picker, listen or config.listen))
         await stack.enter_async_context(_telling_health(watcher, server))
         shown = await _show(http or config.http, stack)
-        yield f"picking at {server.address} among {len(pools.view.endpoints)} model servers{shown}"
+        count = len(pools.view.endpoints)
+        yield f"picking at {server.address} among {count} model server{'s' if count != 1 else ''}{shown}"
 
 
 async def _show(http: str, stack: AsyncExitStack) -> str:

@@ -11,6 +11,10 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 """Timeout to connect in seconds, TLS included; `guard_stream` times everything after it."""
 
 UNREACHABLE = "the provider cannot be reached; check its base_url, the network and whether it runs"
+UNREACHABLE_BY_PROXY = (
+    "the provider cannot be reached through the proxy that HTTPS_PROXY or HTTP_PROXY names; check the proxy and "
+    "base_url, or name the provider's host in NO_PROXY"
+)
 BROKEN = "the connection to the provider broke before the answer was complete; ask again"
 SLOW = f"the provider did not take a connection within {CONNECT_TIMEOUT_SECONDS:g} s"
 _CREDENTIALS = "the processor's credentials gave no access token; its operator must check them and what they may do"
