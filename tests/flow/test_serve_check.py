@@ -56,7 +56,7 @@ CASES = [
     Case("schema-of-text", '[prompts.templates.t]\nprompt = "p"\nschema = {}', 3, "a schema needs response_type"),
     Case("agent-prompt", '[prompts.templates.agent-react]\nprompt = "{{"', 2, "end of template"),
     Case("function", '[tools.t]\nkind = "python"\n\noptions.function = "json:nope"', 4, 'no function "json:nope"'),
-    Case("tool-option", '[tools.t]\nkind = "http"\n\noptions.ulr = "http://x/"', 4, 'in its options; did you mean "url"?'),
+    Case("tool-option", '[tools.t]\nkind = "http"\n\noptions.ulr = "http://x/"', 4, '"ulr" in its options; did you'),
     Case("tool-url", '[tools.t]\nkind = "http"\n\noptions.url = "x"', 4, "is no address"),
     Case("tool-secret", '[tools.t]\nkind = "http"\noptions.url = "http://x/"\noptions.secrets.a = "NOT_SET"', 4,
          "needs the environment variable NOT_SET"),
