@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tg_base.bus import Bus, open_bus
 from tg_base.client import Requestor
@@ -187,9 +187,14 @@ def _load_kinds(order: ServeOptions) -> dict[str, ServiceKind]:
 
 
 def _load_kind(place: str) -> ServiceKind:
-    module, _, name = place.partition(":")
-    kind: type[ServiceKind] = getattr(import_module(module), name)
+    kind: type[ServiceKind] = _import(place)
     return kind()
+
+
+def _import(place: str) -> Any:
+    """What "module:NAME" names."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 def _list_tables(order: ServeOptions) -> tuple[type[ServiceConfig], ...]:
@@ -215,12 +220,14 @@ def _make_gateway(
     order: ServeOptions, config: Config, bus: Bus, listener: SharedListener | None = None
 ) -> tuple[Requestor, "Gateway"]:
     from tg_gateway.app import Gateway
+    from tg_gateway.mounts import MOUNTS
 
+    mounts = (*MOUNTS, *(mount for place in order.mounts for mount in _import(place)))
     routes = tuple(route for service in order.services for route in config.routes(service))
     plain = tuple(route.response for route in routes if route.plain)
     requestor = Requestor(bus, config.topics, plain=plain, queues=_list_queues(order, config))
     with _locating(config):
-        return requestor, Gateway(config.gateway, requestor, routes, shared=listener)
+        return requestor, Gateway(config.gateway, requestor, routes, mounts=mounts, shared=listener)
 
 
 def _list_queues(order: ServeOptions, config: Config) -> tuple[str, ...]:

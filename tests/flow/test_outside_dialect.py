@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientPayloadError, WSServerHandshakeError
+from aiohttp import ClientPayloadError, ClientSession, WSServerHandshakeError
 from structlog.testing import capture_logs
 from typing_extensions import override
 
@@ -25,9 +25,21 @@ from tg_gateway.dialects.tokens import TOKENS
 from tg_gateway.keyed_dialect import KeyedDialect
 from tg_gateway.mounts import MOUNTS
 from tg_schema import TgError
+from tg_serve.launcher import launch
+from tg_serve.options import ServeOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-dialect.md"
 BOTH = (*MOUNTS, *parley.MOUNTS)
+SERVED = """
+[gateway]
+port = 0
+
+[models.counting]
+provider = "tests.fakes.counting_llm:CountingLlm"
+
+[flows.default]
+text-completion = { model = "counting" }
+"""
 TALKS, VOICES, LINE = "/parley/talks", "/parley/voices", "/parley/line"
 ALIASES = {"mate": "counting", "gone": "nobody"}
 OPEN = GatewayConfig(port=0, drain=0.05, aliases=ALIASES, body_limit=100, large_body_limit=100)
@@ -51,6 +63,19 @@ async def ask(it: Opened, body: object, method: str = "POST", path: str = TALKS,
 def test_the_page_shows_this_very_file() -> None:
     (shown,) = re.findall(r"```python\n(\"\"\"Parley.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert shown == Path(parley.__file__).read_text("utf-8")
+
+
+async def test_the_server_serves_it_by_its_place(tmp_path: Path) -> None:
+    """As the page's program does, from a module that it only names."""
+    file = tmp_path / "tg.toml"
+    file.write_text(SERVED)
+    (place,) = re.findall(r'ServeOptions\(mounts=\("parley(:\w+)",\)\)', PAGE.read_text("utf-8"))
+    options = ServeOptions(file=file, mounts=(f"tests.fakes.parley{place}",))
+    async with launch(options) as (_, url), ClientSession(url) as http:
+        async with http.post(TALKS, json={"say": "2"}) as response:
+            assert (response.status, (await response.json())["speech"]) == (200, "0 1 ")
+        async with http.get("/api/v1/models") as response:
+            assert response.status == 200
 
 
 async def test_two_protocols_on_one_path_are_told_apart_by_a_key_of_the_body() -> None:
