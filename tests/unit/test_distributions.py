@@ -155,7 +155,10 @@ def test_a_part_says_what_it_is(member: str) -> None:
     assert {key: about[key] for key in same} == {key: first[key] for key in same}
     assert about["name"] == f"tokengrid-{member}"
     assert version(about["name"]) == about["version"] == WORKSPACE["project"]["version"], "run: make .venv/ready"
-    assert (ROOT / member / "README.md").read_text("utf-8").startswith(f"# {about['name']}\n")
+    readme = (ROOT / member / "README.md").read_text("utf-8")
+    assert readme.startswith(f"# {about['name']}\n")
+    assert max(map(len, readme.splitlines())) <= 120
+    assert [extra for extra in optional(member) if f"[{extra}]" not in readme and f"`{extra}`" not in readme] == []
     assert (ROOT / member / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
