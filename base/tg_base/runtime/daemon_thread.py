@@ -27,9 +27,8 @@ def start_daemon_thread(function: Callable[[], Result], name: str) -> asyncio.Fu
         try:
             value = function()
         except (Exception, SystemExit) as raised:  # noqa: BLE001 - the thread ends here; its error is the result
-            wrong = isinstance(
-                raised, StopIteration | SystemExit
-            )  # a future refuses the first; the second would end the loop
+            # A future refuses a StopIteration; a SystemExit would end the loop.
+            wrong = isinstance(raised, StopIteration | SystemExit)
             error = RuntimeError(f"the function raised {type(raised).__name__}") if wrong else raised
             settle(lambda: _fail(result, error))
         else:
