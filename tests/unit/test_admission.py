@@ -30,21 +30,21 @@ def presence(capacity: int, *, ours: int = 0, others: int = 0, name: str = "p", 
     return Presence(name, **(said | more))
 
 
-def backlog(*processors: Presence) -> AdmissionControl:
+def admission(*processors: Presence) -> AdmissionControl:
     table = Membership(HeartbeatTiming(), lambda: 0.0)
     for processor in processors:
         table.update(processor)
     return AdmissionControl(table, INBOX)
 
 
-def taken(backlog: AdmissionControl, asked: Route[Any, Any]) -> int:
+def taken(admission: AdmissionControl, asked: Route[Any, Any]) -> int:
     """How many requests are let in."""
     for number in range(10_000):
         try:
-            backlog.check(asked)
+            admission.check(asked)
         except RateLimited:
             return number
-        backlog.asked[asked.request] += 1
+        admission.asked[asked.request] += 1
     raise AssertionError("there is no bound")
 
 
@@ -70,11 +70,11 @@ def taken(backlog: AdmissionControl, asked: Route[Any, Any]) -> int:
 def test_capacity_that_others_leave_and_so_many_more(
     processors: list[Presence], bound: int | None, expected: int
 ) -> None:
-    assert taken(backlog(*processors), route(bound=bound)) == expected
+    assert taken(admission(*processors), route(bound=bound)) == expected
 
 
 def test_flows_of_one_model_share_its_capacity() -> None:
-    both = backlog(presence(4, queues=("q", "r")))
+    both = admission(presence(4, queues=("q", "r")))
     both.asked["r"] = 3
     assert taken(both, route(bound=2)) == 3
     with pytest.raises(RateLimited):
@@ -91,7 +91,7 @@ def test_flows_of_one_model_share_its_capacity() -> None:
     ],
 )
 def test_come_back_when_as_many_are_answered_as_wait(processor: Presence, asked: int, expected: float) -> None:
-    full = backlog(processor)
+    full = admission(processor)
     full.asked["q"] = asked
     with pytest.raises(RateLimited) as refused:
         full.check(route(bound=3))
@@ -100,7 +100,7 @@ def test_come_back_when_as_many_are_answered_as_wait(processor: Presence, asked:
 
 def test_times_count_by_capacity_and_the_unknown_not_at_all() -> None:
     processors = presence(30, seconds=2.0), presence(10, seconds=6.0, name="slow"), presence(40, name="new")
-    full = backlog(*processors)
+    full = admission(*processors)
     full.asked["q"] = 80
     with pytest.raises(RateLimited) as refused:
         full.check(route(bound=0))
@@ -124,5 +124,5 @@ def test_refusals_are_counted() -> None:
         return REGISTRY.get_sample_value("tg_refusals_total", labels) or 0.0
 
     before = counted()
-    assert taken(backlog(presence(1)), route(bound=0)) == 1
+    assert taken(admission(presence(1)), route(bound=0)) == 1
     assert counted() == before + 1

@@ -1,6 +1,6 @@
 """Caller -> requestor -> bus: the asking side. One `Requestor` for each process, one `Client` for each service."""
 
-from tg_base.client.admission import in_milliseconds
+from tg_base.client.admission import round_up_to_milliseconds
 from tg_base.client.client import Client
 from tg_base.client.llm_client import LlmClient
 from tg_base.client.prompt_client import PromptClient, prompt_request
@@ -13,6 +13,6 @@ __all__ = [
     "PromptClient",
     "Requestor",
     "ResponseStream",
-    "in_milliseconds",
     "prompt_request",
+    "round_up_to_milliseconds",
 ]

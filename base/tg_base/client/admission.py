@@ -35,7 +35,7 @@ class _Pool:
     seconds: float
 
 
-def in_milliseconds(seconds: float) -> float:
+def round_up_to_milliseconds(seconds: float) -> float:
     """Round seconds up to whole milliseconds, so that a client that retries then is not too early."""
     return math.ceil(seconds * 1000) / 1000
 
@@ -76,7 +76,9 @@ class AdmissionControl:
         REFUSALS.labels(route.spec.name, "queue").inc()
         name = f"{route.spec.name} of flow {route.flow}"
         wait = (waiting + 1) * pool.seconds / max(room, 1) or DEFAULT_RETRY_AFTER_SECONDS
-        raise RateLimited(f"too many requests wait for {name}; ask again later", retry_after=in_milliseconds(wait))
+        raise RateLimited(
+            f"too many requests wait for {name}; ask again later", retry_after=round_up_to_milliseconds(wait)
+        )
 
     def room(self, queue: str) -> int:
         """Requests that live processors would begin at once, as far as announced; 0 or less if others wait already."""

@@ -63,7 +63,7 @@ class Requestor:
     Attributes:
         bus: as given.
         topics: as given.
-        backlog: says how much room there is; once it is entered, like `presence`.
+        admission: says how much room there is; once it is entered, like `presence`.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Requestor:
         )
         self._liveness = Liveness(self.bus, self.topics, self._inbox, self._controls, timing=self._timing, clock=clock)
         self.presence = self._liveness.presence
-        self.backlog = AdmissionControl(self.presence, self._inbox.topic)
+        self.admission = AdmissionControl(self.presence, self._inbox.topic)
         handlers = {self._inbox.topic: self._inbox.take, self.topics.presence: self._liveness.on_presence}
         handlers |= dict.fromkeys(self._plain, self._on_plain)
         async with AsyncExitStack() as stack:
@@ -181,11 +181,11 @@ class Requestor:
         if not route.plain:
             await self.check(route, request)
         if bounded:
-            self.backlog.check(route)
+            self.admission.check(route)
         stream = AskedStream(route, request, timeout, total)
         self._streams[stream.id] = stream
         # Before the publish, which waits: requests that come meanwhile are counted against this one.
-        self.backlog.asked[route.request] += 1
+        self.admission.asked[route.request] += 1
         published = False
         try:
             await self._ask(stream)
@@ -200,7 +200,7 @@ class Requestor:
         del self._streams[stream.id]
         if stream.fetched:
             self._bodies.stop(stream.id)
-        self.backlog.asked[stream.route.request] -= 1
+        self.admission.asked[stream.route.request] -= 1
         if not stream.complete:
             self._cancel(stream)
         stream.close()

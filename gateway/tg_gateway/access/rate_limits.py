@@ -8,7 +8,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from tg_base.client import in_milliseconds
+from tg_base.client import round_up_to_milliseconds
 from tg_base.config import ApiKey, GatewayConfig
 from tg_base.telemetry import REFUSALS
 from tg_gateway.access.auth import ANYBODY
@@ -157,7 +157,7 @@ class _Allowance:
         reason = max(waits, key=lambda reason: waits[reason])
         if waits[reason] > 0:
             REFUSALS.labels(service, reason).inc()
-            raise RateLimited(_WORDS[reason], retry_after=in_milliseconds(waits[reason]))
+            raise RateLimited(_WORDS[reason], retry_after=round_up_to_milliseconds(waits[reason]))
         self._pay(1, most, answers)
         return Spending(Usage() if most else None, most, answers, places, self._time(), allowance=self)
 

@@ -54,5 +54,5 @@ class LoadTeller:
                 "num_requests_running": sum(load.running for load in here),
             }
         running = sum(presence.in_flight for presence in serving)
-        waiting = max(0, self._requestor.backlog.asked[route.request] - running)
+        waiting = max(0, self._requestor.admission.asked[route.request] - running)
         return {"num_requests_waiting": waiting, "num_requests_running": running}

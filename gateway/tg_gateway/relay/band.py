@@ -223,7 +223,7 @@ class Band:
         clock = asyncio.get_running_loop().time
         while time.time() < until:
             ready = clock() >= lane.resume_at and lane.held < MAX_HELD_MESSAGES
-            if ready and self._requestor.backlog.room(lane.route.request) > len(lane.starting):
+            if ready and self._requestor.admission.room(lane.route.request) > len(lane.starting):
                 return
             lane.freed.clear()
             with suppress(TimeoutError):
