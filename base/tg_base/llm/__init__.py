@@ -23,7 +23,7 @@ from tg_base.llm.guard import check_numbers
 from tg_base.llm.object_schema import BadSchema, ObjectSchema
 from tg_base.llm.operations import Detokenized, Embeddings, Scores
 from tg_base.llm.options import ModelOptions, ProviderOptions, RemoteOptions, UrlOptions
-from tg_base.llm.routed_connection import EmbeddingCall, RoutedConnection
+from tg_base.llm.routed_connection import EmbeddingCall, RouteCall, RoutedConnection
 from tg_base.llm.sdk_provider import SdkConnection, SdkProvider, SdkWire
 from tg_base.llm.service import LlmService
 
@@ -32,8 +32,8 @@ __all__ = [
     "AnswerText", "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts", "Detokenized",
     "EmbeddingCall", "Embeddings", "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer", "JsonLines",
     "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PreparedConnection",
-    "ProviderOptions", "RemoteOptions", "RoutedConnection", "Scores", "SdkConnection", "SdkProvider", "SdkRequest",
-    "SdkWire", "UrlOptions", "UsageDeltas",
+    "ProviderOptions", "RemoteOptions", "RouteCall", "RoutedConnection", "Scores", "SdkConnection", "SdkProvider",
+    "SdkRequest", "SdkWire", "UrlOptions", "UsageDeltas",
     "call_arguments", "check_numbers", "choose_key", "embedding_list", "event_chunks", "event_error", "find_budget",
     "find_effort", "find_key", "join_chunks", "key_from", "merge_streams", "open_body", "open_pool", "read_signature",
     "retry_after", "share_tls", "status_error", "strip_fence", "write_signature",

@@ -8,28 +8,39 @@ import msgspec
 from tg_base.llm.http import HttpAnswer, PreparedConnection
 
 
-class EmbeddingCall(msgspec.Struct, frozen=True):
-    """The body of a request for vectors, where a body alone is one for an answer."""
+class RouteCall(msgspec.Struct, frozen=True):
+    """A request for something else than an answer; a body alone is one for an answer.
+
+    Attributes:
+        body: what is posted.
+        route: which of the connection's routes it is for.
+    """
 
     body: Any
+    route: str
+
+
+class EmbeddingCall(RouteCall, frozen=True):
+    """A request for vectors."""
+
+    route: str = "embeddings"
 
 
 class RoutedConnection:
-    """The connection for answers, and others for calls of other classes.
+    """The connection for answers, and others for other routes.
 
     Args:
         answers: for answers and the list of models.
-        others: the connections for calls of these classes, whose `body` they post; they have the same pool.
+        others: by the route of a `RouteCall`; they have the same pool.
     """
 
-    def __init__(self, answers: PreparedConnection, others: Mapping[type, PreparedConnection]) -> None:
+    def __init__(self, answers: PreparedConnection, others: Mapping[str, PreparedConnection]) -> None:
         self._answers = answers
         self._others = others
 
     def post(self, call: Any) -> Awaitable[HttpAnswer]:
         """See `SdkConnection`."""
-        other = self._others.get(type(call))
-        return self._answers.post(call) if other is None else other.post(call.body)
+        return self._others[call.route].post(call.body) if isinstance(call, RouteCall) else self._answers.post(call)
 
     def models(self) -> Awaitable[HttpAnswer]:
         """See `SdkConnection`."""

@@ -6,13 +6,10 @@ keep-alives, reports a stream without its terminal marker as complete, and sleep
 
 import asyncio
 from ssl import SSLContext
-from typing import Any
-
-import msgspec
+from typing import Any, Final
 
 from tg_base.llm import (
     NO_FAILURES,
-    EmbeddingCall,
     Failures,
     Method,
     PreparedConnection,
@@ -21,11 +18,7 @@ from tg_base.llm import (
     open_pool,
 )
 
-
-class CountedPrompt(msgspec.Struct, frozen=True):
-    """The body of a `countTokens`, where a body alone is one of an answer."""
-
-    body: bytes
+COUNT_ROUTE: Final = "countTokens"
 
 
 def connect_client(
@@ -72,4 +65,4 @@ def connect_client(
     counts = PreparedConnection(prepare_count, pool, failures)
     vectors = PreparedConnection(prepare_vectors, pool, failures)
     answers = PreparedConnection(prepare, pool, failures)
-    return RoutedConnection(answers, {CountedPrompt: counts, EmbeddingCall: vectors})
+    return RoutedConnection(answers, {COUNT_ROUTE: counts, "embeddings": vectors})

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Generic, Literal
 import msgspec
 from typing_extensions import TypeVar, override
 
-from tg_base.llm import EventDecoder, KeyedConnection, SdkConnection, SdkProvider, UrlOptions
-from tg_base.llm.gemini.client import CountedPrompt
+from tg_base.llm import EventDecoder, KeyedConnection, RouteCall, SdkConnection, SdkProvider, UrlOptions
+from tg_base.llm.gemini.client import COUNT_ROUTE
 from tg_base.llm.gemini.request import FEATURES, Defaults, GenerateRequest, to_wire
 from tg_base.llm.gemini.stream import StreamDecoder, token_count
 from tg_schema import TextCompletionRequest
@@ -56,7 +56,7 @@ class Gemini(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
     @override
     def count_body(self, request: TextCompletionRequest) -> Any:
-        return CountedPrompt(_encode(self.counted(to_wire(request, self._defaults))))
+        return RouteCall(_encode(self.counted(to_wire(request, self._defaults))), COUNT_ROUTE)
 
     @override
     async def count_tokens(self, request: TextCompletionRequest) -> int:

@@ -5,14 +5,13 @@ the answers.
 """
 
 from functools import partial
-from typing import Any, TypedDict, cast
+from typing import Any, Final, TypedDict, cast
 
 import httpx2
 import openai
 from typing_extensions import override
 
 from tg_base.llm import (
-    EmbeddingCall,
     Endpoint,
     Method,
     PreparedConnection,
@@ -22,14 +21,9 @@ from tg_base.llm import (
     share_tls,
 )
 from tg_flow.providers.openai.endpoint import AzureEndpoint
-from tg_flow.providers.openai.token_calls import (
-    ChatTokenizeCall,
-    CompletionCall,
-    DetokenizeCall,
-    GenerateCall,
-    GenerateStreamCall,
-    TokenizeCall,
-)
+
+ROOT_ROUTES: Final = ("tokenize", "detokenize", "chat_tokenize", "generate", "generate_stream")
+"""Routes of vLLM's and TGI's servers beside OpenAI's; all take a POST."""
 
 
 def connect(endpoint: Endpoint) -> RoutedConnection:
@@ -51,17 +45,10 @@ def connect(endpoint: Endpoint) -> RoutedConnection:
         return cast(SdkRequest, answer.request)
 
     root = str(client.base_url).rstrip("/").removesuffix("/v1")
-    urls: dict[type, str] = {
-        EmbeddingCall: "/embeddings",
-        CompletionCall: "/completions",
-        TokenizeCall: f"{root}/tokenize",
-        DetokenizeCall: f"{root}/detokenize",
-        ChatTokenizeCall: f"{root}/chat_tokenize",
-        GenerateCall: f"{root}/generate",
-        GenerateStreamCall: f"{root}/generate_stream",
-    }
+    urls = {"embeddings": "/embeddings", "completions": "/completions"}
+    urls |= {route: f"{root}/{route}" for route in ROOT_ROUTES}
     pool = open_pool(share_tls(httpx2.create_ssl_context))
-    others = {call: PreparedConnection(partial(prepare_other, url), pool) for call, url in urls.items()}
+    others = {route: PreparedConnection(partial(prepare_other, url), pool) for route, url in urls.items()}
     return RoutedConnection(PreparedConnection(prepare, pool), others)
 
 

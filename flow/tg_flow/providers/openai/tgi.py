@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import EventDecoder, ProviderOptions
+from tg_base.llm import EventDecoder, ProviderOptions, RouteCall
 from tg_flow.providers.openai.generation_decoder import (
     GenerationDecoder,
     generation_error,
@@ -26,7 +26,6 @@ from tg_flow.providers.openai.generation_request import (
 from tg_flow.providers.openai.provider import ChatCompletions, OpenAiOptions
 from tg_flow.providers.openai.raw_completions import RawCompletions, is_plain
 from tg_flow.providers.openai.request import ChatRequest
-from tg_flow.providers.openai.token_calls import ChatTokenizeCall, GenerateCall, GenerateStreamCall, TokenizeCall
 from tg_schema import COMMON_FEATURES, Message, ModelInfo, TextCompletionRequest, Token
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
@@ -98,9 +97,8 @@ class Tgi(RawCompletions[TgiOptions]):
         self._check_api(request)
         if is_plain(request):
             sampling = self.options.sampling(request)
-            return GenerateStreamCall(
-                self._generation(request, generation_parameters(request, sampling, self._adapter))
-            )
+            parameters = generation_parameters(request, sampling, self._adapter)
+            return RouteCall(self._generation(request, parameters), "generate_stream")
         messages = tuple(part for turn in request.messages for part in _split_turn(turn))
         body = super().body(msgspec.structs.replace(request, messages=messages, schema=None))
         if request.schema is None:
@@ -123,7 +121,7 @@ class Tgi(RawCompletions[TgiOptions]):
         self._check_api(request)
         if alternatives:
             raise BadRequest("prompt_logprobs: this server tells no alternatives to a prompt's tokens; ask for 0")
-        call = GenerateCall(self._generation(request, scoring_parameters(request, self._adapter)))
+        call = RouteCall(self._generation(request, scoring_parameters(request, self._adapter)), "generate")
         return await self.read_answer(call, read_prefill)
 
     @override
@@ -136,14 +134,15 @@ class Tgi(RawCompletions[TgiOptions]):
         chat = self.asked(request)
         tools = {"tools": chat.tools} if chat.tools else {}
         body = _encode({"model": chat.model, "messages": chat.messages, **tools})
-        return await self.read_answer(ChatTokenizeCall(body), read_chat_ids)
+        return await self.read_answer(RouteCall(body, "chat_tokenize"), read_chat_ids)
 
     @override
     async def text_ids(self, text: str) -> tuple[int, ...]:
         return await self._tokenized(text, begin=False)
 
     async def _tokenized(self, text: str, *, begin: bool) -> tuple[int, ...]:
-        return await self.read_answer(TokenizeCall(_encode({"inputs": text, "add_special_tokens": begin})), read_ids)
+        body = _encode({"inputs": text, "add_special_tokens": begin})
+        return await self.read_answer(RouteCall(body, "tokenize"), read_ids)
 
     @property
     def _adapter(self) -> str | None:

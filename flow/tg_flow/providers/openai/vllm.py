@@ -5,11 +5,10 @@ from typing import Any
 import msgspec
 from typing_extensions import override
 
-from tg_base.llm import Detokenized, EventDecoder, Scores
+from tg_base.llm import Detokenized, EventDecoder, RouteCall, Scores
 from tg_flow.providers.openai.completion_stream import CompletionDecoder, prompt_token, read_prompt_tokens
 from tg_flow.providers.openai.provider import OpenAiOptions
 from tg_flow.providers.openai.raw_completions import RawCompletions, is_plain
-from tg_flow.providers.openai.token_calls import CompletionCall, DetokenizeCall, TokenizeCall
 from tg_schema import Sampling, TextCompletionRequest, Token
 from tg_schema.errors import BadRequest, ProtocolError
 from tg_schema.features import Feature
@@ -78,7 +77,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
         fields |= {"prompt": request.prompt_ids or request.prompt or "", "max_tokens": sampling.max_tokens}
         if sampling.logprobs is not None:
             fields |= {"logprobs": sampling.logprobs, "return_token_ids": True}
-        return CompletionCall(_encode(fields))
+        return RouteCall(_encode(fields), "completions")
 
     @override
     def decoder(self, request: TextCompletionRequest) -> EventDecoder:
@@ -104,7 +103,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
     async def _ranked(self, ids: tuple[int, ...], alternatives: int) -> tuple[Token, ...]:
         """The tokens `ids` as a prompt, each with its log-probability after those before it."""
         fields = {"prompt": ids, "max_tokens": 1, "prompt_logprobs": alternatives, "return_token_ids": True}
-        call = CompletionCall(_encode({"model": self.upstream_model, **fields}))
+        call = RouteCall(_encode({"model": self.upstream_model, **fields}), "completions")
         told, ranked = await self.read_answer(call, read_prompt_tokens)
         if told != ids:
             raise ProtocolError("the provider did not score the tokens that it was asked for")
@@ -113,7 +112,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
     @override
     async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
         body = _encode({"model": self.upstream_model, "tokens": request.prompt_ids})
-        return Detokenized((await self.read_answer(DetokenizeCall(body), _read_text)).prompt)
+        return Detokenized((await self.read_answer(RouteCall(body, "detokenize"), _read_text)).prompt)
 
     @override
     async def prompt_ids(self, request: TextCompletionRequest) -> tuple[int, ...]:
@@ -130,7 +129,7 @@ class Vllm(RawCompletions[OpenAiOptions]):
         return await self._tokenized({"prompt": text, "add_special_tokens": False})
 
     async def _tokenized(self, fields: dict[str, Any]) -> tuple[int, ...]:
-        call = TokenizeCall(_encode({"model": self.upstream_model, **fields}))
+        call = RouteCall(_encode({"model": self.upstream_model, **fields}), "tokenize")
         return (await self.read_answer(call, _read_ids)).tokens
 
 
