@@ -246,7 +246,7 @@ async def test_an_adapter_that_a_server_lacks_is_asked_of_another(
     with pytest.raises(Unavailable):
         await text(pool, asked)
     nobody = TextCompletionRequest(prompt="say hello", adapter="nobody")
-    with pytest.raises(NotFound, match="no server of the pool .* has the adapter 'nobody'"):
+    with pytest.raises(NotFound, match=r"no server of the pool .* has the adapter 'nobody'"):
         await text(pool, nobody)
 
 
