@@ -13,7 +13,7 @@ from tg_flow.providers.openai.messages import ThinkingField
 from tg_flow.providers.openai.provider import MAX_SAMPLINGS, OpenAiOptions
 from tg_flow.providers.openai.request import to_wire
 from tg_flow.providers.openai.stream import StreamDecoder
-from tg_flow.providers.registry import find_features
+from tg_flow.providers.registry import find_native_features
 from tg_schema import Message, Sampling, TextCompletionRequest, TextPart, Token, Tool, ToolCall, ToolCallDelta
 from tg_schema.conversation import ForeignPart, ReasoningPart
 from tg_schema.errors import BadRequest
@@ -120,7 +120,7 @@ def test_only_vllm_announces_its_own_fields() -> None:
     own = {"min_p", "stop_ids", "regex"}
     assert own <= Vllm.features
     for provider in ("openai", "openai-compatible", "lm-studio", "azure-openai", "tgi"):
-        assert not own & find_features(provider, {})
+        assert not own & find_native_features(provider, {})
 
 
 @pytest.mark.parametrize(

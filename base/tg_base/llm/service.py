@@ -83,7 +83,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
         self.clocks = options.clocks
         self.tries = options.tries
         self.capacity = self.find_capacity(options)
-        self.native_features = self.announced(options)
+        self.native_features = self.find_native_features(options)
         self.features = self.find_features(options)
         self._workers = WorkerPool()
 
@@ -95,10 +95,12 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
     @classmethod
     def find_features(cls, options: ProviderOptions) -> frozenset[Feature]:
         """The features that it announces with these options, before it is known what its model lacks."""
-        return service_features(cls.announced(options)) | (READING_FEATURES - options.without)
+        native = cls.find_native_features(options)
+        ranked: frozenset[Feature] = frozenset({"best_of"} if "logprobs" in native else ())
+        return native | EMULATED_FEATURES | ranked | (READING_FEATURES - options.without)
 
     @classmethod
-    def announced(cls, options: ProviderOptions) -> frozenset[Feature]:
+    def find_native_features(cls, options: ProviderOptions) -> frozenset[Feature]:
         """The features that the provider has itself with these options.
 
         Raises:
@@ -305,12 +307,6 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
 
     def _guarded(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         return guard_stream(self.generate_content_stream(request), self.clocks, request.answers)
-
-
-def service_features(native: frozenset[Feature]) -> frozenset[Feature]:
-    """What a provider announces that has the features `native` itself."""
-    ranked: frozenset[Feature] = frozenset({"best_of"} if "logprobs" in native else ())
-    return native | EMULATED_FEATURES | ranked
 
 
 def _retry(error: Exception, left: float) -> bool | float:

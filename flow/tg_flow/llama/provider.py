@@ -100,8 +100,8 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
 
     @classmethod
     @override
-    def announced(cls, options: ProviderOptions) -> frozenset[Feature]:
-        features = super().announced(options)
+    def find_native_features(cls, options: ProviderOptions) -> frozenset[Feature]:
+        features = super().find_native_features(options)
         if isinstance(options, LlamaCppOptions) and (options.adapters or options.adapter_folder):
             features |= _ADAPTER_FEATURES if options.adapter_folder else _ADAPTER_FEATURES - {"load_adapter"}
         return features - options.without

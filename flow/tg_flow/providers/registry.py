@@ -118,12 +118,12 @@ async def open_provider(provider: str, model: str, table: Mapping[str, Any]) -> 
         TgError: the provider cannot be opened. Its `option` has the keys of the wrong value in the model's table, if
             known.
     """
-    return await _ready(provider, table, lambda kind, options: kind.open(model, options))
+    return await _with_class(provider, table, lambda kind, options: kind.open(model, options))
 
 
 async def rehearse_provider(provider: str, model: str, table: Mapping[str, Any]) -> None:
     """Open a provider as far as possible without loading weights. Arguments and errors as `open_provider`."""
-    await _ready(provider, table, lambda kind, options: kind.rehearse(model, options))
+    await _with_class(provider, table, lambda kind, options: kind.rehearse(model, options))
 
 
 async def outline_provider(provider: str, model: str, table: Mapping[str, Any]) -> ServiceOutline:
@@ -132,13 +132,13 @@ async def outline_provider(provider: str, model: str, table: Mapping[str, Any]) 
     async def outline(kind: type[LlmService], options: ProviderOptions) -> ServiceOutline:
         return ServiceOutline(kind.find_capacity(options), kind.find_features(options), kind.find_adapters(options))
 
-    return await _ready(provider, table, outline)
+    return await _with_class(provider, table, outline)
 
 
-async def _ready(
+async def _with_class(
     provider: str,
     table: Mapping[str, Any],
-    ready: Callable[[type[LlmService], ProviderOptions], Awaitable[Result]],
+    use: Callable[[type[LlmService], ProviderOptions], Awaitable[Result]],
 ) -> Result:
     row = _row(provider)
     try:
@@ -150,7 +150,7 @@ async def _ready(
             _imported.add(row.place)
         options = _options(provider, kind, {**row.options, **table})
         with _blaming_options():
-            return await ready(kind, options)
+            return await use(kind, options)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in _OURS:
             raise
@@ -159,11 +159,11 @@ async def _ready(
         raise Unavailable(f'provider "{provider}" needs a package that is not installed; {what}') from None
 
 
-def find_features(provider: str, table: Mapping[str, Any]) -> frozenset[Feature]:
+def find_native_features(provider: str, table: Mapping[str, Any]) -> frozenset[Feature]:
     """The provider's features with these options; imports but does not open it. Raises as `open_provider`."""
     row = _row(provider)
     service = _load(provider, row)
-    return service.announced(_options(provider, service, {**row.options, **table}))
+    return service.find_native_features(_options(provider, service, {**row.options, **table}))
 
 
 def _row(provider: str) -> ProviderEntry:

@@ -83,9 +83,9 @@ class Tgi(RawCompletions[TgiOptions]):
 
     @classmethod
     @override
-    def announced(cls, options: ProviderOptions) -> frozenset[Feature]:
+    def find_native_features(cls, options: ProviderOptions) -> frozenset[Feature]:
         api = options.api if isinstance(options, TgiOptions) else "messages"
-        return super().announced(options) & API_FEATURES[api]
+        return super().find_native_features(options) & API_FEATURES[api]
 
     @override
     def asked(self, request: TextCompletionRequest) -> ChatRequest:
