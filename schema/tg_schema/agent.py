@@ -12,6 +12,10 @@ from tg_schema.pieces import cut_text, in_parts
 ChunkType = Literal["thought", "action", "observation", "answer", "error"]
 Pattern = Literal["react", "plan-then-execute", "supervisor"]
 """The ways in which an agent can reason."""
+DEFAULT_GROUP = "default"
+"""The group of tools that a request without any asks for, and of a tool without any."""
+ALL_GROUPS = "*"
+"""Stands for every group, and for every state of a dialog."""
 
 
 class AgentStep(msgspec.Struct, frozen=True):

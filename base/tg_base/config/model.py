@@ -14,6 +14,7 @@ from tg_base.config.changes import AtStart, Followed
 from tg_base.config.toml_positions import Keys, Position
 from tg_base.protocol import MAX_REQUEST_BYTES, Route
 from tg_schema import ServiceSpec, TgError
+from tg_schema.agent import DEFAULT_GROUP
 from tg_schema.errors import BadRequest
 from tg_schema.topics import Topics, resolve_topic
 
@@ -191,7 +192,7 @@ class ToolConfig(Section, frozen=True):
     """What the tool does; sent to the model."""
     arguments: dict[str, Any] | None = None
     """JSON schema of the arguments object; None = the tool's own."""
-    group: tuple[str, ...] = ("default",)
+    group: tuple[str, ...] = (DEFAULT_GROUP,)
     """A request gets the tool if its `group` names one of these, or "*"; a request without a group has "default"."""
     applicable_states: tuple[str, ...] = ("*",)
     """The dialog states in which the tool is available; "*" = all."""

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 
 import msgspec
 from typing_extensions import override
@@ -22,17 +23,17 @@ Reasoning = Callable[[Dialog], AsyncGenerator[AgentResponse, None]]
 PATTERNS: dict[Pattern, Reasoning] = {"react": react, "plan-then-execute": plan_then_execute, "supervisor": supervisor}
 
 
+@dataclass(frozen=True, slots=True)
 class Member:
     """An agent that a supervisor may ask.
 
-    Args:
+    Attributes:
         description: what it is good at.
         client: the client of its service.
     """
 
-    def __init__(self, description: str, client: Client[AgentRequest, AgentResponse]) -> None:
-        self.description = description
-        self.client = client
+    description: str
+    client: Client[AgentRequest, AgentResponse]
 
 
 class AgentService(Service[AgentRequest, AgentResponse]):

@@ -3,11 +3,9 @@
 from tg_base.config import GatewayConfig
 from tg_base.telemetry import REFUSALS
 from tg_schema import AgentRequest
+from tg_schema.agent import ALL_GROUPS, DEFAULT_GROUP
 from tg_schema.errors import AccessDenied
 
-ALL_GROUPS = "*"
-DEFAULT_GROUP = "default"
-"""What a request without groups asks for."""
 MAX_NAME_CHARACTERS = 64
 """Of a group that an error repeats."""
 

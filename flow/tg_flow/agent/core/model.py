@@ -1,6 +1,5 @@
 """Agent -> text completion: the agent's model, and how it calls tools."""
 
-import asyncio
 from typing import Literal
 
 from tg_base.client import Client, Requestor
@@ -15,8 +14,6 @@ NATIVE_FEATURES = frozenset({"tools", "history"})
 
 FEATURES_TIMEOUT_SECONDS = 2.0
 """Seconds to wait for a provider's first announcement, after a start."""
-
-_LOOK = 0.02
 
 
 class AgentModel:
@@ -54,12 +51,7 @@ class AgentModel:
         # A plain peer announces nothing, so waiting for it would be in vain.
         if self.llm.route.plain:
             return frozenset()
-        queue = self.llm.route.request
-        end = asyncio.get_running_loop().time() + FEATURES_TIMEOUT_SECONDS
-        while not (serving := self._requestor.presence.serving(queue)):
-            if self._requestor.presence.is_unserved(queue) or asyncio.get_running_loop().time() > end:
-                return frozenset()
-            # Looked at again and again: presence wakes nobody, and this happens only after a start.
-            await asyncio.sleep(_LOOK)
-        # Any of them may get the request.
-        return frozenset.intersection(*(frozenset(presence.features) for presence in serving))
+        presence, queue = self._requestor.presence, self.llm.route.request
+        if not presence.is_unserved(queue):
+            await presence.until_served((queue,), FEATURES_TIMEOUT_SECONDS)
+        return presence.features(queue) if presence.serving(queue) else frozenset()

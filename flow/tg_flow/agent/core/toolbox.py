@@ -6,10 +6,9 @@ from typing import Any
 from tg_base.config import ToolConfig
 from tg_base.llm import BadSchema, ObjectSchema
 from tg_flow.agent.core.tool import AgentTool
+from tg_schema.agent import ALL_GROUPS, DEFAULT_GROUP
 from tg_schema.errors import BadRequest
 
-ALL_GROUPS = "*"
-DEFAULT_GROUP = "default"
 FIRST_STATE = "undefined"
 
 

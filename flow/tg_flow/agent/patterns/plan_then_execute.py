@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from tg_flow.agent.core import AgentLoop, Dialog, Goal, stream_text
-from tg_schema import AgentResponse, TextCompletionRequest
+from tg_schema import AgentResponse
 from tg_schema.errors import ProtocolError
 
 MAX_STEPS = 8
@@ -23,9 +23,7 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
     rendered = await prompts.render(
         "agent-plan", question=goal.question, instructions=goal.instructions, tools=tools, most=MAX_STEPS
     )
-    async with aclosing(
-        stream_text(dialog, TextCompletionRequest(rendered.system, rendered.prompt, streaming=True))
-    ) as texts:
+    async with aclosing(stream_text(dialog, rendered)) as texts:
         async for text in texts:
             plan.append(text)
             for record in dialog.messages.say("thought", text):
@@ -49,9 +47,7 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
     rendered = await prompts.render(
         "agent-synthesis", question=goal.question, instructions=goal.instructions, done=done
     )
-    async with aclosing(
-        stream_text(dialog, TextCompletionRequest(rendered.system, rendered.prompt, streaming=True))
-    ) as texts:
+    async with aclosing(stream_text(dialog, rendered)) as texts:
         async for text in texts:
             answered = True
             for record in dialog.messages.say("answer", text):

@@ -10,6 +10,7 @@ from tg_base.client import Client
 from tg_base.config import ToolConfig
 from tg_flow.agent.core import AgentTool, AnswerText, Piece, TokenUsage, ToolContext, ToolOptions, cut_note
 from tg_schema import AgentRequest, AgentResponse, Tool
+from tg_schema.agent import DEFAULT_GROUP
 from tg_schema.errors import BadRequest
 
 QUESTION_SCHEMA = {
@@ -39,7 +40,7 @@ class SubAgent(AgentTool):
         asked: AgentRequest,
         seconds: float,
     ) -> None:
-        table = ToolConfig(kind="service", timeout=seconds, group=asked.group or ("default",))
+        table = ToolConfig(kind="service", timeout=seconds, group=asked.group or (DEFAULT_GROUP,))
         super().__init__(Tool(name, description or f"the agent {name}", QUESTION_SCHEMA), table)
         self._client = client
         self._asked = asked
