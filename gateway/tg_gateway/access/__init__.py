@@ -1,7 +1,7 @@
 """Token, key, address -> may it, and how much: authentication, rate limits, permissions."""
 
 from tg_gateway.access.auth import ANYBODY, Authenticator, Principal, find_token
-from tg_gateway.access.large_bodies import LargeBodies, LargeBody
+from tg_gateway.access.large_bodies import LargeBodies
 from tg_gateway.access.limits import Limits
 from tg_gateway.access.origins import ALLOW_ORIGIN, Origins, preflight_headers
 from tg_gateway.access.rate_limits import RateLimits, Spending
@@ -14,7 +14,6 @@ __all__ = [
     "CONNECTION_REFUSED",
     "Authenticator",
     "LargeBodies",
-    "LargeBody",
     "Limits",
     "Origins",
     "Principal",

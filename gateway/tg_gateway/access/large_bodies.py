@@ -1,7 +1,7 @@
 """Key -> the bytes of its large bodies: what one key may have in this process at the same time."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -26,49 +26,31 @@ class LargeBodies:
         self._held: Counter[str] = Counter()
 
     @contextmanager
-    def open(self, key: str | None) -> Iterator["LargeBody"]:
-        """Count one body of this key, until the block is left."""
-        body = LargeBody(self, key or "")
-        try:
-            yield body
-        finally:
-            self._held[body.key] -= body.counted
-            if not self._held[body.key]:
-                del self._held[body.key]
+    def open(self, key: str | None) -> Iterator[Callable[[int], None]]:
+        """Count one body of this key, until the block is left; yields what is told how many bytes it has or will have.
 
-    def count(self, body: "LargeBody", size: int) -> None:
-        """As `LargeBody.count`."""
-        if size <= max(self._small, body.counted):
-            return
-        held = self._held[body.key]
-        # Only beside others: one body alone passes, or the largest that is allowed could never be sent.
-        if held > body.counted and held - body.counted + size > self._most:
-            REFUSALS.labels("gateway", "large-bodies").inc()
-            raise RateLimited(
-                "this key has as many bytes of large requests running as it may; wait for one to end",
-                retry_after=RETRY_AFTER_SECONDS,
-            )
-        self._held[body.key] += size - body.counted
-        body.counted = size
-
-
-class LargeBody:
-    """One request's body.
-
-    Attributes:
-        key: whose it is; empty = nobody's.
-        counted: bytes that are counted of it.
-    """
-
-    def __init__(self, bodies: LargeBodies, key: str) -> None:
-        self._bodies = bodies
-        self.key = key
-        self.counted = 0
-
-    def count(self, size: int) -> None:
-        """It has this many bytes, or will have.
-
-        Raises:
-            RateLimited: together with the key's other large bodies these are too many.
+        That raises RateLimited where they are too many, together with the key's other large bodies.
         """
-        self._bodies.count(self, size)
+        owner, counted = key or "", 0
+
+        def count(size: int) -> None:
+            nonlocal counted
+            if size <= max(self._small, counted):
+                return
+            held = self._held[owner]
+            # Only beside others: one body alone passes, or the largest that is allowed could never be sent.
+            if held > counted and held - counted + size > self._most:
+                REFUSALS.labels("gateway", "large-bodies").inc()
+                raise RateLimited(
+                    "this key has as many bytes of large requests running as it may; wait for one to end",
+                    retry_after=RETRY_AFTER_SECONDS,
+                )
+            self._held[owner] += size - counted
+            counted = size
+
+        try:
+            yield count
+        finally:
+            self._held[owner] -= counted
+            if not self._held[owner]:
+                del self._held[owner]

@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from tg_base.config import GatewayConfig
+from tg_base.pools import LOAD_REQUEST_HEADER
 from tg_base.runtime import MAX_QUICK_BYTES, is_costly
 from tg_gateway.access import LargeBodies, Limits
 from tg_gateway.dialects import Answer, Ask, Keep, Writer
@@ -15,7 +16,7 @@ from tg_gateway.dialects.answers import Background, StreamedAnswer
 from tg_gateway.dialects.output import join_output
 from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
-from tg_gateway.http.load_teller import FORMAT_HEADER, LoadTeller
+from tg_gateway.http.load_teller import LoadTeller
 from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, DefectJudge, make_response
 from tg_gateway.http.router import DOOR, Door
 from tg_gateway.parsing import CallParser
@@ -53,8 +54,8 @@ class HttpHandlers:
         """Read, ask, and write the answer; an error before its first byte is the caller's to answer."""
         entry, mount = request[ENTRY], request[DOOR].mount
         if reader is None and mount is not None and mount.large:
-            with self._large_bodies.open(entry.key) as body:
-                return await self.answer(request, BodyReader(self._config.large_body_limit, self._limits, body.count))
+            with self._large_bodies.open(entry.key) as count:
+                return await self.answer(request, BodyReader(self._config.large_body_limit, self._limits, count))
         asked = await self._parse(request, reader or self._body_reader, entry)
         if not isinstance(asked, Ask):
             return await self._reply(request, asked)
@@ -164,7 +165,7 @@ class HttpHandlers:
         return body
 
     def _tell_load(self, request: web.Request, asked: Ask) -> dict[str, str]:
-        wanted = request.headers.get(FORMAT_HEADER)
+        wanted = request.headers.get(LOAD_REQUEST_HEADER)
         return self._loads.tell(wanted, asked.route) if wanted else {}
 
     async def _relay_kept(self, exchange: Exchange, writer: Writer[Any], keep: Keep, body: BodyStream) -> None:
