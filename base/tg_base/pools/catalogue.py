@@ -32,13 +32,11 @@ class Pool(Struct, frozen=True):
         name: "NAME", or "NAMESPACE/NAME" outside the namespace "default".
         labels: a host belongs to the pool if it has all of them.
         ports: of each host whose source tells none.
-        http2: whether the servers speak HTTP/2 without TLS.
     """
 
     name: str
     labels: dict[str, str]
     ports: tuple[int, ...]
-    http2: bool = False
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether a host with these labels belongs to the pool."""

@@ -196,7 +196,7 @@ def _make_pool(resource: Resource[InferencePool]) -> Pool:
     spec = resource.spec
     ports = tuple(port.number for port in spec.target_ports)
     name = _pool_name(resource.metadata.namespace, resource.metadata.name)
-    return Pool(name, spec.selector.match_labels, ports, spec.app_protocol != "http")
+    return Pool(name, spec.selector.match_labels, ports)
 
 
 def _make_promises(route: Resource[LLMRoute]) -> tuple[Promise, ...]:

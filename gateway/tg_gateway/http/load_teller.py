@@ -4,16 +4,12 @@ https://github.com/envoyproxy/envoy/issues/6614; the names of the metrics are vL
 """
 
 import json
-from typing import Any, Final
+from typing import Any
 
 from tg_base.client import Requestor
+from tg_base.pools import LOAD_RESPONSE_HEADER
 from tg_base.protocol import Route
 from tg_base.telemetry import MODEL_LOADS
-
-FORMAT_HEADER: Final = "endpoint-load-metrics-format"
-"""Of a request: `text` or `json`."""
-LOAD_HEADER: Final = "endpoint-load-metrics"
-"""Of the answer."""
 
 
 class LoadTeller:
@@ -30,7 +26,7 @@ class LoadTeller:
         """The header; none if the form is none that we have.
 
         Args:
-            form: the request's `FORMAT_HEADER`.
+            form: the request's `LOAD_REQUEST_HEADER`: `text` or `json`.
             route: the service that answers.
         """
         wanted = form.strip().upper()
@@ -38,8 +34,9 @@ class LoadTeller:
             return {}
         metrics = self._measure(route)
         if wanted == "JSON":
-            return {LOAD_HEADER: f"JSON {json.dumps({'named_metrics': metrics})}"}
-        return {LOAD_HEADER: "TEXT " + ", ".join(f"named_metrics.{name}={value}" for name, value in metrics.items())}
+            return {LOAD_RESPONSE_HEADER: f"JSON {json.dumps({'named_metrics': metrics})}"}
+        text = ", ".join(f"named_metrics.{name}={value}" for name, value in metrics.items())
+        return {LOAD_RESPONSE_HEADER: f"TEXT {text}"}
 
     def _measure(self, route: Route[Any, Any]) -> dict[str, float]:
         serving = self._requestor.presence.serving(route.request)
