@@ -17,6 +17,6 @@ from tg_base.runtime.worker_pool import WorkerPool
 __all__ = [
     "MAX_QUICK_BYTES", "MAX_READ_HERE_OBJECTS", "MAX_WAITING_CONNECTIONS", "POLL_SECONDS", "Alarm", "Entered",
     "FewItems", "FileEdits", "SharedListener", "Steps", "Unpicklable", "Watcher", "WorkerPool", "ask_caller", "finish",
-    "is_costly", "last_number", "new_id", "new_number", "open_listening_sockets", "report", "running", "start_daemon_thread",
-    "take_turns", "translate_defects",
+    "is_costly", "last_number", "new_id", "new_number", "open_listening_sockets", "report", "running",
+    "start_daemon_thread", "take_turns", "translate_defects",
 ]  # fmt: skip
