@@ -232,7 +232,7 @@ def test_who_is_alone_tells_only_that_it_is_there_until_another_one_comes() -> N
     stays = first.pick(request("y", tokens=640, blocks=(1, 3)), now, at=1)
     ended.first_token(now + 0.1)
     ended.finish(None, now + 0.2)
-    first.scheduler.forget_adapter(ENDPOINTS[2], "x")
+    first.scheduler.forget_adapter(ENDPOINTS[2], "x", now + 0.2)
     assert list(map(decode_delta, first.shared.flush(now + 1.0))) == [Heartbeat(1, 0)]
     now = settle([first, newcomer], now + 1.0)
     assert newcomer.counters() == first.counters()

@@ -104,7 +104,8 @@ class CatalogueBuilder:
                 )
 
     def _add_route(self, route: Resource[LLMRoute]) -> None:
-        spec, pools = route.spec, []
+        spec = route.spec
+        pools: list[tuple[str, int]] = []
         for at, ref in enumerate(spec.backend_refs):
             keys = ("spec", "backendRefs", str(at))
             pool = self._find_pool(route, ref, keys, ref.namespace)
