@@ -45,22 +45,27 @@ FLEX = GatewayConfig(port=0, drain=0.05, max_wait=3600)
 
 
 class BusyLlm(CountingLlm):
-    """Says of its first sheddable requests that there is no room for them."""
+    """Says of its first sheddable requests that there is no room for them, and of those beyond its room."""
 
-    def __init__(self, refusals: int = 0) -> None:
-        super().__init__(options=ProviderOptions(capacity=1))
+    def __init__(self, refusals: int = 0, capacity: int = 1, room: int = 1) -> None:
+        super().__init__(options=ProviderOptions(capacity=capacity))
+        self.room = room
         self.step = self.steps = asyncio.Semaphore(0)
         self.refusals = refusals
         self.order: list[str] = []
 
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
-        if request.sheddable and self.refusals:
-            self.refusals -= 1
+        if request.sheddable and (self.refusals or not self.room):
+            self.refusals = max(self.refusals - 1, 0)
             raise RateLimited("no room", retry_after=60.0)
+        self.room -= 1
         self.order.append(request.user or "")
-        async for chunk in super().generate_content_stream(request):
-            yield chunk
+        try:
+            async for chunk in super().generate_content_stream(request):
+                yield chunk
+        finally:
+            self.room += 1
 
 
 @dataclass
@@ -104,9 +109,9 @@ def count_returned() -> float:
 
 
 @asynccontextmanager
-async def open_band(refusals: int = 0) -> AsyncIterator[Band]:
+async def open_band(refusals: int = 0, capacity: int = 1, room: int = 1) -> AsyncIterator[Band]:
     """No gateway is open yet."""
-    bus, llm = MemoryBus(), BusyLlm(refusals)
+    bus, llm = MemoryBus(), BusyLlm(refusals, capacity, room)
     async with (
         serve(bus, llm),
         AsyncExitStack() as stack,
@@ -211,6 +216,19 @@ async def test_what_no_server_has_room_for_waits_again() -> None:
         events = await gather(streamed)
         assert check_stream(events)["status"] == "completed"
         assert (it.llm.refusals, it.llm.order) == (0, ["a"])
+
+
+async def test_what_ends_lets_the_next_one_begin_whatever_was_refused_before() -> None:
+    """A pool's servers have less room than its processor, and refuse what comes too early."""
+    async with open_band(capacity=8, room=2) as it:
+        client, before = await it.open_gateway(), count_returned()
+        names = [(await ask(client, name)).id for name in "abcdefgh"]
+        await until(lambda: count_returned() - before >= 1 and len(it.llm.order) == 2)
+        for _ in names:
+            it.llm.steps.release()
+        assert [(await poll(client, name)).status for name in names] == ["completed"] * 8
+        # Each end was followed by one attempt too many at most.
+        assert count_returned() - before <= 6 + 8
 
 
 async def test_what_no_processor_has_begun_waits_for_the_next_one() -> None:

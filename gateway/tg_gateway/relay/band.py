@@ -68,7 +68,10 @@ class _Lane:
     Attributes:
         starting: names of messages in hand for which no model has been asked yet.
         held: how many wait here until their keys may ask again.
-        refusals: how many came one after the other.
+        asked: names of those that a model was asked for and has neither ended nor refused.
+        window: how many of them may be at a time; None = as many as find room. A pool refuses what its servers have no
+            room for, though its processor has.
+        refusals: how many rounds of refusals came one after the other.
         resume_at: after a refusal: when to take the next (loop time).
         freed: something has ended, so there may be room.
     """
@@ -77,7 +80,9 @@ class _Lane:
     topic: str
     longest_pause: float
     starting: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
     held: int = 0
+    window: int | None = None
     refusals: int = 0
     resume_at: float = 0.0
     freed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -86,8 +91,25 @@ class _Lane:
         """Count what became of one."""
         BAND.labels(self.route.spec.name, event).inc()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the next may be taken, as far as refusals tell."""
+        if asyncio.get_running_loop().time() < self.resume_at or self.held >= MAX_HELD_MESSAGES:
+            return False
+        return self.window is None or len(self.asked | self.starting) < max(self.window, 1)
+
+    def end(self) -> None:
+        """One has ended well: its room is free, and perhaps there is more."""
+        self.refusals, self.resume_at = 0, 0.0
+        if self.window is not None:
+            self.window += 1
+
     def pause(self, seconds: float | None) -> None:
         """Take nothing for a while: each attempt costs two entries of a log."""
+        self.window = len(self.asked)
+        if asyncio.get_running_loop().time() < self.resume_at:
+            # Of several that were asked for at once each is refused: it is one round.
+            return
         wait = max(seconds or 0.0, MIN_PAUSE_SECONDS * 2.0**self.refusals)
         self.resume_at = asyncio.get_running_loop().time() + min(wait, self.longest_pause)
         self.refusals = min(self.refusals + 1, 10)
@@ -220,10 +242,8 @@ class Band:
 
     async def _until_room(self, lane: _Lane, until: float) -> None:
         """Wait until the model would begin one more at once and nobody waits for it, or until the time is over."""
-        clock = asyncio.get_running_loop().time
         while time.time() < until:
-            ready = clock() >= lane.resume_at and lane.held < MAX_HELD_MESSAGES
-            if ready and self._requestor.admission.room(lane.route.request) > len(lane.starting):
+            if lane.is_open and self._requestor.admission.room(lane.route.request) > len(lane.starting):
                 return
             lane.freed.clear()
             with suppress(TimeoutError):
@@ -279,9 +299,11 @@ class Band:
             await self._store.declare(name, "died")
             return True
         entry = AccessLogEntry("background", message.request, key=message.key)
+        lane.asked.add(name)
         try:
             await self._runs.go_on(asked, background, entry, claimed, lambda: lane.starting.discard(name))
         except (RateLimited, Unavailable) as error:
+            lane.asked.discard(name)
             await self._store.give_back(name, claim)
             lane.count("returned")
             # Refused before the service was asked, by a limit of its key: the model has room for those of others.
@@ -293,7 +315,9 @@ class Band:
             return False
         except TgError as error:
             await self._store.declare(name, "ended", background.finish(error, cancelled=False))
-        lane.refusals = 0
+        finally:
+            lane.asked.discard(name)
+        lane.end()
         return True
 
     def _restart(self, message: BandMessage) -> tuple[Ask, Background]:
