@@ -53,6 +53,7 @@ class Pool:
         (folder / "endpoints.yaml").write_text(ENDPOINTS + "".join(rows), "utf-8")
         (folder / "pick.toml").write_text(
             'resources = ["routes.yaml"]\nendpoint_files = ["endpoints.yaml"]\nfallbacks = 1\n'
+            'adapter_source = "/srv/{adapter}"\n'
             f"[waiting]\nmax_requests = {PLACES}\nmax_waiting = 1\n",
             "utf-8",
         )
@@ -94,6 +95,11 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         yield await stack.enter_async_context(envoy(folder, "duplex", port, ports)), members, pool
 
 
+def _asked(member: PoolMember) -> int:
+    """Requests of clients: not those to load an adapter."""
+    return sum("lora_name" not in body for body in member.asked)
+
+
 async def test_the_sdks_reach_the_adapter(world: World) -> None:
     url, members, _ = world
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as client:
@@ -111,13 +117,13 @@ async def test_the_sdks_reach_the_adapter(world: World) -> None:
 
 async def test_an_adapter_stays_where_it_is(world: World) -> None:
     url, members, _ = world
-    before = [len(member.asked) for member in members]
+    before = [_asked(member) for member in members]
     async with aiohttp.ClientSession() as session:
         for at in range(6):
             body = {"model": "sentiment", "messages": [{"role": "user", "content": f"{at}"}]}
             async with session.post(f"{url}/v1/chat/completions", json=body) as answer:
                 assert answer.status == 200
-    assert sorted(len(member.asked) - had for member, had in zip(members, before, strict=True)) == [0, 6]
+    assert sorted(_asked(member) - had for member, had in zip(members, before, strict=True)) == [0, 6]
 
 
 async def test_it_shows_why_requests_went_where_they_did(world: World) -> None:
@@ -177,7 +183,7 @@ async def test_who_waits_for_a_server_leaves_or_is_served(world: World) -> None:
 
 async def test_where_a_server_does_not_have_the_adapter_the_request_goes_to_one_that_has_it(world: World) -> None:
     url, members, _ = world
-    before = [len(member.asked) for member in members]
+    before = [_asked(member) for member in members]
     async with aiohttp.ClientSession() as session:
 
         async def ask() -> int:
@@ -193,11 +199,11 @@ async def test_where_a_server_does_not_have_the_adapter_the_request_goes_to_one_
         finally:
             members[home].status = 200
     # It is asked once more, and then no longer.
-    assert len(members[home].asked) - before[home] == 2
+    assert _asked(members[home]) - before[home] == 2
 
 
 async def test_a_route_is_edited_while_it_runs(world: World) -> None:
-    url, _, pool = world
+    url, members, pool = world
     async with aiohttp.ClientSession() as session:
 
         async def status(model: str) -> int:
@@ -211,6 +217,9 @@ async def test_a_route_is_edited_while_it_runs(world: World) -> None:
                 pass
         assert await status("sentiment") == 404
         pool.write("sentiment")
+    # Nobody had it, so that a server was told to load it first.
+    loaded = [body for member in members for body in member.asked if "lora_name" in body]
+    assert {"lora_name": "satire", "lora_path": "/srv/satire"} in loaded
 
 
 async def test_two_pickers_listen_on_one_address(world: World) -> None:

@@ -19,7 +19,8 @@ class PoolMember:
         headers: the headers that came with them.
         load: sent as the ORCA header, if set.
         status: of the next answers.
-        gate: each piece of a stream but the first waits for it.
+        adapters: that it has, which `load_lora_adapter` adds to; None = it answers for any model, and loads none.
+        gate: each piece of a stream but the first, and each load of an adapter, waits for it.
         began: set when a request has come.
         left: set when a client left in mid-stream.
     """
@@ -30,6 +31,7 @@ class PoolMember:
         self.headers: list[dict[str, str]] = []
         self.load = ""
         self.status = 200
+        self.adapters: set[str] | None = None
         self.gate = asyncio.Event()
         self.gate.set()
         self.began = asyncio.Event()
@@ -53,6 +55,10 @@ class PoolMember:
         self.asked.append(body)
         if self.status != 200:
             return web.json_response({"error": {"message": "no"}}, status=self.status, headers=headers)
+        if request.path.endswith("/load_lora_adapter"):
+            return await self._load(body["lora_name"])
+        if self.adapters is not None and body["model"] not in self.adapters:
+            return web.json_response({"error": {"message": "no such model"}}, status=404)
         if body.get("stream"):
             return await self._stream(request, body, headers)
         message = {"role": "assistant", "content": f"I am {self.port}"}
@@ -60,6 +66,15 @@ class PoolMember:
         usage = {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}
         answer = {"id": "1", "object": "chat.completion", "created": 1, "model": body.get("model")}
         return web.json_response({**answer, "choices": [choice], "usage": usage, "bytes": len(data)}, headers=headers)
+
+    async def _load(self, adapter: str) -> web.Response:
+        if self.adapters is None:
+            return web.json_response({"error": {"message": "not enabled"}}, status=404)
+        if adapter in self.adapters:
+            return web.json_response({"error": {"message": "it has already been loaded"}}, status=400)
+        await self.gate.wait()
+        self.adapters.add(adapter)
+        return web.Response(text="Success")
 
     async def _stream(
         self, request: web.Request, body: dict[str, object], headers: dict[str, str]

@@ -1,6 +1,6 @@
 """Answers of status 404 -> flow control: which servers are passed over for an adapter, since they do not have it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tg_base.instances.endpoint import Endpoint
 
@@ -11,9 +11,14 @@ MAX_ADAPTERS = 1_024
 
 
 class MissingAdapters:
-    """What servers said that they do not have. A policy alone would pick such a server again and again: it is idle."""
+    """What servers said that they do not have. A policy alone would pick such a server again and again: it is idle.
+
+    Attributes:
+        on_lost: is told an address and an adapter that the server there lacks; None = it may have lost all it had.
+    """
 
     def __init__(self) -> None:
+        self.on_lost: Callable[[str, str | None], None] = _nothing
         self._missing: dict[str, dict[str, float]] = {}
 
     def note(self, address: str, adapter: str, now: float) -> None:
@@ -24,6 +29,7 @@ class MissingAdapters:
                 del self._missing[next(iter(self._missing))]
             servers = self._missing[adapter] = {}
         servers[address] = now
+        self.on_lost(address, adapter)
 
     def find(self, address: str, adapters: Iterable[str], at: float) -> None:
         """A server has adapters, as was seen at this time: it answers for them, or tells them."""
@@ -38,6 +44,7 @@ class MissingAdapters:
         """A server left, or began anew."""
         for servers in self._missing.values():
             servers.pop(address, None)
+        self.on_lost(address, None)
 
     def expire(self, now: float) -> None:
         """Forget what is older than MISSING_SECONDS."""
@@ -53,3 +60,7 @@ class MissingAdapters:
         if not servers:
             return endpoints
         return [each for each in endpoints if each.address not in servers] or endpoints
+
+
+def _nothing(_address: str, _adapter: str | None) -> None:
+    """Nobody is told."""

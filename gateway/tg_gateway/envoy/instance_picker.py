@@ -1,6 +1,6 @@
 """Asked -> scheduler -> decision: from a request's body and headers to the model server that runs it."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 from random import Random
 from time import perf_counter
 
@@ -11,6 +11,7 @@ from tg_base.instances import (
     Endpoint,
     InstanceRequest,
     Objective,
+    Pick,
     Rejection,
     fingerprint_prompt,
 )
@@ -29,6 +30,9 @@ OUTPUT_TOKEN_HEADERS = ("x-slo-tpot-ms", "x-llm-d-slo-tpot-ms")
 DEFAULT_FLOW = "default-flow"
 MAX_LOGGED = 100
 """Characters of a client's text in the log or in an error."""
+
+AdapterLoad = Callable[[Endpoint, str], Awaitable[None]]
+"""Returns once a server has an adapter, or does not load it. It does not fail."""
 
 log = structlog.get_logger()
 
@@ -59,6 +63,7 @@ class InstancePicker:
         clock: the scheduler's, in seconds.
         board: is told every decision, for the page and the metrics.
         read_load: takes the load headers of responses.
+        load: makes a server load an adapter of a route that it may lack.
         unreachable: the addresses that nobody can reach now. They are picked only if there is no other: a dead server
             has the least to do, so that it would attract every request.
         fallbacks: endpoints named beside the picked one. More than 0 only where Envoy's cluster takes a list: one of
@@ -73,6 +78,7 @@ class InstancePicker:
         *,
         board: PoolBoard,
         read_load: LoadReader,
+        load: AdapterLoad | None = None,
         unreachable: Callable[[], Container[str]] = tuple,
         fallbacks: int = 0,
     ) -> None:
@@ -82,6 +88,7 @@ class InstancePicker:
         self._draw = Random()  # noqa: S311 - it shares requests out by the weights of rewrites
         self._board = board
         self._read_load = read_load
+        self._load = load
         self._unreachable = unreachable
         self._fallbacks = fallbacks
         # Bound once: a line that the level leaves out then costs next to nothing.
@@ -126,6 +133,8 @@ class InstancePicker:
             )
             seconds = perf_counter() - began
             pick = await self._dispatcher.wait(pool, waiting)
+            if isinstance(pick, Pick) and facts.destination.route and request.adapter is not None:
+                await self._load_adapter(pick, request.adapter)
         facts = replace(facts, eligible=eligible.found, unreachable=eligible.left_out)
         record = self._board.record(facts, request, pick, seconds, arrived_at=arrived_at)
         if isinstance(pick, Rejection):
@@ -142,6 +151,18 @@ class InstancePicker:
         others = pick.fallbacks[: self._fallbacks]
         course = PlacementCourse(self._dispatcher, pick, request, self._clock, self._read_load, record=record)
         return Directed((pick.endpoint.address, *(each.address for each in others)), course, body)
+
+    async def _load_adapter(self, pick: Pick, adapter: str) -> None:
+        if self._load is None:
+            return
+        is_over = False
+        try:
+            await self._load(pick.endpoint, adapter)
+            is_over = True
+        finally:
+            if not is_over:
+                # The client has left: nobody will tell the placement's end.
+                pick.placement.finish(None, self._clock())
 
 
 class _Eligible:

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from tg_base.config import BusConfig, advise, read_table
 from tg_base.instances import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
 from tg_base.pools import DnsName, Host, PoolTable, check_tables, is_ip, refuse_both, split_address
+from tg_base.pools.adapter_loader import check_source
 from tg_base.pools.pool_watcher import PoolSources
 from tg_base.pools.scraper import ScrapeOptions
 from tg_schema.errors import BadRequest
@@ -28,6 +29,8 @@ class PickConfig(Struct, frozen=True):
         names: servers by DNS, as "name:port".
         pools: pools with their servers and models, in place of the four before.
         models: base models that `endpoints` and `names` serve; empty = any.
+        adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that a
+            request for one is sent to is told to load it first. "" = it is not.
         scrape: how their load is read.
         bus: over which pickers and pools tell each other what they place; None = this one stands alone.
         waiting: how many requests wait while all servers are busy, and how long.
@@ -44,6 +47,7 @@ class PickConfig(Struct, frozen=True):
     names: tuple[str, ...] = ()
     pools: tuple[PoolTable, ...] = ()
     models: tuple[str, ...] = ()
+    adapter_source: str = ""
     scrape: ScrapeOptions = ScrapeOptions()
     bus: BusConfig | None = None
     waiting: QueueLimits = QueueLimits()
@@ -92,6 +96,7 @@ class PickConfig(Struct, frozen=True):
                 "bus", "url"
             )
         self.waiting.check("waiting")
+        check_source(self.adapter_source)
         self.make_sources(Path())
 
 

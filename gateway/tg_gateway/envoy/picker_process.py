@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from tg_base.bus import open_bus
 from tg_base.config import BusConfig
 from tg_base.instances import Scheduler
+from tg_base.llm import open_pool
 from tg_base.pool_status import BOARDS, PoolBoard, QueueStatus
 from tg_base.pools import Dispatcher, PoolView
+from tg_base.pools.adapter_loader import LOAD_PATH, AdapterLoader, Post
 from tg_base.pools.followed_pools import FollowedPools
 from tg_base.pools.placement_exchange import PlacementExchange
 from tg_base.pools.pool_watcher import PoolWatcher
@@ -64,12 +66,15 @@ async def run_picker(
             attainment=lambda: dispatcher.attainment.read(clock()),
         )
         stack.enter_context(BOARDS.show(board))
+        loader = AdapterLoader(config.adapter_source, scheduler)
+        post = await _open_post(stack)
         picker = InstancePicker(
             dispatcher,
             lambda: pools.view,
             clock,
             board=board,
             read_load=lambda endpoint, told: pools.read_load(endpoint, told, clock()),
+            load=lambda endpoint, adapter: loader.load(endpoint, adapter, post),
             unreachable=lambda: pools.unreachable,
             fallbacks=config.fallbacks,
         )
@@ -78,6 +83,14 @@ async def run_picker(
         shown = await _show(http or config.http, stack)
         count = len(pools.view.endpoints)
         yield f"picking at {server.address} among {count} model server{'s' if count != 1 else ''}{shown}"
+
+
+async def _open_post(stack: AsyncExitStack) -> Post:
+    """What tells servers to load adapters. The first pool imports aiohttp, which takes a while."""
+    pool = await asyncio.to_thread(open_pool, proxied=False)
+    stack.push_async_callback(pool.aclose)
+    headers = (("Content-Type", "application/json"),)
+    return lambda address, body: pool.ask("POST", f"http://{address}/v1{LOAD_PATH}", headers, body)
 
 
 async def _show(http: str, stack: AsyncExitStack) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 from tg_base.llm import HttpAnswer, open_pool
 from tg_base.pools import LOAD_FORMAT, LOAD_REQUEST_HEADER
+from tg_base.pools.adapter_loader import LOAD_PATH
 from tg_schema.errors import BadRequest
 
 MAX_TARGETS: Final = 1_000
@@ -30,6 +31,8 @@ class PoolConnection:
         if key:
             headers.append(("Authorization", f"Bearer {key}"))
         self._pool = open_pool()
+        self._load_url = f"{scheme}://{{}}{path}{LOAD_PATH}"
+        self._load_headers = headers
         # What is sent to one server differs in its body alone: to make the rest costs as much as to send both.
         self._target = lru_cache(MAX_TARGETS)(
             lambda address: self._pool.target(f"{scheme}://{address}{path}/chat/completions", headers)
@@ -42,6 +45,14 @@ class PoolConnection:
             TgError: there is none.
         """
         return self._pool.send("POST", self._target(address), body)
+
+    def load(self, address: str, body: bytes) -> Awaitable[HttpAnswer]:
+        """Tell a server to load an adapter, and return its answer whatever its status.
+
+        Raises:
+            TgError: there is none.
+        """
+        return self._pool.ask("POST", self._load_url.format(address), self._load_headers, body)
 
     async def post(self, body: bytes) -> HttpAnswer:
         """What needs no picked server; a pool has nothing of that kind."""

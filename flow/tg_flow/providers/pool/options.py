@@ -9,6 +9,7 @@ from typing_extensions import override
 from tg_base.instances import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
 from tg_base.llm import Endpoint
 from tg_base.pools import DnsName, Host, PoolTable, check_tables, refuse_both, split_address
+from tg_base.pools.adapter_loader import check_source
 from tg_base.pools.pool_watcher import PoolSources
 from tg_base.pools.scraper import ScrapeOptions
 from tg_flow.providers.openai import OpenAiOptions
@@ -28,6 +29,8 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
         endpoints: servers, as "HOST:PORT".
         names: names in DNS, as "NAME:PORT"; each of their addresses is a server.
         pools: pools with their servers and models, in place of the four before.
+        adapter_source: where the adapters of routes are for the servers, with {adapter} for the name; a server that a
+            request for one is sent to is told to load it first. "" = it is not.
         labels: of `endpoints` and `names`, for the pools of `resources` to select by.
         policy: how a server is picked.
         admission: which requests of a priority below 0 are refused when the servers are busy.
@@ -50,6 +53,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
     endpoints: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     pools: tuple[PoolTable, ...] = ()
+    adapter_source: str = ""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     policy: str = DEFAULT_POLICY
     admission: str = "always"
@@ -72,6 +76,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             if value not in known:
                 raise BadRequest(f'{option}: there is no "{value}"; known are {", ".join(known)}').at(option)
         self.waiting.check("waiting")
+        check_source(self.adapter_source)
         if self.pools:
             check_tables(self.pools)
             refuse_both(self.resources, self.endpoint_files, self.endpoints, self.names)

@@ -17,6 +17,7 @@ from tg_base.instances import Endpoint, InstanceRequest, InstanceUsage, Pick, Re
 from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, SdkConnection
 from tg_base.pool_status import BOARDS, LEFT, PoolBoard, QueueStatus, RequestFacts, RequestRecord, explain
 from tg_base.pools import LOAD_RESPONSE_HEADER, Destination, Dispatcher, PoolView, PromptFields, find_goal, read_prompt
+from tg_base.pools.adapter_loader import AdapterLoader
 from tg_base.pools.followed_pools import FollowedPools
 from tg_base.pools.placement_exchange import PlacementExchange
 from tg_base.pools.pool_watcher import PoolWatcher
@@ -80,6 +81,7 @@ class Pool(ChatCompletions[PoolOptions]):
             queues=lambda: starmap(QueueStatus, self._dispatcher.queues),
             attainment=lambda: self._dispatcher.attainment.read(self._now()),
         )
+        self._loader = AdapterLoader(options.adapter_source, self._scheduler)
         self._hedging = Hedging(options.hedge)
         self._exit = AsyncExitStack()
         # Bound once: a line that the level leaves out then costs next to nothing.
@@ -267,6 +269,8 @@ class Pool(ChatCompletions[PoolOptions]):
 
     async def _ask(self, connection: PoolConnection, order: Order, pick: Pick) -> HttpAnswer:
         """The answer, whose header may tell the server's load."""
+        if order.place.adapter is not None and order.place.route:
+            await self._loader.load(pick.endpoint, order.place.adapter, connection.load)
         answer = await connection.ask(pick.endpoint.address, order.body)
         told = answer.headers.get(LOAD_RESPONSE_HEADER)
         if told and self._pools is not None:
