@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests.fakes.pool_member import PoolMember, pool_member
-from tg_flow.providers import open_provider
 from tests.until import until
+from tg_flow.providers import open_provider
 from tg_flow.providers.pool.provider import Pool
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import BadRequest, NotFound
@@ -120,5 +120,5 @@ async def test_what_no_route_names_is_never_a_part_of_a_path(members: list[PoolM
 
 
 async def test_a_source_needs_a_place_for_the_name() -> None:
-    with pytest.raises(BadRequest, match="adapter_source needs {adapter} once"):
+    with pytest.raises(BadRequest, match=r"adapter_source needs \{adapter\} once"):
         await open_provider("pool", "m", {"endpoints": ["127.0.0.1:1"], "adapter_source": "/a"})
