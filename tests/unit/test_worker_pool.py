@@ -64,6 +64,13 @@ async def test_a_process_that_dies_is_replaced(pool: WorkerPool) -> None:
     assert await pool.call(identify) not in {first, os.getpid()}
 
 
+async def test_a_process_does_not_end_before_the_one_that_started_it(pool: WorkerPool) -> None:
+    """A supervisor tells all processes of a service to end, and what runs in the first one goes on."""
+    process = await pool.call(identify)
+    os.kill(process, signal.SIGTERM)
+    assert await pool.call(identify) == process
+
+
 async def test_a_process_that_ends_between_two_calls_fails_none(pool: WorkerPool) -> None:
     process = await pool.call(identify)
     os.kill(process, signal.SIGKILL)

@@ -6,6 +6,7 @@ It ends when its standard input does, so it never outlives the process that star
 import gc
 import os
 import pickle
+import signal
 import sys
 import traceback
 from collections.abc import Callable, MutableMapping
@@ -107,6 +108,8 @@ def main() -> NoReturn:
     """Serve the calls that come."""
     channel = _Channel()
     _channels.append(channel)
+    # A supervisor may tell all processes of a service to end: what is being read may finish with the one that reads it.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(NICENESS)
     sys.path[:] = pickle.loads(channel.receive())  # noqa: S301 - as above
     lines: list[Line] = []
