@@ -100,6 +100,7 @@ def table(name: str, word: str, more: str = "") -> str:
 
 
 FLOWS = '[flows]\nf.text-completion.model = "m"\ng.text-completion.model = "n"\n'
+FLOWS_OF_ONE = '[flows]\nf.text-completion.model = "m"\n'
 SERVED = table("m", "old") + table("n", "other") + FLOWS
 
 
@@ -391,3 +392,16 @@ async def test_a_lazy_model_is_opened_for_its_first_request_and_stays(file: Path
             assert await it.say() == "late late"
         assert (OneWord.opened, OneWord.closed) == (["x", "late"], [])
     assert sorted(OneWord.closed) == ["late", "x"]
+
+
+async def test_a_lazy_model_that_cannot_be_opened_is_named_in_the_log(file: Path) -> None:
+    """With its place in the file, which is not for whoever asks; the next one who asks has it tried again."""
+    write(file, table("m", "late").replace("[models.m.options]", "lazy = true\n[models.m.options]") + FLOWS_OF_ONE)
+    OneWord.broken.add("late")
+    async with serving(file) as it:
+        with pytest.raises(Unavailable, match=r"^the weights are gone$"):
+            await it.say()
+        OneWord.broken.clear()
+        failed = await it.told("model.failed")
+        assert (failed["model"], failed["reason"]) == ("m", f"{file}, line 2: the weights are gone")
+        assert await it.say() == "late late"

@@ -70,11 +70,36 @@ async def open_model(
     Raises:
         TgError: it cannot be opened; the message has its position in the file.
     """
+    try:
+        return await _open_table(config, model, opener)
+    except TgError as error:
+        raise _locate(config, model, error) from None
+
+
+async def open_for_request(
+    config: Config, model: str, opener: Callable[[str, str, Mapping[str, Any]], Awaitable[Opened]]
+) -> Opened:
+    """Open one table of models by `opener`, for somebody who asks the model.
+
+    Raises:
+        TgError: it cannot be opened. The position in the file is for the log alone.
+    """
+    try:
+        return await _open_table(config, model, opener)
+    except TgError as error:
+        log.error("model.failed", model=model, reason=_locate(config, model, error).message)
+        raise
+
+
+async def _open_table(
+    config: Config, model: str, opener: Callable[[str, str, Mapping[str, Any]], Awaitable[Opened]]
+) -> Opened:
     table = config.models[model]
     defect = f'provider "{table.provider}" has a defect; the log says which'
-    try:
-        # A provider may be third-party code; its defects must not stop the services beside it.
-        with translate_defects(Internal, defect, "model.defect", log.bind(model=model)):
-            return await opener(table.provider, model, table.options)
-    except TgError as error:
-        raise config.locate(error, "models", model, otherwise=("provider",)) from None
+    # A provider may be third-party code; its defects must not stop the services beside it.
+    with translate_defects(Internal, defect, "model.defect", log.bind(model=model)):
+        return await opener(table.provider, model, table.options)
+
+
+def _locate(config: Config, model: str, error: TgError) -> TgError:
+    return config.locate(error, "models", model, otherwise=("provider",))

@@ -12,7 +12,13 @@ from tg_base.config import Config
 from tg_base.llm import LlmService
 from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Host, Processor, Service
-from tg_flow.providers.bound_models import ModelBinding, bind_models, list_bound_models, open_model
+from tg_flow.providers.bound_models import (
+    ModelBinding,
+    bind_models,
+    list_bound_models,
+    open_for_request,
+    open_model,
+)
 from tg_flow.providers.model_processor import ModelProcessor
 from tg_flow.providers.on_demand_model import OnDemandModel
 from tg_flow.providers.registry import open_provider, outline_provider, rehearse_provider
@@ -226,15 +232,18 @@ class ModelProcessors:
 
     async def _open_service(self, config: Config, model: str, binding: ModelBinding) -> Service[Any, Any]:
         if not binding.on_demand:
-            return await self._open_shared(config, model)
+            return await self._share(config, await open_model(config, model, open_provider))
         # What takes memory is checked as far as that is possible. What is lazy is to cost nothing, not even an import.
         if binding.unload_after is not None:
             await open_model(config, model, rehearse_provider)
         outline = await open_model(config, model, outline_provider)
-        return OnDemandModel(model, outline, lambda: self._open_shared(config, model), binding.unload_after)
 
-    async def _open_shared(self, config: Config, model: str) -> LlmService:
-        service = await open_model(config, model, open_provider)
+        async def load() -> LlmService:
+            return await self._share(config, await open_for_request(config, model, open_provider))
+
+        return OnDemandModel(model, outline, load, binding.unload_after)
+
+    async def _share(self, config: Config, service: LlmService) -> LlmService:
         if isinstance(service, SharedProvider):
             await service.share(self._bus, config.topics)
         return service
