@@ -112,3 +112,14 @@ async def test_a_limit_of_the_broker_is_named(pulsar: PulsarServer, policy: str)
             with pytest.raises(BusError, match=f"an operator must raise .*{policy}"):
                 async with bus.subscribe(topic, group):
                     pass
+
+
+async def test_a_limit_of_producers_is_named(pulsar: PulsarServer) -> None:
+    async with ClientSession() as http, open_bus(pulsar.service_url) as first, open_bus(pulsar.service_url) as second:
+        namespace = Namespace(pulsar, http)
+        await namespace.create()
+        await namespace.limit("maxProducersPerTopic", 1)
+        topic = f"persistent://{namespace.name}/x"
+        await first.publish(topic, b"", {})
+        with pytest.raises(BusError, match=r"an operator must raise maxProducersPerTopic"):
+            await second.publish(topic, b"", {})

@@ -12,8 +12,10 @@ from structlog.testing import capture_logs
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.echo_prompt import EchoPrompt
+from tests.fakes.refusing_bus import REFUSAL, RefusingBus
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, PROMPTS, QUICK, TEXTS, Opened, open_gateway
 from tests.flow.raw_http import raw_connection
+from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.server import Processor
@@ -80,6 +82,24 @@ async def test_ready_without_a_bus() -> None:
         ):
             assert response.status == 503
             assert "the bus does not answer" in (await response.json())["missing"]
+
+
+async def test_ready_says_what_the_bus_refuses() -> None:
+    """Without it, it would only be said that nobody serves."""
+    bus = RefusingBus(MemoryBus(), CONFIG.topics.announce)
+    async with (
+        Requestor(bus, CONFIG.topics, timing=QUICK, queues=(TEXTS[0].request,)) as requestor,
+        Gateway(ON_ANY_PORT, requestor, TEXTS) as gateway,
+        ClientSession(gateway.url) as http,
+    ):
+        nobody = f"no live processor serves text-completion of flow default (model {TEXTS[0].model})"
+        refused = f"processors cannot be asked what they serve: {REFUSAL}"
+        await until(lambda: requestor.refusal)
+        assert await ready(http, 503) == {"ready": False, "missing": [refused, nobody]}
+        bus.refused.clear()
+        async with http.post(COMPLETION, json={"prompt": "1"}) as response:
+            assert response.status == 503
+        assert await ready(http, 503) == {"ready": False, "missing": [nobody]}
 
 
 async def test_metrics(it: Opened) -> None:

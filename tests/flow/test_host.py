@@ -10,6 +10,7 @@ import pytest
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.ending_bus import EndingBus
 from tests.fakes.recording_bus import RecordingBus
+from tests.fakes.refusing_bus import REFUSAL, RefusingBus
 from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
@@ -17,7 +18,7 @@ from tg_base.client import LlmClient, Requestor
 from tg_base.protocol import HeartbeatTiming, Presence, Route
 from tg_base.server import Host, Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, decode, encode
-from tg_schema.errors import Unavailable
+from tg_schema.errors import BusError, Unavailable
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
@@ -183,3 +184,23 @@ async def test_a_requestor_of_an_older_version_hears_each_processor_and_its_link
         }
         await it.bus.publish(TOPICS.control(it.host.name), b'{"type":"cancel","streams":[["s",1]],"ttl":1}', {})
         await until(lambda: not it.host.running)
+
+
+async def test_a_processor_that_nobody_would_hear_of_takes_no_request() -> None:
+    bus, model = RefusingBus(MemoryBus(), TOPICS.presence), CountingLlm()
+    await bus.publish(ROUTES[0].request, encode(TextCompletionRequest(prompt="1")), {"id": "waits"})
+    async with Requestor(bus, TOPICS, timing=QUICK) as requestor, Host(bus, TOPICS, timing=QUICK) as host:
+        with pytest.raises(BusError, match=REFUSAL):
+            await Processor(bus, TOPICS, model, (ROUTES[0],), host=host).__aenter__()
+        assert not model.requests
+        # While the bus is away, it waits for it. Once it was heard, the next announcement repeats what was refused.
+        bus.away = True
+        async with Processor(bus, TOPICS, model, (ROUTES[0],), host=host):
+            await asyncio.wait_for(model.started.wait(), 30)
+            bus.away = False
+            bus.refused.clear()
+            await until(lambda: host.unheard is None)
+            bus.refused.add(TOPICS.presence)
+            async with Processor(bus, TOPICS, CountingLlm(), (ROUTES[1],), host=host):
+                bus.refused.clear()
+                assert await LlmClient(requestor, ROUTES[1]).request("", "3") == "0 1 2 "

@@ -19,8 +19,13 @@ class ControlSender:
     def __init__(self, bus: Bus, topics: Topics, time: Callable[[], float]) -> None:
         self._topics = topics
         self._time = time
-        self._outbox = Outbox(bus)
+        self._outbox = Outbox(bus, watched=topics.announce)
         self._cancelled: dict[tuple[str, StreamKey], float] = {}
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the bus did not take the last question to all processes; None = it did, or there was none."""
+        return self._outbox.refusal
 
     def say(self, processor: str, control: Control) -> None:
         """Send to one processor."""

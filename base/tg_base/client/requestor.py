@@ -133,6 +133,11 @@ class Requestor:
         """Whether a subscription has failed and is not open again yet, so that answers or presence may be missed."""
         return bool(self._subscriptions.deaf)
 
+    @property
+    def refusal(self) -> str | None:
+        """Why the bus did not take our last question who serves; None = it did, or there was none."""
+        return self._controls.refusal
+
     async def ping(self) -> None:
         """Return once the bus has answered.
 

@@ -253,7 +253,7 @@ class LinkSender:
                 # `_join` has checked each record, but against the limit known then: the broker's may be lower.
                 await asyncio.sleep(0)
             except TgError as error:
-                log.warning("link.publish_failed", link=message.link, seq=message.seq, error=error.type)
+                log.warning("link.publish_failed", link=message.link, seq=message.seq, reason=error.message)
                 await asyncio.sleep(RETRY_SECONDS)
         return None
 

@@ -25,10 +25,16 @@ class Outbox:
 
     Args:
         bus: carries the messages.
+        watched: a topic of which `refusal` is known.
+
+    Attributes:
+        refusal: why the bus did not take the last message to the watched topic; None = it did, or there was none.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, watched: str | None = None) -> None:
+        self.refusal: str | None = None
         self._bus = bus
+        self._watched = watched
         self._waiting: deque[_Message] = deque()
         self._sending: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -67,7 +73,11 @@ class Outbox:
             self._start(self._waiting.popleft())
 
     async def _send(self, topic: str, message: object, properties: Mapping[str, str]) -> None:
+        refusal: str | None = None
         try:
             await self._bus.publish(topic, encode(message), properties)
         except TgError as error:
-            log.warning("control.lost", control=type(message).__name__, error=error.type)
+            log.warning("control.lost", control=type(message).__name__, reason=error.message)
+            refusal = error.message
+        if topic == self._watched:
+            self.refusal = refusal

@@ -70,6 +70,7 @@ class Host:
         running: what runs on any of its processors. One attempt runs once, whichever processor takes a second
             copy of it.
         changed: set it to announce presence before the next heartbeat.
+        unheard: why the bus has not taken any announcement so far; None = it has, or none was made.
 
     Attributes, once it is entered:
         links: to the requestors.
@@ -90,6 +91,8 @@ class Host:
         self._opened = 0
         self._number = self._changed_at = -1
         self._told: dict[str, Presence] = {}
+        self._heard = False
+        self.unheard: TgError | None = None
         self._shadowed = False
 
     async def __aenter__(self) -> Self:
@@ -153,7 +156,10 @@ class Host:
         self.changed.set()
 
     async def announce(self) -> None:
-        """Announce presence to all requestors, and the state of each link that is in use to its inbox."""
+        """Announce presence to all requestors, and the state of each link that is in use to its inbox.
+
+        What the bus does not take is logged, and repeated with the next announcement.
+        """
         self._number += 1
         number, before = self._number, self._told
         self._told = dict(self._describe_all())
@@ -172,8 +178,11 @@ class Host:
             self._announce_shadows(unreported)
         try:
             await self._bus.publish(self.topics.presence, encode(presence), {})
+            self.unheard = None
+            self._heard = True
         except TgError as error:
-            log.warning("presence.lost", error=error.type)
+            log.warning("presence.lost", reason=error.message)
+            self.unheard = None if self._heard else error
 
     def _record(self, services: tuple[Presence, ...]) -> Presence:
         return Presence(self.name, (), 0, 0, newest=last_number(), number=self._number, services=services)

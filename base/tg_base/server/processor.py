@@ -117,17 +117,22 @@ class Processor:
                 Subscriptions(self._bus, give_up=self._timing.give_up, on_change=announce)
             )
             pumps = await stack.enter_async_context(AsyncExitStack())
+            queues: list[tuple[Route[Any, Any], AsyncIterator[Delivery]]] = []
             for route in self._routes:
                 group = f"tg-{self._service.spec.name}"
                 prefetch = self._service.capacity // SLOTS_PER_PREFETCH
                 queue = self._subscriptions.open(route.request, group, prefetch=prefetch)
-                requests = await pumps.enter_async_context(queue)
-                await pumps.enter_async_context(running(self._pump(route, requests)))
+                queues.append((route, await pumps.enter_async_context(queue)))
             self._service.announce = announce
             # Only now: a requestor that hears of a queue asks at once, and without a subscription nothing is kept.
             self.host.add(self._id, self._describe)
             stack.callback(self.host.remove, self._id)
             await self.host.announce()
+            # It would take requests, and nobody could know. While the bus is away, that is only a matter of time.
+            if self.host.unheard is not None and await self._subscriptions.answers():
+                raise self.host.unheard
+            for route, requests in queues:
+                await pumps.enter_async_context(running(self._pump(route, requests)))
             self._pumps, self._rest = pumps.pop_all(), stack.pop_all()
         return self
 

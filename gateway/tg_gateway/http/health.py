@@ -66,6 +66,8 @@ class Health:
         # A plain peer announces nothing: whether it lives is not known.
         needed = [route for route in self._catalogue.routes if not route.plain]
         deserted = [route for route in needed if not serving(route.request)]
+        if deserted and self._requestor.refusal is not None:
+            missing.append(f"processors cannot be asked what they serve: {self._requestor.refusal}")
         return (*missing, *map(_describe, deserted))
 
     async def _bus_answers(self) -> bool:

@@ -1,0 +1,36 @@
+"""A bus that takes no messages of some topics: as a broker that limits the producers of a topic."""
+
+from collections.abc import Mapping
+
+from typing_extensions import override
+
+from tests.fakes.passing_bus import PassingBus
+from tg_base.bus import Bus
+from tg_schema.errors import BusError
+
+REFUSAL = "an operator must raise maxProducersPerTopic"
+
+
+class RefusingBus(PassingBus):
+    """Passes everything else to a real bus.
+
+    Attributes:
+        refused: topics whose messages are refused.
+        away: whether it answers no ping.
+    """
+
+    def __init__(self, bus: Bus, *refused: str) -> None:
+        super().__init__(bus)
+        self.refused = set(refused)
+        self.away = False
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        if topic in self.refused:
+            raise BusError(REFUSAL)
+        await super().publish(topic, body, properties)
+
+    @override
+    async def ping(self) -> None:
+        if self.away:
+            raise BusError("no broker answers")
