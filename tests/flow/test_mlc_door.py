@@ -181,6 +181,8 @@ async def test_a_schema_that_is_text_and_the_debug_config() -> None:
             assert (response.status, response.headers["X-Tokengrid-Ignored"]) == (200, "debug_config")
         assert llm.asked.sampling is not None
         assert llm.asked.sampling.ignore_eos
+        async with it.http.post("mlc/v1/chat/completions", json=asked | {"debug_config": None}) as response:
+            assert (response.status, "X-Tokengrid-Ignored" in response.headers) == (200, False)
 
 
 async def test_tools_there_and_back() -> None:

@@ -46,7 +46,10 @@ def translate_body(data: bytes) -> bytes:
                 "response_format.schema: send it with the type json_object", "response_format.schema"
             )
         fields["response_format"] = {"type": form.type, "value": _read_schema(form.schema)}
-    if debug is not None and debug.ignore_eos is not None:
+    if debug is None:
+        # null, as MLC's own client sends it, asks for nothing that could be ignored.
+        fields.pop("debug_config", None)
+    elif debug.ignore_eos is not None:
         given = decode(dict[str, msgspec.Raw], bytes(fields.pop("debug_config")))
         fields.setdefault("ignore_eos", given.pop("ignore_eos"))
         fields |= {"debug_config": given} if given else {}
