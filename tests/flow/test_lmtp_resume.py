@@ -123,6 +123,24 @@ async def test_the_same_request_again_reads_the_first_one_s_answer_and_another_i
         assert len(it.llm.requests) == 1, "it is asked once"
 
 
+async def test_a_request_that_cannot_begin_leaves_its_key_to_the_same_one_that_waits_for_it() -> None:
+    bus = HeldBus(MemoryBus())
+    bus.failing = 1
+    async with open_pair(bus=bus) as it, it.connect() as first, it.connect() as same:
+        for client in (first, same):
+            await client.generate(1, WORD, request_key="k")
+            await client.send("MODEL_INFO", stream_id=2, model=MODEL)
+            await client.item()
+        await it.llm.started.wait()
+        bus.open.set()
+        (failed,) = await first.stream(1)
+        assert failed["retryable"]
+        it.step(20)
+        assert told(await same.stream(1)) == WHOLE
+        await first.generate(3, WORD, request_key="k")
+        assert told(await first.stream(3)) == WHOLE
+
+
 async def test_a_stream_survives_its_socket_and_any_gateway_goes_on_without_gap_or_repetition() -> None:
     async with open_pair() as it:
         async with it.connect() as client:
