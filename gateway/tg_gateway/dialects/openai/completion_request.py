@@ -103,7 +103,7 @@ def _read_parameters(body: CompletionBody, found: FoundModel) -> TextCompletionR
         model=found.model,
         sampling=sampling,
         echo=bool(body.echo) and not scoring,
-        suffix=body.suffix,
+        suffix=body.suffix or None,
         adapter=found.adapter,
         user=body.user,
         priority=body.priority,
