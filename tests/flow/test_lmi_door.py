@@ -100,6 +100,9 @@ async def test_the_ways_of_an_answer() -> None:
         assert (kind, "".join(line["outputs"][0] for line in lines)) == ("application/jsonlines", "Hello €")
         _, kind, _ = await post(it, {**HELLO, "parameters": {"output_formatter": "json"}})
         assert kind == "application/json"
+    async with door(lmi=LmiConfig(output_formatter="jsonlines")) as it:
+        _, _, refused = await post(it, {**HELLO, "parameters": {"n": 0}})
+        assert list(refused) == LINE
 
 
 async def test_a_text_that_fails_does_not_fail_its_neighbours() -> None:
@@ -169,6 +172,14 @@ BATCH = ["code", "message", "error"]
         ("/invocations", {"inputs": "a", "parameters": {"output_formatter": "xml"}}, 400, WHOLE),
         ("/invocations", {"inputs": "a", "parameters": {"min_p": 0.5}}, 400, WHOLE),
         ("/invocations", {"inputs": "a", "stream": True, "parameters": {"n": 0}}, 400, LINE),
+        ("/invocations", {"inputs": "a", "parameters": {"n": 0, "output_formatter": "jsonlines"}}, 400, LINE),
+        ("/invocations", {"inputs": "cut now", "parameters": {"n": 0, "output_formatter": "sse"}}, 400, LINE),
+        (
+            "/invocations",
+            {"inputs": "a", "stream": True, "parameters": {"n": 0, "output_formatter": "json"}},
+            400,
+            WHOLE,
+        ),
         ("/invocations", {"inputs": ["a"], "parameters": {"details": True}}, 424, BATCH),
         ("/invocations", {"inputs": "a", "model": "nobody"}, 404, FRONT),
         ("/predictions/nobody", HELLO, 404, FRONT),

@@ -167,6 +167,10 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
         *({"inputs": inputs, "stream": stream} for inputs in (LONG, [LONG], [], 7) for stream in (True, False, LONG)),
         *({"inputs": LONG, "model": model} for model in ("unknown", LONG, 7)),
         *({key: [LONG], "model": "unknown"} for key in ("messages", "prompt")),
+        *(
+            {"inputs": LONG, "stream": True, "parameters": {"output_formatter": name, "stop_sequences": [LONG]}}
+            for name in ("json", "sse", "own", LONG, 7)
+        ),
     ],
 }
 """Bodies by which a refusal takes its shape."""

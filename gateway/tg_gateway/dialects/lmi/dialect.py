@@ -19,13 +19,12 @@ from tg_gateway.dialects import (
     FoundModel,
     Mount,
     Writer,
-    abridge_body,
     show_ignored,
 )
 from tg_gateway.dialects.lmi.batch_writers import GeneratedTextsWriter, OutputsWriter
 from tg_gateway.dialects.lmi.custom_formatters import translate_body
 from tg_gateway.dialects.lmi.descriptions import LMI_DESCRIPTIONS, PARTS, Health
-from tg_gateway.dialects.lmi.failures import refuse
+from tg_gateway.dialects.lmi.failures import abridge, refuse
 from tg_gateway.dialects.lmi.generation import list_ignored, read_generation, read_generations
 from tg_gateway.dialects.lmi.invocation import Invocation, read_invocation
 from tg_gateway.dialects.lmi.order import Order
@@ -84,7 +83,7 @@ class Lmi(Dialect):
 
     @override
     def abridge(self, body: bytes) -> bytes:
-        return abridge_body(body, ("inputs", *_OTHERS, "model", "stream"))
+        return abridge(body, ("inputs", *_OTHERS, "model", "stream"))
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
@@ -92,7 +91,14 @@ class Lmi(Dialect):
         if other is not None:
             return other.dialect.refuse(error, status, replace(call, operation=other.operation))
         settings = self._settings.find(call.catalogue, _name_model(call))
-        return refuse(error, status, call.body, compatible=settings.compatible, rolling=settings.rolling)
+        return refuse(
+            error,
+            status,
+            call.body,
+            compatible=settings.compatible,
+            rolling=settings.rolling,
+            formatter=settings.output_name,
+        )
 
     def _parse(self, call: Call) -> Ask:
         asked = read_invocation(call.body)

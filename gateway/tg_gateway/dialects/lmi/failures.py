@@ -1,14 +1,16 @@
 """Error -> LMI's JSON: of its front end, of a body that it cannot read, of a generation, and of a dynamic batch."""
 
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Final, Self
 
 import msgspec
 
-from tg_gateway.dialects import Answer
+from tg_gateway.dialects import Answer, abridge_body
 from tg_gateway.dialects.lmi.answer_shapes import Details, GeneratedText
 from tg_gateway.dialects.lmi.invocation import PayloadError
 from tg_gateway.dialects.lmi.line_writer import encode_failed_line
+from tg_gateway.dialects.lmi.output_formats import FORMATS
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest, BusError, NotFound, RateLimited, TooLarge, Unavailable
 
@@ -62,9 +64,14 @@ class HandlerFailure(msgspec.Struct, frozen=True):
 class _Asked(msgspec.Struct, frozen=True):
     inputs: msgspec.Raw = msgspec.Raw(b"null")
     stream: msgspec.Raw = msgspec.Raw(b"null")
+    parameters: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rolling: bool) -> Answer:
+class _Formatted(msgspec.Struct, frozen=True):
+    output_formatter: str | None = None
+
+
+def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rolling: bool, formatter: str = "") -> Answer:
     """The answer to a request that failed before its first byte.
 
     Args:
@@ -73,6 +80,7 @@ def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rollin
         body: of the request; empty = it was not read.
         compatible: whether TGI's names are wanted.
         rolling: whether one text is answered by an object.
+        formatter: the output formatter of requests that name none; "" = by `stream`.
     """
     # First: a body without a byte was read too.
     if isinstance(error, PayloadError):
@@ -86,10 +94,34 @@ def refuse(error: TgError, status: int, body: bytes, *, compatible: bool, rollin
     if not rolling or bytes(asked.inputs).startswith(b"["):
         return Answer(encode(HandlerFailure.of(error)), FAILED_DEPENDENCY)
     status = 400 if isinstance(error, BadRequest | TooLarge) else FAILED_DEPENDENCY
-    if bytes(asked.stream) == b"true":
+    if _is_streamed(asked, formatter):
         return Answer(encode_failed_line(error, compatible=compatible), status)
     whole = GeneratedText("", Details("error", None, None, None), error.message, status)
     return Answer(encode([whole] if compatible else whole), status)
+
+
+def abridge(body: bytes, names: Iterable[str]) -> bytes:
+    """What a refusal reads of a body: these fields, and of its parameters the output formatter."""
+    kept, formatter = abridge_body(body, names), _name_formatter(_peek(body))
+    if formatter not in FORMATS:
+        return kept
+    return encode(decode(dict[str, msgspec.Raw], kept) | {"parameters": {"output_formatter": formatter}})
+
+
+def _is_streamed(asked: _Asked, formatter: str) -> bool:
+    """Whether the answer would have been a stream, which the formatter decides before `stream` does."""
+    form = FORMATS.get(_name_formatter(asked) or formatter)
+    by_stream = bytes(asked.stream) == b"true"
+    return by_stream if form is None or form.streaming is None else form.streaming
+
+
+def _name_formatter(asked: _Asked) -> str:
+    """The output formatter that the parameters name, if they can be read."""
+    try:
+        parameters = decode(_Formatted | None, bytes(asked.parameters))
+    except BadRequest:
+        return ""
+    return (parameters and parameters.output_formatter) or ""
 
 
 def _peek(body: bytes) -> _Asked:
