@@ -118,10 +118,9 @@ def _is_streamed(asked: _Asked, formatter: str) -> bool:
 def _name_formatter(asked: _Asked) -> str:
     """The output formatter that the parameters name, if they can be read."""
     try:
-        parameters = decode(_Formatted | None, bytes(asked.parameters))
+        return decode(_Formatted, bytes(asked.parameters)).output_formatter or ""
     except BadRequest:
         return ""
-    return (parameters and parameters.output_formatter) or ""
 
 
 def _peek(body: bytes) -> _Asked:
