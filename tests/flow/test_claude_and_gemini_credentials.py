@@ -75,8 +75,9 @@ async def test_a_server_that_needs_no_key_gets_none(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("provider", VERTEX)
 async def test_no_credentials_at_all(provider: str) -> None:
-    with pytest.raises(ProviderAuth, match="let GOOGLE_APPLICATION_CREDENTIALS name"):
+    with pytest.raises(ProviderAuth, match="let GOOGLE_APPLICATION_CREDENTIALS name") as raised:
         await open_provider(provider, "m", {"location": "global"})
+    assert raised.value.option == ("options", "credentials_file")
 
 
 @pytest.mark.parametrize("provider", VERTEX)
@@ -98,8 +99,9 @@ async def test_credentials_that_are_none(
 @pytest.mark.parametrize("provider", VERTEX)
 async def test_a_place_is_needed(provider: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", google_account.key_file("http://127.0.0.1:9/token"))
-    with pytest.raises(ProviderAuth, match="GOOGLE_CLOUD_LOCATION"):
+    with pytest.raises(ProviderAuth, match="GOOGLE_CLOUD_LOCATION") as raised:
         await open_provider(provider, "m", {})
+    assert raised.value.option == ("options", "location")
     user = {"type": "authorized_user", "client_id": "1", "client_secret": "2", "refresh_token": "3"}
     file = tmp_path / "user.json"
     file.write_text(json.dumps(user))

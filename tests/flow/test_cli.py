@@ -137,7 +137,7 @@ async def test_an_error_in_mid_stream_keeps_what_came(opened: Opened) -> None:
         opened.llm.step.release()
         done = await ended(process)
     assert (done.code, done.out) == (1, "0 \n")
-    assert done.err == f"{LLM}: nothing more of the answer came within 2 s\n"
+    assert done.err == f"{LLM}: nothing more of the answer came within 2 s; a longer timeout (-t) waits longer\n"
 
 
 async def test_a_named_gateway_that_is_not_there() -> None:

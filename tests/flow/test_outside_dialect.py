@@ -40,6 +40,7 @@ provider = "tests.fakes.counting_llm:CountingLlm"
 [flows.default]
 text-completion = { model = "counting" }
 """
+NO_PATH = "no such path: check the base URL; GET /openapi.json lists all paths"
 TALKS, VOICES, LINE = "/parley/talks", "/parley/voices", "/parley/line"
 ALIASES = {"mate": "counting", "gone": "nobody"}
 OPEN = GatewayConfig(port=0, drain=0.05, aliases=ALIASES, body_limit=100, large_body_limit=100)
@@ -150,7 +151,7 @@ async def test_refusals_have_its_shape(method: str, path: str, body: object, sta
 async def test_its_neighbours_are_refused_in_theirs() -> None:
     async with opened() as it:
         for path in ("/api/v1/nope", "/nope"):
-            assert (await ask(it, {}, path=path))[1] == {"error": {"type": "not-found", "message": "no such path"}}
+            assert (await ask(it, {}, path=path))[1] == {"error": {"type": "not-found", "message": NO_PATH}}
 
 
 @pytest.mark.parametrize("header", ["Authorization", "x-api-key", "api-key"])

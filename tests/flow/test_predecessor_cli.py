@@ -106,7 +106,7 @@ async def test_tokens(bin_folder: Path) -> None:
             run(bin_folder, it, "tg-invoke-llm", "s", "1"),
         )
     assert right[0] == "0 \n"
-    assert "bearer token is not known" in wrong[0]
+    assert "bearer token or key is not known" in wrong[0]
     assert "bearer token" in none[0]
 
 

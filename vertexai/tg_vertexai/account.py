@@ -40,13 +40,17 @@ def find_account(endpoint: VertexEndpoint) -> Account:
     Raises:
         ProviderAuth: a value is missing or invalid. The message names the variable, never the content of a file.
     """
-    credentials, own_project = _of_key_file(endpoint.credentials_file) if endpoint.credentials_file else _default()
+    try:
+        credentials, own_project = _of_key_file(endpoint.credentials_file) if endpoint.credentials_file else _default()
+    except ProviderAuth as error:
+        raise error.at("credentials_file") from None
     project = endpoint.project or os.environ.get(_PROJECT) or own_project
     if not project:
-        raise ProviderAuth(f"no Google Cloud project is named: set {_PROJECT}, or the option project")
+        raise ProviderAuth(f"no Google Cloud project is named: set {_PROJECT}, or the option project").at("project")
     location = endpoint.location or os.environ.get(_LOCATION)
     if not location:
-        raise ProviderAuth(f'no location is named: set {_LOCATION}, or the option location, for instance to "global"')
+        says = f'no location is named: set {_LOCATION}, or the option location, for instance to "global"'
+        raise ProviderAuth(says).at("location")
     return Account(credentials, project, location)
 
 

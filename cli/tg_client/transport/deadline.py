@@ -36,7 +36,9 @@ class Deadline:
             Timeout: the time is over.
         """
         what = "nothing more of the answer came" if self._heard else "no answer came"
-        return await self._until(self._end, work, f"{what} within {self._timeout:g} s")
+        return await self._until(
+            self._end, work, f"{what} within {self._timeout:g} s; a longer timeout (-t) waits longer"
+        )
 
     async def soon(self, work: Awaitable[T]) -> T:
         """The same, within the limit of silence too.

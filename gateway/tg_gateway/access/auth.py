@@ -122,7 +122,7 @@ class Authenticator:
         if name is None:
             AUTH_FAILURES.inc()
             self._throttle.note_failure(address)
-            raise Unauthorized("the bearer token is not known")
+            raise Unauthorized("the bearer token or key is not known")
         self._throttle.note_success(address, digest)
         return Principal(name, digest)
 

@@ -97,7 +97,7 @@ class RateLimits:
             Unauthorized: the key was revoked since its token was checked, for instance while a body was read.
         """
         if key not in self._admitted:
-            raise Unauthorized("the bearer token is not known")
+            raise Unauthorized("the bearer token or key is not known")
         if self._groups.allowed:
             for request in requests:
                 self._groups.check(key, service, request)

@@ -52,7 +52,10 @@ _STRANGE_HOST: Final = (
     "the request's Host is no name of this gateway: ask by its address, or add the name to the configuration's "
     "gateway.hosts"
 )
-_MESSAGES: Final = {404: "no such path", 405: "this path does not take the method {method}"}
+_MESSAGES: Final = {
+    404: "no such path: check the base URL; GET /openapi.json lists all paths",
+    405: "this path does not take the method {method}",
+}
 
 
 class Middleware:
