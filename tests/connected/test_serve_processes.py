@@ -63,7 +63,7 @@ async def processes(provider: GatedOpenAi, pulsar: PulsarServer, tmp_path: Path)
     ):
         lines = await asyncio.gather(ready(gateway), ready(text_completion), ready(prompt))
         assert "text-completion (gated of openai), on pulsar://" in lines[1]
-        assert "prompt (1 templates), on pulsar://" in lines[2]
+        assert "prompt (1 template), on pulsar://" in lines[2]
         found = re.match(r"ready: (http://127\.0\.0\.1:\d+/) serves what is on the bus; try: ", lines[0])
         assert found, lines[0]
         yield Processes(found[1], flow, gateway, text_completion, prompt)

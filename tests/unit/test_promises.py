@@ -72,7 +72,7 @@ def test_the_figures_are_the_codes_own(row: int, said: str) -> None:
 
 def test_the_figures_around_the_table_are_the_codes_own() -> None:
     assert HeartbeatTiming().interval == 1
-    assert f"heartbeat every second; {HeartbeatTiming().dead_after:g} s of silence are death" in PAGE
+    assert f"send each second. After {HeartbeatTiming().dead_after:g} s without one a peer is" in PAGE
     assert f"waited for more than {FRESH_SECONDS:g} s" in PAGE
     assert f"All {COUNT} guarantees" in (ROOT / "README.md").read_text("utf-8")
 
