@@ -14,7 +14,7 @@ from botocore.httpsession import URLLib3Session
 from typing_extensions import override
 from urllib3.connectionpool import HTTPConnectionPool
 
-from tg_bedrock.abortable_socket import line_of_this_thread
+from tg_bedrock.abortable_socket import socket_of_this_thread
 from tg_bedrock.bounded_response import BoundedResponse
 
 
@@ -49,9 +49,9 @@ def _hold(connection: Any) -> None:
     # Connected here: plain HTTP otherwise connects while sending, when its socket could not be registered any more.
     if connection.sock is None:
         connection.connect()
-    line = line_of_this_thread()
-    if line is not None:
-        line.hold(connection.sock)
+    abortable = socket_of_this_thread()
+    if abortable is not None:
+        abortable.hold(connection.sock)
 
 
 class AbortableSession(URLLib3Session):

@@ -18,13 +18,13 @@ class AbortableSocket:
     @contextmanager
     def guard(self) -> Iterator[None]:
         """Inside, the sockets that this thread uses are registered here."""
-        token = _line.set(self)
+        token = _current.set(self)
         try:
             yield
         finally:
             with _guard:
                 self._socket = None
-            _line.reset(token)
+            _current.reset(token)
 
     def hold(self, connection: socket.socket) -> None:
         """Register the socket that the thread uses from now on, and unregister it from its previous user."""
@@ -44,12 +44,12 @@ class AbortableSocket:
                 _shut(self._socket)
 
 
-def line_of_this_thread() -> AbortableSocket | None:
+def socket_of_this_thread() -> AbortableSocket | None:
     """The object whose `guard` this thread has entered; None = none."""
-    return _line.get()
+    return _current.get()
 
 
-_line: ContextVar[AbortableSocket | None] = ContextVar("line", default=None)
+_current: ContextVar[AbortableSocket | None] = ContextVar("socket", default=None)
 _guard = threading.Lock()
 # Weak, so that a socket which the pool drops is not kept open by its entry here.
 _holders: WeakKeyDictionary[socket.socket, AbortableSocket] = WeakKeyDictionary()

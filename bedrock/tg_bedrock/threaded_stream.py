@@ -29,7 +29,7 @@ class ThreadedStream(Generic[T]):
         self._threads = threads
         self._read = read
         self._room = threading.Semaphore(ahead)
-        self._line = AbortableSocket()
+        self._socket = AbortableSocket()
         self._left = False
         self._ended = False
 
@@ -71,12 +71,12 @@ class ThreadedStream(Generic[T]):
     ) -> None:
         self._left = True
         self._thread.cancel()  # Has an effect only if the thread has not begun.
-        self._line.cut()
+        self._socket.cut()
         # The thread may wait for room instead of the socket; it then finds `_left`.
         self._room.release()
 
     def _hand_over(self) -> None:
-        with self._line.guard(), closing(self._read()) as items:
+        with self._socket.guard(), closing(self._read()) as items:
             for item in items:
                 self._room.acquire()
                 if self._left:
