@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Generic
+from typing import Any
 
 from tg_cli.entry import Failure, Interrupted
 from tg_cli.gateway_choice import open_gateway
@@ -33,36 +33,27 @@ def sentence_of(error: TgError) -> str:
     return error.message + (f" (try again in {error.retry_after:g} s)" if error.retry_after else "")
 
 
-class Invocation(Generic[Req, Resp]):
-    """One request.
+def invoke(ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, renderer: Renderer[Resp]) -> None:
+    """Ask a service and show its answer. Ctrl-C cancels, which closes the stream and stops the model.
 
     Args:
         ask: the gateway and the flow.
         spec: the service.
         request: its request.
-        display: shows the answer.
+        renderer: shows the answer.
+
+    Raises:
+        Failure: with the sentence to show.
+        Interrupted: by Ctrl-C.
+        ReaderLeft: the reader of the output has closed it.
     """
 
-    def __init__(self, ask: InvokeOptions, spec: ServiceSpec[Req, Resp], request: Req, display: Renderer[Resp]) -> None:
-        self._ask = ask
-        self._spec: ServiceSpec[Req, Resp] = spec
-        self._request = request
-        self._display: Renderer[Resp] = display
-
-    def run(self) -> None:
-        """Ask and show. Ctrl-C cancels, which closes the stream and stops the model.
-
-        Raises:
-            Failure: with the sentence to show.
-            Interrupted: by Ctrl-C.
-            ReaderLeft: the reader of the output has closed it.
-        """
-        run_call(self._run())
-
-    async def _run(self) -> None:
+    async def show() -> None:
         async with (
-            open_gateway(self._ask.url) as url,
-            TgClient(url, timeout=self._ask.timeout) as client,
-            client.flow(self._ask.flow).records(self._spec, self._request) as records,
+            open_gateway(ask.url) as url,
+            TgClient(url, timeout=ask.timeout) as client,
+            client.flow(ask.flow).records(spec, request) as records,
         ):
-            await self._display.show(records)
+            await renderer.show(records)
+
+    run_call(show())

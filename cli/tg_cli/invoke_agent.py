@@ -49,12 +49,12 @@ def invoke_agent(
         raise click.UsageError("QUESTION is empty: give it as an argument, or pipe it in")
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
     from tg_cli.agent_renderer import AgentRenderer
-    from tg_cli.invocation import Invocation
+    from tg_cli.invocation import invoke
     from tg_schema import AGENT, AgentRequest
 
     request = AgentRequest(question, state, groups or None, streaming=not no_streaming, pattern=pattern)
     ask = InvokeOptions(find_url(url), flow_id, timeout, as_json, show_usage)
-    Invocation(ask, AGENT, request, AgentRenderer(ask, verbose=verbose)).run()
+    invoke(ask, AGENT, request, AgentRenderer(ask, verbose=verbose))
 
 
 def _question(words: tuple[str, ...], asked: str | None, group: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

@@ -45,7 +45,7 @@ def invoke_llm(
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
     from tg_cli.answer_renderer import AnswerRenderer
     from tg_cli.attachments import make_sampling, read_history, read_schema, user_turn
-    from tg_cli.invocation import Invocation
+    from tg_cli.invocation import invoke
     from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
 
     schema = read_schema(schema_file) if schema_file else None
@@ -64,8 +64,8 @@ def invoke_llm(
         messages=(*turns, user_turn(prompt, images)) if images else turns,
     )
     ask = InvokeOptions(find_url(url), choose_flow(flow_id, model), timeout, as_json, show_usage)
-    display: AnswerRenderer[TextCompletionResponse] = AnswerRenderer(ask, lambda record: record.response)
-    Invocation(ask, TEXT_COMPLETION, request, display).run()
+    renderer: AnswerRenderer[TextCompletionResponse] = AnswerRenderer(ask, lambda record: record.response)
+    invoke(ask, TEXT_COMPLETION, request, renderer)
 
 
 def _texts(system: str | None, prompt: str | None) -> tuple[str, str]:

@@ -34,16 +34,16 @@ def invoke_prompt(
     values = _values(variables)
     # What only a call needs is imported when the arguments are known to be right: --help stays quick.
     from tg_cli.answer_renderer import AnswerRenderer
-    from tg_cli.invocation import Invocation
+    from tg_cli.invocation import invoke
     from tg_client.flow import prompt_request
     from tg_schema import PROMPT, PromptResponse
 
     request = prompt_request(template_id, values, streaming=not no_streaming)
     ask = InvokeOptions(find_url(url), flow_id, timeout, as_json, show_usage)
-    display: AnswerRenderer[PromptResponse] = AnswerRenderer(
+    renderer: AnswerRenderer[PromptResponse] = AnswerRenderer(
         ask, lambda record: record.text if record.object is None else record.object
     )
-    Invocation(ask, PROMPT, request, display).run()
+    invoke(ask, PROMPT, request, renderer)
 
 
 def _values(variables: tuple[str, ...]) -> dict[str, Any]:
