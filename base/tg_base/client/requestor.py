@@ -138,14 +138,6 @@ class Requestor:
         """Why the bus did not take our last question who serves; None = it did, or there was none."""
         return self._controls.refusal
 
-    async def ping(self) -> None:
-        """Return once the bus has answered.
-
-        Raises:
-            BusError: it did not, within a few seconds.
-        """
-        await self.bus.ping()
-
     def stream(
         self,
         route: Route[Req, Resp],

@@ -77,7 +77,7 @@ class Health:
             if now - self._asked_at > FRESH_SECONDS:
                 try:
                     async with asyncio.timeout(self._limits.ready):
-                        await self._requestor.ping()
+                        await self._requestor.bus.ping()
                     self._bus_is_there = True
                 except (TgError, TimeoutError):
                     self._bus_is_there = False
