@@ -179,7 +179,7 @@ def strict_types() -> str:
 
 def main() -> None:
     """Print everything."""
-    configure_log(level="error")
+    configure_log("auto", level="error")
     rows = table()
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for name, *cells in rows:

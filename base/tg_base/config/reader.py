@@ -44,7 +44,7 @@ def parse_config(text: str, file: Path, services: Services = SERVICES) -> Config
     return config
 
 
-def inspect_config(file: Path, findings: Findings, services: Services = SERVICES) -> Config | None:
+def inspect_config(file: Path, findings: Findings, services: Services) -> Config | None:
     """Read a file and collect all its errors; None if a field is wrong, since the rest cannot be checked then.
 
     Raises:

@@ -16,7 +16,7 @@ from tg_schema.errors import BadRequest
 Table = TypeVar("Table", bound=msgspec.Struct)
 
 
-def read_table(file: Path, kind: type[Table], check: Callable[[Table], object] = bool) -> Table:
+def read_table(file: Path, kind: type[Table], check: Callable[[Table], object]) -> Table:
     """Read a file whose tables are the fields of `kind`.
 
     Args:

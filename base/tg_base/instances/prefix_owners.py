@@ -107,7 +107,7 @@ class PrefixOwners:
         """Forget all: the server is gone or began anew."""
         self.blocks.clear()
 
-    def _evict(self, newest: int = 0) -> None:
+    def _evict(self, newest: int) -> None:
         """Forget the oldest blocks if there are too many, but none of the newest ones."""
         excess = len(self.blocks) - self.capacity
         if excess <= 0:

@@ -38,7 +38,7 @@ class _ModelList(Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[_Model, ...]
 
 
-def read_endpoint_file(file: Path, *, ip_only: bool = False) -> tuple[Host, ...]:
+def read_endpoint_file(file: Path, *, ip_only: bool) -> tuple[Host, ...]:
     """The hosts of a file.
 
     Args:

@@ -105,8 +105,8 @@ class Redaction:
 
 
 def configure_log(
-    form: Form = "auto",
-    level: Level = "info",
+    form: Form,
+    level: Level,
     about: Mapping[str, str | int] | None = None,
 ) -> None:
     """Configure logging for the whole process, to stderr. Call it once, before anything is logged.

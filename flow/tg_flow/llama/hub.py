@@ -17,7 +17,7 @@ from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
 log = structlog.get_logger()
 
 
-def hub_file(repository: str, file: str, cache: Path | None = None, *, fetch: bool = True) -> Path | None:
+def hub_file(repository: str, file: str, cache: Path | None, *, fetch: bool) -> Path | None:
     """The file's path in the cache. It is fetched if it is missing; a cached file needs no network.
 
     Without `fetch` the hub is only asked whether it would serve the file; then the result is None.

@@ -85,9 +85,7 @@ def _role(turn: Message) -> str:
     return turn.role
 
 
-async def find_grammar(
-    request: TextCompletionRequest, grammars: TokenGrammars, forced: str | None = None
-) -> str | None:
+async def find_grammar(request: TextCompletionRequest, grammars: TokenGrammars, forced: str | None) -> str | None:
     """The grammar of the request's answers, or `forced`, that of a call, compiled in `grammars`; None = any text.
 
     Raises:

@@ -37,7 +37,7 @@ class HttpHandlers:
         *,
         parser: CallParser,
         loads: LoadTeller,
-        band: Band | None = None,
+        band: Band | None,
     ) -> None:
         self._relay = relay
         self._store = background.store

@@ -378,7 +378,7 @@ class _KeyAnswers(KeptAnswers):
     store: AnswerStore
     owner: str
     bounded: bool
-    live: LiveParts | None = None
+    live: LiveParts | None
 
     @override
     async def read(self, name: str) -> KeptAnswer:

@@ -172,7 +172,7 @@ class CapturedConnection:
             return await capture(call, instead)
 
 
-async def capture(call: Callable[[], Awaitable[object]], instead: RecordedRequest | None = None) -> HttpAnswer:
+async def capture(call: Callable[[], Awaitable[object]], instead: RecordedRequest | None) -> HttpAnswer:
     """Let the SDK send its request, or another in its place, and return the answer.
 
     Raises:

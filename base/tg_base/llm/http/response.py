@@ -131,7 +131,7 @@ def open_body(call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], Error
 
 
 async def read_whole_body(
-    call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail], patience: float = 60.0
+    call: Awaitable[HttpAnswer], error_detail: Callable[[bytes], ErrorDetail], patience: float
 ) -> bytes:
     """The whole body of an answer that is not streamed.
 

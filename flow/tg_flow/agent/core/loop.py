@@ -33,7 +33,7 @@ class AgentLoop:
         answer: the answer, once all records were yielded. An answer's message is left open.
     """
 
-    def __init__(self, dialog: Dialog, goal: Goal, turns: tuple[Turn, ...] = (), *, speaks: Kind = "answer") -> None:
+    def __init__(self, dialog: Dialog, goal: Goal, turns: tuple[Turn, ...], *, speaks: Kind = "answer") -> None:
         self.answer = ""
         self._dialog = dialog
         self._messages = dialog.messages
