@@ -1,7 +1,6 @@
 """What goes wrong under an agent: models, tools, clients and processes; each ends typed, or goes on."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from tests.fakes import tools
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, LIVELY, TOPICS, Pipeline, pipeline
+from tests.flow.agent_turns import DONE, call
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Client, Requestor
@@ -34,13 +34,6 @@ kind = "python"
 options.function = "tests.fakes.tools:block"
 timeout = 0.1
 """
-
-
-def call(tool: str, **arguments: object) -> tuple[str, ...]:
-    return (f"Thought: so\nAction: {tool}\nAction Input: {json.dumps(arguments)}\n",)
-
-
-DONE = ("Final Answer: done",)
 
 
 @pytest.fixture(autouse=True)

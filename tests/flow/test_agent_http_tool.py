@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.flow.test_agent_tools import call, observed, refusal
+from tests.flow.agent_turns import call, observed, refusal
 from tg_flow.agent.tools.address_guard import AddressGuard, PrivateAddress
 from tg_flow.agent.tools.http_tool import MAX_ERROR_CHARACTERS
 from tg_schema.errors import BadRequest, ProviderAuth

@@ -13,12 +13,8 @@ import pytest
 
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, pipeline
+from tests.flow.agent_turns import DONE, call, observed, refusal
 from tests.until import until
-from tg_base.bus.memory import MemoryBus
-from tg_base.config import ConfigWatcher
-from tg_base.server import ServeContext
-from tg_flow.agent import AgentKind
-from tg_schema import TgError
 from tg_schema.errors import NotFound, Unavailable
 
 ROOT = Path(__file__).parents[2]
@@ -47,21 +43,6 @@ def http() -> Iterator[str]:
             yield f'\n[tools.tiny]\nkind = "mcp"\noptions.url = "http://127.0.0.1:{port}/mcp"\n'
         finally:
             process.kill()
-
-
-def call(tool: str, **arguments: object) -> tuple[str, ...]:
-    return (f"Thought: so\nAction: {tool}\nAction Input: {json.dumps(arguments)}\n",)
-
-
-DONE = ("Final Answer: done",)
-
-
-async def observed(folder: Path, config: str, *turns: tuple[str, ...]) -> list[str]:
-    """What a dialog with these turns observes."""
-    async with pipeline(TurnsLlm(*turns, DONE), folder, BASE + config) as it:
-        told = await it.tell()
-        assert told.answer == "done"
-        return [content for kind, content in told.messages if kind == "observation"]
 
 
 async def test_a_stdio_server_is_asked_in_one_session(tmp_path: Path) -> None:
@@ -116,22 +97,12 @@ async def test_one_tool_of_a_server_under_another_name(http: str, tmp_path: Path
     assert await observed(tmp_path, config, call("plus", a=1, b=1)) == ["2"]
 
 
-async def refused(folder: Path, config: str) -> TgError:
-    file = folder / "tg.toml"
-    file.write_text(BASE + config)
-    bus = MemoryBus()
-    with pytest.raises(TgError) as error:
-        await AgentKind().serve(ServeContext.of(ConfigWatcher(file), bus)).__aenter__()
-    await bus.aclose()
-    return error.value
-
-
 async def test_what_cannot_be_used_is_named_with_its_line(http: str, tmp_path: Path) -> None:
-    error = await refused(tmp_path, http + 'options.tool = "nope"\n')
+    error = await refusal(tmp_path, http + 'options.tool = "nope"\n')
     assert isinstance(error, NotFound)
     assert 'tg.toml, line 12: the MCP server has no tool "nope"; it has add, count' in error.message
-    error = await refused(tmp_path, '\n[tools.tiny]\nkind = "mcp"\noptions.command = ["/no/such/program"]\n')
+    error = await refusal(tmp_path, '\n[tools.tiny]\nkind = "mcp"\noptions.command = ["/no/such/program"]\n')
     assert isinstance(error, Unavailable)
     assert "line 11: the MCP server cannot be started or reached" in error.message
-    error = await refused(tmp_path, '\n[tools.tiny]\nkind = "mcp"\n')
+    error = await refusal(tmp_path, '\n[tools.tiny]\nkind = "mcp"\n')
     assert "an MCP server needs either command" in error.message

@@ -1,10 +1,10 @@
 """Patterns over the same loop: a plan whose steps are carried out, and a supervisor with other agents."""
 
-import json
 from pathlib import Path
 
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, pipeline
+from tests.flow.agent_turns import call
 from tg_flow.agent.patterns.plan_then_execute import steps_of
 
 ADD = """
@@ -12,10 +12,6 @@ ADD = """
 kind = "python"
 options.function = "tests.fakes.tools:add"
 """
-
-
-def call(tool: str, **arguments: object) -> tuple[str, ...]:
-    return (f"Thought: so\nAction: {tool}\nAction Input: {json.dumps(arguments)}\n",)
 
 
 async def test_a_plan_is_made_and_carried_out(tmp_path: Path) -> None:

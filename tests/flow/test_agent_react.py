@@ -1,7 +1,6 @@
 """Agents on the memory bus over a scripted model: thoughts, actions, observations and the answer, as they happen."""
 
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from structlog.testing import capture_logs
 
 from tests.fakes.turns_llm import TEXT_ONLY, TurnsLlm
 from tests.flow.agent_dialog import BASE, pipeline
+from tests.flow.agent_turns import DONE, call
 from tests.until import until
 from tg_base.llm import LlmChunk
 from tg_base.runtime import running
@@ -26,13 +26,6 @@ options.function = "tests.fakes.tools:count"
 kind = "python"
 options.function = "tests.fakes.tools:crash"
 """
-
-
-def call(tool: str, **arguments: object) -> tuple[str, ...]:
-    return (f"Thought: so\nAction: {tool}\nAction Input: {json.dumps(arguments)}\n",)
-
-
-DONE = ("Final Answer: done",)
 
 
 async def test_a_tool_is_called_and_the_answer_streams(tmp_path: Path) -> None:

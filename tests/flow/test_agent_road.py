@@ -13,10 +13,11 @@ import pytest
 from tests.fakes import tools
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, LIVELY, TOPICS, pipeline
+from tests.flow.agent_turns import DONE, call
 from tests.flow.command import ended, ran, started
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT
 from tests.flow.raw_http import raw_connection
-from tests.flow.test_agent_faults import DONE, SUPERVISED, TOOLS, call
+from tests.flow.test_agent_faults import SUPERVISED, TOOLS
 from tests.until import until
 from tg_base.client import Requestor
 from tg_base.protocol import Route

@@ -8,47 +8,16 @@ import pytest
 from typing_extensions import override
 
 from tests.fakes.turns_llm import TurnsLlm
-from tests.flow.agent_dialog import BASE, Pipeline, pipeline
+from tests.flow.agent_dialog import BASE, pipeline
+from tests.flow.agent_turns import DONE, call, observed, observed_in, refusal
 from tg_base.bus import Bus
-from tg_base.bus.memory import MemoryBus
-from tg_base.config import ConfigWatcher
 from tg_base.protocol import Route
 from tg_base.runtime import running
-from tg_base.server import Processor, ServeContext, Service
-from tg_flow.agent import AgentKind
-from tg_schema import TgError
+from tg_base.server import Processor, Service
 from tg_schema.errors import BadRequest, NotFound
 from tg_schema.service_spec import TOOL
 from tg_schema.tool import ToolRequest, ToolResponse
 from tg_schema.topics import Topics, resolve_topic
-
-
-def call(tool: str, **arguments: object) -> tuple[str, ...]:
-    return (f"Thought: so\nAction: {tool}\nAction Input: {json.dumps(arguments)}\n",)
-
-
-DONE = ("Final Answer: done",)
-
-
-async def observed_in(it: Pipeline) -> list[str]:
-    told = await it.tell()
-    assert told.answer == "done"
-    return [content for kind, content in told.messages if kind == "observation"]
-
-
-async def observed(folder: Path, config: str, *turns: tuple[str, ...]) -> list[str]:
-    async with pipeline(TurnsLlm(*turns, DONE), folder, BASE + config) as it:
-        return await observed_in(it)
-
-
-async def refusal(folder: Path, config: str) -> TgError:
-    file = folder / "tg.toml"
-    file.write_text(BASE + config)
-    bus = MemoryBus()
-    with pytest.raises(TgError) as error:
-        await AgentKind().serve(ServeContext.of(ConfigWatcher(file), bus)).__aenter__()
-    await bus.aclose()
-    return error.value
 
 
 def python(name: str) -> str:

@@ -18,8 +18,8 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.turns_llm import TurnsLlm
 from tests.flow.agent_dialog import BASE, LIVELY, TOPICS, pipeline
+from tests.flow.agent_turns import DONE, call
 from tests.flow.open_gateway import CONFIG, ON_ANY_PORT, QUICK, TEXTS, open_gateway
-from tests.flow.test_agent_faults import DONE, call
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.protocol import RequestHeaders, Route, StreamKey

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types import Completion
 
+from tests.unit.splittings import splittings
 from tg_gateway.dialects.openai.completion_writers import CompletionBodyWriter, CompletionStreamWriter
 from tg_schema import TextCompletionResponse, Token
 
@@ -49,19 +50,6 @@ def answers(draw: st.DrawFn) -> list[Record]:
             del pieces[index]
     counts = draw(st.sampled_from([{}, {"in_token": 3}, {"in_token": 3, "out_token": 9, "cached_token": 1}]))
     return [*mixed[:-1], msgspec.structs.replace(mixed[-1], end_of_stream=True, **counts)]
-
-
-@st.composite
-def splittings(draw: st.DrawFn, records: Sequence[Record]) -> list[Record]:
-    """The same records: cut, then some neighbours joined, as the bus and a slow reader do."""
-    size = draw(st.integers(8, 64))
-    parts = [part for record in records for part in (record.cut(size) if draw(st.booleans()) else (record,))]
-    told: list[Record] = []
-    while parts:
-        length = draw(st.integers(1, 4))
-        told += Record.join(parts[:length])
-        parts = parts[length:]
-    return told
 
 
 def read_stream(records: Sequence[Record]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.test_openai_splits import N, Record, answers, events_of, splittings
+from tests.unit.splittings import splittings
+from tests.unit.test_openai_splits import N, Record, answers, events_of
 from tg_gateway.dialects.mlc.dialect import STYLE
 from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
 from tg_gateway.dialects.openai.completion_writers import CompletionStreamWriter

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ollama import ChatResponse, GenerateResponse
 
+from tests.unit.splittings import splittings
 from tg_gateway.dialects.ollama.answer_shape import AnswerShape, ChatShape, GenerateShape
 from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLineWriter
 from tg_gateway.dialects.ollama.stopwatch import Stopwatch
@@ -48,19 +49,6 @@ def answers(draw: st.DrawFn) -> list[Record]:
     reason = draw(st.sampled_from([None, "stop", "length"]))
     counts = draw(st.tuples(st.none() | st.integers(0, 9), st.none() | st.integers(0, 9)))
     return [*told, Record(finish_reason=reason, end_of_stream=True, in_token=counts[0], out_token=counts[1])]
-
-
-@st.composite
-def splittings(draw: st.DrawFn, records: Sequence[Record]) -> list[Record]:
-    """The same records: cut, then some neighbours joined, as the bus and a slow reader do."""
-    size = draw(st.integers(8, 64))
-    parts = [part for record in records for part in (record.cut(size) if draw(st.booleans()) else (record,))]
-    told: list[Record] = []
-    while parts:
-        length = draw(st.integers(1, 4))
-        told += Record.join(parts[:length])
-        parts = parts[length:]
-    return told
 
 
 def add(seen: dict[str, Any], part: dict[str, Any]) -> None:

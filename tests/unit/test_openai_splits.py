@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from tests.unit.splittings import splittings
 from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
 from tg_schema import TextCompletionResponse, Token, ToolCallDelta
 
@@ -67,19 +68,6 @@ def number_calls(records: list[Record]) -> None:
             named = msgspec.structs.replace(call, index=number, id=f"c{number}")
             records[place] = msgspec.structs.replace(record, tool_calls=(named,))
             number += 1
-
-
-@st.composite
-def splittings(draw: st.DrawFn, records: Sequence[Record]) -> list[Record]:
-    """The same records: cut, then some neighbours joined, as the bus and a slow reader do."""
-    size = draw(st.integers(8, 64))
-    parts = [part for record in records for part in (record.cut(size) if draw(st.booleans()) else (record,))]
-    told: list[Record] = []
-    while parts:
-        length = draw(st.integers(1, 4))
-        told += Record.join(parts[:length])
-        parts = parts[length:]
-    return told
 
 
 def stream(records: Sequence[Record]) -> bytes:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.splittings import splittings
 from tg_gateway.dialects.tgi import GenerateBody, GenerationParameters
 from tg_gateway.dialects.tgi.stream_writer import TokenEventWriter
 from tg_gateway.dialects.tgi.timings import Timings
@@ -409,19 +410,6 @@ def answers(draw: st.DrawFn) -> list[Record]:
     counts = draw(st.tuples(st.none() | st.integers(0, 9), st.none() | st.integers(0, 9)))
     ended = Record(finish_reason=draw(st.sampled_from(["stop", "length"])), in_token=counts[0], out_token=counts[1])
     return [*records, msgspec.structs.replace(ended, end_of_stream=True, seed=draw(st.none() | st.integers(0, 9)))]
-
-
-@st.composite
-def splittings(draw: st.DrawFn, records: Sequence[Record]) -> list[Record]:
-    """The same records: cut, then some neighbours joined, as the bus and a slow reader do."""
-    size = draw(st.integers(8, 64))
-    parts = [part for record in records for part in (record.cut(size) if draw(st.booleans()) else (record,))]
-    told: list[Record] = []
-    while parts:
-        length = draw(st.integers(1, 4))
-        told += Record.join(parts[:length])
-        parts = parts[length:]
-    return told
 
 
 def seen(events: Sequence[str]) -> tuple[Any, ...]:
