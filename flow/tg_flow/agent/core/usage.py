@@ -1,6 +1,6 @@
 """Text completions -> dialog: their usage added up."""
 
-from tg_schema.deltas import add_counts
+from tg_schema.deltas import add_count
 
 
 class Usage:
@@ -18,6 +18,6 @@ class Usage:
 
     def add(self, in_token: int | None, out_token: int | None, model: str | None = None) -> None:
         """Add the tokens of a record. The first model named is the dialog's."""
-        self.in_token = add_counts((self.in_token, in_token))
-        self.out_token = add_counts((self.out_token, out_token))
+        self.in_token = add_count(self.in_token, in_token)
+        self.out_token = add_count(self.out_token, out_token)
         self.model = self.model or model

@@ -6,6 +6,7 @@
 import msgspec
 
 from tg_schema import TextCompletionResponse
+from tg_schema.deltas import add_count
 
 
 class OutputDetails(msgspec.Struct, frozen=True):
@@ -48,9 +49,9 @@ class Tally:
         self.called = self.called or bool(record.tool_calls)
         self._in += record.in_token or 0
         self._out += record.out_token or 0
-        self._cached = _add(self._cached, record.cached_token)
-        self._written = _add(self._written, record.cache_write_token)
-        self._thinking = _add(self._thinking, record.reasoning_token)
+        self._cached = add_count(self._cached, record.cached_token)
+        self._written = add_count(self._written, record.cache_write_token)
+        self._thinking = add_count(self._thinking, record.reasoning_token)
         self._finish_reason = record.finish_reason or self._finish_reason
         self._stopped_by = record.stopped_by if record.stopped_by is not None else self._stopped_by
 
@@ -79,7 +80,3 @@ class Tally:
                 return "stop_sequence"
             case _:
                 return "tool_use" if self.called else "end_turn"
-
-
-def _add(total: int | None, delta: int | None) -> int | None:
-    return total if delta is None else (total or 0) + delta

@@ -3,6 +3,7 @@
 import msgspec
 
 from tg_schema import TextCompletionResponse
+from tg_schema.deltas import add_count
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,16 +43,11 @@ class UsageTotals:
 
     def add(self, record: TextCompletionResponse) -> None:
         """Add a record's counts, which are deltas."""
-        if record.in_token is not None:
-            self._in = (self._in or 0) + record.in_token
-        if record.out_token is not None:
-            self._out = (self._out or 0) + record.out_token
-        if record.cached_token is not None:
-            self._cached = (self._cached or 0) + record.cached_token
-        if record.cache_write_token is not None:
-            self._cache_write = (self._cache_write or 0) + record.cache_write_token
-        if record.reasoning_token is not None:
-            self._reasoning = (self._reasoning or 0) + record.reasoning_token
+        self._in = add_count(self._in, record.in_token)
+        self._out = add_count(self._out, record.out_token)
+        self._cached = add_count(self._cached, record.cached_token)
+        self._cache_write = add_count(self._cache_write, record.cache_write_token)
+        self._reasoning = add_count(self._reasoning, record.reasoning_token)
 
     def usage(self) -> CompletionUsage | None:
         """The sums; None if the provider has told none."""
