@@ -17,7 +17,7 @@ class Heard:
     def hear(self, *ages: float) -> None:
         for age in ages:
             self.now += 1.0
-            self.clocks.heartbeat("p", age)
+            self.clocks.note_heartbeat("p", age)
 
     def delay(self, age: float) -> float | None:
         return self.clocks.delay("p", age)

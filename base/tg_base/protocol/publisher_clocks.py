@@ -60,7 +60,7 @@ class PublisherClocks:
         self._time = time
         self._publishers: dict[str, _Publisher] = {}
 
-    def heartbeat(self, publisher: str, age: float) -> None:
+    def note_heartbeat(self, publisher: str, age: float) -> None:
         """A message came on a non-persistent topic: its age, in seconds, holds no queue time."""
         now = self._time()
         known = self._publishers.pop(publisher, None)

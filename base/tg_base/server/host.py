@@ -238,7 +238,7 @@ class Host:
                 self._on_announce(control)
 
     def _on_heartbeat(self, heartbeat: Heartbeat, age: float) -> None:
-        self.publishers.heartbeat(heartbeat.inbox, age)
+        self.publishers.note_heartbeat(heartbeat.inbox, age)
         self.links.on_heartbeat(heartbeat)
         if not heartbeat.reports and not self._shadowed:
             # For good: it says nothing while it asks nothing of us, and must know all the same who serves its queues.

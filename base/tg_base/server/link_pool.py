@@ -48,7 +48,7 @@ class LinkPool:
         self._spacing = FairSpacing()
 
     async def to(self, inbox: str, delay: float | None = None) -> LinkSender:
-        """The link to an inbox.
+        """The link to an inbox, opened if there is none.
 
         Args:
             inbox: the requestor.

@@ -290,7 +290,7 @@ class Processor:
         POISON.labels(route.request).inc()
         log.warning("request.refused", topic=route.request, reason=error.message)
         try:
-            await self._bury(route, delivery.body, error.message)
+            await self._publish_dead_letter(route, delivery.body, error.message)
         except TgError as failure:
             log.warning("dead_letter.failed", topic=route.request, error=failure.type)
             await asyncio.sleep(DEAD_LETTER_PAUSE_SECONDS)
@@ -309,11 +309,11 @@ class Processor:
         """What turned out to be no request after it was acknowledged, since it was too large to be read at once."""
         POISON.labels(route.request).inc()
         try:
-            await self._bury(route, body, reason)
+            await self._publish_dead_letter(route, body, reason)
         except TgError as failure:
             log.warning("dead_letter.failed", topic=route.request, error=failure.type)
 
-    async def _bury(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
+    async def _publish_dead_letter(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
         """Publish an unreadable message as a dead letter; if its body is too large, only the reason."""
         dead_letters = self.host.topics.dead_letter(route.request)
         try:

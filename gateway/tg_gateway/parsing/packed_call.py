@@ -26,14 +26,14 @@ NO_ROUTE: Final[Route[Any, Any]] = Route("", TEXT_COMPLETION, "", "")
 """In place of an ask's route, while it travels."""
 
 
-class Service(NamedTuple):
+class ServiceName(NamedTuple):
     """Which route is meant: each process has its own object of it."""
 
     flow: str
     name: str
 
     @classmethod
-    def of(cls, route: Route[Any, Any] | None) -> "Service | None":
+    def of(cls, route: Route[Any, Any] | None) -> "ServiceName | None":
         """That of a route."""
         return None if route is None else cls(route.flow, route.spec.name)
 
@@ -43,7 +43,7 @@ class PackedAsk:
     """An ask that travels: its request is encoded, its route is told by name, and its body is abridged."""
 
     ask: Ask
-    service: Service
+    service: ServiceName
     body: bytes
 
     @classmethod
@@ -53,7 +53,7 @@ class PackedAsk:
         if isinstance(request, Batch):
             request = replace(request, requests=tuple(_encode(spec, each) for each in request.requests))
         packed = replace(ask, request=_encode(spec, request), route=NO_ROUTE)
-        return cls(packed, Service(ask.route.flow, spec.name), body)
+        return cls(packed, ServiceName(ask.route.flow, spec.name), body)
 
     def unpack(self, catalogue: Catalogue) -> Ask:
         """The ask, in the process that makes it."""
@@ -65,7 +65,7 @@ class PackedRefusal:
     """Why a call is refused, the service that is known by then, and the abridged body."""
 
     error: TgError
-    service: Service | None
+    service: ServiceName | None
     body: bytes
 
 
@@ -129,7 +129,7 @@ def parse_packed(dialect: Dialect, call: Call, defect: str) -> PackedAsk | Packe
             asked = asyncio.run(_await(parsed)) if isinstance(parsed, Awaitable) else parsed
             return PackedAsk.of(asked, dialect.abridge(call.body)) if isinstance(asked, Ask) else asked
     except TgError as error:
-        return PackedRefusal(error, Service.of(call.route), dialect.abridge(call.body))
+        return PackedRefusal(error, ServiceName.of(call.route), dialect.abridge(call.body))
 
 
 async def _await(parsed: Awaitable[Parsed]) -> Parsed:
