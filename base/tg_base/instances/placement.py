@@ -58,6 +58,7 @@ class Placement:
         adapter: the request's adapter.
         uncached_tokens: tokens of the prompt that the server has to compute.
         expected_tokens: of the answer.
+        room: tokens of the prompt that were not in use on the server when it was placed.
         picked_at: on the scheduler's clock.
         first_at: when the answer began; None = not yet.
         number: by which the listener knows it.
@@ -73,7 +74,6 @@ class Placement:
         "_is_held_up",
         "_marks",
         "_model",
-        "_room",
         "_server",
         "_tokens_ahead",
         "adapter",
@@ -87,6 +87,7 @@ class Placement:
         "number",
         "picked_at",
         "prompt_tokens",
+        "room",
         "streamed",
         "uncached_tokens",
     )
@@ -118,20 +119,15 @@ class Placement:
         self.missing: MissingAdapters | None = None
         self.loads_adapter = request.adapter is not None and request.adapter not in server.adapters.used_at
         self._model, self._marks = request.model, marks_of(request.prefix)
-        self._room = self.uncached_tokens
+        self.room = self.uncached_tokens
         if told_room is not None:
-            self._room = told_room
+            self.room = told_room
         elif request.prefix.blocks:  # else nobody knows what of it is in use
-            self._room = server.room_for(request.prompt_tokens, request.prefix, cached // BLOCK_TOKENS)
+            self.room = server.room_for(request.prompt_tokens, request.prefix, cached // BLOCK_TOKENS)
         is_held_up = server.place(
-            request, self.uncached_tokens, self.expected_tokens, now, room=self._room, marks=self._marks
+            request, self.uncached_tokens, self.expected_tokens, now, room=self.room, marks=self._marks
         )
         self._is_held_up = is_held_up or told_room is not None
-
-    @property
-    def room(self) -> int:
-        """Tokens of the prompt that were not in use on the server when it was placed."""
-        return self._room
 
     @property
     def last_mark(self) -> int | None:
@@ -156,7 +152,7 @@ class Placement:
         self.first_at = now
         self._note_adapter(now)
         self._estimates.begin(self._model, now)
-        server.start(self.adapter, self.uncached_tokens, self._room)
+        server.start(self.adapter, self.uncached_tokens, self.room)
         # The server's speed is learnt from prompts that wait for nothing else.
         own = Lesson(self._tokens_ahead + self.uncached_tokens, now - self.picked_at)
         lesson = told if self._is_held_up else own
@@ -179,7 +175,7 @@ class Placement:
         if server is None:
             return
         if self.first_at is None:
-            server.start(self.adapter, self.uncached_tokens, self._room)
+            server.start(self.adapter, self.uncached_tokens, self.room)
         else:
             self._estimates.end(self._model, self.first_at)
         server.release(self.adapter, self.prompt_tokens, self.uncached_tokens, self.expected_tokens, self._marks)

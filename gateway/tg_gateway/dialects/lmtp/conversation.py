@@ -306,4 +306,4 @@ class LmtpConversation(Conversation):
         "RESUME": _resume,
     }
     TYPES: Final = _HANDLERS.keys()
-    """The descriptions of the client's messages."""
+    """The words that a client's message may begin with."""

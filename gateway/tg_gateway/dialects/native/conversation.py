@@ -10,7 +10,7 @@ from tg_gateway.dialects.native import envelope
 from tg_gateway.dialects.native.flow_service import FLOW_SERVICES, answer_flow_service
 from tg_gateway.dialects.native.services import service_of
 from tg_gateway.dialects.native.writers import MessageWriter, WholeMessageWriter
-from tg_schema import TgError
+from tg_schema import TgError, decode
 from tg_schema.errors import BadRequest, TooLarge, Unauthorized
 
 
@@ -30,7 +30,7 @@ class NativeConversation(Conversation):
     def take(self, message: bytes) -> None:
         try:
             self._check_size(len(message))
-            asked = envelope.parse_envelope(message)
+            asked = decode(envelope.Envelope, message)
             if asked.type == "auth":
                 self._authenticate(asked.token)
             else:

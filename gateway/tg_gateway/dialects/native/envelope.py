@@ -61,15 +61,6 @@ class _AuthFailed(msgspec.Struct, frozen=True, tag="auth-failed"):
     error: str
 
 
-def parse_envelope(message: bytes) -> Envelope:
-    """Read a client's message.
-
-    Raises:
-        BadRequest: it is no envelope.
-    """
-    return decode(Envelope, message)
-
-
 def id_of(message: bytes) -> Id | None:
     """The id of a message that is otherwise no good, so that its sender knows which one it was.
 

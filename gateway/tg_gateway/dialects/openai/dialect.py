@@ -29,12 +29,12 @@ class OpenAi(Dialect):
         style: how answers differ, for the clients of another server with this API.
     """
 
-    def __init__(self, style: AnswerStyle = OPENAI_STYLE) -> None:
-        self._style = style
-
     descriptions = OPENAI_DESCRIPTIONS
     failure = Failure
     """The JSON of a refusal."""
+
+    def __init__(self, style: AnswerStyle = OPENAI_STYLE) -> None:
+        self._style = style
 
     @override
     def parse(self, call: Call) -> Ask | Answer:
