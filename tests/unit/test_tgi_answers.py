@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.splittings import splittings
-from tg_gateway.dialects.tgi import GenerateBody, GenerationParameters
+from tg_gateway.dialects.tgi.generation_parameters import GenerateBody, GenerationParameters
 from tg_gateway.dialects.tgi.stream_writer import TokenEventWriter
 from tg_gateway.dialects.tgi.timings import Timings
 from tg_gateway.dialects.tgi.tokenization import PlacedTokensWriter, TokenizedChatWriter

@@ -20,11 +20,11 @@ from tg_base.config.text_file import read_text
 from tg_base.config.toml_positions import Keys
 from tg_base.config.toml_table import read_table
 from tg_base.config.watcher import ConfigWatcher, Prepare
-from tg_base.config.wrong_value import WrongValue, advise
+from tg_base.config.wrong_value import advise
 
 __all__ = [
     "SERVICES", "AgentConfig", "AgentLimits", "ApiKey", "BusConfig", "CliOverrides", "Config", "ConfigWatcher",
     "Findings", "FirstFinding", "GatewayConfig", "Keys", "LmiConfig", "Prepare", "PromptConfig", "ServiceConfig",
-    "TableReader", "TextCompletionConfig", "ToolConfig", "ToolKindName", "WrongValue", "advise", "inspect_config",
+    "TableReader", "TextCompletionConfig", "ToolConfig", "ToolKindName", "advise", "inspect_config",
     "read_config", "read_options", "read_table", "read_text", "sound_part",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """Which model server runs a request: the scheduler of an instance gateway. No network, no clock, no randomness."""
 
-from tg_base.instances.admission import ADMISSIONS, Admission, saturation
+from tg_base.instances.admission import ADMISSIONS, saturation
 from tg_base.instances.attainment import Attainment, RouteAttainment
 from tg_base.instances.endpoint import Endpoint
 from tg_base.instances.fingerprint import (
@@ -27,7 +27,7 @@ from tg_base.instances.waiting import Waiting
 
 __all__ = [
     "ADMISSIONS", "CHARACTERS_PER_TOKEN", "DEFAULT_POLICY", "DEFAULT_TIMING", "NO_FINGERPRINT", "POLICIES",
-    "AdapterReport", "Admission", "Attained", "Attainment", "BandLimits", "Choice", "Endpoint", "Fingerprint",
+    "AdapterReport", "Attained", "Attainment", "BandLimits", "Choice", "Endpoint", "Fingerprint",
     "FlowControl", "InstanceRequest", "InstanceUsage", "LoadReport", "Objective", "Pick", "Placement", "Policy",
     "QueueLimits", "Refusal", "Rejection", "Residency", "RouteAttainment", "Scheduler", "ServerState", "SharedState",
     "SharingTiming", "Situation", "Waiting", "fingerprint_prompt", "fingerprint_text", "fingerprint_tokens",

@@ -1,6 +1,6 @@
 """Which model servers there are, what they serve and how busy they are: files, discovery and scrapes."""
 
-from tg_base.pools.catalogue import Catalogue, Destination, Objective, Pool, Promise, UseCase
+from tg_base.pools.catalogue import Catalogue, Destination, Pool, Promise, UseCase
 from tg_base.pools.dispatcher import Dispatcher
 from tg_base.pools.dns_name import DnsName
 from tg_base.pools.goal import find_goal
@@ -19,7 +19,7 @@ from tg_base.pools.prompt import MAX_PREFIX_CHARACTERS, Prompt, PromptFields, re
 
 __all__ = [
     "LOAD_FORMAT", "LOAD_REQUEST_HEADER", "LOAD_RESPONSE_HEADER", "MAX_PREFIX_CHARACTERS",
-    "Catalogue", "Destination", "Dispatcher", "DnsName", "Host", "Objective", "Pool", "PoolTable", "PoolView",
+    "Catalogue", "Destination", "Dispatcher", "DnsName", "Host", "Pool", "PoolTable", "PoolView",
     "Promise", "Prompt", "PromptFields", "UseCase",
     "check_tables", "find_goal", "is_ip", "join_address", "make_view", "merge_reports", "read_load_header",
     "read_page", "read_prompt", "refuse_both", "split_address",

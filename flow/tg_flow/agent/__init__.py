@@ -2,15 +2,12 @@
 
 from tg_flow.agent.agent_kind import AgentKind
 from tg_flow.agent.core import AgentModel, AgentPrompts, ToolContext
-from tg_flow.agent.service import AgentService, Member
-from tg_flow.agent.tools import open_tools
+from tg_flow.agent.service import AgentService
 
 __all__ = [
     "AgentKind",
     "AgentModel",
     "AgentPrompts",
     "AgentService",
-    "Member",
     "ToolContext",
-    "open_tools",
 ]

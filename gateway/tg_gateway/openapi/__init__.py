@@ -2,7 +2,6 @@
 
 from tg_gateway.openapi.document import make_document
 from tg_gateway.openapi.documentation import Documentation
-from tg_gateway.openapi.own_paths import list_own_rows
-from tg_gateway.openapi.row import Row, list_rows
+from tg_gateway.openapi.row import list_rows
 
-__all__ = ["Documentation", "Row", "list_own_rows", "list_rows", "make_document"]
+__all__ = ["Documentation", "list_rows", "make_document"]

@@ -3,33 +3,26 @@
 from tg_gateway.dialects.tgi.answer_shapes import Details, GeneratedText, PrefillToken, Token
 from tg_gateway.dialects.tgi.dialect import TGI
 from tg_gateway.dialects.tgi.generated_answers import GeneratedAnswer, GeneratedAnswers
-from tg_gateway.dialects.tgi.generation import may_ask, read_generation, read_grammar
-from tg_gateway.dialects.tgi.generation_parameters import GenerateBody, GenerationParameters
+from tg_gateway.dialects.tgi.generation import may_ask
 from tg_gateway.dialects.tgi.last_step import LastStep
 from tg_gateway.dialects.tgi.mounts import TGI_MOUNTS
 from tg_gateway.dialects.tgi.token_reader import Step, TokenReader
-from tg_gateway.dialects.tgi.token_texts import TokenTexts, make_alternatives, make_prefill, make_token, make_tokens
+from tg_gateway.dialects.tgi.token_texts import make_prefill, make_token, make_tokens
 
 __all__ = [
     "TGI",
     "TGI_MOUNTS",
     "Details",
-    "GenerateBody",
     "GeneratedAnswer",
     "GeneratedAnswers",
     "GeneratedText",
-    "GenerationParameters",
     "LastStep",
     "PrefillToken",
     "Step",
     "Token",
     "TokenReader",
-    "TokenTexts",
-    "make_alternatives",
     "make_prefill",
     "make_token",
     "make_tokens",
     "may_ask",
-    "read_generation",
-    "read_grammar",
 ]
