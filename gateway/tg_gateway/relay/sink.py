@@ -8,6 +8,8 @@ from tg_gateway.dialects.output import Output
 class Sink(Protocol):
     """One client's end of one stream. Writing never waits; a slow client is waited for explicitly, with a bound."""
 
+    __slots__ = ()
+
     def send(self, data: Output, *, last: bool) -> None:
         """Write what a writer gave, be it nothing; nothing follows the last.
 

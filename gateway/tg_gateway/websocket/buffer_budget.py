@@ -6,6 +6,8 @@ from typing import Protocol
 class Holder(Protocol):
     """One stream of a socket."""
 
+    __slots__ = ()
+
     def shed(self) -> None:
         """End now, and let go of what waits. Called once."""
 

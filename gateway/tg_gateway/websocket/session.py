@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import structlog
 from typing_extensions import override
@@ -28,6 +29,7 @@ log = structlog.get_logger()
 
 CANCEL_SECONDS = 2.0
 """That a socket's end waits for the cancels that its client sent before."""
+_DEFECTS: Final = translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +48,49 @@ class _Running:
     """One request of the socket.
 
     Attributes:
-        apart: whether its answer is made apart from the socket.
-        begun: done once `cancel` is set, or is known to stay None.
+        task: runs it.
+        stream: its answers.
+        entry: its line in the log.
+        begun: of an answer that is made apart from the socket: done once `cancel` is set, or is known to stay None.
         cancel: stops the making of the answer.
         cancelling: the client has asked for that, and once is enough.
     """
 
     task: asyncio.Task[None]
     stream: SocketStream
-    apart: bool = False
-    begun: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    entry: AccessLogEntry
+    begun: asyncio.Future[None] | None = None
     cancel: Callable[[], Awaitable[object]] | None = None
     cancelling: bool = False
 
+    def set_apart(self) -> None:
+        """The answer will be made apart from the socket."""
+        self.begun = asyncio.get_running_loop().create_future()
+
     def begin(self, cancel: Callable[[], Awaitable[object]]) -> None:
         """The answer can be found, and cancelled."""
-        self.apart, self.cancel = True, cancel
+        if self.begun is None:
+            self.set_apart()
+        self.cancel = cancel
         self.settle()
 
     def settle(self) -> None:
         """`cancel` will not change any more."""
-        if not self.begun.done():
+        if self.begun is not None and not self.begun.done():
             self.begun.set_result(None)
+
+    def stop(self) -> None:
+        """The client does not read, and this request has to make room."""
+        self.entry.end(SlowConsumer.status, SlowConsumer.type)
+        self.task.cancel()
+
+    def end(self) -> None:
+        """However its task ended, even one that was cancelled before it began."""
+        self.settle()
+        self.stream.fail(Cancelled("the request was cancelled"))
+        # A task that was cancelled keeps its traceback, which has the stream: without this, a circle.
+        self.stream.stop = ignore_stop
+        self.entry.write()
 
 
 class Session(Socket):
@@ -176,7 +199,7 @@ class Session(Socket):
         running = self._running.get(name)
         if running is None:
             return
-        if running.apart:
+        if running.begun is not None:
             # Each one reads the log and adds to it.
             if not running.cancelling:
                 running.cancelling = True
@@ -230,10 +253,10 @@ class Session(Socket):
         context = copy_context()
         context.run(trace.enter, trace.Span.at_door(entry.request, entry.traceparent))
         task = self._start(self._serve(work, stream, entry), self._tasks, context)
-        stream.stop = lambda: self._stop(task, entry)
-        running = self._running[name] = _Running(task, stream)
+        running = self._running[name] = _Running(task, stream, entry)
+        stream.stop = running.stop
         # In the request's own context, so that its line in the log has its ids.
-        task.add_done_callback(lambda _: self._end(name, running, entry), context=context)
+        task.add_done_callback(partial(self._end, name), context=context)
         return running
 
     def _start(
@@ -246,26 +269,18 @@ class Session(Socket):
         task.add_done_callback(report)
         return task
 
-    def _stop(self, task: asyncio.Task[None], entry: AccessLogEntry) -> None:
-        """The client does not read, and this request has to make room."""
-        entry.end(SlowConsumer.status, SlowConsumer.type)
-        task.cancel()
-
-    def _end(self, name: Name, running: _Running, entry: AccessLogEntry) -> None:
-        """However a request's task ended, even one that was cancelled before it began."""
-        del self._running[name]
-        running.settle()
-        running.stream.fail(Cancelled("the request was cancelled"))
-        # A task that was cancelled keeps its traceback, which has the stream: without this, a circle.
-        running.stream.stop = ignore_stop
-        entry.write()
+    def _end(self, name: Name, _: asyncio.Task[None]) -> None:
+        self._running.pop(name).end()
 
     async def _serve(
         self, work: Callable[[], Coroutine[None, None, None]], stream: SocketStream, entry: AccessLogEntry
     ) -> None:
         try:
-            with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
-                await work()
+            with _DEFECTS:
+                working = work()
+                # It has the request, whose prompt may be long; the answer may take minutes.
+                del work
+                await working
             entry.end(200, "ok")
         except TgError as error:
             entry.end(error.status, error.type)
@@ -276,6 +291,7 @@ class Session(Socket):
     ) -> None:
         parsed = parse()
         asked = await parsed if isinstance(parsed, Awaitable) else parsed
+        del parse, parsed
         entry.flow, entry.service = asked.route.flow, asked.route.spec.name
         if asked.background is not None:
             await self._relay_kept(self._running[name], asked, asked.background, entry)
@@ -283,13 +299,16 @@ class Session(Socket):
         async with self._backend.relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
             if asked.on_accepted is not None:
                 exchange.responses.listen_accepted(asked.on_accepted, asked.on_opening)
-            if asked.streaming:
-                await exchange.relay(asked.writer, stream)
+            writer, streaming = asked.writer, asked.streaming
+            del asked
+            if streaming:
+                await exchange.relay(writer, stream)
             else:
-                await stream.deliver(join_output(await exchange.whole(asked.writer)))
+                await stream.deliver(join_output(await exchange.whole(writer)))
 
     async def _relay_kept(self, running: _Running, asked: Ask, background: Background, entry: AccessLogEntry) -> None:
-        runs, live, running.apart = self._backend.runs, LiveParts(), True
+        runs, live = self._backend.runs, LiveParts()
+        running.set_apart()
         began = await runs.start_or_join(asked, background, entry, live)
         running.begin(lambda: runs.store.of(entry.key).cancel(background.name))
         answer = background.answer(runs.store.of(entry.key, bounded=not began, live=live if began else None))
@@ -310,11 +329,12 @@ class Session(Socket):
     async def _cancel_kept(self, running: _Running) -> None:
         """Stop the making of an answer. What ends its stream comes by the answer's log, like all of it."""
         # Not the future itself, which others may wait for too.
-        await asyncio.wait([running.begun])
+        if running.begun is not None:
+            await asyncio.wait([running.begun])
         if running.cancel is None:
             return
         try:
-            with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
+            with _DEFECTS:
                 await running.cancel()
         except TgError as error:
             running.stream.fail(error)

@@ -91,6 +91,8 @@ class SocketStream(Sink, Holder):
         stop: called where the stream has to end because its client does not read.
     """
 
+    __slots__ = ("_ended", "_fail", "_writer", "stop")
+
     def __init__(self, writer: SocketWriter, fail: Callable[[TgError], Output]) -> None:
         self._writer = writer
         self._fail = fail
