@@ -40,19 +40,20 @@ def _serve(listening: socket.socket, ended: socket.socket, answer: bytes) -> Non
                     return
                 if key.fileobj is listening:
                     client = connections.enter_context(listening.accept()[0])
-                    selector.register(client, selectors.EVENT_READ)
+                    selector.register(client, selectors.EVENT_READ, answer)
                 elif isinstance(key.fileobj, socket.socket):
-                    _answer(selector, key.fileobj, answer)
+                    _answer(selector, key.fileobj, key.data)
 
 
 def _answer(selector: selectors.BaseSelector, client: socket.socket, answer: bytes) -> None:
-    """A request is small, and comes in one read; whoever leaves is forgotten."""
+    """Answer the first read of a request, and none that follows; whoever leaves is forgotten."""
     try:
         asked = client.recv(65536)
     except ConnectionError:
         asked = b""
     if asked:
         client.sendall(answer)
+        selector.modify(client, selectors.EVENT_READ, b"")
     else:
         selector.unregister(client)
         client.close()
