@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
-from tests.unit.test_config_edits import seen
+from tests.unit.test_config_edits import replace, seen
 from tests.unit.test_pool_resources import OBJECTIVE, POOL, REWRITE, ROUTE
 from tests.until import until
 from tg_base.bus import open_bus
@@ -162,6 +162,10 @@ async def test_routes_lead_to_adapters(servers: list[OpenAiServer], open_pool: O
     with pytest.raises(NotFound, match="no route leads to the adapter of this request; known are sentiment"):
         await text(pool, TextCompletionRequest(prompt="say hello", adapter="mood"))
     assert [model.id for model in await pool.models()] == [MODEL, "sentiment"]
+    assert pool.adapters == {"sentiment": "sentiment"}
+    replace(file, file.read_text().replace("name: sentiment\n", "name: satire\n"))
+    # What a processor announces with each heartbeat.
+    await until(lambda: pool.adapters == {"satire": "satire"})
 
 
 async def test_bands_wait_for_a_server_with_one_place(

@@ -57,6 +57,10 @@ class AdapterLoader:
         if source:
             scheduler.missing.on_lost = self._forget
 
+    def find_source(self, adapter: str) -> str:
+        """Where an adapter of a route is for the servers; its name, if that is not known."""
+        return self._source.replace(PLACE, adapter) or adapter
+
     async def load(self, endpoint: Endpoint, adapter: str, post: Post) -> None:
         """Return once the server has the adapter, as far as it says, or has said that it does not load it.
 
@@ -85,7 +89,7 @@ class AdapterLoader:
         return is_failed or adapter in self._loaded.get(address, ())
 
     async def _load(self, endpoint: Endpoint, adapter: str, post: Post) -> None:
-        body = msgspec.json.encode({"lora_name": adapter, "lora_path": self._source.replace(PLACE, adapter)})
+        body = msgspec.json.encode({"lora_name": adapter, "lora_path": self.find_source(adapter)})
         said: dict[str, object] = {"server": endpoint.name, "address": endpoint.address, "adapter": adapter}
         try:
             async with asyncio.timeout(LOAD_SECONDS):

@@ -149,6 +149,11 @@ class Catalogue(Struct, frozen=True):
         )
 
     @property
+    def adapters(self) -> tuple[str, ...]:
+        """The names that routes give to adapters."""
+        return tuple([model for model, case in self.cases.items() if case.is_adapter])
+
+    @property
     def models(self) -> tuple[str, ...]:
         """The names that clients may use, beside those of the pools' base models."""
         return tuple(dict.fromkeys((*self.cases, *self.homes)))

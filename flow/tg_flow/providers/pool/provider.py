@@ -1,9 +1,9 @@
 """TextCompletionRequest -> the server that the scheduler picks, another one if that fails -> LlmChunks."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from itertools import starmap
+from itertools import islice, starmap
 from random import Random
 from time import perf_counter
 from typing import Self, cast
@@ -38,6 +38,9 @@ _PROMPT = msgspec.json.Decoder(PromptFields)
 
 SHEDDABLE_PRIORITY = -1
 """The highest of a request that says of itself that it may be refused."""
+
+MAX_ANNOUNCED = 1_000
+"""Adapters of routes that are announced, as many as a local model may have; the others need the model's name too."""
 
 MAX_LOGGED = 100
 """Characters of a client's text in the log."""
@@ -110,6 +113,12 @@ class Pool(ChatCompletions[PoolOptions]):
     def view(self) -> PoolView:
         """The pools now; a worker process, which only writes requests, has none."""
         return PoolView() if self._pools is None else self._pools.view
+
+    @property
+    @override
+    def adapters(self) -> Mapping[str, str]:
+        found = (name for name in self.view.catalogue.adapters if name not in {self.model, self.upstream_model})
+        return {name: self._loader.find_source(name) for name in islice(found, MAX_ANNOUNCED)}
 
     @property
     def failing(self) -> dict[str, str]:
