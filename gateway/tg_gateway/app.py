@@ -184,7 +184,7 @@ class Gateway:
         # Who keeps its connection asks on it again, is answered, and told that it closes. Were it closed at once, a
         # request that is on its way would be lost, and no client may repeat it by itself.
         await asyncio.sleep(min(HANDOVER_SECONDS, self._config.drain))
-        await self._relay.until_idle(max(0.0, self._config.drain - (time.monotonic() - started)))
+        await self._relay.until_idle(max(0.0, self._config.drain - (time.monotonic() - started)), all_read=True)
         return max(0.0, self._config.drain - (time.monotonic() - started))
 
     def _application(self) -> web.Application:

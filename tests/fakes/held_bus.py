@@ -1,4 +1,4 @@
-"""A bus whose logs take nothing until they may: as a broker that is slow."""
+"""A bus whose logs, and some topics, take nothing until they may: as a broker that is slow."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,14 +14,25 @@ class HeldBus(PassingBus):
     """Passes everything to a real bus.
 
     Attributes:
-        open: set when logs may be appended to.
+        open: set when logs may be appended to, and messages of held topics published.
         failing: so many appends fail then.
+        held: topics whose messages wait for that.
+        waiting: set when one does.
     """
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
         self.open = asyncio.Event()
         self.failing = 0
+        self.held: set[str] = set()
+        self.waiting = asyncio.Event()
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        if topic in self.held:
+            self.waiting.set()
+            await self.open.wait()
+        await super().publish(topic, body, properties)
 
     @override
     async def append(self, topic: str, body: bytes, properties: Mapping[str, str]) -> str:

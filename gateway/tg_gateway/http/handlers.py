@@ -56,7 +56,8 @@ class HttpHandlers:
         if reader is None and mount is not None and mount.large:
             with self._large_bodies.open(entry.key) as count:
                 return await self.answer(request, BodyReader(self._config.large_body_limit, self._limits, count))
-        asked = await self._parse(request, reader or self._body_reader, entry)
+        with self._relay.count_read():
+            asked = await self._parse(request, reader or self._body_reader, entry)
         if not isinstance(asked, Ask):
             return await self._reply(request, asked)
         if asked.background is not None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
@@ -47,7 +47,7 @@ class Exchange:
         spending: what its key may use for it, admitted already.
         metrics: of its chunks.
         entry: its line in the log.
-        noted: told the responses, and whether they run, when they begin and when they end.
+        noted: told the responses, and whether they run, when they begin and when they end; None = they never began.
 
     Attributes:
         responses: what comes; once it is entered.
@@ -64,7 +64,7 @@ class Exchange:
         spending: Spending,
         metrics: _ChunkMetrics,
         entry: AccessLogEntry,
-        noted: Callable[[Responses, bool], None],
+        noted: Callable[[Responses | None, bool], None],
     ) -> None:
         self.metrics = metrics
         self.entry = entry
@@ -86,6 +86,7 @@ class Exchange:
         finally:
             if not entered:
                 spending.__exit__(None, None, None)
+                self._noted(None, False)
         # From here on a provider may have begun, and may bill it.
         spending.asked = True
         self.entry.stream = self.responses.id
@@ -243,7 +244,11 @@ class Relay:
         self._limits = limits
         self._metrics: dict[str, _ChunkMetrics] = {}
         self._running: set[Responses] = set()
+        # More than those that run: the bus may take its time before it has a request.
+        self._asked = 0
+        self._read = 0
         self._ended = asyncio.Event()
+        self._left = False
         self.draining = False
 
     def ask(
@@ -264,20 +269,30 @@ class Relay:
         name = route.spec.name
         if self.draining:
             REFUSALS.labels(name, "draining").inc()
-            raise Unavailable("the gateway is shutting down; ask again", retry_after=1.0)
+            raise _leaving()
         metrics = self._metrics.get(name) or self._metrics.setdefault(name, _ChunkMetrics(name))
         batch = request if isinstance(request, Batch) else Batch((request,))
         spending = self._limits.admit(entry.key, name, *batch.requests)
-        return Exchange(self._open(route, batch, spending.places, deadline), spending, metrics, entry, self._note)
+        exchange = Exchange(self._open(route, batch, spending.places, deadline), spending, metrics, entry, self._note)
+        self._asked += 1
+        return exchange
 
-    def _note(self, responses: Responses, runs: bool) -> None:
-        if runs:
-            self._running.add(responses)
-            STREAMING.inc()
-        else:
-            STREAMING.dec()
-            self._running.discard(responses)
+    def _note(self, responses: Responses | None, runs: bool) -> None:
+        if not runs:
+            self._asked -= 1
             self._ended.set()
+        if responses is not None:
+            self._note_begun(responses) if runs else self._note_ended(responses)
+
+    def _note_begun(self, responses: Responses) -> None:
+        self._running.add(responses)
+        STREAMING.inc()
+        if self._left:
+            responses.fail(_leaving())
+
+    def _note_ended(self, responses: Responses) -> None:
+        STREAMING.dec()
+        self._running.discard(responses)
 
     def _open(
         self, route: Route[Any, Any], batch: Batch, places: int, deadline: float | None
@@ -292,13 +307,33 @@ class Relay:
         await self.until_idle(seconds)
         # A copy: each stream that ends removes itself.
         for responses in list(self._running):
-            responses.fail(Unavailable("the gateway is shutting down; ask again", retry_after=1.0))
+            responses.fail(_leaving())
+        self._left = True
         await self.until_idle(DRAIN_ERROR_SECONDS)
 
-    async def until_idle(self, seconds: float) -> None:
-        """Return when nothing runs, or after `seconds`."""
+    async def until_idle(self, seconds: float, *, all_read: bool = False) -> None:
+        """Return when nothing that was asked runs, or after `seconds`.
+
+        Args:
+            seconds: how long to wait at most.
+            all_read: wait for what is still being read as well.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._running:
+                while self._asked or (all_read and self._read):
                     self._ended.clear()
                     await self._ended.wait()
+
+    @contextlib.contextmanager
+    def count_read(self) -> Iterator[None]:
+        """A request is read inside the block, and may be asked next."""
+        self._read += 1
+        try:
+            yield
+        finally:
+            self._read -= 1
+            self._ended.set()
+
+
+def _leaving() -> Unavailable:
+    return Unavailable("the gateway is shutting down; ask again", retry_after=1.0)
