@@ -226,6 +226,17 @@ def test_a_whole_answer() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("end", [(), (END,)])
+@pytest.mark.parametrize("text", ["a\ufffd", "a"])
+def test_a_text_that_ends_within_a_character_has_its_sign_in_the_last_token(text: str, end: tuple[Token, ...]) -> None:
+    """Where the provider shows the sign; whole as streamed."""
+    records = [Record(response=text, tokens=(A, HALVES[0], *end)), LAST]
+    read = [json.loads(each)["token"] for each in stream(records, details=True)]
+    tokens = [token for token in read if token["id"] != -1]
+    assert whole(records, details=True)["details"]["tokens"] == tokens
+    assert "".join(token["text"] for token in tokens if not token["special"]) == text
+
+
 def test_details_of_a_provider_that_tells_none() -> None:
     assert whole([Record(response="a", end_of_stream=True)], details=True)["details"] == {
         "finish_reason": "eos_token",

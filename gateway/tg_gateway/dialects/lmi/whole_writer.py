@@ -58,7 +58,7 @@ def _describe(answers: GeneratedAnswers, order: Order) -> shapes.Details:
         best.finish_reason,
         best.generated_tokens,
         order.text,
-        name_tokens(make_tokens(best.tokens), compatible=compatible),
+        name_tokens(make_tokens(best.tokens, best.text), compatible=compatible),
         prefill if order.parameters.wants_prefill else UNSET,
         _name_tops(best, compatible=compatible),
         tuple(_describe_other(other, order) for other in answers.others[: order.parameters.told - 1]),
@@ -69,7 +69,7 @@ def _describe_other(answer: GeneratedAnswer, order: Order) -> shapes.Sequence:
     return shapes.Sequence(
         answer.finish_reason,
         answer.generated_tokens,
-        name_tokens(make_tokens(answer.tokens), compatible=order.compatible),
+        name_tokens(make_tokens(answer.tokens, answer.text), compatible=order.compatible),
         order.prefix + answer.text,
         _name_tops(answer, compatible=order.compatible),
     )

@@ -100,7 +100,7 @@ class GeneratedAnswers:
             best.generated_tokens,
             best.seed,
             make_prefill(best.prompt_tokens),
-            make_tokens(best.tokens),
+            make_tokens(best.tokens, best.text),
             tuple(_describe_other(other, prefix) for other in self.others) or None,
             best.top_tokens,
         )
@@ -126,6 +126,6 @@ def _describe_other(answer: GeneratedAnswer, prefix: str) -> BestOfSequence:
         answer.generated_tokens,
         answer.seed,
         make_prefill(answer.prompt_tokens),
-        make_tokens(answer.tokens),
+        make_tokens(answer.tokens, answer.text),
         answer.top_tokens,
     )

@@ -3,10 +3,13 @@
 import codecs
 from collections.abc import Sequence
 
+import msgspec
+
 from tg_gateway.dialects.tgi.answer_shapes import PrefillToken, Token
 from tg_schema import Token as RecordToken
 
 _Utf8 = codecs.getincrementaldecoder("utf-8")
+_HALF = "\N{REPLACEMENT CHARACTER}"
 
 
 class TokenTexts:
@@ -31,16 +34,25 @@ class TokenTexts:
         self._open = bool(self._utf8.getstate()[0])
         return text
 
+    def end(self) -> str:
+        """What the text ends with if it ends within a character: U+FFFD."""
+        return self._utf8.decode(b"", final=True)
+
 
 def make_token(token: RecordToken, text: str) -> Token:
     """A token of the answer, with its text there."""
     return Token(token.id, text, token.logprob, token.special)
 
 
-def make_tokens(tokens: Sequence[RecordToken]) -> tuple[Token, ...]:
-    """The tokens of a whole answer."""
+def make_tokens(tokens: Sequence[RecordToken], whole: str) -> tuple[Token, ...]:
+    """The tokens of an answer with this text."""
     texts = TokenTexts()
-    return tuple([make_token(token, texts.decode(token)) for token in tokens])
+    made = [make_token(token, texts.decode(token)) for token in tokens]
+    # A text that ends within a character says so, and that is its last token's; only the end token may follow.
+    place = next((place for place in range(len(made) - 1, -1, -1) if not made[place].special), None)
+    if place is not None and whole.endswith(_HALF):
+        made[place] = msgspec.structs.replace(made[place], text=made[place].text + texts.end())
+    return tuple(made)
 
 
 def make_alternatives(token: RecordToken) -> tuple[Token, ...]:
