@@ -275,11 +275,11 @@ async def test_tokens_are_counted_and_told_exactly(service: LlamaCpp) -> None:
 @pytest.mark.parametrize(
     ("fields", "word"),
     [
-        ({"sampling": Sampling(stop_ids=(10**6,))}, "stop_ids"),
+        ({"sampling": Sampling(stop_ids=(10**6,))}, "the ids that stop"),
         ({"sampling": Sampling(logit_bias={10**6: 1.0})}, "logit_bias"),
         ({"sampling": Sampling(ignore_eos=True), "choice": ("a",)}, "ignore_eos"),
         ({"sampling": Sampling(min_tokens=2), "schema": {"type": "object"}}, "min_tokens"),
-        ({"prompt": None, "prompt_ids": (10**6,)}, "prompt_ids"),
+        ({"prompt": None, "prompt_ids": (10**6,)}, "the prompt"),
         ({"choice": tuple(map(str, range(MAX_CHOICES + 1)))}, "choice may have"),
         ({"choice": ("x" * 1001,)}, "choice may have"),
         ({"choice": ("\ud800",)}, "choice: a text is not Unicode"),

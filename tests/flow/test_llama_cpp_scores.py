@@ -138,7 +138,9 @@ async def test_scores_beside_streams_and_in_small_steps_are_the_same(
         (scoring((5,), (6,), logprobs=21), BadRequest, "logprobs must be from 0 to 20"),
         (scoring((5,), (6,), prompt_logprobs=21), BadRequest, "prompt_logprobs must be from 0 to 20"),
         (scoring((5,), (6,) * 600), TooLarge, "600 tokens"),
-        (TextCompletionRequest(operation="detokenize", prompt_ids=(2048,)), BadRequest, "ids are 0 to 2047"),
+        (TextCompletionRequest(operation="detokenize", prompt_ids=(2048,)), BadRequest, "^the tokens: this"),
+        (TextCompletionRequest(prompt_ids=(2048,)), BadRequest, "^the prompt: this model's token ids are 0 to 2047"),
+        (TextCompletionRequest(operation="embed", id_lists=((1,), (2048,))), BadRequest, "^each text: this model's"),
         (TextCompletionRequest(operation="detokenize", prompt_ids=(1,) * 200_001), TooLarge, "200000"),
     ],
 )

@@ -220,7 +220,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
     @override
     async def detokenize(self, request: TextCompletionRequest) -> Detokenized:
         model, ids = self.engine.model, request.prompt_ids
-        check_ids("prompt_ids", ids, model.vocabulary)
+        check_ids("the tokens", ids, model.vocabulary)
         tokens = await asyncio.to_thread(_all_data, model, ids) if request.token_texts else ()
         return Detokenized(await asyncio.to_thread(model.detokenize, ids), tokens)
 
@@ -258,7 +258,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
         if request.adapter is not None:
             raise BadRequest("adapter: vectors are the base model's here; leave it out")
         for ids in request.id_lists:
-            check_ids("id_lists", ids, model.vocabulary)
+            check_ids("each text", ids, model.vocabulary)
         texts = list(request.id_lists)
         if request.texts:
             self._check_embedded(request)
@@ -329,7 +329,7 @@ class LlamaCpp(LlmService[LlamaCppOptions]):
     async def _prompt(self, request: TextCompletionRequest, limit: int) -> tuple[int, ...]:
         if request.prompt_ids:
             ids = keep_end(request.prompt_ids, request.max_prompt_tokens, self.engine.model.begin)
-            check_ids("prompt_ids", ids, self.engine.model.vocabulary)
+            check_ids("the prompt", ids, self.engine.model.vocabulary)
             return ids
         tokenizer = self._tokenizer
         if needs_tools(request):

@@ -40,20 +40,25 @@ def check_sampling(sampling: Sampling, vocabulary: int) -> None:
             raise BadRequest(f"sampling.{field} must be from 0 to {MAX_LOGPROBS}")
     if len(sampling.stop) > MAX_STOPS or not all(0 < len(stop) <= MAX_STOP_CHARACTERS for stop in sampling.stop):
         raise BadRequest(f"sampling.stop may have {MAX_STOPS} texts of 1 to {MAX_STOP_CHARACTERS} characters")
-    check_ids("sampling.stop_ids", sampling.stop_ids, vocabulary)
+    check_ids("the ids that stop", sampling.stop_ids, vocabulary)
 
 
-def check_ids(field: str, ids: tuple[int, ...], vocabulary: int) -> None:
+def check_ids(what: str, ids: tuple[int, ...], vocabulary: int) -> None:
     """Check that `ids` are tokens of the model.
 
+    Args:
+        what: has them, in words that the clients of every door understand: each has a name of its own for the field.
+        ids: of the tokens.
+        vocabulary: how many the model has.
+
     Raises:
-        TooLarge: they are more than any context has; the message names the field, as that of the next.
+        TooLarge: they are more than any context has.
         BadRequest: one is no token.
     """
     if len(ids) > max(MAX_IDS, vocabulary):
-        raise TooLarge(f"{field} may have {max(MAX_IDS, vocabulary)} ids")
+        raise TooLarge(f"{what} may have {max(MAX_IDS, vocabulary)} ids")
     if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
-        raise BadRequest(f"{field}: this model's token ids are 0 to {vocabulary - 1}")
+        raise BadRequest(f"{what}: this model's token ids are 0 to {vocabulary - 1}")
 
 
 def keep_end(tokens: tuple[int, ...], most: int | None, begin: int | None) -> tuple[int, ...]:
