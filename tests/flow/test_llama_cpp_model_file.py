@@ -1,12 +1,15 @@
 """Where a model comes from, and what is said when it does not come."""
 
 import hashlib
+import logging
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from huggingface_hub.utils.logging import get_logger
 
 from tests.fakes.hub_server import COMMIT, hub_server
 from tests.flow.demo_llm import asked, text_of
@@ -49,6 +52,12 @@ def test_a_cached_file_of_the_hub_is_used_without_the_network(tmp_path: Path, fi
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(COMMIT)
     assert model_file(f"hf:owner/name/{file}", tmp_path) == cached
+
+
+def test_the_hubs_library_writes_no_lines_beside_the_log() -> None:
+    import_module("tg_flow.llama.hub")
+    assert get_logger("huggingface_hub.file_download").parent is logging.getLogger("huggingface_hub")
+    assert logging.getLogger("huggingface_hub").handlers == []
 
 
 def in_a_process(path: str, cache: Path, *, fetch: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:

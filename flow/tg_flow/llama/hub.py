@@ -1,5 +1,6 @@
 """Repository and file of the Hugging Face hub -> the file in this machine's cache."""
 
+import logging
 from pathlib import Path
 
 import structlog
@@ -15,6 +16,8 @@ from huggingface_hub.errors import (
 from tg_schema.errors import BadRequest, NotFound, ProviderAuth, Unavailable
 
 log = structlog.get_logger()
+# The library's own handler would write each of its lines a second time, and not in the form of this log.
+logging.getLogger("huggingface_hub").handlers.clear()
 
 
 def hub_file(repository: str, file: str, cache: Path | None, *, fetch: bool) -> Path | None:
