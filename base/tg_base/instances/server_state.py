@@ -33,7 +33,7 @@ class ServerState:
         loads_end_at: when those that need not wait for a slot are predicted to be loaded, one after the other.
         load: seconds of work that waits, roughly; to find the least loaded servers.
         adapter_requests: requests placed here, by adapter; an adapter without any is not in it.
-        has_spare_slot: whether one more adapter may run beside these, as far as is told.
+        has_spare_slot: whether one more adapter may run beside those of requests placed here; see `has_free_slot`.
         cache_tokens: that its KV cache holds; None = never told.
         adapters: those that the server probably has loaded.
         prefixes: blocks that it probably has cached.
@@ -120,7 +120,7 @@ class ServerState:
 
     @property
     def has_free_slot(self) -> bool:
-        """Whether one more adapter may run beside the active ones, as far as is told."""
+        """Whether one more adapter may run beside `active_adapters`, other pickers' among them where it tells them."""
         report = self.report
         if report is None or report.adapters is None or report.adapters.slots is None:
             return True
