@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Call, Dialect, show_ignored
+from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, show_ignored
 from tg_gateway.dialects.anthropic.blocks import DIALECT
 from tg_gateway.dialects.anthropic.body import MessageBody
 from tg_gateway.dialects.anthropic.descriptions import ANTHROPIC_DESCRIPTIONS
@@ -14,7 +14,7 @@ from tg_gateway.dialects.anthropic.request import read_request
 from tg_gateway.dialects.anthropic.stream_writer import StreamWriter
 from tg_gateway.dialects.anthropic.whole_writers import CountWriter, MessageWriter
 from tg_gateway.dialects.anthropic.wire import Model, ModelList
-from tg_schema import TgError, decode, encode
+from tg_schema import TextCompletionRequest, TgError, decode, encode
 from tg_schema.errors import BadRequest, NotFound
 
 
@@ -48,24 +48,25 @@ def _ask_message(call: Call) -> Ask:
     body = decode(MessageBody, call.body)
     if body.max_tokens is None:
         raise BadRequest("max_tokens is missing: say how many tokens the answer may have")
-    found = call.catalogue.find_model(body.model)
-    call.route = found.route
-    asked = read_request(body, call.body, call.headers.get("anthropic-beta", ""), found)
-    headers = make_headers(call.request_id) | show_ignored(DIALECT, asked.ignored)
+    found, request, headers = _read(call, body)
     model = found.model or body.model or ""
     if body.stream:
-        return Ask(found.route, asked.request, StreamWriter(model, call.request_id, headers), streaming=True)
-    return Ask(found.route, asked.request, MessageWriter(model, headers), streaming=False)
+        return Ask(found.route, request, StreamWriter(model, call.request_id, headers), streaming=True)
+    return Ask(found.route, request, MessageWriter(model, headers), streaming=False)
 
 
 def _ask_count(call: Call) -> Ask:
-    body = decode(MessageBody, call.body)
+    found, request, headers = _read(call, decode(MessageBody, call.body))
+    request = msgspec.structs.replace(request, operation="count-tokens", streaming=False)
+    return Ask(found.route, request, CountWriter(headers), streaming=False)
+
+
+def _read(call: Call, body: MessageBody) -> tuple[FoundModel, TextCompletionRequest, dict[str, str]]:
+    """The model that a body is for, the request, and the headers of its answer."""
     found = call.catalogue.find_model(body.model)
     call.route = found.route
     asked = read_request(body, call.body, call.headers.get("anthropic-beta", ""), found)
-    request = msgspec.structs.replace(asked.request, operation="count-tokens", streaming=False)
-    headers = make_headers(call.request_id) | show_ignored(DIALECT, asked.ignored)
-    return Ask(found.route, request, CountWriter(headers), streaming=False)
+    return found, asked.request, make_headers(call.request_id) | show_ignored(DIALECT, asked.ignored)
 
 
 def _find_model(call: Call) -> Model:
