@@ -33,7 +33,7 @@ class StreamRecord:
     @property
     def last(self: _Fields) -> bool:
         """Whether the stream ends here."""
-        return bool(self.end_of_stream) or self.error is not None
+        return self.end_of_stream is True or self.error is not None
 
     @classmethod
     def from_error(cls: type[AnyRecord], error: Error) -> AnyRecord:

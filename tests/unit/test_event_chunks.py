@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tg_base.llm import LlmChunk, join_chunks
-from tg_base.llm.http import JsonLines, event_chunks
+from tg_base.llm.http import USAGE_TIMEOUT_SECONDS, JsonLines, Read, Take, body_chunks, event_chunks
 from tg_base.llm.http.stream_reader import MAX_TURN_BYTES
 from tg_schema.errors import ProtocolError
 
@@ -179,3 +179,87 @@ def test_an_end_and_counts_are_joined_as_beside_what_is_not_plain(chunks: list[L
     (grouped,) = join_chunks((LlmChunk(stopped_by="x"), *chunks))
     (joined,) = join_chunks((LlmChunk(), *chunks))
     assert msgspec.structs.replace(joined, stopped_by="x") == grouped
+
+
+class Offered:
+    """A body that offers each read to its listener first, as a connection does while a task waits."""
+
+    ended = False
+
+    def __init__(self, reads: Iterable[bytes]) -> None:
+        self._reads = iter(reads)
+        self.offered = 0
+
+    async def __aenter__(self) -> Read:
+        return self.read
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    def listen(self, take: Take) -> None:
+        self._take = take
+
+    async def read(self) -> bytes:
+        for received in self._reads:
+            left = self._take(received)
+            self.offered += left != received
+            if left:
+                return left
+        return b""
+
+
+async def read_all(body: Offered, room: int) -> tuple[list[LlmChunk], str]:
+    """What comes, and the error: of what need not be awaited, each `room`-th chunk fills the consumer; 0 = none is."""
+    chunks: list[LlmChunk] = []
+
+    def keep(chunk: LlmChunk) -> bool:
+        chunks.append(chunk)
+        return len(chunks) % room > 0
+
+    stream = body_chunks(body, Decoder(), USAGE_TIMEOUT_SECONDS, None, 1)
+    try:
+        chunks.append(await anext(stream))
+        while True:
+            chunks.append(await stream.asend(keep if room else None))
+    except StopAsyncIteration:
+        return chunks, ""
+    except ProtocolError as error:
+        return chunks, error.message
+
+
+ENDS = (
+    event(LAST) + event(USAGE) + b"data: [DONE]\n\n",
+    event(LAST) + b"data: {broken\n\n",
+    b"data: {broken\n\n" + event(MORE),
+    b"data: [DONE]\n\n",
+    b"",
+)
+
+
+@given(st.sampled_from(ENDS), st.sets(st.integers(1, 400)), st.integers(1, 3))
+async def test_what_is_passed_on_is_the_same_as_what_is_awaited(end: bytes, cuts: set[int], room: int) -> None:
+    whole = b"".join(event(LlmChunk(text, model="m")) for text in "abcdef") + end
+    places = [0, *sorted(cut for cut in cuts if cut < len(whole)), len(whole)]
+    reads = [whole[start:stop] for start, stop in pairwise(places)]
+    awaited, awaited_error = await read_all(Offered(reads), 0)
+    passed, passed_error = await read_all(Offered(reads), room)
+    assert (join_chunks(passed), passed_error) == (join_chunks(awaited), awaited_error)
+
+
+async def test_only_the_first_chunk_and_the_end_wake_who_waits_for_chunks() -> None:
+    body = Offered([event(LlmChunk(text)) for text in "abcd"] + [event(LAST), b"data: [DONE]\n\n"])
+    chunks, _ = await read_all(body, 100)
+    assert "".join(chunk.text for chunk in chunks) == "abcd!"
+    # Of the six reads, the first came before anybody listened, and what follows the end is read for its counts.
+    assert body.offered == 4
+
+
+async def test_what_a_consumer_raises_is_raised_where_it_waits() -> None:
+    def fail(_: LlmChunk) -> bool:
+        raise KeyError("defect")
+
+    body = Offered([event(LlmChunk("a")), event(LlmChunk("b")), event(LAST)])
+    stream = body_chunks(body, Decoder(), USAGE_TIMEOUT_SECONDS, None, 1)
+    assert await anext(stream) == LlmChunk("a")
+    with pytest.raises(KeyError, match="defect"):
+        await stream.asend(fail)

@@ -3,7 +3,7 @@
 import asyncio
 import selectors
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from contextvars import Context
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ import pytest
 from typing_extensions import TypeVarTuple, Unpack, override
 
 from tg_base.llm import LlmChunk
+from tg_base.llm.core import PassOn
 from tg_base.llm.guard import Clocks, guard_stream
 from tg_schema.errors import IncompleteStream, Timeout, Unavailable
 
@@ -75,11 +76,15 @@ class Source:
         self.closed = False
         self.waiting = asyncio.Event()
 
-    async def stream(self) -> AsyncGenerator[LlmChunk, None]:
+    async def stream(self) -> AsyncGenerator[LlmChunk, PassOn | None]:
+        on_chunk: PassOn | None = None
         try:
             for step in self.steps:
                 if isinstance(step, LlmChunk):
-                    yield step
+                    if on_chunk is None:
+                        on_chunk = yield step
+                    elif not on_chunk(step):
+                        on_chunk = None
                 elif isinstance(step, Exception):
                     raise step
                 else:
@@ -89,19 +94,36 @@ class Source:
             self.closed = True
 
 
-async def read(source: Source, *, pause: float = 0.0, received: list[LlmChunk] | None = None) -> list[LlmChunk]:
+async def read(
+    source: Source, *, pause: float = 0.0, received: list[LlmChunk] | None = None, room: int = 0
+) -> list[LlmChunk]:
+    """All chunks; of those that come while one is awaited, `room` are taken without waiting."""
     chunks: list[LlmChunk] = [] if received is None else received
+    passed = 0
+
+    def keep(chunk: LlmChunk) -> bool:
+        nonlocal passed
+        passed += 1
+        chunks.append(chunk)
+        return passed % room > 0
+
     async with aclosing(guard_stream(source.stream(), CLOCKS)) as stream:
-        async for chunk in stream:
-            chunks.append(chunk)
-            if pause:
-                await asyncio.sleep(pause)
+        with suppress(StopAsyncIteration):
+            chunks.append(await anext(stream))
+            while True:
+                if pause:
+                    await asyncio.sleep(pause)
+                chunks.append(await stream.asend(keep if room else None))
     return chunks
 
 
-def test_a_whole_stream_passes_unchanged(loop: LeapingLoop) -> None:
+each_way = pytest.mark.parametrize("room", [0, 1, 100], ids=["awaited", "one passed on", "all passed on"])
+
+
+@each_way
+def test_a_whole_stream_passes_unchanged(loop: LeapingLoop, room: int) -> None:
     source = Source(59.0, WORD, 29.0, LlmChunk(reasoning="hm"), 29.0, WORD, 29.0, LAST)
-    assert loop.run(read(source)) == [WORD, LlmChunk(reasoning="hm"), WORD, LAST]
+    assert loop.run(read(source, room=room)) == [WORD, LlmChunk(reasoning="hm"), WORD, LAST]
     assert source.closed
 
 
@@ -115,23 +137,37 @@ def test_a_whole_stream_passes_unchanged(loop: LeapingLoop) -> None:
         ((WORD, 20.0, EMPTY, 11.0, WORD, LAST), "no content for 30 s"),
         ((WORD, *([20.0, WORD] * 20), LAST), "not finished within 300 s"),
         ((*([20.0, EMPTY] * 20), LAST), "no first token within 60 s"),
+        ((EMPTY, 59.0, WORD, 31.0, WORD, LAST), "no content for 30 s"),
     ],
 )
-def test_each_clock_runs_out(loop: LeapingLoop, steps: tuple[LlmChunk | float, ...], message: str) -> None:
+@each_way
+def test_each_clock_runs_out(loop: LeapingLoop, steps: tuple[LlmChunk | float, ...], message: str, room: int) -> None:
     source = Source(*steps)
     with pytest.raises(Timeout, match=f"^the provider was too slow: {message}$"):
-        loop.run(read(source))
+        loop.run(read(source, room=room))
     assert source.closed
 
 
-def test_the_idle_clock_runs_out_on_time_although_the_first_token_clock_is_longer(loop: LeapingLoop) -> None:
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ((1.0, WORD, 1000.0), 31.0),
+        # The timer is set for the 60 s of the first token when the word comes.
+        ((1.0, EMPTY, 34.0, WORD, 1000.0), 65.0),
+        ((1.0, WORD, 20.0, WORD, 20.0, WORD, 5.0, EMPTY, 1000.0), 71.0),
+    ],
+)
+@each_way
+def test_the_idle_clock_runs_out_on_time(
+    loop: LeapingLoop, steps: tuple[LlmChunk | float, ...], seconds: float, room: int
+) -> None:
     async def measured() -> float:
         start = loop.time()
         with pytest.raises(Timeout):
-            await read(Source(1.0, WORD, 1000.0, LAST))
+            await read(Source(*steps, LAST), room=room)
         return loop.time() - start
 
-    assert loop.run(measured()) == pytest.approx(31.0, abs=0.5)
+    assert loop.run(measured()) == pytest.approx(seconds, abs=0.5)
 
 
 @pytest.mark.parametrize("chunk", [WORD, EMPTY])

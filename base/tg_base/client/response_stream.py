@@ -256,6 +256,21 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     def _join_waiting(self) -> None:
         """Join the buffered records, and cut what is too long for one event."""
         self.came, body = self._frames[0]
+        try:
+            # Nearly always one, of a reader that keeps up.
+            if len(self._frames) == 1 and len(body) <= MAX_EVENT_BYTES:
+                self._frames.clear()
+                self._size = self._cut_size = 0
+                self._records.append(decode(self._record, body))
+            else:
+                self._join_several()
+        except BadRequest:
+            self._frames.clear()
+            self._size = 0
+            self._error = ProtocolError("a response on the bus is not a record of its service")
+
+    def _join_several(self) -> None:
+        _, body = self._frames[0]
         bodies, size = [body], len(body)
         for _, body in self._frames[1:]:
             if size + len(body) > MAX_EVENT_BYTES:
@@ -266,20 +281,11 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._size -= size
         # A record that is cut stays in memory until its last piece is read, so it stays counted.
         self._cut_size = size if size > MAX_EVENT_BYTES else 0
-        try:
-            # Nearly always one, of a reader that keeps up.
-            if len(bodies) == 1 and size <= MAX_EVENT_BYTES:
-                self._records.append(decode(self._record, bodies[0]))
-                return
-            records = self._record.join([decode(self._record, body) for body in bodies])
-            if size > MAX_EVENT_BYTES:
-                records = [piece for record in records for piece in record.cut(MAX_EVENT_BYTES)]
-            # The next one is the last of the list.
-            self._records = [*reversed(records)]
-        except BadRequest:
-            self._frames.clear()
-            self._size = 0
-            self._error = ProtocolError("a response on the bus is not a record of its service")
+        records = self._record.join([decode(self._record, body) for body in bodies])
+        if size > MAX_EVENT_BYTES:
+            records = [piece for record in records for piece in record.cut(MAX_EVENT_BYTES)]
+        # The next one is the last of the list.
+        self._records = [*reversed(records)]
 
 
 class AskedStream(ResponseStream[Any]):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -15,14 +16,16 @@ from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.answer_collector import AnswerCollector
 
 Edit = Callable[[LlmChunk], LlmChunk]
-Begun = tuple[LlmChunk, AsyncGenerator[LlmChunk, None]]
+Begun = tuple[LlmChunk, AsyncGenerator[LlmChunk, Any]]
 """The first chunk of a stream and the rest."""
+PassRecordOn = Callable[[TextCompletionResponse], bool]
+"""Takes a record without waiting, as `PassOn` takes a chunk."""
 
 
 async def answer_request(
     request: TextCompletionRequest, plan: GenerationPlan, begin: Callable[[], Awaitable[Begun]], model: str
-) -> AsyncGenerator[TextCompletionResponse, None]:
-    """All records of an answer.
+) -> AsyncGenerator[TextCompletionResponse, PassRecordOn | None]:
+    """All records of an answer. What is sent to the generator gets those that can be passed on before its next one.
 
     Args:
         request: what is asked.
@@ -38,6 +41,7 @@ async def answer_request(
     answer = AnswerBuilder(request, plan, await AnswerForm.of(request) if asks_form else None)
     totals, streaming, several, edit = answer.totals, request.streaming, plan.generated > 1, answer.edit
     keep = answer.keep
+    plain = streaming and not several and edit is None and keep is None
     try:
         chunk, rest = await begin()
         # Behind the first chunk nobody asks again, and a prompt may be long.
@@ -51,14 +55,14 @@ async def answer_request(
                 if keep is not None:
                     keep(chunk)
                 if streaming and (chunk.text or chunk.has_content):
-                    yield totals.tell(chunk)
+                    answer.on_record = yield totals.tell(chunk)
                 if several and chunk.finish_reason is not None and answer.tells_ends:
-                    yield answer.end(chunk.index)
+                    answer.on_record = yield answer.end(chunk.index)
                 # While the next one is awaited, nobody needs this one.
                 del chunk
                 try:
                     # `anext` with a default would add a step to each wait.
-                    chunk = await rest.__anext__()
+                    chunk = await rest.asend(answer.pass_on if plain and answer.on_record is not None else None)
                 except StopAsyncIteration:
                     break
         finally:
@@ -78,16 +82,18 @@ class AnswerBuilder:
         edit: changes each chunk, before all else; None = nothing to change.
         keep: takes each chunk that is needed later; None = none is.
         tells_ends: whether the end of each of several answers is told as soon as it comes.
+        on_record: gets the records of the chunks that come while the next one is awaited; None = nobody does.
     """
 
     # Not the request, whose prompt may be long.
     __slots__ = (
-        "_answers_asked", "_form", "_kept", "_ranking", "_several", "_streaming", "edit", "keep", "tells_ends",
-        "totals",
+        "_answers_asked", "_form", "_kept", "_ranking", "_several", "_streaming", "edit", "keep", "on_record",
+        "tells_ends", "totals",
     )  # fmt: skip
 
     def __init__(self, request: TextCompletionRequest, plan: GenerationPlan, form: AnswerForm | None) -> None:
         self.totals = Totals(request.model)
+        self.on_record: PassRecordOn | None = None
         self.tells_ends = bool(request.streaming) and form is None
         self._streaming = bool(request.streaming)
         self._answers_asked = request.answers
@@ -102,6 +108,13 @@ class AnswerBuilder:
         edits += [SingleCall().edit] if plan.single_call else []
         self.edit = _in_turn(edits)
         self.keep = None if self._kept is None else self._kept.add
+
+    def pass_on(self, chunk: LlmChunk) -> bool:
+        """A `PassOn`, for an answer that is streamed as it comes."""
+        self.totals.add(chunk)
+        if not (chunk.text or chunk.has_content):
+            return True
+        return self.on_record is not None and self.on_record(self.totals.tell(chunk))
 
     def end(self, index: int) -> TextCompletionResponse:
         """The record of the end of one of several answers, whose text is told."""

@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 from math import inf
 from types import TracebackType
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 import structlog
 
-from tg_base.llm.core import LlmChunk
+from tg_base.llm.core import LlmChunk, PassOn
 from tg_base.runtime import Alarm
 from tg_schema import TgError
 from tg_schema.conversation import MAX_CALL_INDEX
@@ -40,12 +40,13 @@ class Clocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def guard_stream(
-    source: AsyncGenerator[LlmChunk, None], clocks: Clocks, answers: int = 1
-) -> AsyncGenerator[LlmChunk, None]:
+    source: AsyncGenerator[LlmChunk, Any], clocks: Clocks, answers: int = 1
+) -> AsyncGenerator[LlmChunk, PassOn | None]:
     """Yield the chunks of `source`, and close it whatever happens.
 
     The clocks run only while we wait for the provider: a slow consumer does not count against it. Chunks without
-    content are forwarded, but reset no clock.
+    content are forwarded, but reset no clock. What is sent to this generator gets the chunks that `source` can pass on
+    while it is waited for.
 
     A `finish_reason` completes the answer of its `index`. After it only the counts of its chunks are forwarded. After
     that of the last of `answers`, an error or a timeout ends the stream without being raised.
@@ -56,40 +57,70 @@ async def guard_stream(
         ProtocolError: a number in a tool call or a token is out of range, or an answer was not asked for.
         IncompleteStream: the source ended, and an answer has no `finish_reason`.
     """
-    finished = False
-    ended = _NO_ANSWERS
     watch = _Watch(clocks)
+    guard = _Guard(watch, answers)
     try:
         while True:
             try:
                 # Not around the `yield` below: there the consumer works, at its own pace. `anext` with a default
                 # would be one more step of each wait.
                 with watch:
-                    chunk = await source.__anext__()
+                    chunk = await source.asend(None if guard.on_chunk is None else guard.pass_on)
             except StopAsyncIteration:
                 break
             except TgError:
-                if finished:
+                if guard.finished:
                     break
                 raise
-            if ended and (finished or chunk.index in ended):
-                chunk = chunk.usage
-            elif chunk.text or chunk.has_content:
-                watch.saw_content = True
-            if chunk.finish_reason is not None:
-                ended |= {chunk.index}
-                finished = len(ended) >= answers
-            if chunk.index and not 0 < chunk.index < answers:
-                raise ProtocolError(f"the provider sent an answer that is none of the {answers} asked for")
-            yield check_numbers(chunk)
+            guard.on_chunk = yield guard.admit(chunk)
             # While the next one is awaited, nobody needs this one.
             del chunk
     finally:
         watch.close()
         # Not `aclosing`, which would take 150 bytes of each stream.
         await source.aclose()
-    if not finished:
+    if not guard.finished:
         raise IncompleteStream("the provider's stream ended without its terminal marker; ask again")
+
+
+class _Guard:
+    """What is checked of each chunk of one stream, whether a task waits for it or not.
+
+    Attributes:
+        finished: whether all answers have ended.
+        on_chunk: gets the chunks that come while the source is waited for; None = who waits does.
+    """
+
+    __slots__ = ("_answers", "_ended", "_watch", "finished", "on_chunk")
+
+    def __init__(self, watch: "_Watch", answers: int) -> None:
+        self.finished = False
+        self.on_chunk: PassOn | None = None
+        self._watch = watch
+        self._answers = answers
+        self._ended = _NO_ANSWERS
+
+    def admit(self, chunk: LlmChunk) -> LlmChunk:
+        """The chunk as it is forwarded. Raises ProtocolError as `guard_stream`."""
+        if self._ended and (self.finished or chunk.index in self._ended):
+            chunk = chunk.usage
+        elif chunk.text or chunk.has_content:
+            self._watch.saw_content = True
+        if chunk.index and not 0 < chunk.index < self._answers:
+            raise ProtocolError(f"the provider sent an answer that is none of the {self._answers} asked for")
+        chunk = check_numbers(chunk)
+        # Last: once all have ended, an error of the source is no error any more, and those above are.
+        if chunk.finish_reason is not None:
+            self._ended |= {chunk.index}
+            self.finished = len(self._ended) >= self._answers
+        return chunk
+
+    def pass_on(self, chunk: LlmChunk) -> bool:
+        """A `PassOn`, while `source` is waited for."""
+        admitted = self.admit(chunk)
+        if self._watch.saw_content:
+            self._watch.go_on()
+        return self.on_chunk is not None and self.on_chunk(admitted)
 
 
 def check_numbers(chunk: LlmChunk) -> LlmChunk:
@@ -131,8 +162,8 @@ class _Watch:
     """
 
     __slots__ = (
-        "_cancelling", "_clocks", "_due", "_entered", "_fired", "_limit", "_loop", "_task", "_timer", "_timer_due",
-        "_waited", "_waiting_for_first", "saw_content",
+        "_cancelling", "_clocks", "_due", "_entered", "_fired", "_heard_at", "_limit", "_loop", "_task", "_timer",
+        "_timer_due", "_waited", "_waiting_for_first", "saw_content",
     )  # fmt: skip
 
     def __init__(self, clocks: Clocks) -> None:
@@ -143,7 +174,7 @@ class _Watch:
         self._waited = 0.0
         self._limit = min(clocks.first_token, clocks.total)
         self._waiting_for_first = True
-        self._entered = self._due = 0.0
+        self._entered = self._due = self._heard_at = 0.0
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._timer: Alarm | None = None
@@ -158,18 +189,33 @@ class _Watch:
         self._timer_due = inf
 
     def __enter__(self) -> Self:
+        self._task = task = asyncio.current_task(self._loop)
+        self._cancelling = task.cancelling() if task is not None else 0
+        self._begin(self._loop.time())
+        return self
+
+    def go_on(self) -> None:
+        """Content has come while the task waits, and it goes on waiting: the idle clock restarts."""
+        self._heard_at, self.saw_content = self._loop.time(), False
+        # From then on each restart makes the time later, so that the timer need not be moved for it.
+        if self._waiting_for_first:
+            self._restart()
+
+    def _restart(self) -> None:
+        heard_at, self._heard_at, self.saw_content = self._heard_at, 0.0, True
+        self._waited += heard_at - self._entered
+        self._begin(heard_at)
+
+    def _begin(self, now: float) -> None:
         if self.saw_content:
             self.saw_content = self._waiting_for_first = False
             self._limit = min(self._waited + self._clocks.idle, self._clocks.total)
-        self._entered = now = self._loop.time()
+        self._entered = now
         self._due = due = now + self._limit - self._waited
-        self._task = task = asyncio.current_task(self._loop)
-        self._cancelling = task.cancelling() if task is not None else 0
         # A timer that fires too early re-arms itself; only one that would fire too late is replaced here.
         if due < self._timer_due:
             # Set early, so that it need not be replaced once the idle clock runs.
             self._arm(min(due, now + self._clocks.idle))
-        return self
 
     def _arm(self, due: float) -> None:
         self.close()
@@ -178,6 +224,8 @@ class _Watch:
 
     def _check(self) -> None:
         self._timer, self._timer_due = None, inf
+        if self._heard_at:
+            self._restart()
         # No wait is in progress, because the consumer is slow. The next wait arms the timer again.
         if self._task is None:
             return
@@ -188,6 +236,8 @@ class _Watch:
             self._task.cancel()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._heard_at:
+            self._restart()
         self._waited += self._loop.time() - self._entered
         task, self._task = self._task, None
         if kind is RecursionError:

@@ -26,6 +26,7 @@ from tg_base.llm.http import (
     HttpAnswer,
     OpenBody,
     Read,
+    Take,
     body_chunks,
     no_detail,
     open_body,
@@ -279,6 +280,10 @@ class _AskedBody:
                 await self._keyed.give_back(lease)
         self._lease = lease
         return read
+
+    def listen(self, take: Take) -> None:
+        if self._body is not None:
+            self._body.listen(take)
 
     async def __aexit__(self, *_: object) -> None:
         try:

@@ -14,7 +14,7 @@ import stamina
 from typing_extensions import TypeVar, get_original_bases, override
 
 from tg_base.llm.answer_builder import Begun, answer_request
-from tg_base.llm.core import LlmChunk, join_chunks
+from tg_base.llm.core import LlmChunk, PassOn, join_chunks
 from tg_base.llm.generation_plan import EMULATED_FEATURES, GenerationPlan
 from tg_base.llm.guard import guard_stream
 from tg_base.llm.large_request import CheckedRequest, join_request, read_in_parts
@@ -305,7 +305,7 @@ class LlmService(Service[TextCompletionRequest, TextCompletionResponse], Generic
                 return await anext(stream), stream
         raise failed
 
-    def _guarded(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+    def _guarded(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
         return guard_stream(self.generate_content_stream(request), self.clocks, request.answers)
 
 

@@ -46,7 +46,6 @@ MAX_CONCURRENT_RESENDS = 16
 RETRY_SECONDS = 0.25
 """Seconds between attempts to publish while the bus is down."""
 
-
 _TOO_LARGE = Error(type=TooLarge.type, message="the answer holds a record that is too large to travel")
 
 _KindFrame = tuple[Frame, type[Response] | None]
@@ -87,12 +86,11 @@ class LinkSender:
         self._bus = bus
         self._processor = processor
         self._first = new_number()
-        self._name(self._first)
+        self.name = f"{processor}/{self._first}"
         self._sent = self._acknowledged = -1
-        self._epoch = 0
+        self._epoch = self._kept_bytes = 0
         self._resend_from: int | None = None
         self._kept: dict[int, _Message] = {}
-        self._kept_bytes = 0
         self._waiting: deque[LinkStream] = deque()
         self._frames: deque[_KindFrame] = deque()
         self._ready = asyncio.Event()
@@ -102,9 +100,6 @@ class LinkSender:
         self._room = asyncio.Semaphore(MAX_IN_FLIGHT_MESSAGES)
         self.used = False
         self.heard_at = self.used_at = time()
-
-    def _name(self, number: int) -> None:
-        self.name = f"{self._processor}/{number}"
 
     @property
     def state(self) -> LinkState:
@@ -155,8 +150,7 @@ class LinkSender:
     def _heeds(self, ack: Ack) -> bool:
         """Whether this comes from the receiver's current epoch. A newer epoch renews the link first."""
         # The first acknowledgement tells which epoch the receiver is in; until then there is nothing to compare with.
-        if self._epoch == 0:
-            self._epoch = ack.epoch
+        self._epoch = self._epoch or ack.epoch
         if ack.epoch > self._epoch:
             self._renew()
         return ack.epoch == self._epoch
@@ -165,7 +159,7 @@ class LinkSender:
         """Start a new epoch, with the messages that are not acknowledged yet: the requestor believed us dead."""
         # A new name, not only new numbers: an old message that is still in flight would otherwise pass for a new one
         # of the same number.
-        self._name(new_number())
+        self.name = f"{self._processor}/{new_number()}"
         self._epoch = 0
         kept = enumerate(self._kept.values())
         self._kept = {seq: _Message(self.name, seq, message.body, message.kinds) for seq, message in kept}
@@ -184,7 +178,6 @@ class LinkSender:
 
     async def run(self) -> None:
         """Send, in order and at most `MAX_IN_FLIGHT_MESSAGES` messages at a time, until cancelled."""
-        room = self._room
         clock = asyncio.get_running_loop().time
         async with asyncio.TaskGroup() as sends:
             while True:
@@ -203,13 +196,12 @@ class LinkSender:
                         if self._waiting or self._frames:
                             await asyncio.sleep(0)
                         continue
-                    await room.acquire()
+                    await self._room.acquire()
                     if (wait := self.spacing.wait(clock())) > 0:
                         await asyncio.sleep(wait)
                     # Taken only now: what has come while we waited is part of this message.
                     self.spacing.note_sent(len(self._waiting), len(self._kept), clock())
-                    message = self._next()
-                    sends.create_task(self._publish(message)).add_done_callback(lambda _: room.release())
+                    sends.create_task(self._publish(self._next())).add_done_callback(lambda _: self._room.release())
 
     def _next(self) -> _Message:
         """The next message, kept from now on until it is acknowledged."""
@@ -225,17 +217,18 @@ class LinkSender:
         kinds: list[type[Response] | None] = []
         most = self._bus.max_message
         size, limit, largest = 0, min(MAX_JOINED_BYTES, most // 2), most - FRAMING_BYTES
-        while size < limit and (self._frames or self._waiting):
+        due, waiting = self._frames, self._waiting
+        while size < limit and (due or waiting):
             # One stream after the other, in the order in which they began to wait: none can starve another.
-            if not self._frames:
-                self._frames.extend(self._waiting.popleft().take(largest))
-            frame, kind = self._frames[0]
-            if frames and size + len(frame.record) > largest:
+            if not due:
+                due.extend(waiting.popleft().take(largest))
+            frame, kind = due.popleft()
+            size += len(frame.record)
+            if size > largest and frames:
+                due.appendleft((frame, kind))
                 break
-            self._frames.popleft()
             frames.append(frame)
             kinds.append(kind)
-            size += len(frame.record)
         self.used = True
         if self._taken is not None:
             self._taken.set()
@@ -282,9 +275,7 @@ class LinkStream:
         tell_again: seconds without a record after which another "accepted" frame is sent.
     """
 
-    __slots__ = (
-        "_key", "_link", "_opening", "_records", "_signals", "_tell_again", "_tell_at", "_telling", "_waits",
-    )  # fmt: skip
+    __slots__ = ("_key", "_link", "_opening", "_records", "_signals", "_tell_again", "_tell_at", "_telling", "_waits")
 
     def __init__(self, link: LinkSender, key: StreamKey, tell_again: float) -> None:
         self._link = link
@@ -333,10 +324,15 @@ class LinkStream:
         # The last record never waits: a stream that is being stopped has to end even while its requestor is stuck.
         while len(self._records) >= MAX_WAITING_RECORDS and not record.last:
             await self._link.until_taken()
+        self.put(record)
+
+    def put(self, record: Response) -> bool:
+        """Buffer a record that is not the first; returns whether `send` would take another one without waiting."""
         self._records.append(record)
         if not self._waits:
             self._waits = True
             self._link.enqueue(self)
+        return len(self._records) < MAX_WAITING_RECORDS
 
     def close(self) -> None:
         """Send nothing more."""
@@ -355,8 +351,7 @@ class LinkStream:
         self._waits = False
         if not signals:
             return _join(self._key, records, largest)
-        frames: list[_KindFrame] = []
-        done = 0
+        frames, done = list[_KindFrame](), 0
         for position, signal in signals:
             frames += _join(self._key, records[done:position], largest)
             frames.append((signal, None))
@@ -391,8 +386,8 @@ def _join(key: StreamKey, records: Sequence[Response], largest: int) -> list[_Ki
     for record in records if len(records) == 1 else kind.join(records):
         if len(body := encode(record)) > largest:
             break
-        said: FrameKind = "end" if record.last else "record"
-        frames.append((Frame(said, key.stream, key.attempt, msgspec.Raw(body)), kind))
+        frame = Frame("end" if record.last else "record", key.stream, key.attempt, msgspec.Raw(body))
+        frames.append((frame, kind))
     else:
         return frames
     if len(records) > 1:
@@ -402,5 +397,4 @@ def _join(key: StreamKey, records: Sequence[Response], largest: int) -> list[_Ki
 
 
 def _failure(key: StreamKey, kind: type[Response]) -> _KindFrame:
-    record = msgspec.Raw(encode(kind.from_error(_TOO_LARGE)))
-    return Frame("end", key.stream, key.attempt, record), kind
+    return Frame("end", key.stream, key.attempt, msgspec.Raw(encode(kind.from_error(_TOO_LARGE)))), kind

@@ -203,14 +203,19 @@ async def _forward(records: AsyncGenerator[Response, None], responder: Responder
     Raises:
         Internal: there was none.
     """
+    # A service may put those that come before its next one, without waking this task.
+    asked: AsyncGenerator[Response, Any] = records
     try:
-        async for record in records:
+        record = await anext(asked)
+        while True:
             await responder.send(record)
             if record.last:
                 return
             # While the next one is awaited, nobody needs this one.
             del record
+            record = await asked.asend(responder.put)
+    except StopAsyncIteration:
+        raise Internal("the service ended without a last response") from None
     finally:
         # Not `aclosing`, which would take 150 bytes of each stream.
         await records.aclose()
-    raise Internal("the service ended without a last response")

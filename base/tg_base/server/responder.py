@@ -16,6 +16,14 @@ log = structlog.get_logger()
 class Responder(Protocol):
     """Sends the responses to one request."""
 
+    @property
+    def put(self) -> Callable[[Response], bool] | None:
+        """Takes a response after the first without waiting; returns whether another one can be taken so.
+
+        None = each must be waited for.
+        """
+        return None
+
     def open(self) -> None:
         """Register the stream: from now on it ends if its requestor dies."""
 

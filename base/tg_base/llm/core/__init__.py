@@ -2,7 +2,7 @@
 
 from tg_base.llm.core.call_arguments import call_arguments
 from tg_base.llm.core.call_numbers import CallNumbers
-from tg_base.llm.core.chunk import LlmChunk, join_chunks
+from tg_base.llm.core.chunk import LlmChunk, PassOn, join_chunks
 from tg_base.llm.core.effort import find_budget, find_effort
 from tg_base.llm.core.errors import event_error, retry_after, status_error
 from tg_base.llm.core.signature import read_signature, write_signature
@@ -10,6 +10,7 @@ from tg_base.llm.core.signature import read_signature, write_signature
 __all__ = [
     "CallNumbers",
     "LlmChunk",
+    "PassOn",
     "call_arguments",
     "event_error",
     "find_budget",

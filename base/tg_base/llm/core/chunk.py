@@ -1,6 +1,6 @@
 """Provider -> LlmService: one piece of an answer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -36,6 +36,11 @@ class LlmChunk(Completion, frozen=True):
         return bool(
             self.text or self.reasoning or self.tokens or self.tool_calls or self.signature or self.prompt_tokens
         )
+
+
+PassOn = Callable[[LlmChunk], bool]
+"""Takes a chunk without waiting; returns whether it can take another one. Sent to a generator of chunks, it may get
+those that come while the generator's next one is awaited."""
 
 
 def join_chunks(chunks: Sequence[LlmChunk]) -> tuple[LlmChunk, ...]:

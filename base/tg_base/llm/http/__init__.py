@@ -13,7 +13,8 @@ from tg_base.llm.http.response import (
 )
 from tg_base.llm.http.shared_tls import share_tls
 from tg_base.llm.http.stream_reader import (
-    MAX_EVENT_BYTES, UNREADABLE, USAGE_TIMEOUT_SECONDS, EventDecoder, Frames, Read, body_chunks, event_chunks,
+    MAX_EVENT_BYTES, UNREADABLE, USAGE_TIMEOUT_SECONDS, EventDecoder, Frames, Read, Take, body_chunks,
+    event_chunks,
 )
 from tg_base.llm.http.usage_deltas import Counts, UsageDeltas
 
@@ -21,6 +22,6 @@ __all__ = [
     "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW", "UNREADABLE",
     "USAGE_TIMEOUT_SECONDS",
     "CapturedConnection", "CapturingTransport", "Counts", "ErrorDetail", "EventDecoder", "Failures", "Frames",
-    "HttpAnswer", "JsonLines", "Method", "OpenBody", "PreparedConnection", "Read", "SdkRequest", "UsageDeltas",
+    "HttpAnswer", "JsonLines", "Method", "OpenBody", "PreparedConnection", "Read", "SdkRequest", "Take", "UsageDeltas",
     "body_chunks", "event_chunks", "no_detail", "open_body", "open_pool", "read_whole_body", "share_tls",
 ]

@@ -55,7 +55,7 @@ class ChunkDecoder:
             if size is None:
                 start += 1
                 size = _SIZES.get(received[at:start])
-            if size is None or received[start + size : start + size + 2] != _LINE_END:
+            if size is None or not received.startswith(_LINE_END, start + size):
                 break
             parts.append(received[start : start + size])
             at = start + size + 2

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from tg_base.llm.http.chunk_decoder import ChunkDecoder
 from tg_base.llm.http.failures import BROKEN
+from tg_base.llm.http.stream_reader import Take
 from tg_base.runtime import FewItems
 from tg_schema.errors import IncompleteStream
 
@@ -19,6 +20,9 @@ MAX_HEAD_BYTES = 64 * 1024
 
 READ_BYTES = 16 * 1024
 """Bytes of one read. aiohttp buffers twice as many, then it stops reading until the buffer is consumed."""
+
+MAX_OFFERED_BYTES = 4 * 1024
+"""The largest read that is offered to a body's listener: after one of `READ_BYTES` the loop may read again at once."""
 
 UPGRADE = 101
 """The status of an answer after which the connection speaks something else; nobody asks for that."""
@@ -144,6 +148,17 @@ class Body(aiohttp.StreamReader):
         if waiter is not None and not waiter.done():
             waiter.set_exception(IncompleteStream(BROKEN))
 
+    def listen(self, take: Take) -> None:
+        """Offer small reads of plain chunks to `take` while `Body.take` waits."""
+        protocol: Any = self._protocol
+        # The body may have ended, and the connection may have the next one.
+        if protocol._payload is self:  # noqa: SLF001
+            protocol.listener = take
+
+    def is_awaited(self) -> bool:
+        """Whether a reader waits."""
+        return self._waiter is not None and not self._waiter.done()
+
     def is_untouched(self) -> bool:
         """Whether the parser has read nothing of this body."""
         # Until `of`, aiohttp's reader begins this list with the first chunk.
@@ -212,6 +227,7 @@ class Handler(ResponseHandler):
     Attributes:
         asked: whether an answer is awaited, or has not come whole.
         chunks: reads the body past the parser; None = the parser reads.
+        listener: of the body that `chunks` reads; None = it has none.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, room: memoryview) -> None:
@@ -223,6 +239,7 @@ class Handler(ResponseHandler):
         self._head_bytes: int | None = None
         self._whole_head = False
         self.chunks: ChunkDecoder | None = None
+        self.listener: Take | None = None
         self._poll: select.poll | None = None
         self._room = room
 
@@ -265,6 +282,9 @@ class Handler(ResponseHandler):
         try:
             # The body is None once the connection was closed.
             if body is not None and (plain := chunks.feed(data)):
+                # Nothing follows a small read in this turn of the loop, so that no stream holds up the others.
+                if self.listener is not None and len(data) <= MAX_OFFERED_BYTES and body.is_awaited():
+                    plain = self.listener(plain)
                 body.feed_data(plain)
         except ValueError:
             self.chunks = None
@@ -273,7 +293,7 @@ class Handler(ResponseHandler):
             self.set_exception(HttpProcessingError())
             return
         if chunks.rest is not None:
-            self.chunks = None
+            self.chunks = self.listener = None
             if chunks.rest == _BODY_END and body is not None:
                 body.feed_eof()
             else:
@@ -324,7 +344,7 @@ class Handler(ResponseHandler):
                 body = Body.of(body)
                 # The parser stays before the first chunk until it gets one that is not plain.
                 if message.chunked and self._whole_head and body.is_untouched():
-                    self.chunks = ChunkDecoder()
+                    self.chunks, self.listener = ChunkDecoder(), None
                     # It keeps the whole head: 1.2 KiB with few headers, as long as the answer takes.
                     self._parser = None
             self.asked = not body.is_eof()

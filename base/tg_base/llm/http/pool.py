@@ -24,6 +24,7 @@ from tg_base.llm.http.failures import SLOW, UNREACHABLE, UNREACHABLE_BY_PROXY
 from tg_base.llm.http.prepared_post import CONNECT_TIMEOUT, PreparedPost, prepare_post, show_place
 from tg_base.llm.http.response import Method
 from tg_base.llm.http.shared_sessions import SharedSessions
+from tg_base.llm.http.stream_reader import Take
 from tg_schema.errors import ProtocolError, Timeout, Unavailable
 
 MAX_WHOLE_BYTES = 128 * 1024
@@ -75,6 +76,11 @@ class PoolAnswer:
     def ended(self) -> bool:
         """See `HttpAnswer`."""
         return self._body.is_eof()
+
+    def listen(self, take: Take) -> None:
+        """See `HttpAnswer`."""
+        if isinstance(self._body, Body):
+            self._body.listen(take)
 
     @property
     def read(self) -> Callable[[], Awaitable[bytes]]:

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from tg_base.llm.core import retry_after, status_error
-from tg_base.llm.http.stream_reader import UNREADABLE, Read
+from tg_base.llm.http.stream_reader import UNREADABLE, Read, Take
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream, ProtocolError, Timeout
 
@@ -58,6 +58,9 @@ class HttpAnswer(Protocol):
 
         Who is cancelled while it waits closes the answer: bytes that were just handed over are lost.
         """
+
+    def listen(self, take: Take) -> None:
+        """Offer what is small to `take` while `read` waits, if the connection can do that."""
 
     def drop_head(self) -> None:
         """Forget the headers, which a stream need not keep until its end."""
@@ -111,6 +114,11 @@ class OpenBody:
         answer.drop_head()
         self._answer = answer
         return answer.read
+
+    def listen(self, take: Take) -> None:
+        """See `Opened`."""
+        if self._answer is not None:
+            self._answer.listen(take)
 
     async def __aexit__(self, *_: object) -> None:
         if self._answer is not None:

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from types import TracebackType
 from typing import Final, Protocol
 
 import msgspec
 
-from tg_base.llm.core import LlmChunk, join_chunks
+from tg_base.llm.core import LlmChunk, PassOn, join_chunks
 from tg_schema import TgError
 from tg_schema.errors import ProtocolError
 from tg_schema.server_sent_events import ServerSentEvents
@@ -33,6 +34,12 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Read = Callable[[], Awaitable[bytes]]
 """Returns the bytes that have arrived, at least one; b"" at the body's end."""
+
+Take = Callable[[bytes], bytes]
+"""Gets bytes that arrive while a `Read` waits; returns what it is to return, or b"" if it goes on waiting."""
+
+_LOOK: Final = b"look"
+"""This very object, returned by a `Read`: the chunks have gone on, and the stream has come to an end or an error."""
 
 
 class Frames(Protocol):
@@ -73,6 +80,9 @@ class Opened(Protocol):
     async def __aexit__(self, *_: object) -> None:
         """Close it."""
 
+    def listen(self, take: Take) -> None:
+        """Once it is open, offer what is small to `take` while a read waits, if the connection can do that."""
+
 
 class _Entered:
     """A body that the caller closes, and that cannot tell whether it has ended."""
@@ -88,6 +98,9 @@ class _Entered:
     async def __aexit__(self, *_: object) -> None:
         pass
 
+    def listen(self, take: Take) -> None:
+        pass
+
 
 def event_chunks(
     read: Read,
@@ -95,11 +108,12 @@ def event_chunks(
     usage_patience: float = USAGE_TIMEOUT_SECONDS,
     frames: Frames | None = None,
     answers: int = 1,
-) -> AsyncGenerator[LlmChunk, None]:
+) -> AsyncGenerator[LlmChunk, PassOn | None]:
     """The chunks of an answer. The events of one read are joined, since none of them could have been shown earlier.
 
     The body consists of server-sent events unless `frames` says otherwise. The loop runs other tasks after each
-    `MAX_TURN_BYTES`. The answer is finished when `answers` of its choices have their `finish_reason`.
+    `MAX_TURN_BYTES`. The answer is finished when `answers` of its choices have their `finish_reason`. What is sent to
+    the generator gets the chunks that come before its next one, if the body can be listened to.
 
     Raises:
         TgError: of the decoder, after the chunks before it. After the terminal marker nothing is raised any more.
@@ -109,10 +123,11 @@ def event_chunks(
 
 async def body_chunks(
     opened: Opened, decoder: EventDecoder, usage_patience: float, frames: Frames | None, answers: int
-) -> AsyncGenerator[LlmChunk, None]:
+) -> AsyncGenerator[LlmChunk, PassOn | None]:
     """The same as `event_chunks`, for a body that is opened before and closed after them."""
     stream = _Stream(decoder, frames or ServerSentEvents(MAX_EVENT_BYTES), answers)
     async with opened as read:
+        opened.listen(stream.pass_on)
         while not stream.finished and not decoder.done:
             received = await read()
             if not received:
@@ -120,15 +135,16 @@ async def body_chunks(
             for part in (received,) if len(received) <= MAX_TURN_BYTES else _parts(received):
                 if part is not received:
                     await asyncio.sleep(0)
-                chunks = stream.take(part)
+                chunks = stream.take(part) if part is not _LOOK else stream.look()
                 for chunk in chunks:
-                    yield chunk
+                    stream.on_chunk = yield chunk
                 if chunks:
                     # While the next read is awaited, nobody needs them; nor the read itself, of up to 16 KiB.
                     del chunk
                 if stream.error is not None and not stream.finished:
                     raise stream.error
             del received, part, chunks
+        stream.on_chunk = None
         # Nearly every whole answer ends here: in the read that has its last events.
         rest = None if decoder.done and opened.ended else await _rest(read, stream, usage_patience, opened)
         if rest is not None:
@@ -136,9 +152,13 @@ async def body_chunks(
 
 
 class _Stream:
-    """Bytes in, chunks out. An error after content is stored, so that the content is delivered first."""
+    """Bytes in, chunks out. An error after content is stored, so that the content is delivered first.
 
-    __slots__ = ("_answers", "_ended", "_events", "decoder", "error", "finished")
+    Attributes:
+        on_chunk: gets the chunks that come while the reader waits for bytes; None = the reader does.
+    """
+
+    __slots__ = ("_answers", "_ended", "_events", "_failure", "decoder", "error", "finished", "on_chunk")
 
     def __init__(self, decoder: EventDecoder, frames: Frames, answers: int) -> None:
         self._events = frames
@@ -147,6 +167,41 @@ class _Stream:
         self.decoder = decoder
         self.finished = False
         self.error: TgError | None = None
+        self.on_chunk: PassOn | None = None
+        self._failure: Exception | None = None
+
+    def pass_on(self, received: bytes) -> bytes:
+        """A `Take`. To wake the reader's task for each chunk would cost as much as all that is done with it."""
+        on_chunk = self.on_chunk
+        if on_chunk is None:
+            return received
+        with self:
+            for chunk in self.take(received):
+                if not on_chunk(chunk):
+                    # The consumer is slow. What comes next waits for it in the reader's task.
+                    self.on_chunk = None
+            if not (self.finished or self.decoder.done or self.error):
+                return b""
+        return _LOOK
+
+    def look(self) -> Sequence[LlmChunk]:
+        """Nothing more; raises what has been raised while the chunks went on."""
+        try:
+            if self._failure is not None:
+                raise self._failure
+        finally:
+            # Its traceback refers to this object.
+            self._failure = None
+        return ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
+        # Whatever it is, it is raised in the reader's task, and not in the loop's own code.
+        if isinstance(error, Exception):
+            self._failure = error
+        return self._failure is not None
 
     def take(self, received: bytes) -> Sequence[LlmChunk]:
         if self.decoder.done:
