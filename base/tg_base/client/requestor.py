@@ -167,13 +167,7 @@ class Requestor:
         return EnteredStream(partial(self._open, route, request, timeout, total, bounded=bounded), self._close)
 
     async def _open(
-        self,
-        route: Route[Any, Any],
-        request: object,
-        timeout: float,
-        total: float | None,
-        *,
-        bounded: bool,
+        self, route: Route[Any, Any], request: object, timeout: float, total: float | None, *, bounded: bool
     ) -> AskedStream:
         if not route.plain:
             await self.check(route, request)

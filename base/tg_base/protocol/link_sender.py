@@ -278,9 +278,7 @@ class LinkStream:
     __slots__ = ("_key", "_link", "_opening", "_records", "_signals", "_tell_again", "_tell_at", "_telling", "_waits")
 
     def __init__(self, link: LinkSender, key: StreamKey, tell_again: float) -> None:
-        self._link = link
-        self._key = key
-        self._tell_again = tell_again
+        self._link, self._key, self._tell_again = link, key, tell_again
         self._telling: asyncio.TimerHandle | None = None
         # `bool()` is False: before `accept`, no model is opened for the request.
         self._opening: Callable[[], bool] = bool
@@ -368,10 +366,9 @@ class LinkStream:
 
     def _say(self, kind: FrameKind, question: int = 0) -> None:
         signal = len(self._records), Frame(kind, self._key.stream, self._key.attempt, question=question)
-        if self._signals is None:
-            self._signals = [signal]
-        elif self._signals[-1] != signal:
-            self._signals.append(signal)
+        signals = self._signals = self._signals or []
+        if not signals or signals[-1] != signal:
+            signals.append(signal)
         if not self._waits:
             self._waits = True
             self._link.enqueue(self)
