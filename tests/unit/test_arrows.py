@@ -204,6 +204,7 @@ CLOSED = {"tg_base.bus", "tg_base.llm", "tg_flow.agent"}
 """Packages whose inner packages nobody outside imports: their own face shows all."""
 PAST_THE_FACE = {
     "tg_gateway.app": "tg_gateway's own face is empty, since it would run before every room inside",
+    "tg_gateway.mounts": "as above; the table to which a server adds doors from outside",
     "tg_gateway.metrics_page": "as above; a process without a gateway imports this page alone",
     "tg_base.llm.anthropic": "for the hosts of Claude; another author's provider has no use for it",
     "tg_base.llm.gemini": "as above, for the hosts of Gemini",
