@@ -86,9 +86,11 @@ async def test_a_server_that_fails_tells_nothing_and_holds_up_no_other(
     timeout = 1 if fault in {PageFault.SILENCE, PageFault.STALL} else 20
     first.page = other.page = vllm_page(Load(1))
     logs: list[MutableMapping[str, Any]]
+    returned: list[Endpoint] = []
     with structlog.testing.capture_logs() as logs:
         # One place: a server that hangs has to give it back.
-        async with Scraper(told, ScrapeOptions(interval=0.005, timeout=timeout, concurrency=1)) as scraper:
+        options = ScrapeOptions(interval=0.005, timeout=timeout, concurrency=1)
+        async with Scraper(told, options, returned.append) as scraper:
             scraper.update(endpoints(first, other))
             await told.queued(first, 1)
             first.fault = fault
@@ -99,8 +101,11 @@ async def test_a_server_that_fails_tells_nothing_and_holds_up_no_other(
             assert told.last[first.address] is before
             assert list(scraper.failing) == [first.address]
             assert "defect" not in scraper.failing[first.address]
+            away = scraper.unreachable
+            assert returned == []
             first.fault, first.page = PageFault.NONE, vllm_page(Load(5))
             await told.queued(first, 5)
+            assert {each.address for each in returned} == away
             assert scraper.failing == {}
     events = [(each["event"], each["server"]) for each in logs if each["server"] == "server-0"]
     assert events == [("scrape.failed", "server-0"), ("scrape.recovered", "server-0")]

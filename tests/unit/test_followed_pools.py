@@ -36,5 +36,10 @@ async def test_a_late_answer_of_a_server_that_left_brings_nothing_of_it_back(tmp
             assert [*scheduler._servers] == [stays.address]
             pools.read_load(stays, "TEXT named_metrics.kv_cache_usage_perc=0.5", 2.0)
             assert (scheduler.server(stays).queued, scheduler.server(stays).kv_usage) == (7, 0.5)
+            scheduler.forget_adapter(stays, "x", 1.0)
+            assert scheduler.missing.without((stays, leaves), "x") == [leaves]
+            # It was away, and has come back.
+            pools._welcome(stays)
+            assert scheduler.missing.without((stays, leaves), "x") == (stays, leaves)
             pools.read_load(stays, "no load", 2.0)
             assert pools.unreachable == frozenset()
