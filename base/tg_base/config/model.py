@@ -44,7 +44,10 @@ class ApiKey(Section, frozen=True):
 
     name: str
     """For logs. Tables with the same name are one customer with several tokens, and share their limits."""
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    sha256: Annotated[
+        str,
+        msgspec.Meta(pattern="^[0-9a-f]{64}$", description="the token's SHA-256, as sha256sum prints it: 64 digits"),
+    ]
     """SHA-256 of the bearer token, in hex."""
     requests_per_minute: Natural = 0
     streams: Natural = 0

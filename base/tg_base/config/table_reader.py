@@ -34,7 +34,9 @@ class TableReader:
         if isinstance(data, dict) and isinstance(bare, type) and issubclass(bare, msgspec.Struct):
             return self._read_struct(data, bare, keys)
         if isinstance(data, dict) and get_origin(bare) is dict:
-            entries = {key: self._read(value, get_args(bare)[1], (*keys, key)) for key, value in data.items()}
+            of_key, of_value = get_args(bare)
+            named = [key for key in data if self._read(key, of_key, (*keys, key)) is not _WRONG]
+            entries = {key: self._read(data[key], of_value, (*keys, key)) for key in named}
             return {key: value for key, value in entries.items() if value is not _WRONG}
         if isinstance(data, list) and get_origin(bare) in {tuple, frozenset}:
             elements = (self._read(value, get_args(bare)[0], (*keys, str(at))) for at, value in enumerate(data))
@@ -42,7 +44,7 @@ class TableReader:
         try:
             return msgspec.convert(data, kind, dec_hook=_decode)
         except msgspec.ValidationError as error:
-            self.wrong.append(WrongValue(keys, bare, str(error)))
+            self.wrong.append(WrongValue(keys, bare, str(error), described=_describe(kind)))
             return _WRONG
 
     def _read_struct(self, data: dict[str, Any], kind: type[msgspec.Struct], keys: Keys) -> Any:
@@ -65,6 +67,12 @@ def _fields_of(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, ms
     """The types of a struct's fields by their names, and the fields by their names in the file."""
     types = get_type_hints(kind, include_extras=True)
     return types, {field.encode_name: field for field in msgspec.structs.fields(kind)}
+
+
+def _describe(kind: Any) -> str:
+    """What the type's mark says that a value is; "" = nothing."""
+    marks = getattr(kind, "__metadata__", ())
+    return next((mark.description or "" for mark in marks if isinstance(mark, msgspec.Meta)), "")
 
 
 def _bare(kind: Any) -> Any:

@@ -31,6 +31,7 @@ class WrongValue:
         reason: msgspec's message; "" for an unknown or missing field.
         unknown: the field that the type of this table lacks.
         missing: the required field that is absent.
+        described: what the type says that a value is, in words; "" = no more than its name.
     """
 
     keys: Keys
@@ -38,6 +39,7 @@ class WrongValue:
     reason: str = ""
     unknown: str = ""
     missing: str = ""
+    described: str = ""
 
     @property
     def blamed(self) -> Keys:
@@ -58,7 +60,7 @@ class WrongValue:
             return f'unknown field "{self.unknown}" in {path}; {advise(self.unknown, known)}'
         if self.missing:
             return f"{path} needs the field {self.missing}; add it"
-        return f"{path} must be {self._say_what(words)}"
+        return f"{path} must be {self.described or self._say_what(words)}"
 
     def _say_what(self, words: Mapping[str, str]) -> str:
         """What a value must be, made from msgspec's "Expected `int | null`, got `str`" or "Expected `int` <= 65535"."""

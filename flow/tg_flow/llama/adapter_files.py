@@ -10,7 +10,13 @@ from tg_flow.llama.model_file import model_file
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, NotFound
 
-AdapterName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}\Z")]
+AdapterName = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,127}\Z",
+        description="an adapter's name: at most 128 letters, digits, dots, dashes, underscores and slashes",
+    ),
+]
 """A colon parts a model from its adapter, and vLLM's metrics part adapters by commas."""
 
 MAX_PATH_CHARACTERS = 1_024
