@@ -58,7 +58,7 @@ def test_an_empty_file_is_a_configuration() -> None:
         ("[gateway]\nauth_timeout = 1e12", 2, "gateway.auth_timeout must be a number <= 31536000"),
         ("[gateway]\ndrain = inf", 2, "gateway.drain must be a number <= 31536000"),
         ('[[gateway.keys]]\nname = "a"\n', 1, "gateway.keys.0 needs the field sha256"),
-        ('[gateway]\nkeys = [\n  { name = "a", sha256 = "x" },\n]', 3, "gateway.keys.0.sha256 must be the token's SHA-256"),
+        ('[gateway]\nkeys = [\n  { name = "a", sha256 = "x" },\n]', 3, "sha256 must be the token's SHA-256"),
         ("[models.a]\noptions = {}", 1, "models.a needs the field provider"),
         ('[models.a]\nprovider = "x"\n[models."b.c"]\nprovider = 1', 4, "models.b.c.provider must be text"),
         ('[flows.a]\ntext-completion = { modle = "x" }', 2, 'unknown field "modle" in flows.a.text-completion'),
