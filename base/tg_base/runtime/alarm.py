@@ -60,14 +60,23 @@ class _Alarms:
 
     def note_cancelled(self) -> None:
         self._cancelled += 1
-        if self._cancelled > MIN_CANCELLED_ALARMS and 2 * self._cancelled > len(self._heap):
+        if self._cancelled == len(self._heap):
+            # A loop that waits for nothing has no timer, so that it can rest.
+            self._heap.clear()
+            self._cancelled = 0
+            self._disarm()
+        elif self._cancelled > MIN_CANCELLED_ALARMS and 2 * self._cancelled > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[1].ring is not None]
             heapify(self._heap)
             self._cancelled = 0
 
-    def _arm(self, due: float) -> None:
+    def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._timer, self._timer_due = None, inf
+
+    def _arm(self, due: float) -> None:
+        self._disarm()
         self._timer_due = due
         self._timer = asyncio.get_running_loop().call_at(due, self._ring, context=Context())
 
