@@ -6,7 +6,7 @@ from tg_cli.agent_screen import AgentScreen
 from tg_cli.invoke_options import InvokeOptions
 from tg_cli.message_order import MessageOrder
 from tg_cli.output import Output
-from tg_cli.renderer import record_line, tell_end
+from tg_cli.renderer import print_end, record_line
 from tg_client.event_reader import EventReader
 from tg_schema import AgentResponse, TgError
 
@@ -28,7 +28,7 @@ class AgentRenderer:
         async with Output() as output:
             last = await (self._lines(records, output) if self._ask.json else self._dialog(records, output))
         if last is not None:
-            tell_end(last, show_usage=self._ask.show_usage)
+            print_end(last, show_usage=self._ask.show_usage)
 
     async def _lines(self, records: AsyncIterator[AgentResponse], output: Output) -> AgentResponse | None:
         record = None

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 from tg_cli.invoke_options import InvokeOptions
 from tg_cli.output import Output
-from tg_cli.renderer import record_line, tell_end
+from tg_cli.renderer import print_end, record_line
 from tg_schema import PromptResponse, TextCompletionResponse
 
 Told = TypeVar("Told", TextCompletionResponse, PromptResponse)
@@ -33,4 +33,4 @@ class AnswerRenderer(Generic[Told]):
                 else:
                     await output.text(self._text(record) or "")
         if record is not None:
-            tell_end(record, show_usage=self._ask.show_usage)
+            print_end(record, show_usage=self._ask.show_usage)

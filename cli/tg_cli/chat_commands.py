@@ -2,7 +2,7 @@
 
 from tg_cli.chat_model import ChatModel
 from tg_cli.conversation import Conversation
-from tg_cli.entry import Failure, say
+from tg_cli.entry import Failure, notify
 from tg_client import TgClient
 
 HELP = """\
@@ -50,11 +50,11 @@ class ChatCommands:
                 self._set_system(argument)
             case "/save" if argument:
                 self._conversation.save(argument)
-                say(f"saved {len(self._conversation.turns)} turns to {argument}")
+                notify(f"saved {len(self._conversation.turns)} turns to {argument}")
             case "/save":
                 raise Failure("/save needs the name of a file")
             case "/help":
-                say(HELP)
+                notify(HELP)
             case "/quit":
                 self.ended = True
             case _:
@@ -64,15 +64,15 @@ class ChatCommands:
         names = [row.model for row in await self._client.models()]
         if not name:
             for known in names:
-                say(f"{'*' if known == self._asked.model else ' '} {known}")
+                notify(f"{'*' if known == self._asked.model else ' '} {known}")
         # The list has no adapters: a model with one is named `base:adapter`.
         elif name in names or name.rpartition(":")[0] in names:
             self._asked.model, self._asked.flow = name, None
-            say(f"asking {name}")
+            notify(f"asking {name}")
         else:
             raise Failure(f"there is no model {name}; there are: {', '.join(names) or 'none'}")
 
     def _set_system(self, text: str) -> None:
         if text:
             self._conversation.system = "" if text == "-" else text
-        say(f"system: {self._conversation.system or 'none'}")
+        notify(f"system: {self._conversation.system or 'none'}")

@@ -8,14 +8,14 @@ from tg_cli.chat_commands import ChatCommands, is_command
 from tg_cli.chat_model import ChatModel
 from tg_cli.chat_screen import ChatScreen, make_screen
 from tg_cli.conversation import Conversation
-from tg_cli.entry import Failure, say
+from tg_cli.entry import Failure, notify
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.interruptible import run_interruptible
 from tg_cli.invocation import sentence_of
 from tg_cli.invoke_options import choose_flow
 from tg_cli.line_reader import LineReader
 from tg_cli.reader_choice import open_reader
-from tg_cli.renderer import tell_end
+from tg_cli.renderer import print_end
 from tg_client import TextCompletionResult, TgClient
 from tg_schema import Message, TextCompletionResponse, TgError
 from tg_schema.answer_collector import AnswerCollector
@@ -68,7 +68,7 @@ class ChatSession:
             flow = choose_flow(self._asked.flow, self._asked.model)
             rows = await self._client.models()
             named = [row.model for row in rows if self._asked.model in {row.model, None} and flow in {row.flow, None}]
-            say(f"{named[0] if named else self._asked.model or 'no model'}; /help lists the commands, Ctrl-D ends")
+            notify(f"{named[0] if named else self._asked.model or 'no model'}; /help lists the commands, Ctrl-D ends")
 
     async def _handle(self, message: str) -> None:
         # "//" begins a message that begins with a slash.
@@ -79,9 +79,9 @@ class ChatSession:
         try:
             await run_interruptible(work)
         except TgError as error:
-            say(sentence_of(error))
+            notify(sentence_of(error))
         except Failure as failure:
-            say(failure.message)
+            notify(failure.message)
 
     async def _answer(self, question: str) -> None:
         answer: AnswerCollector[TextCompletionResponse] = AnswerCollector(TextCompletionResponse.join)
@@ -105,8 +105,8 @@ class ChatSession:
         if result.text:
             self._conversation.add(question, result.turn)
         else:
-            say("the model gave no answer")
-        tell_end(result, show_usage=False)
+            notify("the model gave no answer")
+        print_end(result, show_usage=False)
 
 
 async def _collected(

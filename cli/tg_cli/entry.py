@@ -50,7 +50,7 @@ def version_option(distribution: str) -> Callable[[F], F]:
     return click.version_option(package_name=distribution, message="%(prog)s %(version)s")
 
 
-def say(sentence: str) -> None:
+def notify(sentence: str) -> None:
     """Tell the user something beside the answer, on stderr; a closed stderr is not a failure."""
     try:
         if sys.stderr is not None:
@@ -68,10 +68,10 @@ def _outcome(command: click.Command) -> int:
             # Here, and not by the interpreter at exit, whose error would be a traceback.
             sys.stdout.flush()
     except click.UsageError as error:
-        say(_usage(error))
+        notify(_usage(error))
         return error.exit_code
     except click.ClickException as error:
-        say(f"{command.name}: {error.format_message()}")
+        notify(f"{command.name}: {error.format_message()}")
         return error.exit_code
     except (Interrupted, click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from tg_cli.entry import say
+from tg_cli.entry import notify
 from tg_client.transport import DEFAULT_URL
 from tg_schema.errors import Unavailable
 
@@ -44,7 +44,9 @@ async def open_gateway(url: str | None) -> AsyncIterator[str]:
     embedded = _find_embedded()
     if embedded is None:
         raise Unavailable(f"no gateway at {DEFAULT_URL}: {_TO_DO}")
-    say(f"no gateway at {DEFAULT_URL}; running {embedded.DEMO_MODEL_NOTICE} in this process (see tg-serve for others)")
+    notify(
+        f"no gateway at {DEFAULT_URL}; running {embedded.DEMO_MODEL_NOTICE} in this process (see tg-serve for others)"
+    )
     async with embedded.embedded_gateway() as running:
         yield running
 

@@ -3,7 +3,7 @@
 from contextlib import aclosing
 from typing import Any
 
-from tg_cli.entry import Failure, say
+from tg_cli.entry import Failure, notify
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.interruptible import run_interruptible
 from tg_cli.invocation import sentence_of
@@ -40,9 +40,9 @@ async def run_lmtp(url: str | None, timeout: float, model: str) -> None:
             except IncompleteStream:
                 raise
             except TgError as error:
-                say(sentence_of(error))
+                notify(sentence_of(error))
             except Failure as failure:
-                say(failure.message)
+                notify(failure.message)
 
 
 def _make_fields(line: str, *, raw: bool) -> dict[str, Any]:

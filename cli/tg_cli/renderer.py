@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from tg_cli.entry import say
+from tg_cli.entry import notify
 from tg_schema import encode
 
 Told_contra = TypeVar("Told_contra", contravariant=True)
@@ -56,12 +56,12 @@ def record_line(record: msgspec.Struct) -> bytes:
     return encode({name: value for name, value in fields if value not in (None, ()) and (name, value) != ("index", 0)})
 
 
-def tell_end(last: Counted, *, show_usage: bool) -> None:
+def print_end(last: Counted, *, show_usage: bool) -> None:
     """Report on stderr, at an answer's end, that it is truncated, and its usage."""
     if last.finish_reason in _CUT:
-        say(_CUT[last.finish_reason])
+        notify(_CUT[last.finish_reason])
     if show_usage:
-        say(usage(last))
+        notify(usage(last))
 
 
 def usage(record: Counted) -> str:

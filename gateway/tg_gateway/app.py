@@ -21,7 +21,7 @@ from tg_base.runtime import SharedListener, open_listening_sockets, running
 from tg_base.telemetry import MODEL_LOADS
 from tg_gateway.access import CONNECTION_REFUSED, Authenticator, Limits, Origins, RateLimits, UnauthenticatedLimit
 from tg_gateway.dialects import Catalogue, Mount
-from tg_gateway.http import Health, HttpHandlers, LoadTeller, Middleware, Router, defer_expectation
+from tg_gateway.http import Health, HttpHandlers, LoadHeaders, Middleware, Router, defer_expectation
 from tg_gateway.http_connections import notice_leaving, watch_connections
 from tg_gateway.instances_page import INSTANCES_PATH, InstancesPage
 from tg_gateway.listening import ACCEPTS_PER_TURN, SHARED_ACCEPTS_PER_TURN, listen, stop_listening
@@ -200,7 +200,7 @@ class Gateway:
         self._band = self._make_band(catalogue) if config.max_wait else None
         backend = Backend(self._authenticator, catalogue, relay, self._resumable, limits)
         self._sockets = WebSocketHandler(backend, config, unauthenticated)
-        loads = LoadTeller(self._requestor)
+        loads = LoadHeaders(self._requestor)
         handlers = HttpHandlers(
             relay, self._background, config, limits, parser=self._parser, loads=loads, band=self._band
         )

@@ -44,7 +44,7 @@ async def metrics_page(host: str, port: int, sockets: Sequence[socket.socket] = 
         Unavailable: the port cannot be listened on.
     """
     application = web.Application()
-    for path, make in ((INSTANCES_PATH, InstancesPage().make_response), (HEALTH_PATH, _tell_life)):
+    for path, make in ((INSTANCES_PATH, InstancesPage().make_response), (HEALTH_PATH, _answer_health)):
         application.router.add_get(path, _sending(make))
     application.router.add_get("/{path:.*}", _sending(_Page().make_response))
     runner = web.AppRunner(
@@ -73,7 +73,7 @@ async def metrics_page(host: str, port: int, sockets: Sequence[socket.socket] = 
         await runner.cleanup()
 
 
-def _tell_life(request: web.Request) -> web.Response:
+def _answer_health(request: web.Request) -> web.Response:
     return web.Response(body=b'{"status":"ok"}', content_type="application/json")
 
 

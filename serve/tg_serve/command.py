@@ -5,7 +5,7 @@ from typing import get_args
 
 import click
 
-from tg_cli import EXIT_FAILED, Failure, run, say, version_option
+from tg_cli import EXIT_FAILED, Failure, notify, run, version_option
 from tg_serve.mlc_flags import MlcFlags, take_mlc_flags
 from tg_serve.options import PARTS, LogForm, LogLevel, ServeOptions
 from tg_serve.provider_options import read_provider_options
@@ -120,7 +120,7 @@ def run_server(order: ServeOptions, *, check_only: bool = False) -> None:
     if check_only:
         would_run, findings = launcher.check(order)
         for finding in findings:
-            say(finding)
+            notify(finding)
         if findings:
             raise click.exceptions.Exit(EXIT_FAILED)
         click.echo(would_run)

@@ -84,11 +84,11 @@ async def test_what_reads_hears_again_when_its_namespace_is_back(pulsar: PulsarS
             waiting = asyncio.ensure_future(anext(deliveries))
             await namespace.delete()
             async with asyncio.timeout(120):
-                while not subscriptions.deaf:  # noqa: ASYNC110 - nothing tells when
+                while not subscriptions.failed:  # noqa: ASYNC110 - nothing tells when
                     await asyncio.sleep(0.1)
             await namespace.create()
             async with asyncio.timeout(120):
-                while subscriptions.deaf:  # noqa: ASYNC110 - nothing tells when
+                while subscriptions.failed:  # noqa: ASYNC110 - nothing tells when
                     await asyncio.sleep(0.1)
                 await bus.publish(topic, b"again", {})
                 assert (await waiting).body == b"again"

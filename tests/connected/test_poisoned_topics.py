@@ -59,7 +59,7 @@ async def test_a_poisoned_topic_makes_nobody_deaf(pulsar: PulsarServer, kind: st
         async with asyncio.timeout(30):
             while poison(topic) < len(UNREADABLE):  # noqa: ASYNC110 - nothing tells when
                 await asyncio.sleep(0.05)
-        assert not requestor.deaf
+        assert not requestor.has_failed_subscription
 
 
 async def test_an_unreadable_request_is_acknowledged_and_kept_for_a_person(pulsar: PulsarServer) -> None:

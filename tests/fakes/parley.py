@@ -135,7 +135,7 @@ class _Line(Conversation):
             asked = Ask(found.route, request, line, streaming=True)
             self._socket.ask(name, found.route, len(message), lambda: asked, line.fail)
         except TgError as error:
-            self._socket.say(line.fail(error))
+            self._socket.send(line.fail(error))
 
 
 class _LineWriter(Writer[TextCompletionResponse]):

@@ -78,7 +78,7 @@ class Shown:
         self.now += first
         record.first_token(self.now)
         self.now += seconds
-        usage = InstanceUsage.told(100, 64, tokens)
+        usage = InstanceUsage.reported(100, 64, tokens)
         made.placement.finish(usage, self.now)
         record.end(usage, self.now)
 

@@ -40,7 +40,7 @@ def test_however_an_answer_is_split_its_blocks_are_the_same(
     spoken: list[tuple[str, str]], arguments: list[dict[str, Any]], data: st.DataObject
 ) -> None:
     """Text and thinking in their order, then calls whose pieces are mixed at random."""
-    records = [record for kind, text in spoken for record in say(kind, text, data)]
+    records = [record for kind, text in spoken for record in notify(kind, text, data)]
     calls = [
         [call(number, piece) for piece in split(json.dumps(value), data)] for number, value in enumerate(arguments)
     ]
@@ -57,7 +57,7 @@ def split(text: str, data: st.DataObject) -> list[str]:
     return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
 
-def say(kind: str, text: str, data: st.DataObject) -> Iterable[TextCompletionResponse]:
+def notify(kind: str, text: str, data: st.DataObject) -> Iterable[TextCompletionResponse]:
     field = {"thinking": "reasoning", "text": "response"}[kind]
     return [said(**{field: piece}) for piece in split(text, data)]
 

@@ -55,7 +55,7 @@ def write(writer: StreamWriter, records: list[TextCompletionResponse]) -> list[d
 
 def write_one(writer: StreamWriter, record: TextCompletionResponse) -> list[dict[str, Any]]:
     """The items of this record."""
-    return read(join_output(writer.write(record)) + writer.tell((), last=True))
+    return read(join_output(writer.write(record)) + writer.write_items((), last=True))
 
 
 @st.composite

@@ -58,7 +58,7 @@ async def test_what_ends_by_itself_is_opened_again(bus: EndingBus, error: Except
             bus.end(INBOX, error)
             await until(lambda: len(bus.opened) == number + 2)  # noqa: B023 - called at once
         assert bodies == [b"0", b"1", b"2"]
-        assert subscriptions.deaf == ()
+        assert subscriptions.failed == ()
 
 
 @pytest.mark.parametrize("error", ENDS)
@@ -77,16 +77,16 @@ async def test_what_is_not_heard_shows_at_once_until_it_is_heard_again(bus: Endi
     changes: list[tuple[str, ...]] = []
 
     def on_change() -> None:
-        changes.append(subscriptions.deaf)
+        changes.append(subscriptions.failed)
 
     async with Subscriptions(bus, give_up=60, on_change=on_change) as subscriptions, heard(subscriptions) as bodies:
         bus.refusing = True
         await asyncio.sleep(0)
         bus.end(INBOX)
-        await until(lambda: subscriptions.deaf == (INBOX,))
+        await until(lambda: subscriptions.failed == (INBOX,))
         assert changes == [(INBOX,)]
         bus.refusing = False
-        await until(lambda: subscriptions.deaf == ())
+        await until(lambda: subscriptions.failed == ())
         assert changes == [(INBOX,), ()]
         await bus.publish(INBOX, b"again", {})
         await until(lambda: bodies == [b"again"])
@@ -117,7 +117,7 @@ async def test_while_the_bus_is_away_nobody_gives_up(bus: EndingBus) -> None:
         bus.end(INBOX)
         await asyncio.sleep(1.0)
         bus.away = False
-        await until(lambda: subscriptions.deaf == ())
+        await until(lambda: subscriptions.failed == ())
         await bus.publish(INBOX, b"again", {})
         await until(lambda: bodies == [b"again"])
 
@@ -143,8 +143,8 @@ async def test_leaving_while_it_is_not_heard(bus: EndingBus) -> None:
         async with heard(subscriptions):
             bus.refusing = True
             bus.end(INBOX)
-            await until(lambda: subscriptions.deaf == (INBOX,))
-        assert subscriptions.deaf == ()
+            await until(lambda: subscriptions.failed == (INBOX,))
+        assert subscriptions.failed == ()
 
 
 async def test_no_message_ends_a_reading(bus: EndingBus) -> None:

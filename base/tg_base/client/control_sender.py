@@ -27,7 +27,7 @@ class ControlSender:
         """Why the bus did not take the last question to all processes; None = it did, or there was none."""
         return self._outbox.refusal
 
-    def say(self, processor: str, control: Control) -> None:
+    def send(self, processor: str, control: Control) -> None:
         """Send to one processor."""
         self._outbox.put(self._topics.control(processor), control)
 
@@ -36,7 +36,7 @@ class ControlSender:
         # Set once: a processor that goes on sending must not prolong the repetition for ever.
         if (processor, key) not in self._cancelled:
             self._cancelled[processor, key] = self._time() + CANCEL_REPEAT_SECONDS
-        self.say(processor, Cancel((key,), CANCEL_REPEAT_SECONDS))
+        self.send(processor, Cancel((key,), CANCEL_REPEAT_SECONDS))
 
     def cancel_queued(self, processors: Collection[str], key: StreamKey, ttl: float) -> None:
         """Stop an attempt that is queued or on any of its queue's processors; they remember it for `ttl` seconds."""
@@ -45,7 +45,7 @@ class ControlSender:
             self._outbox.put(self._topics.announce, Cancel((key,), ttl))
         elif len(processors) <= MAX_TOLD_PROCESSORS:
             for processor in processors:
-                self.say(processor, Cancel((key,), ttl))
+                self.send(processor, Cancel((key,), ttl))
 
     def recently_cancelled(self, processor: str) -> tuple[StreamKey, ...]:
         """The cancels that a heartbeat to this processor repeats."""

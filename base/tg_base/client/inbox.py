@@ -202,7 +202,7 @@ class Inbox:
         spacing = self._spacing.update(frames, self._time())
         cancelled = self._controls.recently_cancelled(processor)
         heartbeat = Heartbeat(self.topic, acks, cancelled, reports=True, oldest=oldest, spacing=spacing)
-        self._controls.say(processor, heartbeat)
+        self._controls.send(processor, heartbeat)
 
     def ask_again(self) -> None:
         """Send a nack for each gap that is known: what would close it may be lost again, and the next report too."""
@@ -253,7 +253,7 @@ class Inbox:
         if now - end.asked_at >= NACK_INTERVAL_SECONDS:
             end.asked_at = now
             RESENDS.inc()
-            self._controls.say(processor, Nack(self.topic, end.link, end.ack))
+            self._controls.send(processor, Nack(self.topic, end.link, end.ack))
 
 
 def _order(link: str) -> int:

@@ -74,8 +74,8 @@ class Membership:
         self.version = 0
         self._heard: dict[str, _Member] = {}
         self._by_queue: dict[str, list[tuple[_Member, _Service]]] = {}
-        self._sought: dict[str, float] = {}
-        self._bereft: dict[str, float] = {}
+        self._asked_since: dict[str, float] = {}
+        self._died_at: dict[str, float] = {}
         self._changed = asyncio.Event()
 
     def update(self, presence: Presence) -> bool:
@@ -115,7 +115,7 @@ class Membership:
             service = member.services[presence.processor] = before or _Service(presence)
             # A queue that was ever served needs no time of listening before it is called unserved.
             if before is None or before.presence.queues != presence.queues:
-                self._sought |= dict.fromkeys(presence.queues, self._since)
+                self._asked_since |= dict.fromkeys(presence.queues, self._since)
             if before is None or _queues(before.presence) != _queues(presence):
                 self._by_queue.clear()
             service.update(presence, member.at, self._timing.dead_after)
@@ -196,12 +196,12 @@ class Membership:
         return min((presence.request_bytes for presence in self.serving(queue)), default=0)
 
     def seek(self, queue: str) -> None:
-        """Start to count how long this queue has had no processor, unless it was served or sought before."""
-        self._sought.setdefault(queue, self._time())
+        """Start to count how long this queue has had no processor, unless it was served or asked before."""
+        self._asked_since.setdefault(queue, self._time())
 
     def is_unserved(self, queue: str) -> bool:
         """Whether no live processor serves this queue, and we have listened long enough to know."""
-        listened = self._time() - self._sought.get(queue, self._since)
+        listened = self._time() - self._asked_since.get(queue, self._since)
         return listened > self._timing.dead_after and not self.serving(queue)
 
     def is_stalled(self, queue: str, asked: float) -> bool:
@@ -213,8 +213,8 @@ class Membership:
         """
         now = self._time()
         # A processor that died lately may be partitioned from us alone: the broker still delivers requests to it.
-        bereft = now - self._bereft.get(queue, -math.inf) < UNNOTICED_SECONDS
-        long = SUSPICIOUS_HEARTBEATS * self._timing.interval if bereft else self._timing.dead_after
+        lately = now - self._died_at.get(queue, -math.inf) < UNNOTICED_SECONDS
+        long = SUSPICIOUS_HEARTBEATS * self._timing.interval if lately else self._timing.dead_after
         waited = now - asked
         if waited < long:
             return False
@@ -244,7 +244,7 @@ class Membership:
         for processor, member in dead.items():
             del self._heard[processor]
             for service in member.services.values():
-                self._bereft |= dict.fromkeys(service.presence.queues, self._time())
+                self._died_at |= dict.fromkeys(service.presence.queues, self._time())
         if dead:
             self._by_queue.clear()
         return {

@@ -129,9 +129,9 @@ class Requestor:
         await self._exit.__aexit__(kind, error, tb)
 
     @property
-    def deaf(self) -> bool:
+    def has_failed_subscription(self) -> bool:
         """Whether a subscription has failed and is not open again yet, so that answers or presence may be missed."""
-        return bool(self._subscriptions.deaf)
+        return bool(self._subscriptions.failed)
 
     @property
     def refusal(self) -> str | None:
@@ -274,7 +274,7 @@ class Requestor:
         if stream.relayed or stream.failed:
             self._controls.cancel(processor, stream.key)
         else:
-            self._controls.say(processor, Confirmed(stream.key, question))
+            self._controls.send(processor, Confirmed(stream.key, question))
 
     def _on_fetch(self, stream: AskedStream, processor: str, offset: int) -> None:
         """Send the body of a large request, unless the answer is not wanted any more."""

@@ -29,4 +29,4 @@ def read_options(table: Mapping[str, Any], kind: type[Options], owner: str) -> O
         reader = TableReader()
         reader.read(table, kind)
         first = reader.wrong[0]
-        raise BadRequest(f"{owner}: {first.tell(whole='its options')}").at(*first.blamed) from None
+        raise BadRequest(f"{owner}: {first.describe(whole='its options')}").at(*first.blamed) from None

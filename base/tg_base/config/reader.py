@@ -59,7 +59,7 @@ def _inspect(text: str, file: Path, findings: Findings, services: Services) -> C
     source = Source(file, places_of(text.replace("\r\n", "\n")), services)
     # The reader sets this field; in a file it is as unknown as any other.
     if "source" in data:
-        findings.add(_tell(source, WrongValue((), Config, unknown="source")))
+        findings.add(_make_error(source, WrongValue((), Config, unknown="source")))
         return None
     config = _convert(source, data, findings)
     if config is None:
@@ -81,7 +81,7 @@ def _convert(source: Source, data: dict[str, Any], findings: Findings) -> Config
         for flow, services in (tables or {}).items()
     }
     for wrong in reader.wrong:
-        findings.add(_tell(source, wrong))
+        findings.add(_make_error(source, wrong))
     if config is not None and not reader.wrong:
         return msgspec.structs.replace(config, flows=flows)
     for fault in foreign_faults(Config(flows=flows, source=source)):
@@ -100,7 +100,7 @@ def _read_service(source: Source, reader: TableReader, keys: Keys, data: dict[st
     return read or ServiceConfig()
 
 
-def _tell(source: Source, wrong: WrongValue) -> BadRequest:
+def _make_error(source: Source, wrong: WrongValue) -> BadRequest:
     # `source` is set by this module, and no field of the file.
-    sentence = wrong.tell(hidden=("source",) if wrong.kind is Config else ())
+    sentence = wrong.describe(hidden=("source",) if wrong.kind is Config else ())
     return BadRequest(f"{source.where(*wrong.blamed)}: {sentence}").at(*wrong.blamed)

@@ -53,7 +53,7 @@ def foreign_faults(config: Config) -> Iterator[BadRequest]:
                 bound = config.flows.get(flow, {}).get(service)
                 owners = _list_services(config, field)
                 if bound is not None and bound.spec is not None and owners and bound.spec.name not in owners:
-                    yield config.fault(_say_whose(field, owners), *keys)
+                    yield config.fault(_describe_owners(field, owners), *keys)
             case _:
                 pass
 
@@ -79,7 +79,7 @@ def _faults_of_service(config: Config, flow: str, service: str, bound: ServiceCo
     yield from bound.faults(config, flow)
 
 
-def _say_whose(field: str, owners: list[str]) -> str:
+def _describe_owners(field: str, owners: list[str]) -> str:
     if len(owners) == 1:
         return f"only {owners[0]} has {field}; remove it here"
     return f"only {', '.join(owners[:-1])} and {owners[-1]} have a {field}; remove it"

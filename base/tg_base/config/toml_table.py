@@ -32,7 +32,7 @@ def read_table(file: Path, kind: type[Table], check: Callable[[Table], object]) 
     table: Table | None = reader.read(parse_toml(text, file), kind)
     source = Source(file, places_of(text.replace("\r\n", "\n")))
     for wrong in reader.wrong:
-        raise BadRequest(f"{source.where(*wrong.blamed)}: {wrong.tell()}")
+        raise BadRequest(f"{source.where(*wrong.blamed)}: {wrong.describe()}")
     if table is None:
         raise BadRequest(f"{file}: nothing in it can be read")
     try:

@@ -46,7 +46,9 @@ class WrongValue:
         """The keys of the value to correct."""
         return (*self.keys, self.unknown) if self.unknown else self.keys
 
-    def tell(self, words: Mapping[str, str] = TOML_WORDS, hidden: Collection[str] = (), whole: str = "the file") -> str:
+    def describe(
+        self, words: Mapping[str, str] = TOML_WORDS, hidden: Collection[str] = (), whole: str = "the file"
+    ) -> str:
         """The sentence without the place.
 
         Args:
@@ -60,9 +62,9 @@ class WrongValue:
             return f'unknown field "{self.unknown}" in {path}; {advise(self.unknown, known)}'
         if self.missing:
             return f"{path} needs the field {self.missing}; add it"
-        return f"{path} must be {self.described or self._say_what(words)}"
+        return f"{path} must be {self.described or self._describe_type(words)}"
 
-    def _say_what(self, words: Mapping[str, str]) -> str:
+    def _describe_type(self, words: Mapping[str, str]) -> str:
         """What a value must be, made from msgspec's "Expected `int | null`, got `str`" or "Expected `int` <= 65535"."""
         wanted, got, found = self.reason.removeprefix("Expected ").replace("`", "").partition(", got ")
         if got:

@@ -181,7 +181,7 @@ def decode_delta(body: bytes) -> Delta:
     return delta
 
 
-def is_tellable(name: str) -> bool:
+def is_sendable(name: str) -> bool:
     """Whether a name can be written; clients choose those of adapters. Half of a surrogate pair is not printable."""
     return len(name) <= MAX_NAME and name.isprintable()
 

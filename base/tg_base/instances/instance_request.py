@@ -75,7 +75,7 @@ class InstanceUsage(Struct, frozen=True):
     output_tokens: int | None = None
 
     @classmethod
-    def told(cls, prompt_tokens: int | None, cached_tokens: int | None, output_tokens: int | None) -> Self:
+    def reported(cls, prompt_tokens: int | None, cached_tokens: int | None, output_tokens: int | None) -> Self:
         """What a server told, without what cannot be."""
         return cls(_believe(prompt_tokens), _believe(cached_tokens), _believe(output_tokens))
 

@@ -12,7 +12,7 @@ from tg_base.instances.delta import (
     Event,
     Placed,
     Snapshot,
-    is_tellable,
+    is_sendable,
     pack_blocks,
 )
 from tg_base.instances.fingerprint import Fingerprint
@@ -80,7 +80,7 @@ class Journal:
 
     def lacked(self, address: str, adapter: str) -> None:
         """See `PlacementListener`."""
-        if self.is_heard and is_tellable(adapter):
+        if self.is_heard and is_sendable(adapter):
             self._lacking.append((self._names[address], self._names[adapter]))
             self._grow()
 
@@ -131,7 +131,7 @@ def _describe(placement: Placement, names: _Names, last: int | None, behind: byt
     return Placed(
         placement.number,
         names[placement.address],
-        names[adapter] if adapter is not None and is_tellable(adapter) else None,
+        names[adapter] if adapter is not None and is_sendable(adapter) else None,
         min(placement.prompt_tokens, MAX_TOKENS),
         min(placement.uncached_tokens, MAX_TOKENS),
         min(placement.expected_tokens, MAX_TOKENS),

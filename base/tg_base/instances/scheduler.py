@@ -143,7 +143,7 @@ class Scheduler:
             server.observe(report)
             if (told := report.adapters) is not None:
                 self.missing.find(endpoint.address, (*told.active, *(told.resident or ())), report.read_at)
-            self._tell()
+            self._notify_follower()
 
     def expire(self, now: float) -> None:
         """Forget reports that are too old. `pick` does so by itself; who shows servers calls it first."""
@@ -198,9 +198,9 @@ class Scheduler:
             del self._servers[address]
             self.missing.forget(address)
         self._last_endpoints = None
-        self._tell()
+        self._notify_follower()
 
-    def _tell(self) -> None:
+    def _notify_follower(self) -> None:
         if self.follower is not None:
             self.follower.changed()
 

@@ -26,7 +26,7 @@ from tg_base.instances.delta import (
     Want,
     decode_delta,
     encode_delta,
-    is_tellable,
+    is_sendable,
     pack_blocks,
     unpack_blocks,
 )
@@ -100,7 +100,7 @@ class SharedState:
         self._peers: dict[int, PeerState] = {}
         self._wants: dict[Want, None] = {}
         self._answers: dict[tuple[str, int], None] = {}
-        self._telling: Iterator[Known] = iter(())
+        self._known_parts: Iterator[Known] = iter(())
         self._beat_at = self._snapshot_at = self._learnt_at = float("-inf")
         self._alone_at: float | None = None
         self._teacher = 0
@@ -219,7 +219,7 @@ class SharedState:
                 _, blocks = server.prefixes.chain(block)
                 yield Known(self._origin, address, [], [(None, pack_blocks(blocks))])
         # One server at a time: a pick may come between two of them.
-        part = next(self._telling, None)
+        part = next(self._known_parts, None)
         if part is not None:
             self._wake()
             yield part
@@ -228,12 +228,12 @@ class SharedState:
         if isinstance(delta, Ask):
             self._is_asked = True
             if delta.all_known:
-                self._telling = self._tell_all()
+                self._known_parts = self._list_known()
         elif len(self._answers) < MAX_WANTS:
             self._answers[delta.server, delta.block] = None
         self._wake()
 
-    def _tell_all(self) -> Iterator[Known]:
+    def _list_known(self) -> Iterator[Known]:
         servers = self._scheduler.servers
         for server in servers:
             most = MAX_TOLD_BLOCKS // len(servers)
@@ -241,7 +241,7 @@ class SharedState:
                 self._origin,
                 server.endpoint.address,
                 # While more are in use than a server remembers, it remembers all of them.
-                [*filter(is_tellable, server.adapters.used_at)][-MAX_ADAPTERS:],
+                [*filter(is_sendable, server.adapters.used_at)][-MAX_ADAPTERS:],
                 _chains(server, most),
                 whole=True,
             )

@@ -55,8 +55,8 @@ async def answer_request(
                 if keep is not None:
                     keep(chunk)
                 if streaming and (chunk.text or chunk.has_content):
-                    answer.on_record = yield totals.tell(chunk)
-                if several and chunk.finish_reason is not None and answer.tells_ends:
+                    answer.on_record = yield totals.make_record(chunk)
+                if several and chunk.finish_reason is not None and answer.streams_ends:
                     answer.on_record = yield answer.end(chunk.index)
                 # While the next one is awaited, nobody needs this one.
                 del chunk
@@ -81,20 +81,20 @@ class AnswerBuilder:
         totals: what all chunks add up to.
         edit: changes each chunk, before all else; None = nothing to change.
         keep: takes each chunk that is needed later; None = none is.
-        tells_ends: whether the end of each of several answers is told as soon as it comes.
+        streams_ends: whether the end of each of several answers is told as soon as it comes.
         on_record: gets the records of the chunks that come while the next one is awaited; None = nobody does.
     """
 
     # Not the request, whose prompt may be long.
     __slots__ = (
         "_answers_asked", "_form", "_kept", "_ranking", "_several", "_streaming", "edit", "keep", "on_record",
-        "tells_ends", "totals",
+        "streams_ends", "totals",
     )  # fmt: skip
 
     def __init__(self, request: TextCompletionRequest, plan: GenerationPlan, form: AnswerForm | None) -> None:
         self.totals = Totals(request.model)
         self.on_record: PassRecordOn | None = None
-        self.tells_ends = bool(request.streaming) and form is None
+        self.streams_ends = bool(request.streaming) and form is None
         self._streaming = bool(request.streaming)
         self._answers_asked = request.answers
         self._several = plan.generated > 1
@@ -114,7 +114,7 @@ class AnswerBuilder:
         self.totals.add(chunk)
         if not (chunk.text or chunk.has_content):
             return True
-        return self.on_record is not None and self.on_record(self.totals.tell(chunk))
+        return self.on_record is not None and self.on_record(self.totals.make_record(chunk))
 
     def end(self, index: int) -> TextCompletionResponse:
         """The record of the end of one of several answers, whose text is told."""
@@ -161,8 +161,8 @@ class AnswerBuilder:
     def _last_of_streams(self, indexes: Sequence[int]) -> list[TextCompletionResponse]:
         if not self._several:
             return [self.totals.end_record(LlmChunk(), ends=True, final=True)]
-        ends = [] if self.tells_ends else [self.end(index) for index in indexes]
-        last = LlmChunk(index=self.totals.last if self.tells_ends else indexes[-1])
+        ends = [] if self.streams_ends else [self.end(index) for index in indexes]
+        last = LlmChunk(index=self.totals.last if self.streams_ends else indexes[-1])
         return [*ends, self.totals.end_record(last, ends=False, final=True)]
 
 
@@ -220,7 +220,7 @@ class Totals:
             ending.finish_reason = ending.finish_reason or chunk.finish_reason
             self.last = chunk.index
 
-    def tell(self, chunk: LlmChunk) -> TextCompletionResponse:
+    def make_record(self, chunk: LlmChunk) -> TextCompletionResponse:
         """The record of a chunk's content, without any count."""
         return TextCompletionResponse(
             response=chunk.text,
@@ -243,7 +243,7 @@ class Totals:
         """
         ending = self.endings.get(piece.index, Ending()) if ends else Ending()
         return msgspec.structs.replace(
-            self.tell(piece),
+            self.make_record(piece),
             cached_token=self.cached_token if final else None,
             cache_write_token=self.cache_write_token if final else None,
             reasoning_token=self.reasoning_token if final else None,

@@ -40,21 +40,21 @@ _WORDS: Final = tuple(
 def explain(record: RequestRecord) -> tuple[str, ...]:
     """Why a request went where it did, in sentences. A reason that is not known here is told as it is."""
     facts = record.facts
-    told = [_say(reason) for reason in record.reasons if not reason.startswith("cached blocks")]
+    sentences = [_describe(reason) for reason in record.reasons if not reason.startswith("cached blocks")]
     if record.cached_tokens:
-        told.append(f"{record.cached_tokens} of {record.prompt_tokens} tokens of the prompt are in its cache")
+        sentences.append(f"{record.cached_tokens} of {record.prompt_tokens} tokens of the prompt are in its cache")
     if facts.eligible == 1:
-        told.append("the only server that it could go to")
+        sentences.append("the only server that it could go to")
     elif facts.eligible:
-        told.append(f"chosen among {facts.eligible} servers")
+        sentences.append(f"chosen among {facts.eligible} servers")
     if facts.unreachable:
-        told.append(f"{facts.unreachable} left out, since nobody can reach them")
+        sentences.append(f"{facts.unreachable} left out, since nobody can reach them")
     if record.moved:
-        told.append("the picked server did not answer, so another one did")
-    return tuple(told)
+        sentences.append("the picked server did not answer, so another one did")
+    return tuple(sentences)
 
 
-def _say(reason: str) -> str:
+def _describe(reason: str) -> str:
     for pattern, words in _WORDS:
         if (found := pattern.fullmatch(reason)) is not None:
             return words.format(*found.groups())

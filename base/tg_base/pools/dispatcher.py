@@ -78,12 +78,12 @@ class Dispatcher:
             return waiting.made
         decided: asyncio.Future[Pick | Rejection] = asyncio.get_running_loop().create_future()
 
-        def tell(made: Pick | Rejection) -> None:
+        def settle(made: Pick | Rejection) -> None:
             # A future that its waiter has left is done already.
             if not decided.done():
                 decided.set_result(made)
 
-        waiting.on_made = tell
+        waiting.on_made = settle
         self._arm_for_wait()
         try:
             return await decided

@@ -64,9 +64,9 @@ class PlacementExchange(Entered):
         stack.push_async_callback(self._leave)
         stack.enter_context(self._pools.follow(lambda _: self.shared.refresh()))
         await stack.enter_async_context(running(self._listen()))
-        await stack.enter_async_context(running(self._tell()))
+        await stack.enter_async_context(running(self._publish_batches()))
 
-    async def _tell(self) -> None:
+    async def _publish_batches(self) -> None:
         clock = asyncio.get_running_loop().time
         while True:
             with suppress(TimeoutError):

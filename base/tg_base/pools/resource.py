@@ -88,7 +88,7 @@ def convert(document: YamlDocument, data: Any, kind: Any, keys: Keys = ()) -> An
     found = reader.read(data, kind, keys)
     if reader.wrong:
         first = reader.wrong[0]
-        raise document.fault(first.tell(YAML_WORDS), *first.blamed)
+        raise document.fault(first.describe(YAML_WORDS), *first.blamed)
     return found
 
 

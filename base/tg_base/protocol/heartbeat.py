@@ -90,10 +90,10 @@ class Echo:
         self._topic = topic
         self._time = time
         self._patience = patience
-        self._word = ""
-        self._said_at = 0.0
+        self._echo = ""
+        self._published_at = 0.0
         self._heard = False
-        self._saying: asyncio.Task[None] | None = None
+        self._publishing: asyncio.Task[None] | None = None
 
     def take(self, delivery: Delivery) -> bool:
         """Whether this message is an echo, which the topic's reader skips.
@@ -101,11 +101,11 @@ class Echo:
         Raises:
             BadRequest: the message's properties are unreadable.
         """
-        word = delivery.properties.get(ECHO_PROPERTY)
-        if word is None:
+        echo = delivery.properties.get(ECHO_PROPERTY)
+        if echo is None:
             return False
         # The late echo of an earlier doubt proves nothing about this one.
-        self._heard |= word == self._word
+        self._heard |= echo == self._echo
         return True
 
     def is_settled(self, *, doubtful: bool) -> bool:
@@ -115,18 +115,18 @@ class Echo:
             doubtful: whether any peer is silent. Call it again until this is False.
         """
         if not doubtful:
-            self._word = ""
+            self._echo = ""
             return False
-        if not self._word:
-            self._word, self._heard, self._said_at = new_id(8), False, self._time()
-            self._saying = asyncio.create_task(self._say(self._word))
-        return self._heard or self._time() - self._said_at >= self._patience
+        if not self._echo:
+            self._echo, self._heard, self._published_at = new_id(8), False, self._time()
+            self._publishing = asyncio.create_task(self._publish_echo(self._echo))
+        return self._heard or self._time() - self._published_at >= self._patience
 
-    async def _say(self, word: str) -> None:
+    async def _publish_echo(self, echo: str) -> None:
         with suppress(TgError):
-            await self._bus.publish(self._topic, b"", {ECHO_PROPERTY: word})
+            await self._bus.publish(self._topic, b"", {ECHO_PROPERTY: echo})
 
     def close(self) -> None:
         """Send no more echoes."""
-        if self._saying is not None:
-            self._saying.cancel()
+        if self._publishing is not None:
+            self._publishing.cancel()

@@ -272,17 +272,17 @@ class LinkStream:
     Args:
         link: carries it.
         key: the stream, and which attempt at it this answers.
-        tell_again: seconds without a record after which another "accepted" frame is sent.
+        repeat_after: seconds without a record after which another "accepted" frame is sent.
     """
 
-    __slots__ = ("_key", "_link", "_opening", "_records", "_signals", "_tell_again", "_tell_at", "_telling", "_waits")
+    __slots__ = ("_key", "_link", "_opening", "_records", "_repeat_after", "_repeat_at", "_signals", "_timer", "_waits")
 
-    def __init__(self, link: LinkSender, key: StreamKey, tell_again: float) -> None:
-        self._link, self._key, self._tell_again = link, key, tell_again
-        self._telling: asyncio.TimerHandle | None = None
+    def __init__(self, link: LinkSender, key: StreamKey, repeat_after: float) -> None:
+        self._link, self._key, self._repeat_after = link, key, repeat_after
+        self._timer: asyncio.TimerHandle | None = None
         # `bool()` is False: before `accept`, no model is opened for the request.
         self._opening: Callable[[], bool] = bool
-        self._tell_at = 0.0
+        self._repeat_at = 0.0
         self._waits = False
         self._records: list[Response] = []
         # Each with the number of records before it; None = there are none, as nearly always.
@@ -299,25 +299,25 @@ class LinkStream:
             opening: returns whether the request waits for its model to be opened; called until it returns False.
         """
         self._opening = opening
-        self._telling = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._tell)
+        self._timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._repeat_accepted)
 
     def ask(self, question: int) -> None:
         """Ask the requestor to confirm that it still wants the answer."""
-        self._say("confirm", question)
+        self._signal("confirm", question)
 
     def fetch(self, offset: int) -> None:
         """Ask the requestor for the body of a large request, from this offset on."""
-        self._say("fetch", offset)
+        self._signal("fetch", offset)
 
     def hand_back(self) -> None:
         """Return a request that was not begun, for another processor to take."""
-        self._say("returned")
+        self._signal("returned")
 
     async def send(self, record: Response) -> None:
         """Buffer a record; waits while `MAX_WAITING_RECORDS` are buffered, unless it is the last one."""
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
             self._opening = bool
         # The last record never waits: a stream that is being stopped has to end even while its requestor is stuck.
         while len(self._records) >= MAX_WAITING_RECORDS and not record.last:
@@ -334,8 +334,8 @@ class LinkStream:
 
     def close(self) -> None:
         """Send nothing more."""
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._link.streams.discard(self._key)
 
     def take(self, largest: int) -> list[_KindFrame]:
@@ -356,15 +356,15 @@ class LinkStream:
             done = position
         return frames + _join(self._key, records[done:], largest)
 
-    def _tell(self) -> None:
+    def _repeat_accepted(self) -> None:
         loop, opening = asyncio.get_running_loop(), self._opening()
-        if not opening or loop.time() >= self._tell_at:
-            self._say("accepted", OPENING_MODEL if opening else 0)
-            self._tell_at = loop.time() + self._tell_again
+        if not opening or loop.time() >= self._repeat_at:
+            self._signal("accepted", OPENING_MODEL if opening else 0)
+            self._repeat_at = loop.time() + self._repeat_after
         # Checked more often than sent: so the end of the opening is sent at once, without a callback by the service.
-        self._telling = loop.call_later(ACCEPTED_AFTER_SECONDS if opening else self._tell_again, self._tell)
+        self._timer = loop.call_later(ACCEPTED_AFTER_SECONDS if opening else self._repeat_after, self._repeat_accepted)
 
-    def _say(self, kind: FrameKind, question: int = 0) -> None:
+    def _signal(self, kind: FrameKind, question: int = 0) -> None:
         signal = len(self._records), Frame(kind, self._key.stream, self._key.attempt, question=question)
         signals = self._signals = self._signals or []
         if not signals or signals[-1] != signal:

@@ -1,8 +1,8 @@
 """Bus -> handlers: subscriptions that never end silently.
 
 A subscription can fail: the broker closes it, its client fails, its thread dies. Then it is opened again. Until that
-succeeds, its topic is listed in `Subscriptions.deaf`, which readiness and presence report. If the bus answers pings but
-refuses the subscription for too long, the task that entered `Subscriptions` ends with an error.
+succeeds, its topic is listed in `Subscriptions.failed`, which readiness and presence report. If the bus answers pings
+but refuses the subscription for too long, the task that entered `Subscriptions` ends with an error.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Subscriptions:
     Args:
         bus: the bus to read.
         give_up: seconds that the bus may refuse a subscription while it answers pings.
-        on_change: called whenever `deaf` has changed.
+        on_change: called whenever `failed` has changed.
 
     Raises:
         BusError: on leaving, a subscription could not be reopened. The task that entered is cancelled to get there.
@@ -52,14 +52,14 @@ class Subscriptions:
         self._bus = bus
         self._on_change = on_change
         self._give_up = give_up
-        self._deaf: dict[Subscription, None] = {}
+        self._failed: dict[Subscription, None] = {}
         self._lost: BusError | None = None
         self._cancelled = False
 
     @property
-    def deaf(self) -> tuple[str, ...]:
+    def failed(self) -> tuple[str, ...]:
         """The topics whose subscription has failed and is not open again yet."""
-        return tuple(subscription.topic for subscription in self._deaf)
+        return tuple(subscription.topic for subscription in self._failed)
 
     async def __aenter__(self) -> Self:
         self._task = cast("asyncio.Task[object]", asyncio.current_task())
@@ -89,7 +89,7 @@ class Subscriptions:
                 yield subscription
         finally:
             await subscription.leave()
-            self._deaf.pop(subscription, None)
+            self._failed.pop(subscription, None)
 
     @asynccontextmanager
     async def each(self, topic: str, handle: Callable[[Delivery], None]) -> AsyncIterator[None]:
@@ -103,12 +103,12 @@ class Subscriptions:
     def ended(self, subscription: "Subscription") -> None:
         """This subscription has failed."""
         READER_ENDS.inc()
-        self._deaf[subscription] = None
+        self._failed[subscription] = None
         self._changed()
 
     def opened(self, subscription: "Subscription") -> None:
         """This subscription is open again."""
-        self._deaf.pop(subscription, None)
+        self._failed.pop(subscription, None)
         self._changed()
 
     async def answers(self) -> bool:

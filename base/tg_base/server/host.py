@@ -132,9 +132,9 @@ class Host:
             await self._exit.__aexit__(kind, error, tb)
 
     @property
-    def deaf(self) -> bool:
+    def has_failed_subscription(self) -> bool:
         """Whether a control topic cannot be read now."""
-        return bool(self._subscriptions.deaf)
+        return bool(self._subscriptions.failed)
 
     def name_processor(self) -> str:
         """An id for one more processor."""
@@ -275,7 +275,7 @@ class Host:
             self.ended.sweep()
 
     def _death_silence_seconds(self) -> float:
-        """After how many seconds of silence a requestor is dead; infinite in one process, or while we may be deaf."""
+        """After how many seconds of silence a requestor is dead; infinite in one process or without a subscription."""
         if self._bus.in_process:
             return math.inf
         doubtful = self.links.quiet(self.timing.doubt_after)

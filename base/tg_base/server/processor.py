@@ -336,7 +336,7 @@ class Processor:
             capacity=self._service.capacity,
             in_flight=self._slots.taken,
             models=self._models,
-            leaving=self._leaving or bool(self._subscriptions.deaf) or self.host.deaf,
+            leaving=self._leaving or bool(self._subscriptions.failed) or self.host.has_failed_subscription,
             features=tuple(sorted(self._service.features)),
             seconds=round(self._seconds, 6),
             taken=self._taken,

@@ -16,21 +16,21 @@ def main() -> NoReturn:
     # What is printed goes to the log: the parent reads what it is told, and nothing else.
     parent = os.dup(1)
     os.dup2(2, 1)
-    tell = partial(_tell, parent)
+    report = partial(_report, parent)
     # The pipe stays open: it ends with the parent.
     with os.fdopen(0, "rb", closefd=False) as pipe:
         # The path first: what the work names is imported when it is read.
         sys.path[:] = pickle.load(pipe)  # noqa: S301 - from the process that started us
         work: Work = pickle.load(pipe)  # noqa: S301 - as above
     try:
-        work.serve(work, tell)
+        work.serve(work, report)
     except TgError as error:
-        tell(FAILED + " ".join(error.message.split()))
+        report(FAILED + " ".join(error.message.split()))
         sys.exit(1)
     sys.exit(0)
 
 
-def _tell(parent: int, line: str) -> None:
+def _report(parent: int, line: str) -> None:
     # A parent that has ended hears nothing more.
     with suppress(BrokenPipeError):
         os.write(parent, f"{line}\n".encode())

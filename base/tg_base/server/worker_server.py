@@ -87,11 +87,11 @@ class WorkerServer:
 
     def drain(self) -> None:
         """End it, and all others with it: it refuses what is new, and lets finish what runs."""
-        self._tell(signal.SIGINT)
+        self._signal(signal.SIGINT)
 
     def hand_over(self) -> None:
         """End it without refusing anything: others accept in its place."""
-        self._tell(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
 
     async def left(self) -> bool:
         """Return once it serves no longer; whether it still lets finish what runs."""
@@ -109,9 +109,9 @@ class WorkerServer:
 
     def kill_now(self) -> None:
         """End it at once."""
-        self._tell(signal.SIGKILL)
+        self._signal(signal.SIGKILL)
 
-    def _tell(self, number: int) -> None:
+    def _signal(self, number: int) -> None:
         if self._process.returncode is None:
             self._process.send_signal(number)
 

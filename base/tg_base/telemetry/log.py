@@ -67,7 +67,7 @@ class Redaction:
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._known = {value for name, value in environment.items() if _tells_of_secret(name, value)}
+        self._known = {value for name, value in environment.items() if _names_secret(name, value)}
         self._newest: str | None = None
         self._learn()
 
@@ -154,7 +154,7 @@ def _is_secret_name(name: str) -> bool:
     return _SECRET_NAME.search(name) is not None
 
 
-def _tells_of_secret(name: str, value: str) -> bool:
+def _names_secret(name: str, value: str) -> bool:
     words = {"TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIALS"}
     parts = name.upper().split("_")
     return len(value) >= _LEAST_SECRET and not words.isdisjoint(parts) and parts[-1] != "FILE"

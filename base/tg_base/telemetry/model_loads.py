@@ -112,7 +112,7 @@ class ModelLoads(Collector):
         for load in loads:
             sizes.add_metric([load.model, str(BLOCK_TOKENS), str(load.cache // BLOCK_TOKENS)], 1)
         yield sizes
-        yield from _tell_adapters([(load.model, load.adapters) for load in loads if load.adapters is not None])
+        yield from _collect_adapters([(load.model, load.adapters) for load in loads if load.adapters is not None])
 
 
 def _add(those: dict[object, Item], item: Item) -> Callable[[], None]:
@@ -132,7 +132,7 @@ def _gauge(name: str, documentation: str, values: Mapping[str, float]) -> GaugeM
     return family
 
 
-def _tell_adapters(loads: Iterable[tuple[str, AdapterLoad]]) -> Iterable[GaugeMetricFamily]:
+def _collect_adapters(loads: Iterable[tuple[str, AdapterLoad]]) -> Iterable[GaugeMetricFamily]:
     info_labels = ["model_name", "max_lora", "running_lora_adapters", "waiting_lora_adapters"]
     info = GaugeMetricFamily("vllm:lora_requests_info", "Adapters with requests; a time", labels=info_labels)
     loaded_labels = ["model_name", "adapter_name", "level", "pinned"]

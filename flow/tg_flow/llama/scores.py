@@ -27,7 +27,7 @@ class Scores:
             self._prompt.append(token_data(model, job.prompt[0]))
         self.first = 0 if self._of_prompt else len(job.prompt) - 1
         self._next = self.first + 1
-        self._tell_prompt()
+        self._report_prompt()
 
     @property
     def done(self) -> bool:
@@ -43,14 +43,14 @@ class Scores:
         self._next += 1
         if prompts:
             self._prompt.append(scored)
-            self._tell_prompt()
+            self._report_prompt()
         else:
             self._generation.put(scored)
 
     def _logprobs(self, context: Context, row: int, token: int, count: int) -> tuple[float, Alternatives]:
         return logprobs(context.logits(row), token, count, self._generation.job.settings.logit_bias)
 
-    def _tell_prompt(self) -> None:
+    def _report_prompt(self) -> None:
         if self._prompt and self._next >= self._of_prompt:
             self._generation.put_prompt(self._prompt)
             self._prompt = []

@@ -148,7 +148,7 @@ class _Probe:
             raise TemplateFailed
         self._header = _after_question(asked)
 
-    def told(self, form: ToolFormat, calls: int, *, objects: bool) -> bool:
+    def renders_result(self, form: ToolFormat, calls: int, *, objects: bool) -> bool:
         """Whether a parser of `form` reads as many calls from what the template makes of them, and the result is told.
 
         Raises:
@@ -169,7 +169,7 @@ class _Probe:
             return False
         return _read(form, text) == [(_TOOL, {_KEY: _VALUE})] * calls
 
-    def tells_system(self) -> bool:
+    def renders_system(self) -> bool:
         """Whether the system's text is there beside a tool."""
         try:
             return _SYSTEM in self._template.render([{"role": "system", "content": _SYSTEM}, self._user], self._tools)
@@ -183,13 +183,13 @@ def _find_abilities(template: SandboxedTemplate) -> _Abilities | None:
     for objects in (True, False):
         form = next((form for form in TOOL_FORMATS if _tries(probe, form, 1, objects=objects)), None)
         if form is not None:
-            return _Abilities(form, objects, _tries(probe, form, 2, objects=objects), probe.tells_system())
+            return _Abilities(form, objects, _tries(probe, form, 2, objects=objects), probe.renders_system())
     return None
 
 
 def _tries(probe: _Probe, form: ToolFormat, calls: int, *, objects: bool) -> bool:
     try:
-        return probe.told(form, calls, objects=objects)
+        return probe.renders_result(form, calls, objects=objects)
     except TemplateFailed:
         return False
 

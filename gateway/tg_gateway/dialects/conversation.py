@@ -43,7 +43,7 @@ class Socket(Protocol):
             RateLimited: too many wrong ones came from this address.
         """
 
-    def say(self, frames: Output) -> None:
+    def send(self, frames: Output) -> None:
         """Send, together with what else is ready: one or more of `text_frame`."""
 
     def is_running(self, name: Name) -> bool:

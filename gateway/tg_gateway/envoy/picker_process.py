@@ -79,7 +79,7 @@ async def run_picker(
             fallbacks=config.fallbacks,
         )
         server = await stack.enter_async_context(serve_picker(picker, listen or config.listen))
-        await stack.enter_async_context(_telling_health(watcher, server))
+        await stack.enter_async_context(_publishing_health(watcher, server))
         shown = await _show(http or config.http, stack)
         count = len(pools.view.endpoints)
         yield f"picking at {server.address} among {count} model server{'s' if count != 1 else ''}{shown}"
@@ -113,7 +113,7 @@ def _with_bus(config: PickConfig, url: str | None) -> PickConfig:
 
 
 @asynccontextmanager
-async def _telling_health(watcher: PoolWatcher, server: PickerServer) -> AsyncIterator[None]:
+async def _publishing_health(watcher: PoolWatcher, server: PickerServer) -> AsyncIterator[None]:
     """Keep the health at what the pools are: ready while there is a server."""
     changed = asyncio.Event()
     changed.set()
@@ -121,12 +121,12 @@ async def _telling_health(watcher: PoolWatcher, server: PickerServer) -> AsyncIt
     def follow(_: PoolView) -> None:
         changed.set()
 
-    async def tell_health() -> None:
+    async def publish_health() -> None:
         while True:
             await changed.wait()
             changed.clear()
             await server.set_ready(bool(watcher.view.endpoints))
 
     with watcher.follow(follow):
-        async with running(tell_health()):
+        async with running(publish_health()):
             yield

@@ -77,4 +77,4 @@ def _usage(data: bytes) -> InstanceUsage | None:
     cached = details.cached_tokens if details else counts.cache_read_input_tokens
     prompt = counts.prompt_tokens if counts.prompt_tokens is not None else counts.input_tokens
     output = counts.completion_tokens if counts.completion_tokens is not None else counts.output_tokens
-    return InstanceUsage.told(prompt, cached, output)
+    return InstanceUsage.reported(prompt, cached, output)

@@ -3,7 +3,7 @@
 from tg_gateway.http.body_reader import defer_expectation
 from tg_gateway.http.handlers import HttpHandlers
 from tg_gateway.http.health import Alive, Health, Ready
-from tg_gateway.http.load_teller import LoadTeller
+from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import ENTRY, Middleware
 from tg_gateway.http.router import DOOR, Handler, Router
 
@@ -14,7 +14,7 @@ __all__ = [
     "Handler",
     "Health",
     "HttpHandlers",
-    "LoadTeller",
+    "LoadHeaders",
     "Middleware",
     "Ready",
     "Router",

@@ -16,7 +16,7 @@ from tg_gateway.dialects.answers import Background, StreamedAnswer
 from tg_gateway.dialects.output import join_output
 from tg_gateway.http.body_reader import BodyReader
 from tg_gateway.http.body_stream import BodyStream
-from tg_gateway.http.load_teller import LoadTeller
+from tg_gateway.http.load_headers import LoadHeaders
 from tg_gateway.http.middleware import CORS_HEADERS, ENTRY, DefectJudge, make_response
 from tg_gateway.http.router import DOOR, Door
 from tg_gateway.parsing import CallParser
@@ -36,7 +36,7 @@ class HttpHandlers:
         limits: Limits,
         *,
         parser: CallParser,
-        loads: LoadTeller,
+        loads: LoadHeaders,
         band: Band | None,
     ) -> None:
         self._relay = relay
@@ -68,7 +68,7 @@ class HttpHandlers:
             if asked.on_accepted is not None:
                 exchange.responses.listen_accepted(asked.on_accepted)
             if asked.streaming:
-                load = self._tell_load(request, asked)
+                load = self._make_load_headers(request, asked)
                 streaming = self._stream(request, exchange, asked.writer, asked.keep, load)
                 # A prompt may be long, and an answer may take minutes.
                 del asked
@@ -77,7 +77,7 @@ class HttpHandlers:
         if asked.keep is not None:
             # Before the answer, since its client may go on from it at once.
             await self._store.keep(entry.key, asked.keep)
-        load = self._tell_load(request, asked)
+        load = self._make_load_headers(request, asked)
         headers = {"X-Stream-Id": exchange.responses.id, **load, **asked.writer.headers}
         return make_response(Answer(join_output(whole), 200, asked.writer.content_type, headers))
 
@@ -165,9 +165,9 @@ class HttpHandlers:
                 await body.drain()
         return body
 
-    def _tell_load(self, request: web.Request, asked: Ask) -> dict[str, str]:
+    def _make_load_headers(self, request: web.Request, asked: Ask) -> dict[str, str]:
         wanted = request.headers.get(LOAD_REQUEST_HEADER)
-        return self._loads.tell(wanted, asked.route) if wanted else {}
+        return self._loads.make(wanted, asked.route) if wanted else {}
 
     async def _relay_kept(self, exchange: Exchange, writer: Writer[Any], keep: Keep, body: BodyStream) -> None:
         held = HeldEnd(body)

@@ -60,7 +60,7 @@ class Health:
         missing = ["the gateway is shutting down"] if self._relay.draining else []
         if not await self._bus_answers():
             missing.append("the bus does not answer")
-        if self._requestor.deaf:
+        if self._requestor.has_failed_subscription:
             missing.append("a subscription has ended and is being opened again")
         serving = self._requestor.presence.serving
         # A plain peer announces nothing: whether it lives is not known.

@@ -187,7 +187,7 @@ class Session(Socket):
         self._principal = self._backend.authenticator.check(token, self._address)
 
     @override
-    def say(self, frames: Output) -> None:
+    def send(self, frames: Output) -> None:
         self._writer.write(join_output(frames))
 
     @override

@@ -96,8 +96,8 @@ class AgentLoop:
         match event:
             case TextDelta(kind, text):
                 ended = self._end_message(turn, reasoning=False)
-                turn.say(kind, text)
-                return [*ended, *self._messages.say(self._speaks if kind == "answer" else "thought", text)]
+                turn.add_text(kind, text)
+                return [*ended, *self._messages.add_text(self._speaks if kind == "answer" else "thought", text)]
             case ReasoningDelta(text):
                 return [*self._end_message(turn, reasoning=True), *self._messages.think(text)]
             case MessageEnd():

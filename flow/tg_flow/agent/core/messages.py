@@ -20,7 +20,7 @@ class Messages:
         """Whether the open message is an answer."""
         return self._open is not None and self._open[0] == "answer"
 
-    def say(self, kind: ChunkType, text: str) -> list[AgentResponse]:
+    def add_text(self, kind: ChunkType, text: str) -> list[AgentResponse]:
         """A piece of a thought or an answer."""
         if self._open is not None and self._open[0] == kind:
             return [*self.end_aside(), AgentResponse(kind, text, message_id=self._open[1])]
@@ -32,7 +32,7 @@ class Messages:
     def think(self, text: str) -> list[AgentResponse]:
         """A piece of reasoning. An open answer continues after it."""
         if not self.answering:
-            return self.say("thought", text)
+            return self.add_text("thought", text)
         self._aside = self._aside or self.next_id()
         return [AgentResponse("thought", text, message_id=self._aside)]
 

@@ -60,7 +60,7 @@ class OpenTurn:
         self._said: list[tuple[Kind, list[str]]] = []
         self._closed = True
 
-    def say(self, kind: Kind, text: str) -> None:
+    def add_text(self, kind: Kind, text: str) -> None:
         """Add a piece of text."""
         if self._closed or self._said[-1][0] != kind:
             self._said.append((kind, []))

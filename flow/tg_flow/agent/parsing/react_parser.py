@@ -104,7 +104,7 @@ class ReactParser:
         end = text.find("\n", start) + 1
         self._line_start = end > 0
         self._at = end or len(text)
-        self._say(text[start : self._at])
+        self._add_text(text[start : self._at])
         return True
 
     def _step_structure(self) -> bool | None:
@@ -210,7 +210,7 @@ class ReactParser:
         self._at = len(self._text)
         return False
 
-    def _say(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         """Emit text. White space waits for what follows it."""
         if self._fresh:
             text = text.lstrip()

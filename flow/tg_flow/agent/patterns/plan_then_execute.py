@@ -26,7 +26,7 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
     async with aclosing(stream_text(dialog, rendered)) as texts:
         async for text in texts:
             plan.append(text)
-            for record in dialog.messages.say("thought", text):
+            for record in dialog.messages.add_text("thought", text):
                 yield record
     for record in dialog.messages.close():
         yield record
@@ -50,7 +50,7 @@ async def plan_then_execute(dialog: Dialog) -> AsyncGenerator[AgentResponse, Non
     async with aclosing(stream_text(dialog, rendered)) as texts:
         async for text in texts:
             answered = True
-            for record in dialog.messages.say("answer", text):
+            for record in dialog.messages.add_text("answer", text):
                 yield record
     if not answered:
         raise ProtocolError("the model has given no answer; ask again")

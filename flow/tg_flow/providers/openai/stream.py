@@ -86,7 +86,7 @@ class _Choice(msgspec.Struct, frozen=True):
     logprobs: _Logprobs | None = None
 
     @property
-    def says(self) -> bool:
+    def has_content(self) -> bool:
         """Whether there is anything in it."""
         return bool(self.finish_reason or self.logprobs or (self.delta or _NO_DELTA) != _NO_DELTA)
 
@@ -219,9 +219,9 @@ class StreamDecoder:
             fault = event.error if isinstance(event.error, Fault) else Fault()
             raise event_error(fault.code, fault.word)
         if not event.choices:
-            return None if event.usage is None else self._tell_usage(event.usage, event.model)
+            return None if event.usage is None else self._make_usage(event.usage, event.model)
         # Each event has one choice; servers that repeat the others beside it leave them empty.
-        choice = next((choice for choice in event.choices if choice.says), _Choice())
+        choice = next((choice for choice in event.choices if choice.has_content), _Choice())
         if choice.finish_reason == "error":
             raise event_error(None, None)
         said = self._convert_delta(choice, event.model) or LlmChunk(model=event.model, index=choice.index)
@@ -238,7 +238,7 @@ class StreamDecoder:
         )
         return None if chunk == LlmChunk(model=event.model, index=choice.index) else chunk
 
-    def _tell_usage(self, usage: Usage, model: str | None) -> LlmChunk | None:
+    def _make_usage(self, usage: Usage, model: str | None) -> LlmChunk | None:
         chunk = msgspec.structs.replace(self._counts.chunk(*usage.counts), model=model)
         return None if chunk == LlmChunk(model=model) else chunk
 

@@ -204,7 +204,7 @@ class Pool(ChatCompletions[PoolOptions]):
             TgError: there is none; `failed`, if an attempt failed before.
         """
         if failed is not None and not self._find_left(order):
-            raise _tell_missing(failed, order)
+            raise _describe_missing(failed, order)
         pool, began = order.place.pool, perf_counter()
         waiting = self._dispatcher.submit(
             pool, order.wanted, lambda: self._find_left(order), arrived_at=order.arrived_at, size=len(order.body)
@@ -214,7 +214,7 @@ class Pool(ChatCompletions[PoolOptions]):
         made = waiting.made or await self._dispatcher.wait(pool, waiting)
         self._record(order, made, seconds)
         if isinstance(made, Rejection):
-            raise _tell_missing(failed, order) if failed else _refuse(made)
+            raise _describe_missing(failed, order) if failed else _refuse(made)
         return made
 
     def _record(self, order: Order, made: Pick | Rejection, seconds: float) -> None:
@@ -272,7 +272,7 @@ class Pool(ChatCompletions[PoolOptions]):
                 self._scheduler.forget_adapter(pick.endpoint, order.place.adapter, self._now())
             raise
         finally:
-            usage, now = InstanceUsage.told(prompt or None, cached or None, tokens or None), self._now()
+            usage, now = InstanceUsage.reported(prompt or None, cached or None, tokens or None), self._now()
             placement.finish(usage, now)
             record.end(usage, now, outcome)
 
@@ -373,7 +373,7 @@ def _describe(request: TextCompletionRequest, place: Destination, view: PoolView
     )
 
 
-def _tell_missing(failed: TgError, order: Order) -> TgError:
+def _describe_missing(failed: TgError, order: Order) -> TgError:
     """What became of the last attempt. Where it was a 404, the model's own options are not what is wrong."""
     if not isinstance(failed, NotFound):
         return failed

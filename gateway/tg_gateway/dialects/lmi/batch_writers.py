@@ -53,12 +53,12 @@ class GeneratedTextsWriter(WholeWriter[TextCompletionResponse]):
         answers: list[list[TextCompletionResponse]] = [[] for _ in self._orders]
         for record in records:
             answers[record.index].append(msgspec.structs.replace(record, index=0))
-        told = [self._tell(index, each) for index, each in enumerate(answers)]
+        results = [self._make_result(index, each) for index, each in enumerate(answers)]
         if len(self._failed) == len(self._orders):
             raise self._failed[0]
-        return encode(told)
+        return encode(results)
 
-    def _tell(self, index: int, records: Sequence[TextCompletionResponse]) -> GeneratedText | HandlerFailure:
+    def _make_result(self, index: int, records: Sequence[TextCompletionResponse]) -> GeneratedText | HandlerFailure:
         order = self._orders[index]
         try:
             if index not in self._failed:

@@ -84,7 +84,7 @@ class LmiParameters(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.n or 1, self.best_of or 1)
 
     @property
-    def told(self) -> int:
+    def returned(self) -> int:
         """How many of them are told: `n`, or all that `best_of` generates."""
         return self.n if self.n is not None and self.n > 1 else self.generated
 

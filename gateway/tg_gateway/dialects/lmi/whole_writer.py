@@ -61,7 +61,7 @@ def _describe(answers: GeneratedAnswers, order: Order) -> shapes.Details:
         name_tokens(make_tokens(best.tokens, best.text), compatible=compatible),
         prefill if order.parameters.wants_prefill else UNSET,
         _name_tops(best, compatible=compatible),
-        tuple(_describe_other(other, order) for other in answers.others[: order.parameters.told - 1]),
+        tuple(_describe_other(other, order) for other in answers.others[: order.parameters.returned - 1]),
     )
 
 

@@ -107,7 +107,7 @@ class LmtpConversation(Conversation):
         self._buffers = Buffers()
         # Of running streams alone: each goes with the task that has it.
         self._leaving: WeakValueDictionary[int, LeavingWriter] = WeakValueDictionary()
-        self._batch = TokenBatch(socket.say, asyncio.get_running_loop().call_soon)
+        self._batch = TokenBatch(socket.send, asyncio.get_running_loop().call_soon)
 
     @override
     def take(self, message: bytes) -> None:
@@ -130,9 +130,9 @@ class LmtpConversation(Conversation):
         typed = "ERRORS" in self._accepted
         # An error of a running stream would end it for the client.
         if stream is not None and kind in _ANSWERED_BY_STREAMS and not self._socket.is_running(stream):
-            self._socket.say(encode_stream_error(stream, error, typed=typed))
+            self._socket.send(encode_stream_error(stream, error, typed=typed))
         else:
-            self._socket.say(encode_error(stream, error, typed=typed))
+            self._socket.send(encode_error(stream, error, typed=typed))
 
     def _generate(self, payload: bytes) -> None:
         body, mask = read_generate(payload)
@@ -164,9 +164,9 @@ class LmtpConversation(Conversation):
             try:
                 size = self._buffers.keep(name, join_contents(beginning, answer), root)
             except TgError as error:
-                self._socket.say(encode_error(body.stream_id, error, typed="ERRORS" in self._accepted))
+                self._socket.send(encode_error(body.stream_id, error, typed="ERRORS" in self._accepted))
             else:
-                self._socket.say(encode_message(b"MSG", [_Buffer(body.stream_id, name, size)]))
+                self._socket.send(encode_message(b"MSG", [_Buffer(body.stream_id, name, size)]))
 
         return leave
 
@@ -204,7 +204,7 @@ class LmtpConversation(Conversation):
             told = self._leaving[stream] = LeavingWriter(writer, leave, ids=form.kind == "ids")
             fail = told.fail
         seconds = None if body.deadline_ms is None else body.deadline_ms / 1000
-        notices = StreamNotices(partial(self._tell, stream)) if "SYSTEM" in self._accepted else None
+        notices = StreamNotices(partial(self._send_system, stream)) if "SYSTEM" in self._accepted else None
         if notices is not None:
             writer.on_begin = notices.begin
 
@@ -239,12 +239,12 @@ class LmtpConversation(Conversation):
             return
         with suppress(NotFound):
             if self._socket.catalogue.find_model(model).busy:
-                self._tell(stream, "throttled")
+                self._send_system(stream, "throttled")
 
     @override
     def drain(self) -> None:
         if "SYSTEM" in self._accepted:
-            self._tell(None, "draining")
+            self._send_system(None, "draining")
 
     def _check_new(self, stream: int) -> None:
         # Two streams of one id could not be told apart in the messages.
@@ -265,18 +265,18 @@ class LmtpConversation(Conversation):
 
         self._socket.follow(stream, name, resume(self._socket.kept, name, body.after_seq, make_writer), fail)
 
-    def _tell(self, stream: int | None, kind: str) -> None:
-        self._socket.say(encode_message(b"SYSTEM", [_System(stream, kind)]))
+    def _send_system(self, stream: int | None, kind: str) -> None:
+        self._socket.send(encode_message(b"SYSTEM", [_System(stream, kind)]))
 
-    def _tell_model(self, payload: bytes) -> None:
+    def _send_model_info(self, payload: bytes) -> None:
         body = decode(ModelInfoBody, payload)
         catalogue = self._socket.catalogue
-        self._socket.say(encode_model_info(body.stream_id, catalogue.find_model(body.model), catalogue))
+        self._socket.send(encode_model_info(body.stream_id, catalogue.find_model(body.model), catalogue))
 
     def _greet(self, payload: bytes) -> None:
         body = decode(HelloBody, payload)
         self._accepted = choose_accepted(body.accept)
-        self._socket.say(encode_hello(body.stream_id, self._accepted))
+        self._socket.send(encode_hello(body.stream_id, self._accepted))
 
     def _cancel(self, payload: bytes) -> None:
         stream = decode(CancelBody, payload).stream_id
@@ -293,13 +293,13 @@ class LmtpConversation(Conversation):
         if body.drop:
             self._buffers.drop(body.buffer_id)
         size = 0 if body.drop else self._buffers.append(body.buffer_id, body.append)
-        self._socket.say(encode_message(b"MSG", [_Buffer(body.stream_id, body.buffer_id, size)]))
+        self._socket.send(encode_message(b"MSG", [_Buffer(body.stream_id, body.buffer_id, size)]))
 
     # Of the class: bound methods would be a circle with each socket's conversation.
     _HANDLERS: Final[Mapping[str, Callable[["LmtpConversation", bytes], None]]] = {
         "GENERATE": _generate,
         "SCORE": _score,
-        "MODEL_INFO": _tell_model,
+        "MODEL_INFO": _send_model_info,
         "HELLO": _greet,
         "CANCEL": _cancel,
         "BUFFER": _buffer,

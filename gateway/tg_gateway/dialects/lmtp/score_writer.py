@@ -48,4 +48,4 @@ class ScoreWriter(StreamWriter):
         # A client that sums up scores would take the shorter list for the better continuation.
         if record.last and self._left:
             raise ProtocolError("the model's provider did not score every token")
-        return self.tell(items, last=record.last)
+        return self.write_items(items, last=record.last)

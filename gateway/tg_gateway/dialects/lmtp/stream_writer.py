@@ -60,7 +60,7 @@ class StreamWriter(Writer[TextCompletionResponse]):
         self.count += 1
         return self.count
 
-    def tell(self, items: Sequence[StreamItem], *, last: bool) -> bytes:
+    def write_items(self, items: Sequence[StreamItem], *, last: bool) -> bytes:
         """Send these. With the last ones, the bytes of all that waits: nothing follows which could wait with them."""
         if self.on_begin is not None:
             begin, self.on_begin = self.on_begin, None

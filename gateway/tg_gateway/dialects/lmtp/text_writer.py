@@ -56,15 +56,17 @@ class TextWriter(StreamWriter):
         if not (record.response or record.tokens):
             return b""
         if not self._tokens:
-            return self.tell([_Piece(self.stream, record.response or "", None, self.next_seq())], last=False)
-        told = tuple(_tell(token) for token in record.tokens)
-        return self.tell([_ToldPiece(self.stream, record.response or "", None, told, self.next_seq())], last=False)
+            return self.write_items([_Piece(self.stream, record.response or "", None, self.next_seq())], last=False)
+        told = tuple(_describe(token) for token in record.tokens)
+        return self.write_items(
+            [_ToldPiece(self.stream, record.response or "", None, told, self.next_seq())], last=False
+        )
 
     @override
     def end(self) -> bytes:
-        return self.tell([_Piece(self.stream, "", self._reason or "stop", self.next_seq())], last=True)
+        return self.write_items([_Piece(self.stream, "", self._reason or "stop", self.next_seq())], last=True)
 
 
-def _tell(token: Token) -> _Told:
+def _describe(token: Token) -> _Told:
     logprob = known_logprob(token)
     return _Told(token.id, logprob, {token.id: logprob, **dict(token.top)})

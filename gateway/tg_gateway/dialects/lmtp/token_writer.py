@@ -58,13 +58,13 @@ class TokenWriter(StreamWriter):
             return self._write_last(tokens)
         if tokens and (tokens[-1].special or self._left <= 0):
             tokens, self._held = tokens[:-1], tokens[-1:]
-        return self.tell([self._make_item(token) for token in tokens], last=False)
+        return self.write_items([self._make_item(token) for token in tokens], last=False)
 
     def _write_last(self, tokens: tuple[Token, ...]) -> bytes:
         if tokens:
             reason = "length" if self._reason == "length" else "stop"
             items = [*(self._make_item(token) for token in tokens[:-1]), self._make_item(tokens[-1], reason)]
-            return self.tell(items, last=True)
+            return self.write_items(items, last=True)
         if self._reason == "length":
             raise TooLarge("prompt and answer have filled the model's context: shorten the prompt")
         raise ProtocolError("the model's provider did not tell the token that ended the answer")

@@ -52,9 +52,9 @@ class NativeConversation(Conversation):
         try:
             self._socket.authenticate(token)
         except TgError as error:
-            self._say(envelope.auth_failed(error))
+            self._send(envelope.auth_failed(error))
         else:
-            self._say(envelope.AUTH_OK)
+            self._send(envelope.AUTH_OK)
 
     def _dispatch(self, asked: envelope.Envelope) -> None:
         socket = self._socket
@@ -73,7 +73,7 @@ class NativeConversation(Conversation):
             raise BadRequest("service or request is missing: send `id`, `service`, `request` and, optionally, `flow`")
         elif asked.flow is None and asked.service in FLOW_SERVICES:
             answer = answer_flow_service(socket.catalogue, asked.service, bytes(asked.request))
-            self._say(envelope.response(envelope.opening(asked.id), answer, last=True))
+            self._send(envelope.response(envelope.opening(asked.id), answer, last=True))
         else:
             route = socket.catalogue.find_service(asked.flow or socket.catalogue.default_flow, asked.service)
             self._ask(asked.id, asked.flow, route, bytes(asked.request))
@@ -92,12 +92,12 @@ class NativeConversation(Conversation):
     def _refuse(self, request: envelope.Id | None, error: TgError) -> None:
         kind = "auth-required" if isinstance(error, Unauthorized) else error.type
         if request is not None and self._socket.is_running(request):
-            self._say(envelope.aside(request, error, kind))
+            self._send(envelope.aside(request, error, kind))
             return
         # An id over the limit is not given back: it may be as large as a message.
         short = request is not None and len(str(request)) <= self._socket.max_name
         opened = envelope.opening(request) if short and request is not None else b"{"
-        self._say(envelope.failure(opened, error, kind))
+        self._send(envelope.failure(opened, error, kind))
 
-    def _say(self, message: bytes) -> None:
-        self._socket.say(text_frame(message))
+    def _send(self, message: bytes) -> None:
+        self._socket.send(text_frame(message))

@@ -92,10 +92,10 @@ class AnswerShape(ABC):
         self, tail: Tail, text: str = "", thinking: str | None = None, calls: tuple[AnsweredCall, ...] = ()
     ) -> bytes:
         """Any piece."""
-        return b"%b,%b,%b" % (self._head, self._say(text, thinking, calls), encode(tail)[1:])
+        return b"%b,%b,%b" % (self._head, self._write_content(text, thinking, calls), encode(tail)[1:])
 
     @abstractmethod
-    def _say(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
+    def _write_content(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
         """The member, or members, that have the text."""
 
 
@@ -106,7 +106,7 @@ class ChatShape(AnswerShape):
     _text_end = b'},"done":false}'
 
     @override
-    def _say(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
+    def _write_content(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
         return b'"message":' + encode(AnsweredMessage("assistant", text, thinking, calls))
 
 
@@ -117,7 +117,7 @@ class GenerateShape(AnswerShape):
     _text_end = b',"done":false}'
 
     @override
-    def _say(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
+    def _write_content(self, text: str, thinking: str | None, calls: tuple[AnsweredCall, ...]) -> bytes:
         return encode(_Generated(text, thinking))[1:-1]
 
 

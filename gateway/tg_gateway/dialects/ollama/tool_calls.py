@@ -55,7 +55,7 @@ class ToolCalls:
 
     def __init__(self) -> None:
         self._open: dict[int, _OpenCall] = {}
-        self._told = 0
+        self._taken = 0
         self._size = 0
 
     def add(self, deltas: Iterable[ToolCallDelta]) -> tuple[AnsweredCall, ...]:
@@ -70,7 +70,7 @@ class ToolCalls:
             if self._size > MAX_ANSWER_BYTES:
                 raise TooLarge("the model's tool calls are larger than an answer may be; ask for less")
             self._open.setdefault(delta.index, _OpenCall()).add(delta)
-        return self._tell(all_of_them=False)
+        return self._take_whole(all_of_them=False)
 
     def end(self) -> tuple[AnsweredCall, ...]:
         """The rest, once the answer has ended.
@@ -78,13 +78,13 @@ class ToolCalls:
         Raises:
             ProtocolError: as `add`.
         """
-        return self._tell(all_of_them=True)
+        return self._take_whole(all_of_them=True)
 
-    def _tell(self, *, all_of_them: bool) -> tuple[AnsweredCall, ...]:
-        told = []
-        for call in list(self._open.values())[self._told :]:
+    def _take_whole(self, *, all_of_them: bool) -> tuple[AnsweredCall, ...]:
+        taken = []
+        for call in list(self._open.values())[self._taken :]:
             if not (all_of_them or call.end.reached):
                 break
-            told.append(AnsweredCall(AnsweredFunction(self._told, call.name, call.read_arguments()), call.id))
-            self._told += 1
-        return tuple(told)
+            taken.append(AnsweredCall(AnsweredFunction(self._taken, call.name, call.read_arguments()), call.id))
+            self._taken += 1
+        return tuple(taken)

@@ -60,7 +60,7 @@ class ChatStreamWriter(ChunkWriter):
             raise too_many()
         # Nearly every record: its bytes are put together without an object for them.
         if choice.started and is_text_alone(record):
-            choice.say()
+            choice.begin_text()
             return b"%b%b%b" % (self._text_heads[record.index], encode(record.response), self._text_tail)
         self._usage.add(record)
         opened = b"" if choice.started or len(self._choices) == 1 else self._open()

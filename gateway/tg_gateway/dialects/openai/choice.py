@@ -31,11 +31,11 @@ class StreamedChoice:
         finished: whether the reason of its end has been told.
     """
 
-    __slots__ = ("_called", "_in_text", "_index", "_said", "_thinking", "finished", "started")
+    __slots__ = ("_called", "_has_begun", "_in_text", "_index", "_thinking", "finished", "started")
 
     def __init__(self, index: int) -> None:
         self._index = index
-        self._said = False
+        self._has_begun = False
         self._in_text = False
         self._called: dict[int, int] = {}
         self._thinking = SignedThinking()
@@ -60,7 +60,7 @@ class StreamedChoice:
         if thought or text or calls or logprobs:
             yield ChunkChoice(self._index, Delta(self._role(), thought, (), text, calls), None, logprobs)
         if text or calls:
-            self._said = True
+            self._has_begun = True
             self._thinking.end()
         if record.finish_reason is not None:
             yield from self.finish(record.finish_reason)
@@ -69,10 +69,10 @@ class StreamedChoice:
         """The chunk that tells the role alone."""
         yield self._chunk(Delta(self._role()))
 
-    def say(self) -> None:
+    def begin_text(self) -> None:
         """A text was told without this object's help."""
         if not self._in_text:
-            self._said = self._in_text = True
+            self._has_begun = self._in_text = True
             self._thinking.end()
 
     def finish(self, reason: str | None) -> Iterator[ChunkChoice]:
@@ -80,7 +80,7 @@ class StreamedChoice:
         if not self.finished:
             self.finished = True
             # An answer without a word still has a text: the SDKs would make it null.
-            content = None if self._said else ""
+            content = None if self._has_begun else ""
             yield ChunkChoice(self._index, Delta(self._role(), content=content), reason or _guess(self._called))
 
     def _chunk(self, delta: Delta) -> ChunkChoice:

@@ -63,7 +63,7 @@ class CompletionStreamWriter(ChunkWriter):
             return _TEXT_CHUNK % (self._head, record.index, encode(record.response), self._tail)
         self._usage.add(record)
         if self._scored is not None:
-            record = self._scored.tell(record)
+            record = self._scored.add_text(record)
         return b"".join(map(self._frame, self._choices[record.index].write(record)))
 
     @override
@@ -102,7 +102,7 @@ class CompletionBodyWriter(WholeWriter[TextCompletionResponse]):
             usage.add(record)
             if record.index >= self._answers:
                 raise too_many()
-            pieces[record.index].append(record if self._scored is None else self._scored.tell(record))
+            pieces[record.index].append(record if self._scored is None else self._scored.add_text(record))
         choices = tuple(_make_choice(index, piece, self._last_reason) for index, piece in enumerate(pieces))
         return encode(
             TextCompletion(self._name, TEXT_COMPLETION, int(time.time()), self._model, choices, usage.usage())

@@ -23,7 +23,7 @@ class ScoredPrompts:
         self._texts = {index: prompt for index, prompt in enumerate(prompts) if isinstance(prompt, str)}
         self._decoders = {index: _Utf8("replace") for index, prompt in enumerate(prompts) if isinstance(prompt, tuple)}
 
-    def tell(self, record: TextCompletionResponse) -> TextCompletionResponse:
+    def add_text(self, record: TextCompletionResponse) -> TextCompletionResponse:
         """The record with its piece of the text."""
         decoder = self._decoders.get(record.index)
         if decoder is None:

@@ -26,7 +26,7 @@ class CallDraft(ItemDraft):
         self.call_id = first.id or place.make_id("call")
         self._name = first.name or ""
         self._pieces: list[str] = []
-        self._told = 0
+        self._emitted = 0
         self._end = ArgumentsEnd()
         self.add(first)
 
@@ -44,13 +44,13 @@ class CallDraft(ItemDraft):
 
     @override
     def make_item(self, status: ItemStatus) -> FunctionCall:
-        arguments = "".join(self._pieces[: self._told])
+        arguments = "".join(self._pieces[: self._emitted])
         return FunctionCall(self.id, status, self.call_id, self._name, arguments)
 
     @override
-    def tell_rest(self) -> Iterator[Event]:
-        if rest := "".join(self._pieces[self._told :]):
-            self._told = len(self._pieces)
+    def emit_rest(self) -> Iterator[Event]:
+        if rest := "".join(self._pieces[self._emitted :]):
+            self._emitted = len(self._pieces)
             yield ArgumentsDelta(self.id, self.index, rest)
 
     @override

@@ -55,7 +55,7 @@ class ResponsesConversation(Conversation):
                 raise TooLarge(f"the request may have at most {self._socket.max_request} bytes")
             self._dispatch(decode_body(_Envelope, message), message)
         except TgError as error:
-            self._socket.say(encode_error_frame(error, _find_lane(message)))
+            self._socket.send(encode_error_frame(error, _find_lane(message)))
 
     def _dispatch(self, envelope: _Envelope, message: bytes) -> None:
         lane = envelope.stream_id
@@ -104,7 +104,7 @@ class ResponsesConversation(Conversation):
         writer = FrameWriter(draft, lane, keep, lambda: self._last.forget(previous))
         # A response of nothing but its input: something to go on from, which costs no model.
         if envelope.generate is False:
-            socket.say(writer.end())
+            socket.send(writer.end())
             return
         asked = Ask(found.route, request.record, writer, streaming=True)
         socket.ask(lane, found.route, len(message), lambda: asked, writer.fail)

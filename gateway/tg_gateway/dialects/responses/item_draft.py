@@ -26,7 +26,7 @@ class ItemPlace:
 
 
 class ItemDraft(ABC):
-    """One item while the model writes it. What is added before `tell` is told at once, as one delta.
+    """One item while the model writes it. What is added before `emit` is told at once, as one delta.
 
     Args:
         item_id: the same in all events and in the final response.
@@ -53,23 +53,23 @@ class ItemDraft(ABC):
         """The item as it stands now; empty while it is in progress and nothing of it was told."""
 
     @abstractmethod
-    def tell_rest(self) -> Iterator[Event]:
+    def emit_rest(self) -> Iterator[Event]:
         """The events of what was added and not told."""
 
     @abstractmethod
     def end_parts(self) -> Iterator[Event]:
         """The events that end its parts."""
 
-    def tell(self) -> Iterator[Event]:
+    def emit(self) -> Iterator[Event]:
         """The events of all that was added since the last time."""
         if not self.begun:
             self.begun = True
             yield ItemAdded(self.index, self.make_item("in_progress"))
-        yield from self.tell_rest()
+        yield from self.emit_rest()
 
     def finish(self, status: ItemStatus) -> Iterator[Event]:
         """The events of what was not told, and those that end the item."""
-        yield from self.tell()
+        yield from self.emit()
         self.status = status
         yield from self.end_parts()
         yield ItemDone(self.index, self.make_item(status))

@@ -23,7 +23,7 @@ class MessageDraft(ItemDraft):
         super().__init__(place.make_id("msg"), place)
         self._texts: list[str] = []
         self._logprobs: list[Logprob] = []
-        self._told = self._told_logprobs = 0
+        self._emitted = self._emitted_logprobs = 0
 
     def add(self, text: str, tokens: Sequence[Token]) -> None:
         """A piece of the text, with the log-probabilities of its tokens if the client asked for them."""
@@ -36,24 +36,24 @@ class MessageDraft(ItemDraft):
         """The event of a piece."""
         return TextDelta(item_id=self.id, output_index=self.index, logprobs=logprobs, delta=text)
 
-    def add_told(self, text: str) -> None:
+    def add_emitted(self, text: str) -> None:
         """A piece that the caller tells, after all before it were told."""
         self._texts.append(text)
-        self._told += 1
+        self._emitted += 1
 
     @override
     def make_item(self, status: ItemStatus) -> OutputMessage:
-        return OutputMessage(self.id, status, (self._make_part(),) if self._told else ())
+        return OutputMessage(self.id, status, (self._make_part(),) if self._emitted else ())
 
     @override
-    def tell_rest(self) -> Iterator[Event]:
-        if len(self._texts) == self._told:
+    def emit_rest(self) -> Iterator[Event]:
+        if len(self._texts) == self._emitted:
             return
-        if not self._told:
+        if not self._emitted:
             yield PartAdded(self.id, self.index, OutputText())
-        rest = self._texts[self._told :]
-        logprobs = tuple(self._logprobs[self._told_logprobs :]) if self._logprobs else ()
-        self._told, self._told_logprobs = len(self._texts), len(self._logprobs)
+        rest = self._texts[self._emitted :]
+        logprobs = tuple(self._logprobs[self._emitted_logprobs :]) if self._logprobs else ()
+        self._emitted, self._emitted_logprobs = len(self._texts), len(self._logprobs)
         yield self.make_delta("".join(rest), logprobs)
 
     @override

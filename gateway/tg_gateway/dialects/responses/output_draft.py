@@ -54,7 +54,7 @@ class OutputDraft:
             self._open_message().add(record.response, record.tokens if self._logprobs else ())
         for piece in record.tool_calls:
             self._add_call(piece)
-        yield from self._tell()
+        yield from self._emit()
 
     @property
     def open_message(self) -> MessageDraft | None:
@@ -62,13 +62,13 @@ class OutputDraft:
         last = self._items[-1] if self._items else None
         return last if isinstance(last, MessageDraft) and last.begun and last.status == "in_progress" else None
 
-    def add_told(self, message: MessageDraft, text: str) -> None:
+    def add_emitted(self, message: MessageDraft, text: str) -> None:
         """More text of the `open_message`; the caller tells it. Raises TooLarge as `add`."""
         self._size += len(text)
         if self._size > MAX_ANSWER_BYTES:
             # For its error: the size is counted already.
             self._grow(0)
-        message.add_told(text)
+        message.add_emitted(text)
 
     def finish(self, last: ItemStatus) -> Iterator[Event]:
         """The events that end all items; the last one ends with this status."""
@@ -92,10 +92,10 @@ class OutputDraft:
                 f"the answer is larger than {MAX_ANSWER_BYTES} bytes; ask for less, or set max_output_tokens"
             )
 
-    def _tell(self) -> Iterator[Event]:
+    def _emit(self) -> Iterator[Event]:
         while self._telling < len(self._items):
             item = self._items[self._telling]
-            yield from item.tell()
+            yield from item.emit()
             followed = self._telling + 1 < len(self._items)
             if not item.sealed and not (followed and item.may_end):
                 return

@@ -34,7 +34,7 @@ class ReasoningDraft(ItemDraft):
         self._summary = summary
         self._encrypted = encrypted
         self._texts: list[str] = []
-        self._told = 0
+        self._emitted = 0
         self._signature: str | None = None
         self._call: str | None = None
 
@@ -49,7 +49,7 @@ class ReasoningDraft(ItemDraft):
 
     @override
     def make_item(self, status: ItemStatus) -> ReasoningItem:
-        text = "".join(self._texts) if self._told else ""
+        text = "".join(self._texts) if self._emitted else ""
         summary = (SummaryText(text),) if text and self._summary else ()
         content = (ReasoningText(text),) if text and not self._summary else ()
         sealed = None
@@ -58,12 +58,12 @@ class ReasoningDraft(ItemDraft):
         return ReasoningItem(self.id, status, summary, content, sealed)
 
     @override
-    def tell_rest(self) -> Iterator[Event]:
-        if len(self._texts) == self._told:
+    def emit_rest(self) -> Iterator[Event]:
+        if len(self._texts) == self._emitted:
             return
-        begins = not self._told
-        rest = "".join(self._texts[self._told :])
-        self._told = len(self._texts)
+        begins = not self._emitted
+        rest = "".join(self._texts[self._emitted :])
+        self._emitted = len(self._texts)
         if self._summary:
             if begins:
                 yield SummaryPartAdded(self.id, self.index, SummaryText())
@@ -75,7 +75,7 @@ class ReasoningDraft(ItemDraft):
 
     @override
     def end_parts(self) -> Iterator[Event]:
-        if not self._told:
+        if not self._emitted:
             return
         text = "".join(self._texts)
         if self._summary:

@@ -13,7 +13,7 @@ ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
-def _tell_null() -> msgspec.Raw:
+def _make_null() -> msgspec.Raw:
     return msgspec.Raw(b"null")
 
 
@@ -170,7 +170,7 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     background: bool = False
     error: ResponseError | None = None
     incomplete_details: IncompleteDetails | None = None
-    instructions: msgspec.Raw = msgspec.field(default_factory=_tell_null)
+    instructions: msgspec.Raw = msgspec.field(default_factory=_make_null)
     max_output_tokens: int | None = None
     max_tool_calls: None = None
     metadata: msgspec.Raw = msgspec.field(default_factory=partial(msgspec.Raw, b"{}"))

@@ -57,7 +57,7 @@ class EventWriter(Writer[TextCompletionResponse]):
 
     def _write_text(self, message: MessageDraft, text: str) -> bytes:
         """Nearly all records come here: one delta, without the way through the draft's events."""
-        self._draft.output.add_told(message, text)
+        self._draft.output.add_emitted(message, text)
         data = b'%b%b,"sequence_number":%d}' % (self._delta, encode(text), self._number)
         self._number += 1
         return self.frame(_TEXT_DELTA, data)

@@ -12,8 +12,8 @@ from tg_base.protocol import Route
 from tg_base.telemetry import MODEL_LOADS
 
 
-class LoadTeller:
-    """Tells what this process knows of a queue's processors.
+class LoadHeaders:
+    """Headers of what this process knows of a queue's processors.
 
     Args:
         requestor: knows them, once it is entered.
@@ -22,7 +22,7 @@ class LoadTeller:
     def __init__(self, requestor: Requestor) -> None:
         self._requestor = requestor
 
-    def tell(self, form: str, route: Route[Any, Any]) -> dict[str, str]:
+    def make(self, form: str, route: Route[Any, Any]) -> dict[str, str]:
         """The header; none if the form is none that we have.
 
         Args:
