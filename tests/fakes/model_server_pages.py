@@ -124,9 +124,15 @@ def _lora_lines(load: Load) -> Iterator[str]:
 
 
 def sglang_page(load: Load, *, ranks: int = 1) -> bytes:
-    """SGLang's page; with several ranks as with the metrics of all schedulers, and with a series by priority."""
+    """SGLang's page; with several ranks as with the metrics of all schedulers, and with a series by priority.
+
+    Several engines are those of data-parallel attention, whose tensor ranks are numbered through.
+    """
     whole = f'engine_type="unified",model_name="{MODEL}",pp_rank="0",tp_rank="{{0}}"'
-    series = [whole.format(rank) for rank in range(ranks)]
+    engines = [f',dp_rank="{number}"' if load.engines > 1 else "" for number in range(load.engines)]
+    # The last rank stands first: Prometheus' clients keep no order.
+    series = [whole.format(at * ranks + rank) + each for at, each in enumerate(engines) for rank in range(ranks)][::-1]
+    caches = [f'num_pages="4096",page_size="64",{each}' for each in series]
     lines = [
         *_gauge("sglang:num_running_reqs", "The number of running requests.", series, load.running),
         f'sglang:num_running_reqs{{{whole.format(0)},priority="0"}} {load.running!r}',
@@ -134,7 +140,7 @@ def sglang_page(load: Load, *, ranks: int = 1) -> bytes:
         f'sglang:num_queue_reqs{{{whole.format(0)},priority="0"}} {load.queued!r}',
         *_gauge("sglang:token_usage", "The token usage.", series, load.kv_usage),
         *_gauge("sglang:gen_throughput", "The generation throughput (token/s).", series, 86.50814177726902),
-        *_gauge("sglang:cache_config_info", "Cache.", ['num_pages="4096",page_size="64"'], 1.0),
+        *_gauge("sglang:cache_config_info", "Cache.", caches, 1.0),
         *_histogram("sglang:time_to_first_token_seconds", _SECONDS, series[:1]),
         *_histogram("sglang:e2e_request_latency_seconds", _SECONDS, series[:1]),
     ]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scripts import crds
 from tg_base.pools.catalogue import Catalogue, Destination, Promise
 from tg_base.pools.catalogue_builder import build_catalogue, check_endpoints
+from tg_base.pools.duration import parse_duration
 from tg_base.pools.resource import parse_resources, read_resources
 from tg_base.pools.yaml_document import parse_yaml
 from tg_schema.errors import BadRequest
@@ -132,6 +133,20 @@ def test_all_kinds_in_one_file() -> None:
     batch = found.resolve("sentiment", draw, objective="batch")
     assert batch is not None
     assert (batch.priority, batch.promises[0].seconds) == (-10, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("12.5ms", 0.0125), ("0.5ms", 0.0005), ("1.5m", 90), ("1h0.5s", 3600.5), ("1m30s", 90), ("500ms1s", None)],
+)
+def test_durations(text: str, seconds: float | None) -> None:
+    assert parse_duration(text) == (None if seconds is None else pytest.approx(seconds))
+
+
+def test_the_first_version_of_a_model_called_its_criticality_default() -> None:
+    found = catalogue(POOL, MODEL.replace("Sheddable", "Default")).resolve("food-review", Random(0))
+    assert found is not None
+    assert found.priority == 0
 
 
 def test_models_that_no_route_names() -> None:

@@ -1,6 +1,7 @@
 """Pages of metrics -> load: vLLM's, SGLang's and Triton's, old and new names, and any bytes at all."""
 
 import math
+from dataclasses import replace
 from typing import get_args, get_type_hints
 
 import pytest
@@ -61,8 +62,20 @@ def test_sglang_counts_neither_ranks_nor_priorities_twice() -> None:
     assert read_page(sglang_page(BUSY, ranks=4), "sglang", 1) == expected
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_sglang_counts_each_engine_of_data_parallel_attention(ranks: int) -> None:
+    load = replace(BUSY, engines=4)
+    assert read_page(sglang_page(load, ranks=ranks), "auto", 1) == LoadReport(1, 12, 48, 0.25, 64, 4 * 4096)
+
+
 def test_triton() -> None:
     assert read_page(triton_page(BUSY), "auto", 1) == LoadReport(1, 3, 12, 0.25, 64, 6239)
+
+
+def test_triton_with_two_models_adds_their_blocks_but_not_the_size_of_one() -> None:
+    page = triton_page(BUSY)
+    draft = page.replace(b'model="tensorrt_llm"', b'model="draft"')
+    assert read_page(page + draft, "auto", 1) == LoadReport(1, 6, 24, 0.25, 64, 2 * 6239)
 
 
 PAGES = [

@@ -24,7 +24,7 @@ from tg_base.pools.weighted import Weighted
 
 S = TypeVar("S", bound=Spec)
 
-CRITICALITY = {"Critical": 1, "Standard": 0, "Sheddable": -1}
+CRITICALITY = {"Critical": 1, "Standard": 0, "Default": 0, "Sheddable": -1}
 """The priority of an `InferenceModel`; below 0 may be shed."""
 
 

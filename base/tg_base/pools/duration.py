@@ -2,13 +2,14 @@
 
 import re
 
-_DURATION = re.compile(r"(?:\d{1,9}h)?(?:\d{1,9}m)?(?:\d{1,9}(?:\.\d{1,9})?s)?(?:\d{1,9}ms)?")
+_NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
+_DURATION = re.compile("".join(f"(?:{_NUMBER}{unit})?" for unit in ("h", "m", "s", "ms")))
 _PART = re.compile(r"([\d.]+)(ms|h|m|s)")
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def parse_duration(text: str) -> float | None:
-    """Seconds, more than 0; None: it is no duration. Units stand from large to small, as in `1m30s`."""
+    """Seconds, more than 0; None: it is no duration. Units stand from large to small, as in `1m30s`, and may have fractions."""
     if not text.isascii() or not _DURATION.fullmatch(text):
         return None
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)) or None

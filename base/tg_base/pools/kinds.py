@@ -201,7 +201,8 @@ class InferenceModel(Node, frozen=True):
 
     model_name: Name
     pool_ref: PoolRef
-    criticality: Literal["Critical", "Standard", "Sheddable"] = "Standard"
+    criticality: Literal["Critical", "Standard", "Default", "Sheddable"] = "Standard"
+    """`Default` is what v1alpha1 first called `Standard`."""
     target_models: tuple[TargetModel, ...] = ()
 
 

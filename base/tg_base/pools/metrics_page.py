@@ -5,7 +5,7 @@ A gateway reads a page of each server 20 times a second and needs ten of its lin
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from tg_base.pools.server_kinds import Metric
@@ -17,6 +17,9 @@ _ESCAPED = {b"n": b"\n"}
 
 MAX_SERIES = 5_000
 """Series of a metric that are read; the others are passed over. vLLM has one for each set of adapters it ever ran."""
+
+MAX_RANK_DIGITS = 9
+"""Digits of a rank; a longer number is none."""
 
 MAX_LABELS = 64
 """Labels of a series; one with more is none."""
@@ -41,7 +44,7 @@ class MetricsPage:
         for labels, value in islice(self._read(metric.name), MAX_SERIES):
             if _counts(labels, metric):
                 found[frozenset(labels.items())] = labels, value
-        return list(found.values())
+        return _drop_ranks(found.values(), metric) if metric.ranks else list(found.values())
 
     def _read(self, name: str) -> Iterator[tuple[Labels, float]]:
         page, start = self._page, b"\n" + name.encode()
@@ -51,6 +54,19 @@ class MetricsPage:
             if (series := _read_series(page, end)) is not None:
                 yield series
             at = page.find(start, end)
+
+
+def _drop_ranks(series: Iterable[tuple[Labels, float]], metric: Metric) -> list[tuple[Labels, float]]:
+    """The first rank's series of each engine."""
+    found: dict[str, tuple[Labels, float]] = {}
+    # Equal ranks keep the order of the page.
+    for each in sorted(series, key=lambda told: [_rank(told[0].get(rank, "")) for rank in metric.ranks]):
+        found.setdefault(each[0].get(metric.engine, ""), each)
+    return list(found.values())
+
+
+def _rank(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_RANK_DIGITS else 0
 
 
 def _read_series(page: bytes, at: int) -> tuple[Labels, float] | None:

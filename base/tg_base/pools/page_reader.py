@@ -52,7 +52,7 @@ def read_share(value: float) -> float | None:
 
 
 def _read(page: MetricsPage, kind: ServerKind, now: float) -> LoadReport:
-    block_tokens, blocks = _count(page, kind.block_tokens), _count(page, kind.blocks)
+    block_tokens, blocks = _first_count(page, kind.block_tokens), _count(page, kind.blocks)
     if kind.cache_info is not None:
         block_tokens, blocks = _cache_info(page, kind.cache_info)
     return LoadReport(
@@ -82,6 +82,14 @@ def _count(page: MetricsPage, metrics: tuple[Metric, ...]) -> int | None:
     if (count := read_count(sum(values))) is None or min(values) < 0:
         raise _LieError
     return count
+
+
+def _first_count(page: MetricsPage, metrics: tuple[Metric, ...]) -> int | None:
+    """A size, which does not add up over several models or engines; 0 is not known."""
+    values = _values(page, metrics)
+    if any(read_count(value) is None for value in values):
+        raise _LieError
+    return next((int(value) for value in values if value >= 1), None)
 
 
 def _share(page: MetricsPage, metrics: tuple[Metric, ...]) -> float | None:

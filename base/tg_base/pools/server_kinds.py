@@ -13,11 +13,16 @@ class Metric(Struct, frozen=True):
         labels: a series counts only if it has these labels with these values.
         absent: a series counts only if each of these labels is missing or has this value. Servers print parts beside
             the whole, for instance one series for each priority.
+        ranks: labels that number the processes of an engine. These repeat what the engine has, so that the series with
+            the lowest numbers counts for it.
+        engine: the label that tells engines apart; "" = there is one.
     """
 
     name: str
     labels: Mapping[str, str] = {}
     absent: Mapping[str, str] = {}
+    ranks: tuple[str, ...] = ()
+    engine: str = ""
 
 
 class InfoLabels(Struct, frozen=True):
@@ -36,7 +41,7 @@ class ServerKind(Struct, frozen=True):
         running: requests in the batch; added as well.
         kv_usage: share of the KV cache in use; the mean of the series counts.
         cache_info: a metric with the size and number of the blocks in its labels.
-        block_tokens: a gauge of the same.
+        block_tokens: a gauge of the same; of several models or engines the first one counts.
         blocks: a gauge of the same.
         lora_info: vLLM's series for each state, of which the newest counts: its value is a time.
         lora_loaded: a series for each loaded adapter, with its level.
@@ -56,8 +61,11 @@ class ServerKind(Struct, frozen=True):
     lora_slots: tuple[Metric, ...] = ()
 
 
-# With metrics of all ranks switched on, SGLang repeats what each rank of a group has; the first rank tells it all.
-_WHOLE = {"priority": "", "tp_rank": "0", "pp_rank": "0"}
+def _sglang(name: str) -> Metric:
+    # With data-parallel attention the lowest tensor rank of an engine is 0 only in the first one.
+    return Metric(f"sglang:{name}", absent={"priority": ""}, ranks=("pp_rank", "tp_rank"), engine="dp_rank")
+
+
 _TRT_REQUESTS, _TRT_BLOCKS = "nv_trt_llm_request_metrics", "nv_trt_llm_kv_cache_block_metrics"
 
 SERVER_KINDS: Mapping[str, ServerKind] = {
@@ -73,10 +81,10 @@ SERVER_KINDS: Mapping[str, ServerKind] = {
         lora_slots=(Metric("vllm:max_gpu_lora_adapters"),),
     ),
     "sglang": ServerKind(
-        queued=(Metric("sglang:num_queue_reqs", absent=_WHOLE),),
-        running=(Metric("sglang:num_running_reqs", absent=_WHOLE),),
-        kv_usage=(Metric("sglang:token_usage", absent=_WHOLE),),
-        cache_info=InfoLabels(Metric("sglang:cache_config_info"), "page_size", "num_pages"),
+        queued=(_sglang("num_queue_reqs"),),
+        running=(_sglang("num_running_reqs"),),
+        kv_usage=(_sglang("token_usage"),),
+        cache_info=InfoLabels(_sglang("cache_config_info"), "page_size", "num_pages"),
     ),
     "triton": ServerKind(
         queued=(Metric(_TRT_REQUESTS, {"request_type": "waiting"}),),
