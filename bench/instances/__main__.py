@@ -10,6 +10,7 @@ python -m bench.instances --picks                                     what a pic
 
 import argparse
 import json
+import math
 from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -19,7 +20,7 @@ from bench.instances.loads import LOADS
 from bench.instances.picks import measure_picks
 from bench.instances.run import PEERS, Run, run
 from bench.instances.table import mean_of, table
-from bench.instances.trace import Trace
+from bench.instances.trace import Trace, replay
 
 
 def _numbers(text: str) -> list[int]:
@@ -37,11 +38,11 @@ def _names(text: str, known: Collection[str]) -> list[str]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--loads", type=partial(_names, known=LOADS), default=",".join(LOADS))
-    parser.add_argument("--rates", default="normal,hard", help="normal, hard, or numbers")
+    parser.add_argument("--rates", help="normal, hard, or numbers; of a trace: times its pace, 1 by default")
     policies = [*PEERS, "informed"]
     parser.add_argument("--policies", type=partial(_names, known=policies), default=",".join(policies))
     parser.add_argument("--seeds", type=_numbers, default=[0, 1, 2], help="one, or FIRST-LAST")
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seconds", type=float, help="of arrivals; 30 by default, of a trace all")
     parser.add_argument("--trace", type=Path, help="rows of Mooncake's format, in place of the loads")
     parser.add_argument("--servers", type=int, default=8, help="that replay the trace")
     parser.add_argument("--objective", type=float, default=2.0, help="seconds to the first token in the trace")
@@ -50,7 +51,25 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--unshared", action="store_true", help="these pickers tell each other nothing")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--json", type=Path)
-    return parser.parse_args()
+    asked = parser.parse_args()
+    try:
+        _complete(asked)
+    except ValueError as error:
+        parser.error(str(error))
+    return asked
+
+
+def _complete(asked: argparse.Namespace) -> None:
+    """What is not given. A wrong trace is told here, before anything is simulated."""
+    is_traced = asked.trace is not None
+    asked.rates = (asked.rates or ("1" if is_traced else "normal,hard")).split(",")
+    asked.seconds = asked.seconds or (math.inf if is_traced else 30.0)
+    if is_traced:
+        asked.loads, asked.trace = ["trace"], Trace(asked.trace, asked.servers, asked.objective)
+        for rate in asked.rates:
+            if rate in {"normal", "hard"}:
+                raise ValueError(f"a trace has no rate {rate}; name numbers, by which its pace is multiplied")
+            replay(asked.trace, float(rate), asked.seconds)
 
 
 def _main() -> None:
@@ -58,11 +77,10 @@ def _main() -> None:
     if asked.picks:
         print(measure_picks())
         return
-    trace = None if asked.trace is None else Trace(asked.trace, asked.servers, asked.objective)
     runs = [
-        Run(load, rate, policy, seed, asked.seconds, trace, asked.pickers, not asked.unshared)
-        for load in (["trace"] if trace else asked.loads)
-        for rate in (["1"] if trace else asked.rates.split(","))
+        Run(load, rate, policy, seed, asked.seconds, asked.trace, asked.pickers, not asked.unshared)
+        for load in asked.loads
+        for rate in asked.rates
         for policy in asked.policies
         for seed in asked.seeds
     ]

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from bench.instances.job import Job
 from bench.instances.prompts import BLOCK_TOKENS
@@ -29,25 +31,53 @@ class Trace:
     objective: float
 
 
-class _Row(msgspec.Struct):
-    """A request: milliseconds since the beginning, tokens, and one id for each block and all before it."""
+_Count = Annotated[int, Meta(ge=0)]
 
-    timestamp: float
-    input_length: int
-    output_length: int
-    hash_ids: list[int]
+
+class _Row(msgspec.Struct):
+    """A request: milliseconds on any clock, tokens, and one id for each block and all before it."""
+
+    timestamp: Annotated[float, Meta(ge=0)]
+    input_length: _Count
+    output_length: _Count
+    hash_ids: list[_Count]
 
 
 def replay(trace: Trace, speed: float, seconds: float) -> Load:
-    """The rows that come in the first `seconds` of a replay at `speed` times their pace."""
-    jobs = []
-    with trace.path.open("rb") as lines:
-        for line in filter(bytes.strip, lines):
-            row = msgspec.json.decode(line, type=_Row)
-            arrival = row.timestamp / 1000 / speed
-            if arrival < seconds:
-                jobs.append(_job(row, arrival, trace.objective))
-    return Load([QWEN_32B] * trace.servers, seconds, jobs)
+    """The rows that come in the first `seconds` of a replay at `speed` times their pace, from the first row on.
+
+    Raises:
+        ValueError: the file cannot be read, the speed is not above 0, or a line is no row: with file and line.
+    """
+    if not speed > 0:
+        raise ValueError(f"a trace cannot be replayed at {speed:g} times its pace")
+    rows = _read(trace.path)
+    began = min(row.timestamp for row in rows)
+    arrivals = sorted(((row.timestamp - began) / 1000 / speed, at) for at, row in enumerate(rows))
+    jobs = [_job(rows[at], arrival, trace.objective) for arrival, at in arrivals if arrival < seconds]
+    # The share of a run that is not counted is one of the trace, which may be shorter than what was asked for.
+    return Load([QWEN_32B] * trace.servers, min(seconds, jobs[-1].arrival), jobs)
+
+
+def _read(path: Path) -> list[_Row]:
+    rows: list[_Row] = []
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    rows.append(_parse(line, f"{path}, line {number}"))
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    if not rows:
+        raise ValueError(f"{path} has no rows; each is a line of JSON")
+    return rows
+
+
+def _parse(line: bytes, place: str) -> _Row:
+    try:
+        return msgspec.json.decode(line, type=_Row)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{place}: {error}") from None
 
 
 def _job(row: _Row, arrival: float, objective: float) -> Job:

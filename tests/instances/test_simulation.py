@@ -1,5 +1,7 @@
 """The simulation in which policies are compared: steps worked by hand, nothing lost, the same seed the same run."""
 
+import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -136,3 +138,27 @@ def test_a_trace_is_replayed(tmp_path: Path) -> None:
     assert load.jobs[0].prefix.blocks[:16] == load.jobs[1].prefix.blocks
     outcome = Simulation(load, "weighted", "always", 0, 0.0).run()
     assert [each.cached_tokens for each in outcome.jobs] == [0, 1023]
+
+
+def test_an_excerpt_of_a_trace_is_replayed_whole(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    row = '{{"timestamp": {0}, "input_length": 600, "output_length": 5, "hash_ids": [7, 8]}}\n'
+    path.write_text(row.format(1788626400900) + row.format(1788626400000))
+    scored = run(Run("trace", "1", "weighted", 0, math.inf, Trace(path, 2, 3.0)))
+    assert (scored.requests, scored.within, scored.refused) == (1, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "has no rows"),
+        ('\n{"timestamp": 1}', "line 2: Object missing required field `input_length`"),
+        ('{"timestamp": -1, "input_length": 1, "output_length": 1, "hash_ids": []}', "line 1: Expected `float` >= 0"),
+        ("[", "line 1: "),
+    ],
+)
+def test_a_wrong_trace_is_refused_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(told)):
+        replay(Trace(path, 2, 3.0), 1.0, math.inf)

@@ -9,7 +9,7 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def parse_duration(text: str) -> float | None:
-    """Seconds, more than 0; None: it is no duration. Units stand from large to small, as in `1m30s`, and may have fractions."""
+    """Seconds, more than 0; None: it is no duration. Units stand from large to small, fractions in any: `1m30.5s`."""
     if not text.isascii() or not _DURATION.fullmatch(text):
         return None
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)) or None
