@@ -3,7 +3,12 @@
 import asyncio
 import gc
 import weakref
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
+
+import pytest
+import uvloop
 
 from tests.virtual_time import in_virtual_time
 from tg_base.runtime import Alarm
@@ -50,6 +55,7 @@ async def test_cancelled_ones_do_not_gather_until_their_time() -> None:
     for _ in range(50):
         for alarm in [Alarm(due, Owner().ring) for _ in range(MIN_CANCELLED_ALARMS)]:
             alarm.cancel()
+    assert kept[0]._alarms is not None
     assert len(kept[0]._alarms._heap) < 3 * MIN_CANCELLED_ALARMS
     await asyncio.sleep(301)
     assert sorted(rung) == list(range(10))
@@ -64,3 +70,31 @@ async def test_one_that_fails_keeps_no_other_from_ringing() -> None:
     await asyncio.sleep(2)
     assert rung == ["the other"]
     assert isinstance(failed[0], AssertionError)
+
+
+@in_virtual_time
+async def test_one_that_is_due_in_the_same_turn_can_still_be_cancelled() -> None:
+    due, rung = asyncio.get_running_loop().time() + 1, list[Alarm]()
+    pair = list[Alarm]()
+
+    def ring(number: int) -> None:
+        rung.append(pair[number])
+        pair[1 - number].cancel()
+
+    pair += [Alarm(due, partial(ring, number)) for number in range(2)]
+    await asyncio.sleep(2)
+    assert len(rung) == 1
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_loop_that_has_ended_is_kept_by_none(run: Callable[[Coroutine[Any, Any, object]], object]) -> None:
+    async def end_early() -> None:
+        loop = asyncio.get_running_loop()
+        loops.append(weakref.ref(loop))
+        Alarm(loop.time() + 30, bool).cancel()
+        Alarm(loop.time() + 40, loop.time)
+
+    loops = list[weakref.ref[asyncio.AbstractEventLoop]]()
+    run(end_early())
+    gc.collect()
+    assert loops[0]() is None

@@ -9,7 +9,7 @@ from contextvars import Context
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 MIN_CANCELLED_ALARMS: Final = 64
 """Cancelled alarms that are kept until their time; any more are dropped once they are half of all."""
@@ -29,15 +29,27 @@ class Alarm:
 
     def __init__(self, due: float, ring: Callable[[], object]) -> None:
         self.ring: Callable[[], object] | None = ring
-        loop = asyncio.get_running_loop()
-        self._alarms = _LOOPS.get(loop) or _LOOPS.setdefault(loop, _Alarms())
+        # None = its time has come.
+        self._alarms: _Alarms | None = _find_alarms(asyncio.get_running_loop())
         self._alarms.add(due, self)
 
     def cancel(self) -> None:
         """Never call; it keeps nothing of the callback."""
         if self.ring is not None:
             self.ring = None
-            self._alarms.note_cancelled()
+            if self._alarms is not None:
+                self._alarms.note_cancelled()
+
+    def fall_due(self) -> None:
+        """Its time has come: call soon. Others have their turns before, and may still cancel."""
+        self._alarms = None
+        # One that fails must not keep the others from being called.
+        asyncio.get_running_loop().call_soon(self._call, context=Context())
+
+    def _call(self) -> None:
+        ring, self.ring = self.ring, None
+        if ring is not None:
+            ring()
 
     def __lt__(self, other: object) -> bool:
         """Of two for the same time, any may be first."""
@@ -45,7 +57,10 @@ class Alarm:
 
 
 class _Alarms:
-    """Those of one loop; it has no reference to the loop, which is the weak key to it."""
+    """Those of one loop, kept by its timer and by each of them.
+
+    Nothing else may keep it: a timer, and nearly all that is called, refers to the loop, which may have been closed.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, Alarm]] = []
@@ -81,19 +96,26 @@ class _Alarms:
         self._timer = asyncio.get_running_loop().call_at(due, self._ring, context=Context())
 
     def _ring(self) -> None:
-        loop, heap = asyncio.get_running_loop(), self._heap
+        heap = self._heap
         self._timer, self._timer_due = None, inf
-        late = loop.time() + TIMER_SECONDS
+        late = asyncio.get_running_loop().time() + TIMER_SECONDS
         while heap and (heap[0][0] <= late or heap[0][1].ring is None):
             _, alarm = heappop(heap)
             if alarm.ring is None:
                 self._cancelled -= 1
             else:
-                # One that fails must not keep the others from being called.
-                loop.call_soon(alarm.ring, context=Context())
-                alarm.ring = None
+                alarm.fall_due()
         if heap:
             self._arm(heap[0][0])
 
 
-_LOOPS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Alarms]] = WeakKeyDictionary()
+_LOOPS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, ref[_Alarms]]] = WeakKeyDictionary()
+
+
+def _find_alarms(loop: asyncio.AbstractEventLoop) -> _Alarms:
+    known = _LOOPS.get(loop)
+    alarms = None if known is None else known()
+    if alarms is None:
+        alarms = _Alarms()
+        _LOOPS[loop] = ref(alarms)
+    return alarms
