@@ -1,7 +1,7 @@
 """HTTP's chunks in any split, and what aiohttp's parser makes of the same bytes."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -11,9 +11,11 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http import HttpProcessingError, HttpResponseParser
 from hypothesis import example, given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from tg_base.llm.http.chunk_decoder import MAX_TINY_CHUNKS, ChunkDecoder
 from tg_base.llm.http.connections import READ_BYTES, Handler
+from tg_schema.errors import IncompleteStream
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 TEXT = b"data: a word, and what else an event has\n\n"
@@ -76,6 +78,51 @@ def by_ours(parts: Iterable[bytes]) -> tuple[bytes, bool] | None:
     return found, body.is_eof()
 
 
+class Listened:
+    """A body that is listened to while nothing of it waits to be read; `keep` gets both, in their order."""
+
+    def __init__(self, keep: Callable[[bytes], object]) -> None:
+        self._keep = keep
+        self._handler = Handler(LOOP, memoryview(bytearray(READ_BYTES)))
+        self._handler.transport = Connected()
+        self._handler.set_response_params(read_until_eof=True, auto_decompress=False, read_bufsize=2**16)
+        self._handler.data_received(HEAD)
+        self.body = self._handler._buffer[0][0][1]
+        self.body.listen(self._take)
+        self._read = self.body.take()
+
+    def _take(self, data: bytes) -> bytes:
+        self._keep(data)
+        return b""
+
+    def feed(self, part: bytes) -> None:
+        self._handler.data_received(part)
+        while self._read.done() and (data := self._read.result()):
+            self._keep(data)
+            self._read = self.body.take()
+
+
+class Connected(asyncio.Transport):
+    @override
+    def abort(self) -> None:
+        """A body that cannot be read ends its connection."""
+
+    @override
+    def close(self) -> None:
+        """As abort."""
+
+
+def by_listener(parts: Iterable[bytes]) -> tuple[bytes, bool] | None:
+    found = list[bytes]()
+    listened = Listened(found.append)
+    try:
+        for part in parts:
+            listened.feed(part)
+    except IncompleteStream:
+        return None
+    return b"".join(found), listened.body.is_eof()
+
+
 LOOP = uvloop.new_event_loop()
 
 
@@ -87,6 +134,7 @@ LOOP = uvloop.new_event_loop()
 @example(b"ffffffffffff\r\nhello", b"", [])
 def test_any_split_gives_what_aiohttp_reads(data: bytes, end: bytes, cuts: list[int]) -> None:
     assert by_ours(in_parts(data + end, cuts)) == by_aiohttp(data + end)
+    assert by_listener(in_parts(data + end, cuts)) == by_aiohttp(data + end)
 
 
 def test_whole_chunks_are_read_here_and_the_end_is_not() -> None:

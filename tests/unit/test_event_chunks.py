@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextvars import Context, ContextVar
 from itertools import chain, pairwise, repeat
 
 import msgspec
@@ -201,7 +202,8 @@ class Offered:
 
     async def read(self) -> bytes:
         for received in self._reads:
-            left = self._take(received)
+            # The context of whoever opened the connection.
+            left = Context().run(self._take, received)
             self.offered += left != received
             if left:
                 return left
@@ -263,3 +265,20 @@ async def test_what_a_consumer_raises_is_raised_where_it_waits() -> None:
     assert await anext(stream) == LlmChunk("a")
     with pytest.raises(KeyError, match="defect"):
         await stream.asend(fail)
+
+
+async def test_a_consumer_is_called_in_the_context_of_who_asks() -> None:
+    """It may log, and a line of the log has the ids of its context's request."""
+    asking = ContextVar("asking", default="another")
+    found = list[str]()
+
+    def note(_: LlmChunk) -> bool:
+        found.append(asking.get())
+        return True
+
+    asking.set("this one")
+    stream = body_chunks(Offered([event(LlmChunk("a")), event(LlmChunk("b"))]), Decoder(), 1.0, None, 1)
+    assert await anext(stream) == LlmChunk("a")
+    with pytest.raises(StopAsyncIteration):
+        await stream.asend(note)
+    assert found == ["this one"]

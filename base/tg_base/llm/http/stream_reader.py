@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextvars import copy_context
 from types import TracebackType
 from typing import Final, Protocol
 
@@ -158,7 +159,7 @@ class _Stream:
         on_chunk: gets the chunks that come while the reader waits for bytes; None = the reader does.
     """
 
-    __slots__ = ("_answers", "_ended", "_events", "_failure", "decoder", "error", "finished", "on_chunk")
+    __slots__ = ("_answers", "_context", "_ended", "_events", "_failure", "decoder", "error", "finished", "on_chunk")
 
     def __init__(self, decoder: EventDecoder, frames: Frames, answers: int) -> None:
         self._events = frames
@@ -169,9 +170,14 @@ class _Stream:
         self.error: TgError | None = None
         self.on_chunk: PassOn | None = None
         self._failure: Exception | None = None
+        # A socket calls in that of the request which opened its connection, and the log would have its ids.
+        self._context = copy_context()
 
     def pass_on(self, received: bytes) -> bytes:
         """A `Take`. To wake the reader's task for each chunk would cost as much as all that is done with it."""
+        return self._context.run(self._pass_on, received)
+
+    def _pass_on(self, received: bytes) -> bytes:
         on_chunk = self.on_chunk
         if on_chunk is None:
             return received
