@@ -54,19 +54,23 @@ class RestingParser:
     """A connection's parser, which exists only while a request has not come whole.
 
     aiohttp's keeps the head of the last request in two forms, and has 0.8 KiB of its own: in all 1.5 KiB, and 4 KiB
-    with the headers of an SDK, for as long as the answer takes.
+    with the headers of an SDK, for as long as the answer takes. Where a request does not begin and end with a read, has
+    no known length or is the connection's last, the parser stays: only it knows what may come next.
 
     Args:
         handler: the connection, with a parser that has read nothing.
     """
 
-    __slots__ = ("_begun", "_handler", "_parser")
+    __slots__ = ("_fresh", "_handler", "_missing", "_parser", "_payload")
 
     def __init__(self, handler: web.RequestHandler) -> None:
         # It keeps its limits and its parser to itself.
         self._handler: Any = handler
         self._parser: Any = self._handler._parser  # noqa: SLF001
-        self._begun = False
+        self._fresh = True
+        # Of the request that the parser read first: its body, and the bytes that have not come.
+        self._payload: Any = None
+        self._missing = 0
 
     def feed_data(self, data: bytes) -> tuple[Any, bool, bytes]:
         """As aiohttp's; of one request after the other, but for their `raw_headers`, which nobody reads."""
@@ -74,15 +78,27 @@ class RestingParser:
             if not data:
                 return _NOTHING
             self._parser = self._make()
+            self._fresh = True
         messages, upgraded, rest = self._parser.feed_data(data)
-        # Where others have come before this read, its end may be in the middle of one.
-        if not self._begun and len(messages) == 1 and not upgraded:
-            ((message, payload),) = messages
-            if _is_whole(message, payload, data):
-                messages = ((message._replace(raw_headers=()), payload),)
-                self._parser = None
-        self._begun = self._parser is not None
+        if self._fresh:
+            self._fresh = False
+            if len(messages) == 1 and not upgraded:
+                ((message, self._payload),) = messages
+                messages = ((message._replace(raw_headers=()), self._payload),)
+                self._missing = _count_missing(message, data)
+        elif self._payload is not None:
+            self._missing -= len(data)
+        if self._payload is not None:
+            self._rest()
         return messages, upgraded, rest
+
+    def _rest(self) -> None:
+        """Let go of the parser where the request has ended, and of the request where that cannot be told."""
+        if self._missing < 0:
+            self._payload = None
+        # The reader's limit may hold back what the parser has.
+        elif not self._missing and self._payload.is_eof():
+            self._parser = self._payload = None
 
     def message_consumed(self) -> None:
         """As aiohttp's."""
@@ -115,12 +131,18 @@ class RestingParser:
         )
 
 
-def _is_whole(message: Any, payload: Any, data: bytes) -> bool:
-    """Whether `data`, which begins with the message, ends with it."""
-    if message.chunked or not payload.is_eof():
-        return False
-    length = message.headers.get("Content-Length", "0")
-    return bool(data.find(_HEAD_END) + len(_HEAD_END) + int(length) == len(data))
+def _count_missing(message: Any, data: bytes) -> int:
+    """Bytes that do not come with `data`, which begins with this message; negative where that is not known.
+
+    Never too many: what looks like the end of the head is that or, among empty lines before it, stands before it.
+    """
+    end = data.find(_HEAD_END)
+    # Behind the last request that a connection may have, only this parser refuses another.
+    if end < 0 or message.chunked or message.upgrade or message.should_close:
+        return -1
+    # The parser has refused what is no number of 64 bits, but for zeros before it, of which `int` takes 4,300.
+    length = int(message.headers.get("Content-Length", "").lstrip("0") or 0)
+    return end + len(_HEAD_END) + length - len(data)
 
 
 async def notice_leaving(server: web.Server) -> None:

@@ -77,6 +77,16 @@ async def test_a_body_is_asked_for_after_the_checks(it: Opened) -> None:
         assert b'"response":"0 1 "' in await raw.until(b"}")
 
 
+async def test_a_length_may_begin_with_more_zeros_than_a_number_has_digits(it: Opened) -> None:
+    body = b'{"prompt":"2"}'
+    head = f"POST /{COMPLETION} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body):05000}\r\n\r\n".encode()
+    async with raw_connection(it.address) as raw:
+        for _ in range(2):
+            raw.send(head + body)
+            assert (await raw.until(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            assert b'"response":"0 1 "' in await raw.until(b"}")
+
+
 async def test_an_expectation_that_is_not_known(it: Opened) -> None:
     async with it.http.post(COMPLETION, data=b"{}", headers={"Expect": "something"}) as response:
         assert (response.status, len(response.headers["X-Request-Id"])) == (417, 32)
