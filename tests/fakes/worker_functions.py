@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from tg_base.runtime import ask_caller
-from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects import InvalidParameter
 
 
 def identify(*_: object) -> int:

@@ -65,7 +65,7 @@ def fields_of(error: openai.APIError) -> tuple[str | None, str | None, str | Non
             (INVALID, "audio", "unsupported_parameter"),
             "not supported",
         ),
-        ({"tool_choice": "required"}, openai.BadRequestError, (INVALID, None, None), "tool_choice"),
+        ({"tool_choice": "required"}, openai.BadRequestError, (INVALID, "tool_choice", "invalid_value"), "tool_choice"),
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False])

@@ -13,7 +13,7 @@ from tests.fakes.worker_functions import ask_twice, die, fail, identify, make_fu
 from tg_base.runtime import MAX_QUICK_BYTES, MAX_READ_HERE_OBJECTS, Unpicklable, WorkerPool, is_costly
 from tg_base.runtime.reading_cost import MAX_READ_HERE_BYTES, MAX_READ_HERE_NAMES
 from tg_base.runtime.worker_process import WorkerProcess
-from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects import InvalidParameter
 from tg_schema.errors import BadRequest, Internal, NotFound, Unavailable
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from tg_base.protocol import Route
 from tg_gateway.dialects.answers import NOTHING_KEPT, Background, Keep, KeptAnswers
 from tg_gateway.dialects.catalogue import Catalogue
+from tg_gateway.dialects.field_names import FieldNames
 from tg_gateway.dialects.writer import Writer
 from tg_schema import TgError
 
@@ -88,6 +89,7 @@ class Ask:
             `on_accepted`, for single requests.
         on_accepted: called once if a processor works on the request and has not answered yet.
         on_opening: called once before `on_accepted`, if the processor opens the model for the request.
+        fields: what the client calls the fields that a processor's error may name; None = as the record does.
     """
 
     route: Route[Any, Any]
@@ -99,3 +101,4 @@ class Ask:
     deadline: float | None = None
     on_accepted: Callable[[], None] | None = None
     on_opening: Callable[[], None] | None = None
+    fields: FieldNames | None = None

@@ -64,7 +64,7 @@ class HttpHandlers:
             await self._begin(asked, asked.background, entry)
             kept = self._store.of(entry.key, bounded=False)
             return await self._reply(request, asked.background.answer(kept))
-        async with self._relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
+        async with self._relay.ask(asked, entry) as exchange:
             if asked.on_accepted is not None:
                 exchange.responses.listen_accepted(asked.on_accepted)
             if asked.streaming:

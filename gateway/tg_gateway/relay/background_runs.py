@@ -237,7 +237,7 @@ class BackgroundRuns:
         async with AsyncExitStack() as stack:
             try:
                 with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
-                    async with self._relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
+                    async with self._relay.ask(asked, entry) as exchange:
                         writer, position = await stack.enter_async_context(run.opening())
                         begun.set_result(None)
                         # What waits again must have said nothing: neither its first events nor that work has begun.

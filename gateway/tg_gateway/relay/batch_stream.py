@@ -13,7 +13,7 @@ from typing_extensions import override
 from tg_base.client import Requestor, ResponseStream
 from tg_base.protocol import Route
 from tg_base.runtime import running, translate_defects
-from tg_gateway.dialects import Batch, FailedRequest
+from tg_gateway.dialects import Batch, FailedRequest, FieldNames
 from tg_schema import TgError
 from tg_schema.codec import encode_request
 from tg_schema.errors import Internal, ProtocolError, RateLimited, SlowConsumer, TooLarge
@@ -34,6 +34,7 @@ class BatchStream(AsyncIterator[Any]):
 
     Args:
         batch: what they answer.
+        fields: what the client calls the fields that an error may name.
 
     Attributes:
         id: that of the first request's stream.
@@ -42,11 +43,12 @@ class BatchStream(AsyncIterator[Any]):
         independent: whether the requests are.
     """
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: Batch, fields: FieldNames | None = None) -> None:
         self.id = ""
         self.asked = 0
         self.came = 0.0
         self._answers = batch.answers
+        self._fields = fields
         self.independent = batch.independent
         self._streaming = getattr(batch.requests[0], "streaming", True)
         self._left = len(batch.requests)
@@ -163,6 +165,8 @@ class BatchStream(AsyncIterator[Any]):
 
     def _end(self, number: int, error: TgError) -> FailedRequest:
         self._left -= 1
+        if self._fields is not None:
+            error = self._fields.translate(error)
         return FailedRequest(number * self._answers, error, not self._left)
 
     def _arrive(self, number: int, stream: ResponseStream[Any]) -> None:
@@ -176,7 +180,13 @@ class BatchStream(AsyncIterator[Any]):
 
 @asynccontextmanager
 async def ask_batch(
-    requestor: Requestor, route: Route[Any, Any], batch: Batch, *, timeout: float, places: int
+    requestor: Requestor,
+    route: Route[Any, Any],
+    batch: Batch,
+    *,
+    timeout: float,
+    places: int,
+    fields: FieldNames | None = None,
 ) -> AsyncIterator[BatchStream]:
     """Ask, and read all answers as one inside `async with`; leaving early stops all.
 
@@ -188,7 +198,7 @@ async def ask_batch(
         TgError: as `Requestor.stream`, for the first requests.
     """
     check_size(batch.requests)
-    answer = BatchStream(batch)
+    answer = BatchStream(batch, fields)
     rest = deque(enumerate(batch.requests))
 
     def ask(request: Any, *, bounded: bool) -> _Asked:

@@ -11,10 +11,9 @@ from typing import Any, Self
 import structlog
 
 from tg_base.client import Requestor
-from tg_base.protocol import Route
 from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS, trace
 from tg_gateway.access import RateLimits, Spending, Usage
-from tg_gateway.dialects import Batch, Writer
+from tg_gateway.dialects import Ask, Batch, FieldNames, Writer
 from tg_gateway.dialects.output import Output, append_output, split_output
 from tg_gateway.relay.batch_stream import ask_batch
 from tg_gateway.relay.responses import Responses
@@ -47,6 +46,7 @@ class Exchange:
         spending: what its key may use for it, admitted already.
         metrics: of its chunks.
         entry: its line in the log.
+        fields: what the client calls the fields that an error may name.
         noted: told the responses, and whether they run, when they begin and when they end; None = they never began.
 
     Attributes:
@@ -56,7 +56,7 @@ class Exchange:
     """
 
     # Not a generator, which would take 0.7 KiB of each stream.
-    __slots__ = ("_ask", "_noted", "_spending", "entry", "metrics", "responses")
+    __slots__ = ("_ask", "_fields", "_noted", "_spending", "entry", "metrics", "responses")
 
     def __init__(
         self,
@@ -64,12 +64,15 @@ class Exchange:
         spending: Spending,
         metrics: _ChunkMetrics,
         entry: AccessLogEntry,
+        *,
+        fields: FieldNames | None,
         noted: Callable[[Responses | None, bool], None],
     ) -> None:
         self.metrics = metrics
         self.entry = entry
         self.responses: Responses
         self._ask = ask
+        self._fields = fields
         self._spending = spending
         self._noted = noted
 
@@ -105,6 +108,10 @@ class Exchange:
         finally:
             self._spending.__exit__(kind, error, tb)
 
+    def translate(self, error: TgError) -> TgError:
+        """The error in the client's names of the fields."""
+        return error if self._fields is None else self._fields.translate(error)
+
     def relay(self, writer: Writer[Any], sink: Sink) -> Coroutine[Any, Any, None]:
         """Write every record as it comes, until the last, and what follows it.
 
@@ -121,11 +128,14 @@ class Exchange:
             TgError: the stream failed.
         """
         parts: list[bytes] = []
-        async for record in self.responses:
-            parts += split_output(writer.write(record))
-            self.entry.records += 1
-            if self.usage is not None:
-                self.usage.add(record)
+        try:
+            async for record in self.responses:
+                parts += split_output(writer.write(record))
+                self.entry.records += 1
+                if self.usage is not None:
+                    self.usage.add(record)
+        except TgError as error:
+            raise self.translate(error) from None
         parts += split_output(writer.end())
         parts = [part for part in parts if part]
         return parts[0] if len(parts) == 1 else tuple(parts)
@@ -138,8 +148,8 @@ class _Pump:
     """
 
     __slots__ = (
-        "_entry", "_error", "_loop", "_metrics", "_needed", "_over", "_responses", "_sent_at", "_sink", "_usage",
-        "_writer",
+        "_entry", "_error", "_loop", "_metrics", "_needed", "_over", "_responses", "_sent_at", "_sink", "_translate",
+        "_usage", "_writer",
     )  # fmt: skip
 
     def __init__(self, exchange: Exchange, writer: Writer[Any], sink: Sink) -> None:
@@ -148,6 +158,7 @@ class _Pump:
         self._metrics = exchange.metrics
         self._entry = exchange.entry
         self._usage = exchange.usage
+        self._translate = exchange.translate
         self._sink = sink
         self._loop = asyncio.get_running_loop()
         self._needed = self._loop.create_future()
@@ -172,7 +183,7 @@ class _Pump:
             self._sink.hold(0)
         try:
             if self._error is not None:
-                raise self._error
+                raise self._translate(self._error)
         finally:
             # The traceback refers to this object. Without the circle, both are freed without the garbage collector.
             self._error = None
@@ -251,21 +262,18 @@ class Relay:
         self._left = False
         self.draining = False
 
-    def ask(
-        self, route: Route[Any, Any], request: Any, entry: AccessLogEntry, deadline: float | None = None
-    ) -> Exchange:
+    def ask(self, asked: Ask, entry: AccessLogEntry) -> Exchange:
         """Enter what is returned at once, and relay inside `async with`.
 
         Args:
-            route: the service.
-            request: its request record, or a `Batch`.
+            asked: what of whom, and for how long.
             entry: the line in the log.
-            deadline: seconds for the whole answer, of a single request; None = the model's own limits.
 
         Raises:
             TgError: as `Requestor.stream`, Unavailable where the gateway is about to leave, and RateLimited over a
                 limit of the key that asks (`entry.key`).
         """
+        route, request = asked.route, asked.request
         name = route.spec.name
         if self.draining:
             REFUSALS.labels(name, "draining").inc()
@@ -273,7 +281,8 @@ class Relay:
         metrics = self._metrics.get(name) or self._metrics.setdefault(name, _ChunkMetrics(name))
         batch = request if isinstance(request, Batch) else Batch((request,))
         spending = self._limits.admit(entry.key, name, *batch.requests)
-        exchange = Exchange(self._open(route, batch, spending.places, deadline), spending, metrics, entry, self._note)
+        opening = self._open(batch, spending.places, asked)
+        exchange = Exchange(opening, spending, metrics, entry, fields=asked.fields, noted=self._note)
         self._asked += 1
         return exchange
 
@@ -294,12 +303,14 @@ class Relay:
         STREAMING.dec()
         self._running.discard(responses)
 
-    def _open(
-        self, route: Route[Any, Any], batch: Batch, places: int, deadline: float | None
-    ) -> AbstractAsyncContextManager[Responses]:
+    def _open(self, batch: Batch, places: int, asked: Ask) -> AbstractAsyncContextManager[Responses]:
         if len(batch.requests) > 1:
-            return ask_batch(self._requestor, route, batch, timeout=self._timeout, places=places)
-        return self._requestor.stream(route, batch.requests[0], timeout=self._timeout, total=deadline, bounded=True)
+            return ask_batch(
+                self._requestor, asked.route, batch, timeout=self._timeout, places=places, fields=asked.fields
+            )
+        return self._requestor.stream(
+            asked.route, batch.requests[0], timeout=self._timeout, total=asked.deadline, bounded=True
+        )
 
     async def drain(self, seconds: float) -> None:
         """Refuse what is new, give what runs this long, then end it with an error."""

@@ -296,7 +296,7 @@ class Session(Socket):
         if asked.background is not None:
             await self._relay_kept(self._running[name], asked, asked.background, entry)
             return
-        async with self._backend.relay.ask(asked.route, asked.request, entry, asked.deadline) as exchange:
+        async with self._backend.relay.ask(asked, entry) as exchange:
             if asked.on_accepted is not None:
                 exchange.responses.listen_accepted(asked.on_accepted, asked.on_opening)
             writer, streaming = asked.writer, asked.streaming

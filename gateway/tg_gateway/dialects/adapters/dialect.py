@@ -5,10 +5,10 @@ from typing import Final
 
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, WholeWriter
+from tg_gateway.dialects import Answer, Ask, Call, Dialect, FoundModel, InvalidParameter, WholeWriter
 from tg_gateway.dialects.adapters.bodies import LoadBody, UnloadBody
 from tg_gateway.dialects.adapters.descriptions import ADAPTERS_DESCRIPTIONS
-from tg_gateway.dialects.openai import InvalidParameter, check_peer, decode_body, find_asked_model, refuse
+from tg_gateway.dialects.openai import check_peer, decode_body, find_asked_model, refuse
 from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
 from tg_schema.errors import BadRequest
 

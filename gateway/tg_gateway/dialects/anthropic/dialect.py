@@ -10,6 +10,7 @@ from tg_gateway.dialects.anthropic.blocks import DIALECT
 from tg_gateway.dialects.anthropic.body import MessageBody
 from tg_gateway.dialects.anthropic.descriptions import ANTHROPIC_DESCRIPTIONS
 from tg_gateway.dialects.anthropic.failures import make_headers, refuse
+from tg_gateway.dialects.anthropic.field_names import MESSAGES_FIELDS
 from tg_gateway.dialects.anthropic.request import read_request
 from tg_gateway.dialects.anthropic.stream_writer import StreamWriter
 from tg_gateway.dialects.anthropic.whole_writers import CountWriter, MessageWriter
@@ -51,14 +52,15 @@ def _ask_message(call: Call) -> Ask:
     found, request, headers = _read(call, body)
     model = found.model or body.model or ""
     if body.stream:
-        return Ask(found.route, request, StreamWriter(model, call.request_id, headers), streaming=True)
-    return Ask(found.route, request, MessageWriter(model, headers), streaming=False)
+        writer = StreamWriter(model, call.request_id, headers)
+        return Ask(found.route, request, writer, streaming=True, fields=MESSAGES_FIELDS)
+    return Ask(found.route, request, MessageWriter(model, headers), streaming=False, fields=MESSAGES_FIELDS)
 
 
 def _ask_count(call: Call) -> Ask:
     found, request, headers = _read(call, decode(MessageBody, call.body))
     request = msgspec.structs.replace(request, operation="count-tokens", streaming=False)
-    return Ask(found.route, request, CountWriter(headers), streaming=False)
+    return Ask(found.route, request, CountWriter(headers), streaming=False, fields=MESSAGES_FIELDS)
 
 
 def _read(call: Call, body: MessageBody) -> tuple[FoundModel, TextCompletionRequest, dict[str, str]]:

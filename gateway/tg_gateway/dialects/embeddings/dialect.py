@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, show_ignored
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Dialect, FoundModel, InvalidParameter, show_ignored
 from tg_gateway.dialects.embeddings.bodies import EmbeddingsBody, RerankBody, ScoreBody, VectorsBody
 from tg_gateway.dialects.embeddings.descriptions import EMBEDDINGS_DESCRIPTIONS
 from tg_gateway.dialects.embeddings.embeddings_writer import EmbeddingsWriter
@@ -15,7 +15,6 @@ from tg_gateway.dialects.embeddings.vector_requests import MAX_INPUTS, VectorReq
 from tg_gateway.dialects.embeddings.vector_writer import VectorWriter
 from tg_gateway.dialects.openai import (
     DIALECT,
-    InvalidParameter,
     TextInput,
     decode_body,
     find_asked_model,

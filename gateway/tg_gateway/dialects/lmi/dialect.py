@@ -25,6 +25,7 @@ from tg_gateway.dialects.lmi.batch_writers import GeneratedTextsWriter, OutputsW
 from tg_gateway.dialects.lmi.custom_formatters import translate_body
 from tg_gateway.dialects.lmi.descriptions import LMI_DESCRIPTIONS, PARTS, Health
 from tg_gateway.dialects.lmi.failures import abridge, refuse
+from tg_gateway.dialects.lmi.field_names import LMI_FIELDS
 from tg_gateway.dialects.lmi.generation import list_ignored, read_generation, read_generations
 from tg_gateway.dialects.lmi.invocation import Invocation, read_invocation
 from tg_gateway.dialects.lmi.order import Order
@@ -130,7 +131,7 @@ def _ask_one(
         streaming=streaming,
         tokens=form.tokens or order.details,
     )
-    return Ask(found.route, request, form.make(order), streaming)
+    return Ask(found.route, request, form.make(order), streaming, fields=LMI_FIELDS)
 
 
 def _ask_batch(
@@ -146,7 +147,7 @@ def _ask_batch(
     requests = read_generations(asked.texts, asked.parameters, found, adapters, streaming=streaming)
     orders = [_make_order(text, asked, found, headers, compatible=settings.compatible) for text in asked.texts]
     writer: Writer[TextCompletionResponse] = OutputsWriter(orders) if streaming else GeneratedTextsWriter(orders)
-    return Ask(found.route, Batch(requests, independent=True), writer, streaming)
+    return Ask(found.route, Batch(requests, independent=True), writer, streaming, fields=LMI_FIELDS)
 
 
 def _make_order(

@@ -22,6 +22,7 @@ from tg_gateway.dialects import Ask, Conversation, FoundModel, Socket, Writer
 from tg_gateway.dialects.answers import Background
 from tg_gateway.dialects.lmtp.buffers import BufferId, Buffers, Content, join_contents
 from tg_gateway.dialects.lmtp.errors import encode_error, encode_stream_error
+from tg_gateway.dialects.lmtp.field_names import LMTP_FIELDS
 from tg_gateway.dialects.lmtp.generate_message import read_generate
 from tg_gateway.dialects.lmtp.information import (
     HelloBody,
@@ -218,6 +219,7 @@ class LmtpConversation(Conversation):
                 deadline=seconds,
                 on_accepted=None if notices is None else notices.start,
                 on_opening=None if notices is None else notices.open,
+                fields=LMTP_FIELDS,
             )
 
         async def ask_later(making: Awaitable[TextCompletionRequest]) -> Ask:

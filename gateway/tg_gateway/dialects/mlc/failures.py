@@ -5,8 +5,7 @@ from typing import Final
 
 import msgspec
 
-from tg_gateway.dialects import Answer
-from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects import Answer, InvalidParameter
 from tg_schema import TgError, encode
 from tg_schema.errors import NotFound
 

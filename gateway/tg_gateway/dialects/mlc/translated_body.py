@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
+from tg_gateway.dialects import InvalidParameter
 from tg_gateway.dialects.mlc.parsed_calls import write_arguments
-from tg_gateway.dialects.openai import InvalidParameter, decode_body
+from tg_gateway.dialects.openai import decode_body
 from tg_schema import decode, encode
 from tg_schema.errors import BadRequest
 

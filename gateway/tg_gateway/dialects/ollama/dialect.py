@@ -13,6 +13,7 @@ from tg_gateway.dialects.ollama.answer_writers import AnswerBodyWriter, AnswerLi
 from tg_gateway.dialects.ollama.bodies import ChatBody, EmbedBody, EmbedOneBody, GenerateBody, ShowBody
 from tg_gateway.dialects.ollama.descriptions import OLLAMA_DESCRIPTIONS
 from tg_gateway.dialects.ollama.failures import encode_failure, refuse_absent
+from tg_gateway.dialects.ollama.field_names import OLLAMA_FIELDS
 from tg_gateway.dialects.ollama.ignored import list_ignored
 from tg_gateway.dialects.ollama.model_choice import find_model
 from tg_gateway.dialects.ollama.model_list import (
@@ -94,7 +95,7 @@ def _ask(
 ) -> Ask:
     streaming = bool(request.streaming)
     make = AnswerLineWriter if streaming else AnswerBodyWriter
-    return Ask(found.route, request, make(shape, watch, ignored), streaming)
+    return Ask(found.route, request, make(shape, watch, ignored), streaming, fields=OLLAMA_FIELDS)
 
 
 def _parse_embed(call: Call) -> Ask | Answer:

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from tg_gateway.dialects import Call, Catalogue, FoundModel
-from tg_gateway.dialects.openai.failures import InvalidParameter
+from tg_gateway.dialects import Call, Catalogue, FoundModel, InvalidParameter
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import BadRequest, NotFound
 from tg_schema.features import describe_missing

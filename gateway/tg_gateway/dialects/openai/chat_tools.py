@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
+from tg_gateway.dialects import InvalidParameter
 from tg_gateway.dialects.openai.chat_body import AllowedTools, Function, FunctionTool, ToolChoice
-from tg_gateway.dialects.openai.failures import InvalidParameter
 from tg_schema import Tool
 
 WORDS = frozenset({"auto", "none", "required"})

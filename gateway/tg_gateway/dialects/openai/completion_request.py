@@ -5,10 +5,9 @@ from typing import Final
 
 import msgspec
 
-from tg_gateway.dialects import FoundModel
+from tg_gateway.dialects import FoundModel, InvalidParameter
 from tg_gateway.dialects.openai.asked_model import check_peer
 from tg_gateway.dialects.openai.completion_body import CompletionBody
-from tg_gateway.dialects.openai.failures import InvalidParameter
 from tg_gateway.dialects.openai.sampling import read_form, read_sampling
 from tg_gateway.dialects.openai.text_inputs import TextInput, read_inputs
 from tg_schema import TextCompletionRequest, decode

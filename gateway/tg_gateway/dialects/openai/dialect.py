@@ -17,6 +17,7 @@ from tg_gateway.dialects.openai.completion_request import is_scoring, list_unkno
 from tg_gateway.dialects.openai.completion_writers import CompletionBodyWriter, CompletionStreamWriter
 from tg_gateway.dialects.openai.descriptions import OPENAI_DESCRIPTIONS
 from tg_gateway.dialects.openai.failures import Failure, decode_body, refuse
+from tg_gateway.dialects.openai.field_names import CHAT_FIELDS, COMPLETION_FIELDS
 from tg_gateway.dialects.openai.models import encode_model, encode_models
 from tg_gateway.dialects.openai.text_inputs import TextInput
 from tg_schema import TextCompletionResponse, TgError
@@ -58,7 +59,7 @@ class OpenAi(Dialect):
         request = read_request(body, found)
         writer = _make_chat_writer(body, found.model or body.model or "", self._style)
         writer.headers = {**writer.headers, **show_ignored(DIALECT, list_ignored(call.body, body, found))}
-        return Ask(found.route, request, writer, bool(body.stream))
+        return Ask(found.route, request, writer, bool(body.stream), fields=CHAT_FIELDS)
 
     def _parse_completion(self, call: Call) -> Ask:
         body = decode_body(CompletionBody, call.body)
@@ -67,7 +68,8 @@ class OpenAi(Dialect):
         requests = read_requests(body, prompts, found)
         writer = _make_completion_writer(body, prompts, found.model or body.model or "", self._style)
         writer.headers = {**writer.headers, **show_ignored(DIALECT, list_unknown(call.body))}
-        return Ask(found.route, Batch(requests, body.n or 1), writer, bool(body.stream))
+        batch = Batch(requests, body.n or 1)
+        return Ask(found.route, batch, writer, bool(body.stream), fields=COMPLETION_FIELDS)
 
 
 def _make_completion_writer(

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tg_gateway.dialects import Answer
+from tg_gateway.dialects import Answer, InvalidParameter
 from tg_schema import TgError, decode, encode
 from tg_schema.errors import BadRequest, ContentFilter, NotFound, RateLimited, TooLarge, Unauthorized
 
@@ -30,21 +30,6 @@ _CODES: Final = MappingProxyType(
 )
 """Where the SDKs' users know a code; the others have the name of our own type."""
 _PLACE: Final = re.compile(r"(?: - at| in) `\$\.?(?P<path>[^`]+)`$")
-
-
-class InvalidParameter(BadRequest):
-    """A bad request whose field is known.
-
-    Args:
-        message: what is wrong, and what to do.
-        param: the field, such as `messages[0].role`.
-        code: OpenAI's word for it, such as `unsupported_value`.
-    """
-
-    def __init__(self, message: str, param: str, code: str | None = None) -> None:
-        super().__init__(message)
-        self.param = param
-        self.code = code
 
 
 class ErrorObject(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from tg_gateway.dialects.openai.failures import InvalidParameter
+from tg_gateway.dialects import InvalidParameter
 from tg_schema.sampling import TokenId
 
 TextInput: TypeAlias = str | tuple[int, ...]

@@ -10,8 +10,9 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from tg_gateway.dialects import Ask, Conversation, Socket, show_ignored
-from tg_gateway.dialects.openai import InvalidParameter, decode_body
+from tg_gateway.dialects import Ask, Conversation, InvalidParameter, Socket, show_ignored
+from tg_gateway.dialects.openai import decode_body
+from tg_gateway.dialects.responses.field_names import RESPONSES_FIELDS
 from tg_gateway.dialects.responses.item_references import drop_repeated
 from tg_gateway.dialects.responses.last_response import LastResponse
 from tg_gateway.dialects.responses.request import DIALECT, check_body, list_items, make_request
@@ -106,7 +107,7 @@ class ResponsesConversation(Conversation):
         if envelope.generate is False:
             socket.send(writer.end())
             return
-        asked = Ask(found.route, request.record, writer, streaming=True)
+        asked = Ask(found.route, request.record, writer, streaming=True, fields=RESPONSES_FIELDS)
         socket.ask(lane, found.route, len(message), lambda: asked, writer.fail)
 
 

@@ -7,13 +7,25 @@ import msgspec
 from typing_extensions import override
 
 from tg_base.config import GatewayConfig
-from tg_gateway.dialects import Answer, Ask, Call, Conversation, Dialect, FoundModel, Socket, Writer, show_ignored
+from tg_gateway.dialects import (
+    Answer,
+    Ask,
+    Call,
+    Conversation,
+    Dialect,
+    FoundModel,
+    InvalidParameter,
+    Socket,
+    Writer,
+    show_ignored,
+)
 from tg_gateway.dialects.answers import StreamedAnswer, Waiting
-from tg_gateway.dialects.openai import InvalidParameter, refuse
+from tg_gateway.dialects.openai import refuse
 from tg_gateway.dialects.responses.background_response import WaitingRequest, make_background, make_waiting
 from tg_gateway.dialects.responses.compaction import CompactionWriter, make_compaction, read_compaction
 from tg_gateway.dialects.responses.conversation import ResponsesConversation
 from tg_gateway.dialects.responses.descriptions import RESPONSES_DESCRIPTIONS
+from tg_gateway.dialects.responses.field_names import RESPONSES_FIELDS
 from tg_gateway.dialects.responses.input_list import encode_page
 from tg_gateway.dialects.responses.item_references import refers, resolve_references
 from tg_gateway.dialects.responses.kept_response import (
@@ -109,10 +121,10 @@ def _make_ask(
     call.route = found.route
     if call.operation == COMPACT:
         summary = make_compaction(body, items, found, earlier)
-        return Ask(found.route, summary, CompactionWriter(call.body), streaming=False)
+        return Ask(found.route, summary, CompactionWriter(call.body), streaming=False, fields=RESPONSES_FIELDS)
     request = make_request(call.body, body, found, earlier)
     if call.operation == COUNT:
-        return Ask(found.route, make_count(request), CountWriter(), streaming=False)
+        return Ask(found.route, make_count(request), CountWriter(), streaming=False, fields=RESPONSES_FIELDS)
     draft = ResponseDraft(request, found.model or body.model or "")
     headers = show_ignored(DIALECT, request.ignored)
     if body.background:
@@ -128,7 +140,7 @@ def _make_ask(
     else:
         writer = EventWriter(draft, headers) if body.stream else BodyWriter(draft, headers)
     keep = make_keep(draft, items, events) if body.store else None
-    return Ask(found.route, request.record, writer, streaming=bool(body.stream), keep=keep)
+    return Ask(found.route, request.record, writer, bool(body.stream), keep=keep, fields=RESPONSES_FIELDS)
 
 
 def _ask_in_background(
@@ -138,7 +150,7 @@ def _ask_in_background(
     writer = BackgroundWriter(draft, headers)
     begin = writer.begin()
     background = make_background(draft, items, begin, writer.start, headers, waiting=waiting)
-    return Ask(found.route, request.record, writer, streaming=True, background=background)
+    return Ask(found.route, request.record, writer, streaming=True, background=background, fields=RESPONSES_FIELDS)
 
 
 async def _retrieve(call: Call) -> Answer | StreamedAnswer:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects import InvalidParameter
 from tg_gateway.dialects.responses.request_body import InputItem
 from tg_schema import encode
 

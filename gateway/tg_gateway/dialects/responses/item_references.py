@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tg_gateway.dialects import KeptAnswers
-from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects import InvalidParameter, KeptAnswers
 from tg_gateway.dialects.responses.input_list import make_item_id
 from tg_gateway.dialects.responses.kept_response import recall
 from tg_gateway.dialects.responses.request_body import REFERENCE, InputItem

@@ -5,7 +5,7 @@ OpenAI's API keeps as much, without `store`: the socket's last response, as long
 
 from collections.abc import Sequence
 
-from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects import InvalidParameter
 from tg_gateway.dialects.responses.kept_response import NOT_FOUND
 from tg_gateway.dialects.responses.request_body import InputItem
 from tg_gateway.dialects.responses.response_object import OutputItem

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tg_gateway.dialects.openai import InvalidParameter
+from tg_gateway.dialects import InvalidParameter
 from tg_gateway.dialects.responses.request_body import RequestBody, ToolBody, ToolChoice
 from tg_schema import Tool
 

@@ -9,6 +9,7 @@ from tg_gateway.dialects import Answer, Ask, Call, Dialect, Writer, abridge_body
 from tg_gateway.dialects.openai import find_asked_model
 from tg_gateway.dialects.tgi.descriptions import TGI_DESCRIPTIONS
 from tg_gateway.dialects.tgi.failures import refuse
+from tg_gateway.dialects.tgi.field_names import TGI_FIELDS
 from tg_gateway.dialects.tgi.generation import read_generation
 from tg_gateway.dialects.tgi.generation_parameters import GenerateBody, GenerationParameters
 from tg_gateway.dialects.tgi.ignored import list_ignored
@@ -76,7 +77,8 @@ def _parse_generation(call: Call) -> Ask:
     else:
         listed = call.operation == "generate-compatible"
         writer = GeneratedTextWriter(body, timings, ignored, listed=listed)
-    return Ask(found.route, request, writer, streaming, on_accepted=None if streaming else timings.begin)
+    begin = None if streaming else timings.begin
+    return Ask(found.route, request, writer, streaming, on_accepted=begin, fields=TGI_FIELDS)
 
 
 def _is_streamed(call: Call) -> bool:

@@ -1,0 +1,42 @@
+"""An error in the words of a request record -> the same in a protocol's: processors know no names but the record's."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from tg_gateway.dialects.invalid_parameter import InvalidParameter
+from tg_schema import TgError
+from tg_schema.errors import BadRequest
+
+_FIELD: Final = re.compile(r"(?P<path>(?P<sampling>sampling\.)?(?P<name>[a-z_]+))(?=:| must | may )")
+_SAMPLING: Final = re.compile(r"\bsampling\.(?P<name>[a-z_]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNames:
+    """What a protocol calls the fields of our record for completions.
+
+    Attributes:
+        own: the record's field to the protocol's; those of the record's `sampling` by their name alone.
+        prefix: in front of the fields of `sampling` that `own` does not have, such as `options.`.
+    """
+
+    own: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    prefix: str = ""
+
+    def translate(self, error: TgError) -> TgError:
+        """The error that names the protocol's field where a bad request begins with the record's; else the same."""
+        if type(error) is not BadRequest:
+            return error
+        found = _FIELD.match(error.message)
+        if found is None or not (found["sampling"] or found["name"] in self.own):
+            return error
+        # Later in a sentence a bare name may be a word of it; only `sampling.` shows that a field is meant.
+        rest = _SAMPLING.sub(lambda other: self._name(other["name"]), error.message[found.end() :])
+        name = self._name(found["name"])
+        return InvalidParameter(name + rest, name, "invalid_value")
+
+    def _name(self, name: str) -> str:
+        return self.own.get(name) or self.prefix + name
