@@ -370,6 +370,7 @@ def block(**fields: Any) -> dict[str, Any]:
         ({"tools": [{"name": "a"}]}, "tools.0: wrong field: Object missing required field `input_schema`"),
         ({"tools": [1]}, "tools.0"),
         ({"tool_choice": {"type": "tool"}}, "tool_choice.name is missing"),
+        (block(type="text", text=""), "messages is missing or empty"),
         ({"tool_choice": "auto"}, "tool_choice"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": "many"}, "max_tokens"),

@@ -78,6 +78,8 @@ def output(call_id: str, said: Any) -> dict[str, Any]:
         ),
         ({"reasoning": {"effort": "high", "summary": "auto"}}, {"reasoning": Reasoning("high")}),
         ({"reasoning": {"summary": "auto"}}, {}),
+        # What a model that does not reason does anyway.
+        ({"reasoning": {"effort": "none"}}, {}),
         ({"reasoning": None, "tools": None, "text": None, "include": None, "tool_choice": None}, {}),
         ({"prompt_cache_key": "k", "user": "u"}, {"cache_key": "k", "user": "u"}),
         ({"safety_identifier": "s"}, {"user": "s"}),

@@ -237,6 +237,17 @@ def test_a_text_that_ends_within_a_character_has_its_sign_in_the_last_token(text
     assert "".join(token["text"] for token in tokens if not token["special"]) == text
 
 
+@pytest.mark.parametrize("end", [(), (END,)])
+@pytest.mark.parametrize("text", ["a word", "a wor", "a "])
+def test_a_text_that_ends_within_a_token_has_no_more_of_it_there(text: str, end: tuple[Token, ...]) -> None:
+    """A stop string begins or ends there; whole as streamed."""
+    records = [Record(response=text, tokens=(A, Token(30, " word"), *end)), LAST]
+    read = [json.loads(each)["token"] for each in stream(records, details=True)]
+    told = whole(records, details=True)["details"]["tokens"]
+    assert told == [token for token in read if token["id"] != -1]
+    assert "".join(token["text"] for token in told if not token["special"]) == text
+
+
 def test_details_of_a_provider_that_tells_none() -> None:
     assert whole([Record(response="a", end_of_stream=True)], details=True)["details"] == {
         "finish_reason": "eos_token",

@@ -10,7 +10,7 @@ from tg_gateway.dialects.invalid_parameter import InvalidParameter
 from tg_schema import TgError
 from tg_schema.errors import BadRequest
 
-_FIELD: Final = re.compile(r"(?P<path>(?P<sampling>sampling\.)?(?P<name>[a-z_]+))(?=:| must | may )")
+_FIELD: Final = re.compile(r"(?P<sampling>sampling\.)?(?P<name>[a-z_]+)(?=:| (?:must|may|cannot|needs?|is missing)\b)")
 _SAMPLING: Final = re.compile(r"\bsampling\.(?P<name>[a-z_]+)")
 
 

@@ -72,7 +72,7 @@ def read_request(body: MessageBody, raw: bytes, betas: str, found: FoundModel) -
 def _read_conversation(body: MessageBody) -> tuple[Message, ...]:
     system = tuple(read_system(body.system, "system")) if body.system else ()
     turns = tuple(read_turns(body.messages))
-    if all(turn.role in SYSTEM_ROLES for turn in turns):
+    if all(turn.role in SYSTEM_ROLES or turn == Message(turn.role, "") for turn in turns):
         raise BadRequest("messages is missing or empty: send at least one message with content")
     return (*system, *turns)
 

@@ -4,7 +4,7 @@ from tg_gateway.dialects.openai.answer_style import AnswerStyle
 from tg_gateway.dialects.openai.asked_model import check_peer, find_asked_model
 from tg_gateway.dialects.openai.chat_body import ChatBody
 from tg_gateway.dialects.openai.chat_messages import read_image
-from tg_gateway.dialects.openai.chat_request import DIALECT, read_request, simplify
+from tg_gateway.dialects.openai.chat_request import DIALECT, read_effort, read_request, simplify
 from tg_gateway.dialects.openai.chat_shapes import ChatCompletion, WholeCall, WholeChoice, WholeFunction, WholeMessage
 from tg_gateway.dialects.openai.chat_writers import ChatBodyWriter, ChatStreamWriter
 from tg_gateway.dialects.openai.dialect import OpenAi
@@ -18,6 +18,6 @@ __all__ = [
     "DIALECT", "OPENAI_MOUNTS", "AnswerStyle", "ChatBody", "ChatBodyWriter", "ChatCompletion", "ChatStreamWriter",
     "CompletionUsage", "ErrorObject", "OpenAi", "TextInput", "TextInputs", "TokenLogprob",
     "UsageTotals", "WholeCall", "WholeChoice", "WholeFunction", "WholeMessage", "check_peer", "decode_body",
-    "describe_error", "find_asked_model", "make_logprobs", "read_image", "read_inputs", "read_request", "refuse",
-    "simplify",
+    "describe_error", "find_asked_model", "make_logprobs", "read_effort", "read_image", "read_inputs", "read_request",
+    "refuse", "simplify",
 ]  # fmt: skip

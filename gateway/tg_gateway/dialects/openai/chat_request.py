@@ -13,7 +13,7 @@ from tg_gateway.dialects.openai.sampling import read_form, read_sampling
 from tg_schema import Message, TextCompletionRequest
 from tg_schema.errors import BadRequest
 from tg_schema.features import describe_missing
-from tg_schema.text_completion import Foreign, Reasoning
+from tg_schema.text_completion import Effort, Foreign, Reasoning
 
 DIALECT: Final = "openai"
 """The name of this wire format in the records."""
@@ -51,7 +51,7 @@ def read_request(body: ChatBody, found: FoundModel) -> TextCompletionRequest:
         messages=read_messages(body.messages),
         tools=tools,
         tool_choice=tool_choice,
-        reasoning=_read_reasoning(body, found),
+        reasoning=read_effort(body.reasoning_effort, found),
         # True is every provider's default.
         parallel_tool_calls=False if body.parallel_tool_calls is False and tools else None,
         allowed_tools=allowed,
@@ -78,9 +78,8 @@ def _check(body: ChatBody) -> None:
         raise InvalidParameter("max_tokens differs from max_completion_tokens; send the latter alone", "max_tokens")
 
 
-def _read_reasoning(body: ChatBody, found: FoundModel) -> Reasoning | None:
-    """No thinking is what a model that does not reason has anyway."""
-    effort = body.reasoning_effort
+def read_effort(effort: Effort | None, found: FoundModel) -> Reasoning | None:
+    """How much to think. No thinking is what a model that does not reason has anyway."""
     if effort is None or (effort == "none" and "reasoning" not in found.features):
         return None
     return Reasoning(effort)

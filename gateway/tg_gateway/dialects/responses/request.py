@@ -6,7 +6,7 @@ import msgspec
 
 from tg_gateway.dialects import FoundModel, InvalidParameter
 from tg_gateway.dialects.openai import DIALECT as OPENAI_DIALECT
-from tg_gateway.dialects.openai import decode_body, simplify
+from tg_gateway.dialects.openai import decode_body, read_effort, simplify
 from tg_gateway.dialects.responses.input_items import read_items
 from tg_gateway.dialects.responses.request_body import (
     ENCRYPTED_REASONING,
@@ -17,7 +17,7 @@ from tg_gateway.dialects.responses.request_body import (
 )
 from tg_gateway.dialects.responses.tools import make_tools, read_choice, split_tools
 from tg_schema import Message, Sampling, TextCompletionRequest, decode
-from tg_schema.text_completion import Foreign, Reasoning
+from tg_schema.text_completion import Foreign
 
 DIALECT: Final = "responses"
 """This door's name in the log."""
@@ -112,7 +112,7 @@ def make_request(data: bytes, body: RequestBody, found: FoundModel, kept: int = 
         tool_choice=choice,
         allowed_tools=allowed,
         parallel_tool_calls=False if functions and body.parallel_tool_calls is False else None,
-        reasoning=Reasoning(effort) if effort else None,
+        reasoning=read_effort(effort, found),
         adapter=found.adapter,
         user=body.user or body.safety_identifier,
         cache_key=body.prompt_cache_key,

@@ -50,8 +50,13 @@ def make_tokens(tokens: Sequence[RecordToken], whole: str) -> tuple[Token, ...]:
     made = [make_token(token, texts.decode(token)) for token in tokens]
     # A text that ends within a character says so, and that is its last token's; only the end token may follow.
     place = next((place for place in range(len(made) - 1, -1, -1) if not made[place].special), None)
-    if place is not None and whole.endswith(_HALF):
-        made[place] = msgspec.structs.replace(made[place], text=made[place].text + texts.end())
+    if place is not None:
+        text = made[place].text + (texts.end() if whole.endswith(_HALF) else "")
+        before = sum([len(token.text) for token in made[:place] if not token.special])
+        # A stop string may begin or end within the token, and in a stream the rest of it never comes.
+        if before < len(whole) and text.startswith(whole[before:]):
+            text = whole[before:]
+        made[place] = msgspec.structs.replace(made[place], text=text)
     return tuple(made)
 
 
