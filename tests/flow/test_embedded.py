@@ -75,7 +75,7 @@ from tg_cli.gateway_choice import open_gateway
 from tg_client import TgClient
 
 async def main():
-    async with open_gateway(None, default="http://127.0.0.1:9/") as url, TgClient(url) as client:
+    async with open_gateway(None) as url, TgClient(url) as client:
         async with client.socket() as socket:
             print((await socket.flow().text_completion("", "What is Apache Pulsar?")).model)
 
@@ -85,7 +85,7 @@ asyncio.run(main())
 
 async def test_the_same_sdk_talks_to_it() -> None:
     done = await ran(sys.executable, "-c", PROGRAM, env=PERMITTED)
-    assert (done.out, done.err) == ("tinydemo\n", NOTICE.replace("localhost:8888", "127.0.0.1:9"))
+    assert (done.out, done.err) == ("tinydemo\n", NOTICE)
 
 
 ALONE = """
@@ -102,7 +102,7 @@ from tg_schema import TgError
 
 async def main():
     try:
-        async with open_gateway(None, default="http://127.0.0.1:9/"):
+        async with open_gateway(None):
             print("there is one")
     except TgError as error:
         print(error.message)
@@ -115,5 +115,5 @@ async def test_commands_without_a_server_say_what_to_do() -> None:
     """As where only the commands are installed."""
     done = await ran(sys.executable, "-c", ALONE)
     what_to_do = 'name one with -u, or install one that runs here: pip install "tokengrid-serve[demo]"'
-    expected = f"no gateway at http://127.0.0.1:9/: {what_to_do}\n"
+    expected = f"no gateway at http://localhost:8888/: {what_to_do}\n"
     assert (done.out, done.err) == (expected, "")
