@@ -13,9 +13,9 @@ from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor, ResponseStream
-from tg_base.protocol import HeartbeatTiming, Route
+from tg_base.protocol import HeartbeatTiming, Presence, Route
 from tg_base.server import Processor
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, TgError, encode
 from tg_schema.errors import Unavailable
 from tg_schema.topics import Topics
 
@@ -108,3 +108,18 @@ async def test_within_one_process_silence_is_not_death() -> None:
         llm.step.release()
         assert await ended(responses) is None
     await bus.aclose()
+
+
+@in_virtual_time
+async def test_a_death_repeats_no_request_that_a_living_processor_has_just_taken() -> None:
+    async with pipeline() as it:
+        await until(lambda: len(it.requestor.presence.serving(ROUTE.request)) == 1)
+        # So a request is on its way, to or from the one that lives, whenever the death is found.
+        it.theirs.delay = 0.4 * QUICK.interval
+        await it.ours.publish(TOPICS.presence, encode(Presence("dead", (ROUTE.request,), 0, 1)), {})
+        await until(lambda: len(it.requestor.presence.serving(ROUTE.request)) == 2)
+        asked = 0
+        while len(it.requestor.presence.serving(ROUTE.request)) == 2:
+            assert await it.client.request("", "1") == "0 "
+            asked += 1
+        assert len(it.llm.requests) == asked > 1

@@ -358,9 +358,11 @@ class Requestor:
     def _check_queued(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]]) -> None:
         """Publish a request again if it was probably taken by a processor that died or is partitioned."""
         queue = stream.route.request
+        # A request of this moment is rather on its way to or from a living one; if it is not, it will be found stalled.
+        is_recent = self._clock() - stream.asked_at < self._timing.interval
         if self.presence.is_unserved(queue):
             self._abandon(stream, _nobody(stream.route))
-        elif _was_served(queue, dead) or self.presence.is_stalled(queue, stream.asked_at):
+        elif (_was_served(queue, dead) and not is_recent) or self.presence.is_stalled(queue, stream.asked_at):
             # A processor that takes the first copy later finds its attempt cancelled.
             self._cancel_queued(stream)
             self._ask_elsewhere(stream)
