@@ -5,6 +5,7 @@ import socket
 from collections.abc import MutableMapping
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any
 
 import pytest
@@ -243,3 +244,17 @@ async def test_a_name_is_resolved_again_and_keeps_its_last_addresses(monkeypatch
                 last = await told.next()
                 assert [each.address for each in last.endpoints] == ["10.0.0.3:8000"]
     assert [each["name"] for each in logs if each["event"] == "pools.unresolved"] == ["vllm.example"]
+
+
+async def test_names_that_no_server_resolves_hold_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: silent.wait() and [])
+    # More than the threads that a loop has for all work.
+    resolving = [asyncio.create_task(DnsName(f"gone-{number}.example").resolve()) for number in range(64)]
+    await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(30):
+            assert await asyncio.to_thread(lambda: "read") == "read"
+    finally:
+        silent.set()
+        await asyncio.gather(*resolving, return_exceptions=True)

@@ -2,6 +2,9 @@
 
 import asyncio
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +19,11 @@ MAX_RESOLVE_SECONDS = 5.0
 
 MAX_ADDRESSES = 1_000
 """Addresses of a name that are used."""
+
+
+# Where no DNS server answers, the system's resolver holds its thread for up to minutes. In threads of their own such
+# names hold up each other, and not all else that runs in a thread: the look for edits, and reading files.
+_RESOLVERS = ThreadPoolExecutor(4, "resolve")
 
 
 class DnsName(Struct, frozen=True):
@@ -39,15 +47,15 @@ class DnsName(Struct, frozen=True):
         return Host(self.name, self.ports, labels=self.labels, models=self.models)
 
     async def resolve(self) -> tuple[Host, ...]:
-        """The hosts, by the resolver of the event loop, in the order of their addresses.
+        """The hosts, by the resolver of the system, in the order of their addresses.
 
         Raises:
             OSError: the name has no address, or the resolver failed or took longer than `MAX_RESOLVE_SECONDS`.
         """
         async with asyncio.timeout(MAX_RESOLVE_SECONDS):
-            loop = asyncio.get_running_loop()
+            look = partial(socket.getaddrinfo, self.name, None, type=socket.SOCK_STREAM)
             try:
-                found = await loop.getaddrinfo(self.name, None, type=socket.SOCK_STREAM)
+                found: list[Any] = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, look)
             except UnicodeError:
                 raise OSError("no name that DNS could know") from None
         # Servers answer in another order each time; a set that stays the same must look the same.
