@@ -197,6 +197,29 @@ def test_other_servers_other_lanes() -> None:
     assert world.refused == ["z 404 model-not-found"]
 
 
+@pytest.mark.parametrize("first", ["heavy", "narrow"])
+def test_a_flow_that_may_go_to_fewer_servers_has_its_turns(first: str) -> None:
+    world = World()
+    pools = {"heavy": POOL, "narrow": POOL[1:]}
+
+    def ask(name: str) -> None:
+        world.pool = pools[name]
+        # Each keeps its servers, also when they are asked for later.
+        world.control.submit(
+            "p", InstanceRequest(prompt_tokens=10, flow=name), lambda: pools[name], world.now
+        ).on_made = lambda made: world.note(name, made)
+
+    for _ in POOL:
+        world.ask("before")
+    for name in (first, *pools):
+        for _ in range(4):
+            ask(name)
+    for _ in range(8):
+        world.finish()
+        ask("heavy")
+    assert world.order[2:].count("narrow") >= 3
+
+
 def test_lower_bands_wait_while_a_higher_route_misses_its_promise() -> None:
     world = World(QueueLimits())
     strict = {"objective": {"first_token": 0.2, "quantile": 0.5}, "route": "strict"}

@@ -179,12 +179,12 @@ class FlowControl:
 
     def _serve(self, pool: str, queue: RequestQueue, now: float) -> None:
         blocked: set[Lane] = set()
-        for priority, lane in queue.heads():
-            while lane not in blocked and (head := queue.head(priority, lane)) is not None:
+        for priority in queue.priorities:
+            while (head := queue.head(priority, blocked)) is not None:
                 made = self._try(head, now, admitted=True)
                 if made is None:
                     # No lower band goes before it in its lane.
-                    blocked.add(lane)
+                    blocked.add(head.lane)
                 elif isinstance(made, Pick):
                     queue.take(head)
                     self._settle(head, made, now)

@@ -1,9 +1,9 @@
 """Requests without a server -> the order in which they get one: bands, fair flows, deadlines. Bounded."""
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from tg_base.instances.fair_flows import FairFlows
+from tg_base.instances.fair_flows import FairFlows, FlowAccounts
 from tg_base.instances.flow_lengths import FlowLengths
 from tg_base.instances.lazy_heap import LazyHeap
 from tg_base.instances.queue_limits import QueueLimits
@@ -13,9 +13,10 @@ from tg_base.instances.waiting import Lane, Waiting
 class _Band:
     """The requests of one priority."""
 
-    __slots__ = ("arrivals", "lanes", "lengths", "size")
+    __slots__ = ("accounts", "arrivals", "lanes", "lengths", "size")
 
     def __init__(self) -> None:
+        self.accounts = FlowAccounts()
         self.arrivals: dict[Waiting, None] = {}
         self.lanes: dict[Lane, FairFlows] = {}
         self.lengths = FlowLengths()
@@ -74,25 +75,34 @@ class RequestQueue:
             band = self._bands[waiting.priority] = _Band()
             insort(self._priorities, waiting.priority)
         band.arrivals[waiting] = None
-        band.lanes.setdefault(waiting.lane, FairFlows()).add(waiting)
+        lane = band.lanes.get(waiting.lane)
+        if lane is None:
+            lane = band.lanes[waiting.lane] = FairFlows(band.accounts)
+        lane.add(waiting)
         band.lengths.add(waiting)
         band.size += waiting.size
         self.size += waiting.size
         self._expiries.push(waiting.expires_at, waiting)
         return displaced
 
-    def heads(self) -> Iterator[tuple[int, Lane]]:
-        """The bands and lanes in which something waits, the highest band first. They may change in between."""
-        for priority in self._priorities[::-1]:
-            band = self._bands.get(priority)
-            for lane in tuple(band.lanes) if band is not None else ():
-                yield priority, lane
+    @property
+    def priorities(self) -> list[int]:
+        """The bands in which something waits, the highest first."""
+        return self._priorities[::-1]
 
-    def head(self, priority: int, lane: Lane) -> Waiting | None:
-        """The request that goes next there; None = none waits there."""
+    def head(self, priority: int, blocked: Collection[Lane] = ()) -> Waiting | None:
+        """The request that goes next in a band: of the flow that had least, whichever lane it waits in.
+
+        Args:
+            priority: the band.
+            blocked: lanes that are passed over.
+
+        Returns:
+            None: none waits there.
+        """
         band = self._bands.get(priority)
-        flows = None if band is None else band.lanes.get(lane)
-        return None if flows is None else flows.head()
+        free = [] if band is None else [flows for lane, flows in band.lanes.items() if lane not in blocked]
+        return min(free, key=_paid).head() if free else None
 
     def take(self, head: Waiting) -> None:
         """Take out a `head`, which goes to a server: its flow pays."""
@@ -159,3 +169,7 @@ class RequestQueue:
             if lower >= priority:
                 return
             yield from reversed(self._bands[lower].arrivals)
+
+
+def _paid(flows: FairFlows) -> float:
+    return flows.paid
