@@ -204,3 +204,16 @@ async def test_a_processor_that_nobody_would_hear_of_takes_no_request() -> None:
             async with Processor(bus, TOPICS, CountingLlm(), (ROUTES[1],), host=host):
                 bus.refused.clear()
                 assert await LlmClient(requestor, ROUTES[1]).request("", "3") == "0 1 2 "
+
+
+async def test_a_processor_that_is_heard_while_the_bus_is_asked_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = RefusingBus(MemoryBus(), TOPICS.presence)
+    async with Requestor(bus, TOPICS, timing=QUICK) as requestor, Host(bus, TOPICS, timing=QUICK) as host:
+
+        async def ping() -> None:
+            bus.refused.clear()
+            await until(lambda: host.unheard is None)
+
+        monkeypatch.setattr(bus, "ping", ping)
+        async with Processor(bus, TOPICS, CountingLlm(), (ROUTES[0],), host=host):
+            assert await LlmClient(requestor, ROUTES[0]).request("", "3") == "0 1 2 "

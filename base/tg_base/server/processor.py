@@ -130,7 +130,10 @@ class Processor:
             await self.host.announce()
             # It would take requests, and nobody could know. While the bus is away, that is only a matter of time.
             if self.host.unheard is not None and await self._subscriptions.answers():
-                raise self.host.unheard
+                # The answer took a while, in which an announcement may have been heard.
+                unheard = self.host.unheard
+                if unheard is not None:
+                    raise unheard
             for route, requests in queues:
                 await pumps.enter_async_context(running(self._pump(route, requests)))
             self._pumps, self._rest = pumps.pop_all(), stack.pop_all()
