@@ -86,7 +86,32 @@ async def test_one_that_is_due_in_the_same_turn_can_still_be_cancelled() -> None
     assert len(rung) == 1
 
 
-@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+on_each_loop = pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+
+
+@on_each_loop
+def test_none_comes_before_its_time(run: Callable[[Coroutine[Any, Any, object]], object]) -> None:
+    """Who is called too early asks again; on uvloop each of these did so up to a hundred times."""
+    late = list[float]()
+
+    async def ring_often() -> None:
+        loop, all_rung = asyncio.get_running_loop(), asyncio.Event()
+
+        def ring(due: float) -> None:
+            late.append(loop.time() - due)
+            if len(late) == 100:
+                all_rung.set()
+
+        for number in range(100):
+            due = loop.time() + 0.01 + number * 0.0003
+            Alarm(due, partial(ring, due))
+        await all_rung.wait()
+
+    run(ring_often())
+    assert min(late) >= 0
+
+
+@on_each_loop
 def test_a_loop_that_has_ended_is_kept_by_none(run: Callable[[Coroutine[Any, Any, object]], object]) -> None:
     async def end_early() -> None:
         loop = asyncio.get_running_loop()

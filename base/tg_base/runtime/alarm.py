@@ -14,11 +14,12 @@ from weakref import WeakKeyDictionary, ref
 MIN_CANCELLED_ALARMS: Final = 64
 """Cancelled alarms that are kept until their time; any more are dropped once they are half of all."""
 TIMER_SECONDS: Final = 0.001
-"""The resolution of a loop's timers: an alarm may come so much too early, like a timer of uvloop."""
+"""The resolution of a loop's timers. Those of uvloop may come half of it too early, and so are set later by all of it:
+who is called too early would ask again, over and over, until its time has come."""
 
 
 class Alarm:
-    """Calls `ring` once, in a turn of the running loop of its own, unless it is cancelled before.
+    """Calls `ring` once, in a turn of the running loop of its own and never too early, unless it is cancelled before.
 
     Args:
         due: loop time.
@@ -93,13 +94,13 @@ class _Alarms:
     def _arm(self, due: float) -> None:
         self._disarm()
         self._timer_due = due
-        self._timer = asyncio.get_running_loop().call_at(due, self._ring, context=Context())
+        self._timer = asyncio.get_running_loop().call_at(due + TIMER_SECONDS, self._ring, context=Context())
 
     def _ring(self) -> None:
         heap = self._heap
         self._timer, self._timer_due = None, inf
-        late = asyncio.get_running_loop().time() + TIMER_SECONDS
-        while heap and (heap[0][0] <= late or heap[0][1].ring is None):
+        now = asyncio.get_running_loop().time()
+        while heap and (heap[0][0] <= now or heap[0][1].ring is None):
             _, alarm = heappop(heap)
             if alarm.ring is None:
                 self._cancelled -= 1
