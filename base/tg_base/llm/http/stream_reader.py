@@ -169,7 +169,7 @@ class _Stream:
         self.finished = False
         self.error: TgError | None = None
         self.on_chunk: PassOn | None = None
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         # A socket calls in that of the request which opened its connection, and the log would have its ids.
         self._context = copy_context()
 
@@ -204,8 +204,8 @@ class _Stream:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
-        # Whatever it is, it is raised in the reader's task, and not in the loop's own code.
-        if isinstance(error, Exception):
+        # Whatever it is, it is raised in the reader's task: the loop's own code would end with a SystemExit.
+        if not isinstance(error, KeyboardInterrupt):
             self._failure = error
         return self._failure is not None
 
