@@ -231,6 +231,19 @@ async def test_what_ends_lets_the_next_one_begin_whatever_was_refused_before() -
         assert count_returned() - before <= 6 + 8
 
 
+async def test_what_was_refused_begins_beside_what_takes_long_once_others_have_left() -> None:
+    async with open_band(capacity=8) as it:
+        client, before = await it.open_gateway(limits=Limits(band_pause=0.05)), count_returned()
+        names = [(await ask(client, name)).id for name in "abc"]
+        await until(lambda: count_returned() - before >= 1 and len(it.llm.order) == 1)
+        it.llm.room += 2
+        # None of them has ended.
+        await until(lambda: len(it.llm.order) == 3)
+        for _ in names:
+            it.llm.steps.release()
+        assert [(await poll(client, name)).status for name in names] == ["completed"] * 3
+
+
 async def test_what_no_processor_has_begun_waits_for_the_next_one() -> None:
     bus, llm = MemoryBus(), BusyLlm()
     mortal = MortalBus(bus)

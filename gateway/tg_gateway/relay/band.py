@@ -69,9 +69,10 @@ class _Lane:
         starting: names of messages in hand for which no model has been asked yet.
         held: how many wait here until their keys may ask again.
         asked: names of those that a model was asked for and has neither ended nor refused.
-        window: how many of them may be at a time; None = as many as find room. A pool refuses what its servers have no
-            room for, though its processor has.
+        window: how many of them may be at a time, for a while after a refusal; None = as many as find room. A pool
+            refuses what its servers have no room for, though its processor has.
         refusals: how many rounds of refusals came one after the other.
+        refused_at: when the latest came (loop time).
         resume_at: after a refusal: when to take the next (loop time).
         freed: something has ended, so there may be room.
     """
@@ -84,6 +85,7 @@ class _Lane:
     held: int = 0
     window: int | None = None
     refusals: int = 0
+    refused_at: float = 0.0
     resume_at: float = 0.0
     freed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -94,9 +96,13 @@ class _Lane:
     @property
     def is_open(self) -> bool:
         """Whether the next may be taken, as far as refusals tell."""
-        if asyncio.get_running_loop().time() < self.resume_at or self.held >= MAX_HELD_MESSAGES:
+        now = asyncio.get_running_loop().time()
+        if now < self.resume_at or self.held >= MAX_HELD_MESSAGES:
             return False
-        return self.window is None or len(self.asked | self.starting) < max(self.window, 1)
+        # Those that run may take long, and what had no room beside them may have it when others have left.
+        if self.window is None or now >= self.refused_at + self.longest_pause:
+            return True
+        return len(self.asked | self.starting) < max(self.window, 1)
 
     def end(self) -> None:
         """One has ended well: its room is free, and perhaps there is more."""
@@ -106,12 +112,12 @@ class _Lane:
 
     def pause(self, seconds: float | None) -> None:
         """Take nothing for a while: each attempt costs two entries of a log."""
-        self.window = len(self.asked)
-        if asyncio.get_running_loop().time() < self.resume_at:
+        self.window, self.refused_at = len(self.asked), asyncio.get_running_loop().time()
+        if self.refused_at < self.resume_at:
             # Of several that were asked for at once each is refused: it is one round.
             return
         wait = max(seconds or 0.0, MIN_PAUSE_SECONDS * 2.0**self.refusals)
-        self.resume_at = asyncio.get_running_loop().time() + min(wait, self.longest_pause)
+        self.resume_at = self.refused_at + min(wait, self.longest_pause)
         self.refusals = min(self.refusals + 1, 10)
 
     async def hold(self, seconds: float | None) -> None:
