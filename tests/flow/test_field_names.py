@@ -79,6 +79,20 @@ async def test_so_do_streams(path: str, body: Any) -> None:
         assert '"param":"logit_bias"' in await response.text()
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        (CHAT, chat("", stop_token_ids=[1], min_p=0.5), "min_p, stop_ids (stop_token_ids);"),
+        ("/api/chat", chat("", options={"repeat_penalty": 2}), "repetition_penalty (options.repeat_penalty);"),
+        ("/generate", inputs("x", parameters={"adapter_id": "a"}), "adapter (parameters.adapter_id);"),
+        ("/invocations", inputs("x", parameters={"min_length": 2}), "min_tokens (parameters.min_length);"),
+    ],
+)
+async def test_what_the_model_cannot_do_is_named_by_the_field_too(path: str, body: Any, told: str) -> None:
+    async with open_gateway(llm=RefusingLlm()) as opened, opened.http.post(path, json=body) as response:
+        assert f"the model can't do this: {told}" in await response.text()
+
+
 async def test_so_do_sockets() -> None:
     async with open_lmtp(RefusingLlm()) as (opened, lmtp):
         await lmtp.generate(1, LENGTH, mode="text")

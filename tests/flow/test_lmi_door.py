@@ -134,7 +134,7 @@ async def test_a_text_that_cannot_be_asked_does_not_fail_its_neighbours() -> Non
             status, _, answers = await post(it, {"inputs": ["say hello"] * len(adapters), "adapters": adapters})
             assert (status, len(answers)) == (200, before + 2)
             refused = answers.pop(before)
-            assert (refused["code"], "the model can't do this: adapter;" in refused["error"]) == (424, True)
+            assert (refused["code"], "the model can't do this: adapter (adapters);" in refused["error"]) == (424, True)
             assert answers == [{"generated_text": "Hello €"}] * (before + 1)
         _, _, answers = await post(it, {"inputs": ["say hello", "", "say hello"]})
         empty = {"code": 424, "message": "invoke handler failure", "error": "the prompt is empty; raw needs its text"}

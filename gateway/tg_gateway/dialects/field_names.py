@@ -7,10 +7,12 @@ from types import MappingProxyType
 from typing import Final
 
 from tg_gateway.dialects.invalid_parameter import InvalidParameter
-from tg_schema import TgError
+from tg_schema import Sampling, TgError
 from tg_schema.errors import BadRequest
+from tg_schema.features import describe_missing
 
 _FIELD: Final = re.compile(r"(?P<sampling>sampling\.)?(?P<name>[a-z_]+)(?=:| (?:must|may|cannot|needs?|is missing)\b)")
+_MISSING: Final = re.compile(rf"(?<=^{describe_missing('~').partition('~')[0]})[a-z_, ]+(?=;)")
 _SAMPLING: Final = re.compile(r"\bsampling\.(?P<name>[a-z_]+)")
 
 
@@ -27,9 +29,14 @@ class FieldNames:
     prefix: str = ""
 
     def translate(self, error: TgError) -> TgError:
-        """The error that names the protocol's field where a bad request begins with the record's; else the same."""
+        """The error that names the protocol's field where a bad request begins with the record's; else the same.
+
+        What the model cannot do is named by both where they differ: `GET /v1/models` lists features by the record's.
+        """
         if type(error) is not BadRequest:
             return error
+        if missing := _MISSING.search(error.message):
+            return BadRequest(_MISSING.sub(", ".join(map(self._explain, missing[0].split(", "))), error.message))
         found = _FIELD.match(error.message)
         if found is None or not (found["sampling"] or found["name"] in self.own):
             return error
@@ -37,6 +44,11 @@ class FieldNames:
         rest = _SAMPLING.sub(lambda other: self._name(other["name"]), error.message[found.end() :])
         name = self._name(found["name"])
         return InvalidParameter(name + rest, name, "invalid_value")
+
+    def _explain(self, feature: str) -> str:
+        known = feature in self.own or feature in Sampling.__struct_fields__
+        name = self._name(feature) if known else feature
+        return feature if name.rpartition(".")[2] == feature else f"{feature} ({name})"
 
     def _name(self, name: str) -> str:
         return self.own.get(name) or self.prefix + name

@@ -86,6 +86,8 @@ class Exchange:
         try:
             self.responses = await self._ask.__aenter__()
             entered = True
+        except TgError as error:
+            raise self.translate(error) from None
         finally:
             if not entered:
                 spending.__exit__(None, None, None)

@@ -9,7 +9,6 @@ LMTP_FIELDS: Final = FieldNames(
     MappingProxyType(
         {
             "logprobs": "top_logprobs",
-            "prompt_ids": "prompt",
             "scored": "scored",
         }
     ),

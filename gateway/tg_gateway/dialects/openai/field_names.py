@@ -11,7 +11,6 @@ _SHARED: Final = {
     "schema": "response_format",
     "regex": "structured_outputs.regex",
     "choice": "structured_outputs.choice",
-    "adapter": "model",
 }
 CHAT_FIELDS: Final = FieldNames(
     MappingProxyType(
@@ -23,6 +22,4 @@ CHAT_FIELDS: Final = FieldNames(
         }
     )
 )
-COMPLETION_FIELDS: Final = FieldNames(
-    MappingProxyType(_SHARED | {"prompt_ids": "prompt", "echo": "echo", "suffix": "suffix"})
-)
+COMPLETION_FIELDS: Final = FieldNames(MappingProxyType(_SHARED | {"echo": "echo", "suffix": "suffix"}))
