@@ -152,10 +152,10 @@ async def test_what_a_model_lacks_is_refused_before_it_is_queued() -> None:
     async with door(llm) as it:
         for parameters, named in (
             ({"typical_p": 0.5}, "typical_p"),
-            ({"top_n_tokens": 2}, "logprobs"),
-            ({"decoder_input_details": True}, "prompt_logprobs"),
-            ({"grammar": {"type": "regex", "value": "a"}}, "regex"),
-            ({"adapter_id": "x"}, "adapter"),
+            ({"top_n_tokens": 2}, "logprobs (parameters.top_n_tokens)"),
+            ({"decoder_input_details": True}, "prompt_logprobs (parameters.decoder_input_details)"),
+            ({"grammar": {"type": "regex", "value": "a"}}, "regex (parameters.grammar.value)"),
+            ({"adapter_id": "x"}, "adapter (parameters.adapter_id)"),
         ):
             status, answer = await post(it, "/generate", {**HELLO, "parameters": parameters})
             assert (status, answer["error_type"]) == (422, "validation")
