@@ -307,10 +307,14 @@ def test_any_tool_of_foreign_ones_alone_is_a_foreign_choice() -> None:
     assert asked.tool_choice is None
 
 
-@pytest.mark.parametrize("body", [{"messages": [{"role": "user", "content": [DOCUMENT]}]}])
-def test_a_foreign_block_is_refused_by_its_name(body: dict[str, Any]) -> None:
-    assert read(body).request.messages == (Message("user", (ForeignPart("anthropic", DOCUMENT),)),)
-    with pytest.raises(BadRequest, match="no content blocks of type 'document'"):
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [(DOCUMENT, "document"), ({"type": "image", "source": {"type": "file", "file_id": "f"}}, r"image \(file\)")],
+)
+def test_a_foreign_block_is_refused_by_its_name(part: dict[str, Any], kind: str) -> None:
+    body = {"messages": [{"role": "user", "content": [part]}]}
+    assert read(body).request.messages == (Message("user", (ForeignPart("anthropic", part),)),)
+    with pytest.raises(BadRequest, match=f"no content blocks of type '{kind}'"):
         read(body, features=PLAIN)
     assert "anthropic_fields" in read(body, features=()).request.features
 

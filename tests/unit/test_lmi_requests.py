@@ -12,6 +12,7 @@ from tg_base.config import GatewayConfig, LmiConfig
 from tg_base.protocol import Presence, Route
 from tg_gateway.dialects import Answer, Ask, Batch, Call, Catalogue
 from tg_gateway.dialects.lmi import LMI, Lmi
+from tg_gateway.dialects.lmi.invocation import read_invocation
 from tg_gateway.dialects.output import join_output
 from tg_schema import TEXT_COMPLETION, Sampling, TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.errors import BadRequest, NotFound
@@ -221,6 +222,11 @@ def test_several_texts_are_a_batch() -> None:
 def test_what_is_refused(body: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadRequest, match=sentence):
         ask(body)
+
+
+def test_a_number_beyond_all_numbers_is_told_by_its_field() -> None:
+    with pytest.raises(BadRequest, match=r"out of range - at `\$\.parameters\.temperature`"):
+        read_invocation(b'{"inputs": "hi", "parameters": {"temperature": 1e999}}')
 
 
 @pytest.mark.parametrize("name", ["nothing", "json:nothing", "no_such_module:f", "math:pi"])

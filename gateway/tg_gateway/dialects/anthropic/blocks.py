@@ -174,5 +174,8 @@ def mark_of(control: CacheControl | None) -> CacheMark | None:
 
 
 def kind_of(part: ForeignPart) -> str:
-    """A foreign block's type, for an error."""
-    return str(part.value.get("type"))[:MAX_KIND_CHARACTERS]
+    """A foreign block's type, for an error; of an image, which others may be read, with that of its source."""
+    source = part.value.get("source")
+    names = (part.value.get("type"), source.get("type") if isinstance(source, dict) else None)
+    kind, inner = (str(name)[:MAX_KIND_CHARACTERS] for name in names)
+    return f"{kind} ({inner})" if kind == "image" else kind
