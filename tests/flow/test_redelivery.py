@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.mortal_bus import MortalBus
 from tests.fakes.network_bus import NetworkBus
 from tests.until import until
 from tests.virtual_time import in_virtual_time
@@ -22,10 +23,12 @@ from tg_schema.topics import Topics
 TOPICS = Topics()
 QUICK = HeartbeatTiming(interval=0.2)
 LEFT_REQUESTS = 20
+MANY_REQUESTS = 1000
 ASKED = encode(TextCompletionRequest(prompt="2", streaming=True))
 
 
 Completions = Route[TextCompletionRequest, TextCompletionResponse]
+ROUTE: Completions = Route("tg", TEXT_COMPLETION, TOPICS.request("tg", "t"), TOPICS.response("tg", "t"))
 
 
 @pytest.fixture
@@ -88,15 +91,55 @@ async def test_what_a_processor_that_leaves_has_not_read_yet_goes_to_another_one
 async def test_what_a_dead_requestor_left_holds_up_nobody() -> None:
     bus, llm, forever = MemoryBus(), CountingLlm(), HeartbeatTiming(interval=600)
     llm.capacity = 1
-    flow = uuid4().hex
-    route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t"))
     for number in range(LEFT_REQUESTS):
-        left = {"id": f"left-{number}", "attempt": "1", "reply": TOPICS.inbox("gone")}
-        await bus.publish(route.request, ASKED, left)
+        await _leave(bus, TOPICS.inbox("gone"), number)
     async with (
-        Processor(NetworkBus(bus), TOPICS, llm, (route,), timing=forever, grace=0.0),
+        Processor(NetworkBus(bus), TOPICS, llm, (ROUTE,), timing=forever, grace=0.0),
         Requestor(NetworkBus(bus), TOPICS, timing=forever) as requestor,
     ):
-        assert await LlmClient(requestor, route).request("", "3", timeout=60) == "0 1 2 "
+        assert await LlmClient(requestor, ROUTE).request("", "3", timeout=60) == "0 1 2 "
     assert [request.prompt for request in llm.requests] == ["3"]
     await bus.aclose()
+
+
+@in_virtual_time
+async def test_a_dead_requestor_s_queue_does_not_prolong_its_generations() -> None:
+    bus, llm, loop = MemoryBus(), CountingLlm(), asyncio.get_running_loop()
+    llm.step = asyncio.Semaphore(0)
+    mortal = MortalBus(bus)
+    async with (
+        Processor(NetworkBus(bus), TOPICS, llm, (ROUTE,), grace=0.0) as processor,
+        Requestor(mortal, TOPICS) as requestor,
+        LlmClient(requestor, ROUTE).stream(TextCompletionRequest(prompt="9", streaming=True)),
+    ):
+        await llm.started.wait()
+        mortal.kill()
+        killed_at = loop.time()
+        for number in range(LEFT_REQUESTS):
+            await _leave(bus, requestor._inbox.topic, number)
+            await asyncio.sleep(0.5)
+            if llm.stopped.is_set():
+                break
+        assert loop.time() - killed_at <= 5
+        await until(lambda: not processor.host.running)
+    assert len(llm.requests) == 1
+    await bus.aclose()
+
+
+@in_virtual_time
+async def test_a_long_queue_of_a_dead_requestor_is_over_soon() -> None:
+    bus, llm, loop = MemoryBus(), CountingLlm(), asyncio.get_running_loop()
+    llm.capacity = 1
+    for number in range(MANY_REQUESTS):
+        await _leave(bus, TOPICS.inbox("gone"), number)
+    async with Processor(NetworkBus(bus), TOPICS, llm, (ROUTE,), grace=0.0) as processor:
+        began_at = loop.time()
+        await until(lambda: processor._taken == MANY_REQUESTS and not processor._running)
+        # Its first requests get the silence that means death, the others no more than a few looks.
+        assert loop.time() - began_at <= 5
+    assert llm.requests == []
+    await bus.aclose()
+
+
+async def _leave(bus: Bus, inbox: str, number: int) -> None:
+    await bus.publish(ROUTE.request, ASKED, {"id": f"left-{number}", "attempt": "1", "reply": inbox})

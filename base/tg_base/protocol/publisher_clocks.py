@@ -48,6 +48,11 @@ class _Publisher:
         """The lowest credible age; infinite if there is none."""
         return min((window.least for window in (self.now, self.before) if window.near >= MIN_SAMPLES), default=math.inf)
 
+    @property
+    def lowest(self) -> float:
+        """The lowest age, credible or not."""
+        return min(self.now.least, self.before.least)
+
 
 class PublisherClocks:
     """The clock offsets of the processes that publish to this one.
@@ -64,7 +69,7 @@ class PublisherClocks:
         """A message came on a non-persistent topic: its age, in seconds, holds no queue time."""
         now = self._time()
         known = self._publishers.pop(publisher, None)
-        if known is None or abs(age - min(known.now.least, known.before.least)) > JUMP_SECONDS:
+        if known is None or abs(age - known.lowest) > JUMP_SECONDS:
             known = _Publisher(now, _Window(now), _Window(now))
         elif now - known.now.since > WINDOW_SECONDS and known.now.near >= MIN_SAMPLES:
             known.now, known.before = _Window(now), known.now
@@ -85,5 +90,17 @@ class PublisherClocks:
         if known is None or known.least == math.inf:
             return None
         delay = max(age - known.least, 0.0)
-        doubtful = delay > JUMP_SECONDS and self._time() - known.heard > TRUSTED_SECONDS
-        return None if doubtful else delay
+        return None if self._is_doubtful(known, delay) else delay
+
+    def least_delay(self, publisher: str, age: float) -> float:
+        """Seconds by which a message of this age was delayed at least; 0 if nothing is known.
+
+        A single heartbeat tells: if it was delayed itself, the message was delayed even more.
+        """
+        known = self._publishers.get(publisher)
+        delay = 0.0 if known is None else max(age - known.lowest, 0.0)
+        return 0.0 if known is None or self._is_doubtful(known, delay) else delay
+
+    def _is_doubtful(self, known: _Publisher, delay: float) -> bool:
+        """Whether a clock may have been set, in place of such a delay."""
+        return delay > JUMP_SECONDS and self._time() - known.heard > TRUSTED_SECONDS

@@ -33,7 +33,8 @@ class RequestHeaders(msgspec.Struct, frozen=True):
         reply: the requestor's inbox; None = the flow's response topic.
         remaining: seconds until the requestor gives up without a first record, so that beginning later is useless;
             None = not stated.
-        delay: queue time in seconds; None = not known, because the requestor has sent no heartbeat yet.
+        delay: queue time in seconds; None = not known, because the requestor has not sent enough heartbeats yet.
+        least_delay: queue time in seconds that is proven, also where `delay` is not known.
         fresh: whether it cannot be a redelivery. A bus redelivers a request whose acknowledgement was lost with a
             processor or a broker that died.
         size: bytes of a body that is fetched in parts (`part.py`); 0 = the message holds it.
@@ -47,6 +48,7 @@ class RequestHeaders(msgspec.Struct, frozen=True):
     span: Span | None = None
     fresh: bool = True
     size: int = 0
+    least_delay: float = 0.0
 
     @property
     def doubtful(self) -> bool:
@@ -101,7 +103,8 @@ class RequestHeaders(msgspec.Struct, frozen=True):
             remaining -= delay
         fresh = delay is not None and delay < FRESH_SECONDS and not delivery.redelivered
         span = Span.from_peer(stream, *(properties.get(name) for name in ("request", "parent", "traceparent")))
-        return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh, size)
+        least_delay = 0.0 if reply is None else clocks.least_delay(reply, delivery.age)
+        return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh, size, least_delay)
 
     @classmethod
     def of_unreadable(cls, delivery: Delivery) -> Self | None:

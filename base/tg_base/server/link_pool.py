@@ -47,14 +47,16 @@ class LinkPool:
         self._time = time
         self._spacing = FairSpacing()
 
-    async def to(self, inbox: str, delay: float | None = None) -> LinkSender:
+    async def to(self, inbox: str, delay: float | None = None, least_delay: float = 0.0) -> LinkSender:
         """The link to an inbox, opened if there is none.
 
         Args:
             inbox: the requestor.
             delay: seconds since it sent the request, which proves that it was alive then; None = not known.
+            least_delay: seconds that have passed since then at least; matters where `delay` is not known.
         """
-        if inbox not in self._links:
+        opened = inbox not in self._links
+        if opened:
             link, stack = LinkSender(self._bus, inbox, self._processor, self._time), AsyncExitStack()
             self._links[inbox] = link, stack
             if inbox in self._gone:
@@ -62,10 +64,11 @@ class LinkPool:
                 link.heard_at = -math.inf
             await stack.enter_async_context(running(link.run(), context=Context()))
         link = self._links[inbox][0]
-        # A request of unknown age may be an old one from a dead requestor's queue. It gets a short grace period: with
-        # the whole one, a long queue of such requests would keep confirmations pending for minutes.
-        doubtful = self._timing.dead_after - RETURN_HEARTBEATS * self._timing.interval
-        link.heard_at = max(link.heard_at, self._time() - (doubtful if delay is None else delay))
+        # A request of unknown age may be an old one from a dead requestor's queue. The first one gets a short grace
+        # period, which the others share: if each began a new one, nothing would end for as long as the queue lasts.
+        doubtful = max(self._timing.dead_after - RETURN_HEARTBEATS * self._timing.interval, least_delay)
+        if delay is not None or opened or not (link.streams or inbox in self._gone):
+            link.heard_at = max(link.heard_at, self._time() - (doubtful if delay is None else delay))
         return link
 
     def __iter__(self) -> Iterator[LinkSender]:
@@ -129,9 +132,12 @@ class LinkPool:
         return any(link.heard_at < limit for link, _ in self._links.values())
 
     def silent(self, seconds: float) -> list[StreamKey]:
-        """The streams of requestors that have been silent for this long."""
+        """The streams of requestors that have been silent for this long, which are believed dead from now on."""
         limit = self._time() - seconds
-        return [key for link, _ in self._links.values() if link.heard_at < limit for key in link.streams]
+        links = [link for link, _ in self._links.values() if link.heard_at < limit and link.streams]
+        for link in links:
+            _remember(self._gone, link.inbox, None)
+        return [key for link in links for key in link.streams]
 
     async def sweep(self, seconds: float) -> None:
         """Close the links of requestors that have been silent for this long, and idle links."""

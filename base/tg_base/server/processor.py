@@ -327,7 +327,7 @@ class Processor:
     async def _open_responder(self, route: Route[Any, Any], call: RequestHeaders) -> Responder:
         if call.reply is None:
             return PlainResponder(self._bus, route.response, call.key.stream)
-        link = await self.host.links.to(call.reply, call.delay)
+        link = await self.host.links.to(call.reply, call.delay, call.least_delay)
         return LinkStream(link, call.key, ACCEPTED_EVERY_HEARTBEATS * self._timing.interval)
 
     def _describe(self) -> Presence:
