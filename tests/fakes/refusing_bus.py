@@ -1,5 +1,6 @@
 """A bus that takes no messages of some topics: as a broker that limits the producers of a topic."""
 
+import asyncio
 from collections.abc import Mapping
 
 from typing_extensions import override
@@ -17,12 +18,17 @@ class RefusingBus(PassingBus):
     Attributes:
         refused: topics whose messages are refused.
         away: whether it answers no ping.
+        pinged: set when it is asked.
+        pong: an open gate for its answers to pings.
     """
 
     def __init__(self, bus: Bus, *refused: str) -> None:
         super().__init__(bus)
         self.refused = set(refused)
         self.away = False
+        self.pinged = asyncio.Event()
+        self.pong = asyncio.Event()
+        self.pong.set()
 
     @override
     async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
@@ -32,5 +38,7 @@ class RefusingBus(PassingBus):
 
     @override
     async def ping(self) -> None:
+        self.pinged.set()
+        await self.pong.wait()
         if self.away:
             raise BusError("no broker answers")

@@ -206,14 +206,18 @@ async def test_a_processor_that_nobody_would_hear_of_takes_no_request() -> None:
                 assert await LlmClient(requestor, ROUTES[1]).request("", "3") == "0 1 2 "
 
 
-async def test_a_processor_that_is_heard_while_the_bus_is_asked_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    bus = RefusingBus(MemoryBus(), TOPICS.presence)
-    async with Requestor(bus, TOPICS, timing=QUICK) as requestor, Host(bus, TOPICS, timing=QUICK) as host:
+async def test_a_processor_that_is_heard_of_while_it_asks_whether_the_bus_answers_serves() -> None:
+    bus, model = RefusingBus(MemoryBus(), TOPICS.presence), CountingLlm()
+    bus.pong.clear()
 
-        async def ping() -> None:
-            bus.refused.clear()
-            await until(lambda: host.unheard is None)
+    async def recover() -> None:
+        await bus.pinged.wait()
+        bus.refused.clear()
+        await until(lambda: host.unheard is None)
+        bus.pong.set()
 
-        monkeypatch.setattr(bus, "ping", ping)
-        async with Processor(bus, TOPICS, CountingLlm(), (ROUTES[0],), host=host):
+    async with Host(bus, TOPICS, timing=QUICK) as host, Requestor(bus, TOPICS, timing=QUICK) as requestor:
+        recovering = asyncio.create_task(recover())
+        async with Processor(bus, TOPICS, model, (ROUTES[0],), host=host):
+            await recovering
             assert await LlmClient(requestor, ROUTES[0]).request("", "3") == "0 1 2 "

@@ -132,7 +132,9 @@ async def test_a_long_queue_of_a_dead_requestor_is_over_soon() -> None:
     llm.capacity = 1
     for number in range(MANY_REQUESTS):
         await _leave(bus, TOPICS.inbox("gone"), number)
-    async with Processor(NetworkBus(bus), TOPICS, llm, (ROUTE,), grace=0.0) as processor:
+    network = NetworkBus(bus)
+    network.delay = 0.0005
+    async with Processor(network, TOPICS, llm, (ROUTE,), grace=0.0) as processor:
         began_at = loop.time()
         await until(lambda: processor._taken == MANY_REQUESTS and not processor._running)
         # Its first requests get the silence that means death, the others no more than a few looks.
