@@ -36,12 +36,15 @@ class Conversation:
         Raises:
             Failure: the file cannot be written, or is not ours to overwrite.
         """
-        file = Path(name).expanduser()
-        if file.exists() and file.resolve() not in self._files:
-            raise Failure(f"{file} exists: choose another name")
         system = (Message("system", self.system),) if self.system else ()
         try:
+            file = Path(name).expanduser()
+            if file.exists() and file.resolve() not in self._files:
+                raise Failure(f"{file} exists: choose another name")
             write_history(file, (*system, *self.turns))
+            self._files.add(file.resolve())
         except OSError as error:
-            raise Failure(f"{file} cannot be written: {error.strerror}") from None
-        self._files.add(file.resolve())
+            raise Failure(f"{name} cannot be written: {error.strerror}") from None
+        # Of a home that nobody has, a name with NUL, or a text that is not Unicode.
+        except (RuntimeError, ValueError):
+            raise Failure(f"{name!r} cannot be written: its name, or a text of the chat, is not valid") from None

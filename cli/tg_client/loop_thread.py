@@ -1,38 +1,118 @@
 """Blocking caller -> the asynchronous client: an event loop in a thread of its own."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
+from tg_schema.errors import BadRequest, TgError, Unavailable
+
 T = TypeVar("T")
+
+_NOT_OPEN = "the client is not open: use it inside `with SyncTgClient(...) as client`"
+_FORKED = "the client was opened before this process was forked: open one of its own in each process"
+_END_SECONDS = 1.0
+"""Seconds in which cancelled work ends."""
 
 
 class LoopThread:
     """Enter it to start the loop; leave it to stop the loop and all its tasks."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="tg-client", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
+        self._changing = threading.Lock()
 
     def __enter__(self) -> Self:
+        loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=_run, args=(loop,), name="tg-client", daemon=True)
         self._thread.start()
+        self._loop, self._process = loop, os.getpid()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        # A forked process has the loop without its thread; the loop's sockets are the parent's.
+        if self._loop is None or self._process != os.getpid():
+            return
+        with self._changing:
+            loop, self._loop = self._loop, None
+        loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
 
+    def check_open(self) -> None:
+        """Check that there is a loop, in this process.
+
+        Raises:
+            BadRequest: there is none.
+        """
+        if self._loop is None:
+            raise BadRequest(_NOT_OPEN)
+        if self._process != os.getpid():
+            raise BadRequest(_FORKED)
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the loop and wait for the result; Ctrl-C in the caller cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Run on the loop and wait for the result; Ctrl-C in the caller cancels it, and waits for its end.
+
+        Raises:
+            BadRequest: as for `check_open`; `work` was not begun.
+            Unavailable: the loop was stopped before the result.
+        """
+        begun: list[asyncio.Task[Any]] = []
+        future = self._submit(_note_task(work, begun), work)
         try:
             return future.result()
+        except CancelledError:
+            raise Unavailable("the client was closed before the answer had come") from None
         finally:
-            # Nothing happens to one that is done; after Ctrl-C it stops the work.
-            future.cancel()
+            # It is done, or else the caller was interrupted.
+            if future.cancel():
+                self._await_end(work, begun)
 
-    def _run(self) -> None:
-        # A Runner, since it cancels the tasks that are left when the loop is stopped.
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.get_loop().run_forever()
+    def finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what closes something; nothing happens if the loop has closed all of it."""
+        with suppress(TgError):
+            if self._loop is not None and threading.current_thread() is self._thread:
+                # The garbage collector runs in any thread, and this one cannot wait for itself.
+                self._submit(work, work)
+            else:
+                self.run(work)
+
+    def _submit(self, work: Coroutine[Any, Any, T], owned: Coroutine[Any, Any, Any]) -> Future[T]:
+        try:
+            self.check_open()
+            with self._changing:
+                # Once more: another thread may have left meanwhile.
+                self.check_open()
+                return asyncio.run_coroutine_threadsafe(work, self._loop)  # type: ignore[arg-type]
+        except BadRequest:
+            work.close()
+            owned.close()
+            raise
+
+    def _await_end(self, work: Coroutine[Any, Any, Any], begun: list[asyncio.Task[Any]]) -> None:
+        """Wait for cancelled work: a stream cannot be closed while it is still being read."""
+
+        async def wait() -> None:
+            if begun:
+                await asyncio.wait(begun, timeout=_END_SECONDS)
+            else:
+                work.close()
+
+        waiting = wait()
+        with suppress(TgError, CancelledError):
+            self._submit(waiting, waiting).result()
+
+
+async def _note_task(work: Coroutine[Any, Any, T], begun: list[asyncio.Task[Any]]) -> T:
+    if (task := asyncio.current_task()) is not None:
+        begun.append(task)
+    return await work
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    # A Runner, since it cancels the tasks that are left when the loop is stopped.
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.get_loop().run_forever()

@@ -206,11 +206,12 @@ class SyncTgClient:
         idle: float = 60.0,
     ) -> None:
         self._client = TgClient(url, token=token, timeout=timeout, idle=idle)
+        self._loop = LoopThread()
         self._exit = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self._loop = stack.enter_context(LoopThread())
+            stack.enter_context(self._loop)
             stack.enter_context(_enter(self._loop, self._client))
             self._exit = stack.pop_all()
         return self
@@ -220,6 +221,7 @@ class SyncTgClient:
 
     def flow(self, flow: str | None = "default") -> SyncFlow:
         """See `TgClient.flow`."""
+        self._loop.check_open()
         return SyncFlow(self._loop, self._client.flow(flow))
 
     def models(self, *, timeout: float | None = None) -> tuple[ServedModel, ...]:
@@ -246,7 +248,7 @@ def _enter(loop: LoopThread, context: AbstractAsyncContextManager[T]) -> Iterato
     try:
         yield value
     finally:
-        loop.run(leave())
+        loop.finish(leave())
 
 
 @contextmanager

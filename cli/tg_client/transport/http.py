@@ -43,8 +43,7 @@ class HttpTransport:
         self, flow: str | None, spec: ServiceSpec[Req, Resp], request: Req, timeout: float
     ) -> AsyncIterator[AsyncIterator[Resp]]:
         """See `Transport`. The request is sent at once; the response's head is awaited with the first record."""
-        if self._connections.closed:
-            raise BadRequest("the client is closed: ask inside `async with TgClient(...) as client`")
+        self._connections.check_open()
         clock = Deadline(timeout, self._idle)
         url = self._address.service(flow, spec.name)
         opened: list[HttpResponse] = []
@@ -61,6 +60,7 @@ class HttpTransport:
         Raises:
             TgError: the gateway refuses, or what it sends is no `kind`.
         """
+        self._connections.check_open()
         clock = Deadline(timeout, self._idle)
         with connecting(self._base):
             response = await clock.within(self._connections.ask("GET", url, {"Accept": "application/json"}))

@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import cast
 from urllib.parse import quote, urlsplit
@@ -28,6 +28,7 @@ from tg_client.transport.errors import (
     WireError,
 )
 from tg_client.transport.http_body import HttpBody
+from tg_schema.errors import BadRequest
 
 MAX_HEAD_BYTES = 64 * 1024
 """Largest head of an answer, with the interim responses (1xx) before it."""
@@ -95,7 +96,20 @@ class HttpConnections:
         self._idle: deque[tuple[float, _Connection]] = deque()
         self._open: set[_Connection] = set()
         self._tls: ssl.SSLContext | None = None
+        self._loop = asyncio.get_running_loop()
         self.closed = False
+
+    def check_open(self) -> None:
+        """Check that requests can be sent, by the loop in which this was made.
+
+        Raises:
+            BadRequest: it is closed, or another loop is running.
+        """
+        if self.closed:
+            raise BadRequest("the client is closed: ask inside `async with TgClient(...) as client`")
+        # A connection is read by its own loop alone: an answer would never come.
+        if asyncio.get_running_loop() is not self._loop:
+            raise BadRequest("the client was opened in another event loop: open one of its own in each loop")
 
     async def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> HttpResponse:
         """Send a request, and return the answer when its head has come.
@@ -119,9 +133,11 @@ class HttpConnections:
         self.closed = True
         lost = [connection.lost for connection in self._open]
         for connection in list(self._open):
-            connection.release(reusable=False)
+            # Another loop than theirs closes them too; one that has ended can be told nothing.
+            with suppress(RuntimeError):
+                connection.release(reusable=False)
         # The transports are closed in the loop's next turns; without them, the interpreter warns of open sockets.
-        if lost:
+        if lost and asyncio.get_running_loop() is self._loop:
             await asyncio.wait(lost, timeout=1.0)
 
     def _make_request(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> bytes:

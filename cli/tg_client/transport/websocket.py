@@ -26,8 +26,8 @@ GREETING_TIMEOUT_SECONDS = 10.0
 """Timeout of the connection, and of the answer to the token."""
 HEARTBEAT_SECONDS = 20.0
 """Seconds between pings; a gateway that answers none for half of that is considered dead."""
-_SEND = 5.0
-"""Timeout of sending a frame."""
+_CANCEL = 5.0
+"""Timeout of sending a cancel. A request has that of its answer: a large one may take long on a slow network."""
 
 
 class _Ask(msgspec.Struct, frozen=True):
@@ -129,13 +129,12 @@ class WebSocketTransport:
             stream.fail(make_incomplete(self._base))
 
     async def _send(self, frame: msgspec.Struct) -> None:
-        data = bytes_of(frame)
-        async with asyncio.timeout(_SEND):
-            await self._socket.send(data)
+        await self._socket.send(bytes_of(frame))
 
     async def _cancel(self, name: str) -> None:
         with suppress(TgError, TimeoutError):
-            await self._send(_Cancel(name))
+            async with asyncio.timeout(_CANCEL):
+                await self._send(_Cancel(name))
 
 
 def _frame_of(data: str | bytes) -> _Frame:

@@ -1,0 +1,102 @@
+"""The SDK outside its block, loop or process, and interrupted: one error that says so, and no wait without an end."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from tests.flow.open_gateway import Opened, open_gateway
+from tg_client import SyncTgClient, TgClient
+from tg_client.transport import Address, WebSocketTransport, websocket
+from tg_client.transport.websocket_connection import WebSocketConnection
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest
+from tg_schema.errors import BadRequest, Timeout
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Opened]:
+    async with open_gateway() as opened:
+        yield opened
+
+
+async def test_a_blocking_client_that_is_not_open(opened: Opened) -> None:
+    def work() -> None:
+        client = SyncTgClient(opened.gateway.url)
+        with pytest.raises(BadRequest, match="not open"):
+            client.flow()
+        with client:
+            flow = client.flow()
+            stream = flow.text_completion_stream("", "3")
+            assert flow.text_completion("", "3").text == "0 1 2 "
+        for late in (lambda: flow.text_completion("", "3"), client.flow, client.models, stream.__enter__):
+            with pytest.raises(BadRequest, match="not open"):
+                late()
+
+    await asyncio.to_thread(work)
+
+
+async def test_another_loop_is_refused_before_anything_is_sent(opened: Opened) -> None:
+    async def ask(client: TgClient) -> str:
+        return (await client.flow().text_completion("", "3", timeout=1)).text
+
+    async with TgClient(opened.gateway.url) as client:
+        assert await ask(client) == "0 1 2 "
+        with pytest.raises(BadRequest, match="another event loop"):
+            await asyncio.to_thread(lambda: asyncio.run(ask(client)))
+        assert await ask(client) == "0 1 2 "
+
+
+async def test_a_forked_process_is_refused_and_its_parent_goes_on(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work() -> None:
+        with SyncTgClient(opened.gateway.url) as client:
+            flow = client.flow()
+            with monkeypatch.context() as forked:
+                # What a child sees: it has the same objects under another id, and no other thread.
+                forked.setattr("tg_client.loop_thread.os.getpid", lambda: 1)
+                with pytest.raises(BadRequest, match="forked"):
+                    flow.text_completion("", "3")
+            assert flow.text_completion("", "3").text == "0 1 2 "
+
+    await asyncio.to_thread(work)
+
+
+def test_ctrl_c_before_the_first_token_is_a_keyboard_interrupt() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
+
+        def swallow() -> None:
+            taken, _ = listening.accept()
+            with taken, suppress(ConnectionResetError):
+                taken.recv(1000)
+                os.kill(os.getpid(), signal.SIGINT)
+                # Until the client has closed its connection.
+                while taken.recv(1000):
+                    pass
+
+        swallowing = pool.submit(swallow)
+        with SyncTgClient(f"http://127.0.0.1:{listening.getsockname()[1]}/") as client:
+            with pytest.raises(KeyboardInterrupt), client.flow().text_completion_stream("", "1000") as chunks:
+                list(chunks)
+            swallowing.result(30)
+
+
+class _Stuck(WebSocketConnection):
+    def __init__(self) -> None:
+        pass
+
+    async def send(self, text: bytes) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_socket_that_takes_no_request_ends_in_our_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "_CANCEL", 0.0)
+    door = WebSocketTransport(Address.of("http://127.0.0.1:1/"), _Stuck())
+    with pytest.raises(Timeout, match="no answer came"):
+        async with door.stream("default", TEXT_COMPLETION, TextCompletionRequest("", "3"), 0.01):
+            pass
