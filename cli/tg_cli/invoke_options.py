@@ -115,13 +115,15 @@ def find_url(option: str | None) -> str | None:
 
 
 def read_pipe() -> str:
-    """All of stdin as text, without its last line break."""
+    """All of stdin as text, without its last line break, and without the mark that Windows puts before UTF-8."""
     if sys.stdin is None:
         raise click.UsageError("standard input is closed: give the text as an argument")
     try:
-        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
+        return sys.stdin.buffer.read().decode("utf-8-sig").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         raise click.UsageError("standard input is not UTF-8 text") from None
+    except OSError as error:
+        raise click.UsageError(f"standard input cannot be read: {error.strerror}") from None
 
 
 def is_piped() -> bool:

@@ -37,8 +37,12 @@ def invoke_prompt(
     from tg_cli.invocation import invoke
     from tg_client.flow import prompt_request
     from tg_schema import PROMPT, PromptResponse
+    from tg_schema.errors import BadRequest
 
-    request = prompt_request(template_id, values, streaming=not no_streaming)
+    try:
+        request = prompt_request(template_id, values, streaming=not no_streaming)
+    except BadRequest as error:
+        raise click.UsageError(error.message) from None
     ask = InvokeOptions(find_url(url), flow_id, timeout, as_json, show_usage)
     renderer: AnswerRenderer[PromptResponse] = AnswerRenderer(
         ask, lambda record: record.text if record.object is None else record.object
@@ -48,6 +52,7 @@ def invoke_prompt(
 
 def _values(variables: tuple[str, ...]) -> dict[str, Any]:
     values: dict[str, Any] = {}
+    piped: list[str] = []
     for variable in variables:
         name, equals, value = variable.partition("=")
         as_json = name.endswith(":")
@@ -57,16 +62,23 @@ def _values(variables: tuple[str, ...]) -> dict[str, Any]:
         if name in values:
             raise click.UsageError(f"the variable {name} is given twice")
         values[name] = _parse_value(name, value) if as_json else value
-    if list(values.values()).count("-") > 1:
+        # The JSON text "-" is a value like any other.
+        piped += [name] if value == "-" and not as_json else []
+    if len(piped) > 1:
         raise click.UsageError("only one variable can be read from standard input")
-    return {name: read_pipe() if value == "-" else value for name, value in values.items()}
+    return values | {name: read_pipe() for name in piped}
 
 
 def _parse_value(name: str, text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise click.UsageError(f"the value of {name} is not JSON; for text write {name}=TEXT") from None
+
+
+def _refuse_constant(name: str) -> Any:
+    """Python's JSON has NaN and Infinity, which would arrive as null."""
+    raise ValueError(name)
 
 
 def main() -> None:

@@ -10,7 +10,8 @@ import msgspec
 
 from tg_client.transport.address import Address, bearer_token
 from tg_client.transport.errors import make_incomplete
-from tg_schema import decode, encode
+from tg_client.transport.records import bytes_of
+from tg_schema import decode
 from tg_schema.errors import NotFound, Timeout
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class LmtpSocket:
                 await self._send("CANCEL", {"stream_id": stream})
 
     async def _send(self, kind: str, fields: dict[str, Any]) -> None:
-        await self._socket.send(b"%b %b" % (kind.encode(), encode(fields)))
+        await self._socket.send(b"%b %b" % (kind.encode(), bytes_of(fields)))
 
     async def _next(self, stream: int) -> list[LmtpItem]:
         """The items of the next message that has any of this stream; those of a cancelled one may still come."""
