@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
+from typing_extensions import override
 
 from tests.flow.open_gateway import Opened, open_gateway
 from tg_client import SyncTgClient, TgClient
@@ -90,6 +91,7 @@ class _Stuck(WebSocketConnection):
     def __init__(self) -> None:
         pass
 
+    @override
     async def send(self, text: bytes) -> None:
         await asyncio.Event().wait()
 

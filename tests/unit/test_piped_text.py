@@ -6,6 +6,7 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
+from typing_extensions import override
 
 from tg_cli.invoke_options import read_pipe
 from tg_cli.invoke_prompt import _values, invoke_prompt
@@ -23,6 +24,7 @@ def test_a_text_of_any_system(monkeypatch: pytest.MonkeyPatch, data: bytes) -> N
 
 def test_a_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(io.BytesIO):
+        @override
         def read(self, size: int | None = -1) -> bytes:
             raise OSError(9, "Bad file descriptor")
 
