@@ -1,6 +1,7 @@
 """Files and numbers of the command line -> parts of a request: schema, images, earlier turns, sampling."""
 
 from base64 import b64encode
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def read_schema(file: Path) -> dict[str, Any]:
         UsageError: the file cannot be read, or is no JSON object.
     """
     try:
-        return decode(dict[str, Any], _read(file))
+        return decode(dict[str, Any], _read_json(file))
     except BadRequest as error:
         raise click.UsageError(f"{file} is no JSON schema: {error.message}") from None
 
@@ -45,7 +46,7 @@ def read_history(file: Path) -> tuple[Message, ...]:
         UsageError: the file cannot be read, or is no list of messages.
     """
     try:
-        return decode(tuple[Message, ...], _read(file))
+        return decode(tuple[Message, ...], _read_json(file))
     except BadRequest as error:
         raise click.UsageError(f"{file} is no JSON list of messages: {error.message}") from None
 
@@ -77,6 +78,11 @@ def _read_image(file: Path) -> ImagePart:
     if kind is None:
         raise click.UsageError(f"{file} is no image that models read: give a PNG, JPEG, GIF or WebP file")
     return ImagePart(media_type=kind, data=b64encode(data).decode())
+
+
+def _read_json(file: Path) -> bytes:
+    # Windows puts this mark before UTF-8.
+    return _read(file).removeprefix(BOM_UTF8)
 
 
 def _read(file: Path) -> bytes:

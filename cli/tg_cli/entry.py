@@ -78,6 +78,11 @@ def _outcome(command: click.Command) -> int:
     except (ReaderLeft, BrokenPipeError):
         _mute(1)
         return EXIT_READER_LEFT
+    except OSError as error:
+        # Standard output is on a full disk, say; whatever else a command reads or writes has its own errors.
+        _mute(1)
+        notify(f"{command.name}: the output cannot be written: {error.strerror}")
+        return EXIT_FAILED
     return int(code or 0)
 
 

@@ -41,7 +41,10 @@ class PipeReader:
         while b"\n" not in self._unread and not self._ended:
             await self._readable()
             # Not by `sys.stdin`: what its buffer has read ahead, `select` does not see.
-            received = os.read(self._descriptor, _READ_BYTES)
+            try:
+                received = os.read(self._descriptor, _READ_BYTES)
+            except OSError as error:
+                raise click.UsageError(f"standard input cannot be read: {error.strerror}") from None
             self._ended = not received
             self._unread += received
         if not self._unread:

@@ -8,7 +8,8 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
-from tg_schema.errors import BadRequest, TgError, Unavailable
+from tg_schema import TgError
+from tg_schema.errors import BadRequest, Unavailable
 
 T = TypeVar("T")
 

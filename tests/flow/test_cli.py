@@ -264,6 +264,12 @@ async def test_streams_that_are_closed_or_full(opened: Opened, redirection: str,
     assert (done.code, done.out, done.err) == (code, "", err)
 
 
+@pytest.mark.parametrize("option", ["--help", "--version"])
+async def test_a_full_disk_for_what_click_writes(option: str) -> None:
+    done = await ran("bash", "-c", f"{SCRIPTS / LLM} {option} > /dev/full")
+    assert (done.code, done.err) == (1, f"{LLM}: the output cannot be written: No space left on device\n")
+
+
 async def test_an_interrupt_while_nobody_reads_the_output() -> None:
     ours, theirs = os.pipe()
     async with (

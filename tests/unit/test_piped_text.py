@@ -1,15 +1,20 @@
 """Arguments and standard input of the commands: what is taken, and what is refused in one sentence."""
 
 import io
+import os
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 from click.testing import CliRunner
 from typing_extensions import override
 
+from tg_cli.attachments import read_history, read_schema
 from tg_cli.invoke_options import read_pipe
 from tg_cli.invoke_prompt import _values, invoke_prompt
+from tg_cli.pipe_reader import PipeReader
 
 
 def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
@@ -31,6 +36,22 @@ def test_a_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Broken()))
     with pytest.raises(click.UsageError, match="Bad file descriptor"):
         read_pipe()
+
+
+async def test_lines_of_a_standard_input_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(fileno=lambda: descriptor))
+    with pytest.raises(click.UsageError, match="standard input cannot be read: Is a directory"):
+        await PipeReader().read()
+    os.close(descriptor)
+
+
+def test_files_with_the_mark_of_windows(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    file.write_bytes(b'\xef\xbb\xbf{"type": "object"}')
+    assert read_schema(file) == {"type": "object"}
+    file.write_bytes(b'\xef\xbb\xbf[{"role": "user", "content": "hi"}]')
+    assert [turn.role for turn in read_history(file)] == ["user"]
 
 
 def test_only_a_text_names_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
