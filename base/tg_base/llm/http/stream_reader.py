@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextvars import copy_context
-from types import TracebackType
 from typing import Final, Protocol
 
 import msgspec
@@ -181,14 +180,17 @@ class _Stream:
         on_chunk = self.on_chunk
         if on_chunk is None:
             return received
-        with self:
+        try:
             for chunk in self.take(received):
                 if not on_chunk(chunk):
                     # The consumer is slow. What comes next waits for it in the reader's task.
                     self.on_chunk = None
-            if not (self.finished or self.decoder.done or self.error):
-                return b""
-        return _LOOK
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the socket's call ends here; `look` raises it in the task
+            self._failure = error
+            return _LOOK
+        return _LOOK if self.finished or self.decoder.done or self.error else b""
 
     def look(self) -> Sequence[LlmChunk]:
         """Nothing more; raises what has been raised while the chunks went on."""
@@ -199,15 +201,6 @@ class _Stream:
             # Its traceback refers to this object.
             self._failure = None
         return ()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> bool:
-        # Whatever it is, it is raised in the reader's task: the loop's own code would end with a SystemExit.
-        if not isinstance(error, KeyboardInterrupt):
-            self._failure = error
-        return self._failure is not None
 
     def take(self, received: bytes) -> Sequence[LlmChunk]:
         if self.decoder.done:
