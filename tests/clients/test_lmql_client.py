@@ -116,7 +116,7 @@ def test_a_bias_forces_tokens_and_is_in_their_probabilities(seen: dict[str, Any]
 
 
 def test_a_mask_of_another_vocabulary_raises(seen: dict[str, Any]) -> None:
-    assert seen["mask_beyond_the_vocabulary"] == "sampling.logit_bias: this model's token ids are 0 to 2047"
+    assert seen["mask_beyond_the_vocabulary"] == "logit_bias: this model's token ids are 0 to 2047"
 
 
 def test_an_unknown_model_raises(seen: dict[str, Any]) -> None:
