@@ -6,7 +6,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 from typing_extensions import override
@@ -69,7 +69,7 @@ async def test_a_forked_process_is_refused_and_its_parent_goes_on(
 
 
 def test_ctrl_c_before_the_first_token_is_a_keyboard_interrupt() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool, ExitStack() as stack:
 
         def swallow() -> None:
             taken, _ = listening.accept()
@@ -80,6 +80,9 @@ def test_ctrl_c_before_the_first_token_is_a_keyboard_interrupt() -> None:
                 while taken.recv(1000):
                     pass
 
+        # Python's own handler, which a parent that ignores the signal takes away.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        stack.callback(signal.signal, signal.SIGINT, before)
         swallowing = pool.submit(swallow)
         with SyncTgClient(f"http://127.0.0.1:{listening.getsockname()[1]}/") as client:
             with pytest.raises(KeyboardInterrupt), client.flow().text_completion_stream("", "1000") as chunks:

@@ -43,7 +43,7 @@ import asyncio
 from tg_cli.gateway_choice import open_gateway
 
 async def main():
-    async with open_gateway(None, default="http://127.0.0.1:9/"):
+    async with open_gateway(None):
         pass
 
 asyncio.run(main())
@@ -133,7 +133,7 @@ def test_servers_tell_their_options_without_any_extra(server: Installation, comm
 def test_commands_say_what_to_install_for_a_server(client: Installation) -> None:
     told = client.run("python", "-c", NO_GATEWAY)
     sentence = 'name one with -u, or install one that runs here: pip install "tokengrid-serve[demo]"'
-    assert told.err.endswith(f"no gateway at http://127.0.0.1:9/: {sentence}\n")
+    assert told.err.endswith(f"no gateway at http://localhost:8888/: {sentence}\n")
 
 
 @pytest.mark.parametrize(
