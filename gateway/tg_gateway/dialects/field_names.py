@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+from typing_extensions import override
 
 from tg_gateway.dialects.invalid_parameter import InvalidParameter
 from tg_schema import Sampling, TgError
@@ -44,6 +46,11 @@ class FieldNames:
         rest = _SAMPLING.sub(lambda other: self._name(other["name"]), error.message[found.end() :])
         name = self._name(found["name"])
         return InvalidParameter(name + rest, name, "invalid_value")
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A large body is parsed in another process, and a read-only proxy cannot be pickled.
+        return FieldNames, (dict(self.own), self.prefix)
 
     def _explain(self, feature: str) -> str:
         known = feature in self.own or feature in Sampling.__struct_fields__
