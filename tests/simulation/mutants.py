@@ -93,12 +93,6 @@ MUTANTS = (
         seed=112,
     ),
     Mutant(
-        "a processor that died idle counts as idle",
-        ("starves",),
-        (Change("tg_base/client/membership.py", "if heard_lately and service.idle_since", "if service.idle_since"),),
-        seed=711787,
-    ),
-    Mutant(
         "an idle flow holds the slot",
         ("starves", "needless-error"),
         (
