@@ -26,8 +26,8 @@ class ProcessEvents:
         hangup: called on SIGHUP; None = the system's own way, which is the end of the process.
         ending: called with the first signal that ends it once it serves.
         killed: called when a second one ends the process at once.
-        lifeline: a pipe that nobody writes to, of a parent; its end is what SIGINT is. Whoever has one is drained in
-            any case: a second signal changes nothing, and to end it at once is the parent's. None = there is none.
+        lifeline: a pipe that nobody writes to, of a parent; its end means what SIGINT means. With one, a
+            second signal changes nothing: only the parent ends this process at once. None = there is none.
     """
 
     hangup: Callable[[], None] | None = None

@@ -48,7 +48,7 @@ class Background:
         finish: makes the end, at most `MAX_KEPT_BYTES`. The writer's `fail` is not called.
         answer: what the client gets, as soon as the head is kept; its argument is what its key keeps.
         chosen: the name is made of the client's own word. It is taken where an answer of that name is kept; on a
-            WebSocket, whoever asks with the same head reads on in that one. The answer is made even if the client
+            WebSocket, a request with the same head reads on in that one. The answer is made even if the client
             leaves before it is told, since it knows the name.
         start: makes what is kept once a processor works on it, perhaps after the writer's first bytes. Of an answer
             that waited the writer writes that itself, with its first record.
