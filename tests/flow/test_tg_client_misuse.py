@@ -100,7 +100,7 @@ class _Stuck(WebSocketConnection):
 
 
 async def test_a_socket_that_takes_no_request_ends_in_our_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "_CANCEL", 0.0)
+    monkeypatch.setattr(websocket, "_CANCEL_SECONDS", 0.0)
     door = WebSocketTransport(Address.of("http://127.0.0.1:1/"), _Stuck())
     with pytest.raises(Timeout, match="no answer came"):
         async with door.stream("default", TEXT_COMPLETION, TextCompletionRequest("", "3"), 0.01):

@@ -26,7 +26,7 @@ GREETING_TIMEOUT_SECONDS = 10.0
 """Timeout of the connection, and of the answer to the token."""
 HEARTBEAT_SECONDS = 20.0
 """Seconds between pings; a gateway that answers none for half of that is considered dead."""
-_CANCEL = 5.0
+_CANCEL_SECONDS = 5.0
 """Timeout of sending a cancel. A request has that of its answer: a large one may take long on a slow network."""
 
 
@@ -133,7 +133,7 @@ class WebSocketTransport:
 
     async def _cancel(self, name: str) -> None:
         with suppress(TgError, TimeoutError):
-            async with asyncio.timeout(_CANCEL):
+            async with asyncio.timeout(_CANCEL_SECONDS):
                 await self._send(_Cancel(name))
 
 
