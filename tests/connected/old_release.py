@@ -9,7 +9,7 @@ import pytest
 
 from tests.flow.command import SCRIPTS
 
-OLD_COMMIT = "71911e7507e26e11e2d0cd6deebf5dbaa3de1dd0"
+OLD_COMMIT = "abe670e32d923ea1fa8e8dce52146bba7783b76e"
 """The version that installations have now. Move it when another one has landed, so that two neighbours are tested."""
 DISTRIBUTIONS = ("schema", "base", "flow", "bedrock", "vertexai", "gateway", "cli", "serve")
 _ROOT = Path(__file__).parents[2]
