@@ -150,18 +150,18 @@ def test_when_a_token_is_asked_for(config: GatewayConfig, required: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "sentence"),
     [
-        GatewayConfig(host="0.0.0.0"),
-        GatewayConfig(host="::"),
-        GatewayConfig(host=""),
-        GatewayConfig(host="gateway.example"),
-        GatewayConfig(auth="on"),
-        GatewayConfig(keys=(ApiKey(name="x", sha256="plain token"),)),
+        (GatewayConfig(host="0.0.0.0"), "without any key"),
+        (GatewayConfig(host="::"), "without any key"),
+        (GatewayConfig(host=""), "without any key"),
+        (GatewayConfig(host="gateway.example"), "without any key"),
+        (GatewayConfig(auth="on"), 'nobody could ask; add .* or write auth = "auto"'),
+        (GatewayConfig(keys=(ApiKey(name="x", sha256="plain token"),)), "64 hexadecimal digits"),
     ],
 )
-def test_what_does_not_start(config: GatewayConfig) -> None:
-    with pytest.raises(BadRequest):
+def test_what_does_not_start(config: GatewayConfig, sentence: str) -> None:
+    with pytest.raises(BadRequest, match=sentence):
         Authenticator(config, Limits(), lambda: 0.0)
 
 

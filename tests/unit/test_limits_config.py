@@ -57,6 +57,11 @@ async def test_a_capacity_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
             'keys named "a" share their limits; give each the same streams',
         ),
         (KEY + "streams = 1\n" + KEY, 5, 'keys named "a" share their limits'),
+        (
+            KEY + KEY.replace('"a"', '"b"'),
+            6,
+            'the key "a" has this token already; give "b" one of its own',
+        ),
         ("[gateway]\nreserve_tokens = 0", 2, "gateway.reserve_tokens must be a whole number >= 1"),
         (MODEL + "queue = -1", 3, "models.m.queue must be a whole number >= 0"),
         (MODEL + 'queue = "long"', 3, "models.m.queue must be a whole number, not text"),

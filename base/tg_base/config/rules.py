@@ -60,7 +60,12 @@ def foreign_faults(config: Config) -> Iterator[BadRequest]:
 
 def _faults_of_keys(config: Config) -> Iterator[BadRequest]:
     first: dict[str, ApiKey] = {}
+    owners: dict[str, str] = {}
     for index, key in enumerate(config.gateway.keys):
+        # One token would have the name and the limits of the last of its tables.
+        if (owner := owners.setdefault(key.sha256, key.name)) != key.name:
+            where = ("gateway", "keys", str(index), "sha256")
+            yield config.fault(f'the key "{owner}" has this token already; give "{key.name}" one of its own', *where)
         other = first.setdefault(key.name, key)
         for field in LIMITS:
             if getattr(key, field) != getattr(other, field):

@@ -139,6 +139,10 @@ def _is_required(config: GatewayConfig) -> bool:
     local = is_loopback(config.host)
     if config.auth == "off" or (config.auth == "auto" and local and not config.keys):
         return False
+    if not config.keys and local:
+        raise BadRequest('auth = "on" and no key: nobody could ask; add [[gateway.keys]], or write auth = "auto"').at(
+            "auth"
+        )
     if not config.keys:
         raise BadRequest(
             f"the gateway would listen on {config.host} without any key: "
