@@ -152,9 +152,23 @@ async def test_completions_echo_and_are_asked_by_ids() -> None:
     async with door() as it:
         whole = await ask(it, "completions", prompt=[97, 98], max_tokens=2, echo=True)
         assert check_whole(whole, "text_completion") == ["abAB"]
-        whole = await ask(it, "completions", prompt="a", suffix="z", max_tokens=2, best_of=2, logprobs=1)
-        assert check_whole(whole, "text_completion") == ["AZ"]
+        whole = await ask(it, "completions", prompt="a", max_tokens=2, best_of=2, logprobs=1)
+        assert check_whole(whole, "text_completion") == ["AA"]
         assert len(whole["choices"][0]["logprobs"]["tokens"]) == 2
+
+
+async def test_a_suffix_follows_each_answer_and_no_model_sees_it() -> None:
+    """MLC's own tests assert it of the text's end; OpenAI's door asks the model for what stands between."""
+    llm = ByteLlm()
+    async with door(llm) as it:
+        asked = {"prompt": ["a", "b"], "n": 2, "suffix": " end", "max_tokens": 2, "temperature": 0}
+        texts = ["AA end", "AA end", "BB end", "BB end"]
+        assert check_whole(await ask(it, "completions", **asked), "text_completion", choices=4) == texts
+        chunks = await ask(it, "completions", **asked, stream=True)
+        assert check_stream(chunks, "text_completion", choices=4) == texts
+        assert [request.suffix for request in llm.requests] == [None] * len(llm.requests)
+        status, told = await post(it, "completions", {"prompt": "a", "suffix": 5})
+        assert (status, told["detail"][0]["loc"]) == (422, ["body", "suffix"])
 
 
 async def test_the_user_names_the_request() -> None:
@@ -195,9 +209,12 @@ async def test_tools_there_and_back() -> None:
         (call,) = choice["message"]["tool_calls"]
         assert (choice["finish_reason"], call["function"]) == ("tool_calls", {"name": "f", "arguments": {"a": 1}})
         chunks = await ask(it, "chat/completions", messages=QUESTION, tools=tools, stream=True)
-        assert check_stream(chunks, "chat.completion.chunk", ends=("tool_calls",)) == [""]
+        assert check_stream(chunks, "chat.completion.chunk", ends=("tool_calls",)) == ['["f(a=1)"]']
+        assert all("tool_calls" not in choice["delta"] for chunk in chunks for choice in chunk["choices"])
         turns = [*QUESTION, choice["message"], {"role": "tool", "tool_call_id": "c", "content": "2"}]
-        assert check_whole(await ask(it, "chat/completions", messages=turns), "chat.completion") == ["done"]
+        answered = await ask(it, "chat/completions", messages=turns)
+        assert check_whole(answered, "chat.completion") == ["done"]
+        assert answered["choices"][0]["message"]["tool_calls"] is None
         assert llm.asked.messages[1].tool_calls[0].arguments == '{"a":1}'
         # As OpenAI's clients have them.
         call["function"]["arguments"] = '{"b":2}'

@@ -5,14 +5,15 @@ from typing import Final
 
 from typing_extensions import override
 
-from tg_gateway.dialects import Answer, Ask, Call
+from tg_gateway.dialects import Answer, Ask, Batch, Call, Writer
 from tg_gateway.dialects.embeddings import EMBEDDINGS
 from tg_gateway.dialects.mlc.descriptions import MLC_DESCRIPTIONS
 from tg_gateway.dialects.mlc.failures import encode_failure, refuse
+from tg_gateway.dialects.mlc.late_text import SpelledCallsWriter, SuffixWriter
 from tg_gateway.dialects.mlc.parsed_calls import ParsedCallsWriter
-from tg_gateway.dialects.mlc.translated_body import translate_body
+from tg_gateway.dialects.mlc.translated_body import take_suffix, translate_body
 from tg_gateway.dialects.openai import AnswerStyle, OpenAi
-from tg_schema import TgError
+from tg_schema import TextCompletionRequest, TextCompletionResponse, TgError
 
 STYLE: Final = AnswerStyle(
     owner="MLC-LLM",
@@ -33,14 +34,27 @@ class MlcLlm(OpenAi):
         if call.operation in {"list-models", "show-model"}:
             return super().parse(call)
         call.body = translate_body(call.body)
-        asked = EMBEDDINGS.parse(call) if call.operation == "embed" else super().parse(call)
-        if call.operation == "chat-completion" and isinstance(asked, Ask) and not asked.streaming:
-            return replace(asked, writer=ParsedCallsWriter(asked.writer))
-        return asked
+        if call.operation == "embed":
+            return EMBEDDINGS.parse(call)
+        suffix = ""
+        if call.operation == "completion":
+            call.body, suffix = take_suffix(call.body)
+        asked = super().parse(call)
+        return replace(asked, writer=_choose_writer(asked, suffix)) if isinstance(asked, Ask) else asked
 
     @override
     def refuse(self, error: TgError, status: int, call: Call) -> Answer:
         return refuse(error, status, known_path=bool(call.operation))
+
+
+def _choose_writer(asked: Ask, suffix: str) -> Writer[TextCompletionResponse]:
+    if isinstance(asked.request, Batch):
+        choices = len(asked.request.requests) * asked.request.answers
+        return SuffixWriter(asked.writer, choices, suffix) if suffix else asked.writer
+    if not asked.streaming:
+        return ParsedCallsWriter(asked.writer)
+    request: TextCompletionRequest = asked.request
+    return SpelledCallsWriter(asked.writer, request.answers) if request.tools else asked.writer
 
 
 MLC: Final = MlcLlm(STYLE)

@@ -29,9 +29,9 @@ class ParsedCall(WholeCall, frozen=True):
 
 
 class ParsedMessage(WholeMessage, frozen=True):
-    """The message of a choice."""
+    """The message of a choice; MLC's clients look for `tool_calls` where there are none, too."""
 
-    tool_calls: tuple[ParsedCall, ...] = ()
+    tool_calls: tuple[ParsedCall, ...] | None = None  # type: ignore[assignment]
 
 
 class ParsedChoice(WholeChoice, frozen=True):
@@ -58,17 +58,14 @@ class ParsedCallsWriter(Writer[TextCompletionResponse]):
     def __init__(self, writer: Writer[TextCompletionResponse]) -> None:
         self.content_type, self.headers = writer.content_type, writer.headers
         self._writer = writer
-        self._calls = False
 
     @override
     def write(self, record: TextCompletionResponse) -> Output:
-        self._calls = self._calls or bool(record.tool_calls)
         return self._writer.write(record)
 
     @override
     def end(self) -> Output:
-        told = self._writer.end()
-        return parse_arguments(join_output(told)) if self._calls else told
+        return parse_arguments(join_output(self._writer.end()))
 
     @override
     def fail(self, error: TgError) -> Output:
@@ -76,8 +73,10 @@ class ParsedCallsWriter(Writer[TextCompletionResponse]):
 
 
 def parse_arguments(body: bytes) -> bytes:
-    """The body of a chat with an object for each text of arguments that has one."""
+    """The body of a chat with an object for each text of arguments that has one, and `tool_calls` in each message."""
     chat = decode(dict[str, Any], body)
+    for choice in chat["choices"]:
+        choice["message"].setdefault("tool_calls", None)
     for function in _find_functions(choice["message"] for choice in chat["choices"]):
         try:
             function["arguments"] = decode(dict[str, Any], function["arguments"])

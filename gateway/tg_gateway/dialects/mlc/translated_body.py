@@ -22,6 +22,10 @@ class _DebugConfig(msgspec.Struct, frozen=True):
     ignore_eos: bool | None = None
 
 
+class _Suffixed(msgspec.Struct, frozen=True):
+    suffix: str | None = None
+
+
 class _Body(msgspec.Struct, frozen=True):
     response_format: _ResponseFormat | None = None
     debug_config: _DebugConfig | None = None
@@ -58,6 +62,24 @@ def translate_body(data: bytes) -> bytes:
     if b'"tool_calls"' in data and "messages" in fields:
         fields["messages"] = msgspec.Raw(write_arguments(bytes(fields["messages"])))
     return encode(fields)
+
+
+def take_suffix(data: bytes) -> tuple[bytes, str]:
+    """The body of a completion without `suffix`, and that text: at MLC it follows the answer, which does not see it.
+
+    Args:
+        data: the JSON of an object.
+
+    Raises:
+        InvalidParameter: it is no text.
+    """
+    # Few have one, and long prompts are not read once more.
+    if b'"suffix"' not in data:
+        return data, ""
+    fields: dict[str, Any] = dict(decode(dict[str, msgspec.Raw], data))
+    suffix = decode_body(_Suffixed, data).suffix
+    fields.pop("suffix", None)
+    return encode(fields), suffix or ""
 
 
 def _read_schema(schema: str | dict[str, Any]) -> dict[str, Any]:
