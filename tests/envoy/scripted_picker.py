@@ -40,6 +40,7 @@ class ScriptedPicker:
 
     def __init__(self) -> None:
         self.addresses: tuple[str, ...] = ()
+        self.takes_list = True
         self.asked: list[Asked] = []
         self.courses: list[RecordedCourse] = []
 
@@ -53,4 +54,4 @@ class ScriptedPicker:
             return Refused(int(model[7:]), "rejected-saturated", "all are busy", 2.0)
         self.courses.append(RecordedCourse())
         body = rename_model(asked.body, "base") if model == "other" and asked.body else None
-        return Directed(self.addresses, self.courses[-1], body)
+        return Directed(self.addresses, self.courses[-1], body, self.takes_list)

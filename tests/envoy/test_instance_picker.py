@@ -14,7 +14,7 @@ from tests.instances.shown_pool import ShownPool
 from tests.instances.test_accounting import NOTHING, counters
 from tg_base.instances import Endpoint, InstanceUsage, Objective, QueueLimits, Scheduler
 from tg_base.pool_status import PoolBoard, PoolBoards
-from tg_base.pools import Catalogue, Dispatcher, Pool, PoolView, Promise, find_goal
+from tg_base.pools import Catalogue, Dispatcher, Pool, PoolView, Promise, UseCase, find_goal
 from tg_gateway.envoy.asked import Asked
 from tg_gateway.envoy.decision import Directed, Refused
 from tg_gateway.envoy.exchange import Exchange
@@ -23,12 +23,15 @@ from tg_gateway.envoy.placement_course import PlacementCourse
 
 SERVERS = tuple(Endpoint(f"10.0.0.{at}:8000", f"s{at}") for at in range(3))
 REWRITES: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {("p", "old"): (("new", 1),)}
+NO_CASES: dict[str, UseCase] = {}
 ENDINGS = 2_000
 
 
-def picker(scheduler: Scheduler, unreachable: frozenset[str] = frozenset()) -> InstancePicker:
+def picker(
+    scheduler: Scheduler, unreachable: frozenset[str] = frozenset(), cases: dict[str, UseCase] = NO_CASES
+) -> InstancePicker:
     """One of a pool of three servers that have any model."""
-    view = PoolView(Catalogue({"p": Pool("p", {}, ())}, rewrites=REWRITES), {"p": SERVERS})
+    view = PoolView(Catalogue({"p": Pool("p", {}, ())}, cases, rewrites=REWRITES), {"p": SERVERS})
     ticks = iter(range(1_000_000))
 
     def clock() -> float:
@@ -85,6 +88,18 @@ async def test_a_server_that_nobody_can_reach_is_picked_only_if_there_is_no_othe
     alone = await asked.decide(Asked({}, BODY, frozenset([SERVERS[0].address])))
     assert isinstance(alone, Directed)
     assert alone.addresses == (SERVERS[0].address,)
+
+
+async def test_all_servers_that_were_asked_before_the_one_that_answered_are_passed_over() -> None:
+    asked = picker(Scheduler("round-robin"), cases={"a": UseCase("a", (("p", 1),), is_adapter=True)})
+    question = Asked({}, b'{"model": "a", "messages": []}')
+    first = await asked.decide(question)
+    assert isinstance(first, Directed)
+    first.course.served(first.addresses[2])
+    for _ in range(4):
+        directed = await asked.decide(question)
+        assert isinstance(directed, Directed)
+        assert directed.addresses[0] == first.addresses[2]
 
 
 async def test_a_decision_whose_answer_cannot_be_written_is_released() -> None:

@@ -23,7 +23,8 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     folder, picker = tmp_path_factory.mktemp("unread"), ScriptedPicker()
     async with AsyncExitStack() as stack:
         member = await stack.enter_async_context(pool_member())
-        picker.addresses = (member.address,)
+        # Each request meets a server that is gone first.
+        picker.addresses, picker.takes_list = (f"127.0.0.1:{free_port()}", member.address), False
         server = await stack.enter_async_context(serve_picker(picker, "127.0.0.1:0"))
         port = int(server.address.rpartition(":")[2])
         servers = [member.port, free_port(), free_port()]

@@ -15,6 +15,10 @@ from tg_gateway.envoy.decision import Directed, Refused
 from tg_gateway.envoy.refusal_body import write_refusal
 
 DESTINATION = "x-gateway-destination-endpoint"
+NEXT_DESTINATIONS = ("x-tg-next-endpoint-1", "x-tg-next-endpoint-2")
+"""Where the fallbacks are for a cluster of kind `ORIGINAL_DST`, whose destination is one address."""
+MAX_RETRIES = "x-envoy-max-retries"
+"""Read by Envoy's router if the filter's `mutation_rules` allow it."""
 METADATA_NAMESPACE = "envoy.lb"
 DROPPED_REASON = "x-llm-d-request-dropped-reason"
 MAX_PART_BYTES = 62_000
@@ -34,7 +38,7 @@ NOTHING_FOR_RESPONSE_TRAILERS = wire.ProcessingResponse(response_trailers=wire.T
 
 def direct_headers(directed: Directed) -> wire.ProcessingResponse:
     """The answer to a request's headers that says where it goes. Others get it too: it must not be changed."""
-    kept = _headers_answer(directed.addresses)
+    kept = _headers_answer(directed.addresses, directed.is_list)
     if directed.body is None:
         return kept
     answer = wire.ProcessingResponse()
@@ -48,7 +52,7 @@ def direct_buffered_body(directed: Directed) -> wire.ProcessingResponse:
 
     Others get it too: it must not be changed.
     """
-    kept = _body_answer(directed.addresses)
+    kept = _body_answer(directed.addresses, directed.is_list)
     if directed.body is None:
         return kept
     answer = wire.ProcessingResponse()
@@ -96,23 +100,38 @@ def refuse(refused: Refused, path: str) -> wire.ProcessingResponse:
 
 
 @lru_cache(MAX_KEPT)
-def _headers_answer(addresses: tuple[str, ...]) -> wire.ProcessingResponse:
-    headers = wire.HeadersResponse(response=_directing(addresses))
-    return wire.ProcessingResponse(request_headers=headers, dynamic_metadata=_metadata(addresses))
+def _headers_answer(addresses: tuple[str, ...], is_list: bool) -> wire.ProcessingResponse:
+    headers = wire.HeadersResponse(response=_directing(addresses, is_list))
+    return wire.ProcessingResponse(request_headers=headers, dynamic_metadata=_metadata(addresses, is_list))
 
 
 @lru_cache(MAX_KEPT)
-def _body_answer(addresses: tuple[str, ...]) -> wire.ProcessingResponse:
-    body = wire.BodyResponse(response=_directing(addresses))
-    return wire.ProcessingResponse(request_body=body, dynamic_metadata=_metadata(addresses))
+def _body_answer(addresses: tuple[str, ...], is_list: bool) -> wire.ProcessingResponse:
+    body = wire.BodyResponse(response=_directing(addresses, is_list))
+    return wire.ProcessingResponse(request_body=body, dynamic_metadata=_metadata(addresses, is_list))
 
 
-def _directing(addresses: tuple[str, ...]) -> wire.CommonResponse:
+def _directing(addresses: tuple[str, ...], is_list: bool) -> wire.CommonResponse:
+    fallbacks = addresses[1:]
+    following = () if is_list else tuple(zip(NEXT_DESTINATIONS, fallbacks, strict=False))
     # The second one asks the endpoint for its load, as a header of its response (ORCA).
-    headers = [(DESTINATION, ",".join(addresses)), (LOAD_REQUEST_HEADER, LOAD_FORMAT)]
-    return wire.CommonResponse(
-        header_mutation=wire.HeaderMutation(set_headers=_options(headers)), clear_route_cache=True
+    headers = [
+        (DESTINATION, _destination(addresses, is_list)),
+        (LOAD_REQUEST_HEADER, LOAD_FORMAT),
+        # Beyond its fallbacks a request would go to a server twice, or to one of another pool.
+        (MAX_RETRIES, str(len(fallbacks))),
+        *following,
+    ]
+    mutation = wire.HeaderMutation(
+        set_headers=_options(headers),
+        # A client that sent them itself would choose where its request is retried.
+        remove_headers=NEXT_DESTINATIONS[len(following) :],
     )
+    return wire.CommonResponse(header_mutation=mutation, clear_route_cache=True)
+
+
+def _destination(addresses: tuple[str, ...], is_list: bool) -> str:
+    return ",".join(addresses) if is_list else addresses[0]
 
 
 def _set_length(common: wire.CommonResponse, body: bytes) -> None:
@@ -130,7 +149,7 @@ def _options(headers: Iterable[tuple[str, str]]) -> list[base_pb2.HeaderValueOpt
     ]
 
 
-def _metadata(addresses: tuple[str, ...]) -> Metadata:
+def _metadata(addresses: tuple[str, ...], is_list: bool) -> Metadata:
     metadata = Metadata()
-    metadata.update({METADATA_NAMESPACE: {DESTINATION: ",".join(addresses)}})
+    metadata.update({METADATA_NAMESPACE: {DESTINATION: _destination(addresses, is_list)}})
     return metadata

@@ -35,11 +35,14 @@ class Directed(Struct, frozen=True):
         addresses: "host:port", best first; at least one.
         course: is told how the request goes on; `end` must be called.
         body: what the endpoint gets in place of the request's body; None = the same.
+        is_list: whether Envoy's cluster takes all addresses as one list. Otherwise each fallback has a header of its
+            own.
     """
 
     addresses: tuple[str, ...]
     course: Course
     body: bytes | None = None
+    is_list: bool = True
 
 
 class Refused(Struct, frozen=True):

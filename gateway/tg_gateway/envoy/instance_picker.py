@@ -66,8 +66,8 @@ class InstancePicker:
         load: makes a server load an adapter of a route that it may lack.
         unreachable: the addresses that nobody can reach now. They are picked only if there is no other: a dead server
             has the least to do, so that it would attract every request.
-        fallbacks: endpoints named beside the picked one. More than 0 only where Envoy's cluster takes a list: one of
-            kind `ORIGINAL_DST` answers 503 to it.
+        fallbacks: endpoints named beside the picked one.
+        takes_list: whether Envoy's cluster takes them as one list; one of kind `ORIGINAL_DST` answers 503 to it.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class InstancePicker:
         load: AdapterLoad | None = None,
         unreachable: Callable[[], Container[str]] = tuple,
         fallbacks: int = 0,
+        takes_list: bool = True,
     ) -> None:
         self._dispatcher = dispatcher
         self._view = view
@@ -91,6 +92,7 @@ class InstancePicker:
         self._load = load
         self._unreachable = unreachable
         self._fallbacks = fallbacks
+        self._takes_list = takes_list
         # Bound once: a line that the level leaves out then costs next to nothing.
         self._log = log.bind()
 
@@ -150,7 +152,8 @@ class InstancePicker:
         )
         others = pick.fallbacks[: self._fallbacks]
         course = PlacementCourse(self._dispatcher, pick, request, self._clock, self._read_load, record=record)
-        return Directed((pick.endpoint.address, *(each.address for each in others)), course, body)
+        addresses = (pick.endpoint.address, *(each.address for each in others))
+        return Directed(addresses, course, body, self._takes_list)
 
     async def _load_adapter(self, pick: Pick, adapter: str) -> None:
         if self._load is None:

@@ -1,7 +1,7 @@
 """Configuration file -> `tg-pick`: where it listens, which servers there are, and by which policy it picks."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -23,6 +23,8 @@ class PickConfig(Struct, frozen=True):
         policy: who picks; a key of `POLICIES`.
         admission: who refuses; a key of `ADMISSIONS`.
         fallbacks: servers that are named beside the picked one; see `InstancePicker`.
+        cluster: how Envoy's cluster of model servers finds the picked one: by its load balancing policy
+            `override_host`, or of type `ORIGINAL_DST`.
         resources: YAML files of routes, pools, objectives and rewrites.
         endpoint_files: servers, in llm-d's or AIBrix's form.
         endpoints: servers, as "host:port".
@@ -41,6 +43,7 @@ class PickConfig(Struct, frozen=True):
     policy: str = DEFAULT_POLICY
     admission: str = "always"
     fallbacks: Annotated[int, Meta(ge=0, le=2)] = 0
+    cluster: Literal["override_host", "original_dst"] = "override_host"
     resources: tuple[Path, ...] = ()
     endpoint_files: tuple[Path, ...] = ()
     endpoints: tuple[str, ...] = ()

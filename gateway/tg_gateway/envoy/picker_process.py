@@ -77,6 +77,7 @@ async def run_picker(
             load=lambda endpoint, adapter: loader.load(endpoint, adapter, post),
             unreachable=lambda: pools.unreachable,
             fallbacks=config.fallbacks,
+            takes_list=config.cluster == "override_host",
         )
         server = await stack.enter_async_context(serve_picker(picker, listen or config.listen))
         await stack.enter_async_context(_publishing_health(watcher, server))

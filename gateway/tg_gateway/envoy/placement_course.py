@@ -48,12 +48,14 @@ class PlacementCourse:
         """Move the placement to the fallback that the data plane used."""
         if address == self._endpoint.address or self._placement.ended:
             return
-        used = next((each for each in self._fallbacks if each.address == address), None)
-        if used is None:
+        place = next((at for at, each in enumerate(self._fallbacks) if each.address == address), None)
+        if place is None:
             return
-        if self._request.adapter is not None:
-            # Envoy asks a fallback after a 404 too, and does not say why it did.
-            self._dispatcher.scheduler.forget_adapter(self._endpoint, self._request.adapter, self._clock())
+        used = self._fallbacks[place]
+        # Envoy asks a fallback after a 404 too, and does not say why it did.
+        for skipped in (self._endpoint, *self._fallbacks[:place]):
+            if self._request.adapter is not None:
+                self._dispatcher.scheduler.forget_adapter(skipped, self._request.adapter, self._clock())
         # The picked endpoint did not answer: counting there would keep others away from it.
         moved = self._dispatcher.move(self._placement, self._request, used)
         if moved is not None:
