@@ -8,6 +8,7 @@ from random import Random
 from threading import Event
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 
@@ -17,6 +18,7 @@ from tg_base.instances import Endpoint
 from tg_base.pools import Catalogue, DnsName, Host, Pool, PoolView, join_address, make_view, split_address
 from tg_base.pools.endpoint_file import MODEL_LABEL, parse_endpoint_file
 from tg_base.pools.pool_watcher import PoolSources, PoolWatcher
+from tg_flow.providers.pool import PoolOptions
 from tg_schema.errors import BadRequest
 
 LLM_D = """
@@ -198,6 +200,14 @@ def test_a_pool_without_endpoints_is_refused_at_the_start(files: tuple[Path, Pat
         PoolWatcher(PoolSources(resources=files[:1], endpoint_files=files[1:]))
     with pytest.raises(BadRequest, match="a has no port; name one, or an InferencePool that selects it"):
         PoolWatcher(PoolSources(hosts=(Host("a"),)))
+
+
+def test_a_pool_of_http2_is_refused_where_its_servers_are_asked_by_http1(files: tuple[Path, Path]) -> None:
+    files[0].write_text(POOL.replace("spec:\n", "spec:\n  appProtocol: kubernetes.io/h2c\n"), "utf-8")
+    PoolWatcher(PoolSources(resources=files[:1], endpoint_files=files[1:]))
+    options = msgspec.convert({"resources": [str(files[0])], "endpoint_files": [str(files[1])]}, PoolOptions)
+    with pytest.raises(BadRequest, match=r"line 7, column 3: kubernetes.io/h2c: a provider pool speaks HTTP/1.1"):
+        PoolWatcher(options.sources("m"))
 
 
 def test_hosts_without_resources_are_one_pool() -> None:

@@ -60,6 +60,19 @@ def check_endpoints(resources: Iterable[Resource[Spec]], labelled: Sequence[Mapp
             raise resource.fault(sentence, "spec", "selector", "matchLabels")
 
 
+def check_protocols(resources: Iterable[Resource[Spec]]) -> None:
+    """Refuse a pool whose servers speak HTTP/2 alone, for who speaks HTTP/1.1 to them.
+
+    Raises:
+        BadRequest: the `appProtocol` of a pool is `kubernetes.io/h2c`.
+    """
+    for resource in _of(tuple(resources), InferencePool):
+        if resource.spec.app_protocol != "http":
+            told = resource.spec.app_protocol
+            sentence = f"{told}: a provider pool speaks HTTP/1.1; write http if the servers do too"
+            raise resource.fault(f"{sentence}, or put an Envoy with tg-pick in front of them", "spec", "appProtocol")
+
+
 class CatalogueBuilder:
     """Collects what each resource says, and refuses what contradicts another one."""
 

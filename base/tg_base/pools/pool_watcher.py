@@ -10,7 +10,7 @@ from msgspec import Struct
 from typing_extensions import override
 
 from tg_base.pools.catalogue import Catalogue, Pool
-from tg_base.pools.catalogue_builder import build_catalogue, check_endpoints
+from tg_base.pools.catalogue_builder import build_catalogue, check_endpoints, check_protocols
 from tg_base.pools.dns_name import RESOLVE_SECONDS, DnsName
 from tg_base.pools.endpoint_file import read_endpoint_file
 from tg_base.pools.host import Host
@@ -41,6 +41,7 @@ class PoolSources(Struct, frozen=True, kw_only=True):
         tables: pools with their servers, checked; in place of resources.
         default: the name of the pool without resources.
         ip_only: whether names in endpoint files are refused, since who reads the endpoints cannot resolve them.
+        http1_only: whether a pool of another `appProtocol` is refused, since who asks its servers does not speak it.
     """
 
     resources: tuple[Path, ...] = ()
@@ -50,6 +51,7 @@ class PoolSources(Struct, frozen=True, kw_only=True):
     tables: tuple[PoolTable, ...] = ()
     default: str = "default"
     ip_only: bool = False
+    http1_only: bool = False
 
     @property
     def all_hosts(self) -> tuple[Host, ...]:
@@ -162,6 +164,8 @@ def _read(sources: PoolSources) -> _Files:
     read = (read_endpoint_file(file, ip_only=sources.ip_only) for file in sources.endpoint_files)
     hosts = (*sources.all_hosts, *(host for each in read for host in each))
     catalogue = build_catalogue(resources)
+    if sources.http1_only:
+        check_protocols(resources)
     if sources.resources and not catalogue.pools:
         # A file that is empty for a moment, since it is written anew, must not take all pools away.
         named = ", ".join(map(str, sources.resources))

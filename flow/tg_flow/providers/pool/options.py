@@ -104,6 +104,7 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             names=tuple(DnsName(name, (port,), self.labels) for name, port in names),
             tables=self.pools,
             default=model,
+            http1_only=True,
         )
 
     def _place(self, option: str, at: int, text: str) -> tuple[str, int]:
