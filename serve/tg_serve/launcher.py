@@ -163,7 +163,11 @@ async def launch(
             await stack.enter_async_context(kind.serve(context))
         config = _configure(order, config_file.config)
         serves = GATEWAY in order.parts
-        yield config, await _gateway(order, config, bus, follow, stack, listener=listener) if serves else None
+        url = await _gateway(order, config, bus, follow, stack, listener=listener) if serves else None
+        if host is not None:
+            # Called first: callers end before what they call, and all of them have one grace together.
+            stack.callback(host.leave)
+        yield config, url
 
 
 @asynccontextmanager

@@ -94,6 +94,7 @@ class Host:
         self._heard = False
         self.unheard: TgError | None = None
         self._shadowed = False
+        self._leaves_at: float | None = None
 
     async def __aenter__(self) -> Self:
         time = asyncio.get_running_loop().time
@@ -135,6 +136,15 @@ class Host:
     def has_failed_subscription(self) -> bool:
         """Whether a control topic cannot be read now."""
         return bool(self._subscriptions.failed)
+
+    def leave(self) -> None:
+        """The process ends: from now on the grace of all its processors runs, also of those that still serve."""
+        self._leaves_at = asyncio.get_running_loop().time()
+
+    def rest_of(self, grace: float) -> float:
+        """The seconds that are left of a processor's grace, which begins at the latest when it asks."""
+        now = asyncio.get_running_loop().time()
+        return grace if self._leaves_at is None else max(0.0, grace - (now - self._leaves_at))
 
     def name_processor(self) -> str:
         """An id for one more processor."""

@@ -63,7 +63,7 @@ class Processor:
         routes: the queues to read, all of the service's kind.
         models: the models that it announces.
         timing: the heartbeat interval, and when a silent requestor counts as dead.
-        grace: seconds that running requests get on leaving.
+        grace: seconds that running requests get on leaving, from when the whole process leaves (`Host.leave`).
         host: what it shares with the other processors of the process, entered before and left after it; its topics and
             timing hold. None = the processor is alone, and enters one of its own.
 
@@ -161,7 +161,8 @@ class Processor:
 
     async def _drain(self) -> None:
         if self._running:
-            _, late = await asyncio.wait([work.task for work in self._running.values()], timeout=self._grace)
+            left = self.host.rest_of(self._grace)
+            _, late = await asyncio.wait([work.task for work in self._running.values()], timeout=left)
             for work in self._running.values():
                 work.stop(Unavailable("the processor shuts down; ask again"))
             if late:
