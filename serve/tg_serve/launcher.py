@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
@@ -136,9 +136,11 @@ async def inspect(order: ServeOptions) -> tuple[str, list[str]]:
 
 @asynccontextmanager
 async def launch(
-    order: ServeOptions, listener: SharedListener | None = None
+    order: ServeOptions, listener: SharedListener | None = None, kinds: Mapping[str, ServiceKind] | None = None
 ) -> AsyncIterator[tuple[Config, str | None]]:
     """Run parts of the pipeline in this process until the block is left; the gateway stops first.
+
+    `kinds` are those of the order's services; None = they are loaded here.
 
     Yields the active configuration, and the gateway's URL if it is one of the parts, which listens at its configured
     address unless it has a `listener`.
@@ -155,7 +157,7 @@ async def launch(
             # What the command line says goes before an edited file too.
             return config_file.follow(lambda edited: prepare(_configure(order, edited)))
 
-        kinds = _load_kinds(order)
+        kinds = _load_kinds(order) if kinds is None else kinds
         host = await stack.enter_async_context(Host(bus, config.topics)) if kinds else None
         for kind in kinds.values():
             # The file as it is now: it may have been edited while the previous service was started.
@@ -181,8 +183,9 @@ async def _announce(
             sockets = [socket.socket(fileno=descriptor) for descriptor in metrics]
             page = metrics_page(order.host or LOOPBACK, order.metrics_port, sockets)
             await stack.enter_async_context(page)
-        config, url = await stack.enter_async_context(launch(order, listener))
-        yield _ready_line(order, config, url)
+        kinds = _load_kinds(order)
+        config, url = await stack.enter_async_context(launch(order, listener, kinds))
+        yield _ready_line(order, config, url, kinds)
 
 
 def _load_kinds(order: ServeOptions) -> dict[str, ServiceKind]:
@@ -373,20 +376,22 @@ def _check_workers(order: ServeOptions, bus: str) -> None:
 def _would_run(order: ServeOptions, config: Config) -> str:
     source = "the built-in configuration" if config.source is None else str(config.source.file)
     gateway = f"http://{config.gateway.host}:{config.gateway.port}/, auth {config.gateway.auth}"
-    parts = [*_summarize(order, config), *([f"{GATEWAY} ({gateway})"] if GATEWAY in order.parts else [])]
+    parts = [*_summarize(_load_kinds(order), config), *([f"{GATEWAY} ({gateway})"] if GATEWAY in order.parts else [])]
     return f"ok: {source} would serve {', '.join(parts)}, on {config.bus.url}, which answers"
 
 
-def _ready_line(order: ServeOptions, config: Config, url: str | None) -> str:
+def _ready_line(order: ServeOptions, config: Config, url: str | None, kinds: Mapping[str, ServiceKind]) -> str:
     """The served parts, their URL, and a command to try them."""
-    served = ", ".join(_summarize(order, config))
+    served = ", ".join(_summarize(kinds, config))
     if url is None:
         return f"ready: {served}, on {config.bus.url}; add a gateway: tg-serve --bus {config.bus.url} --only gateway"
     served = served or "what is on the bus"
     served += f" by {order.workers} workers" if order.workers is not None else ""
     where = "" if url == "http://127.0.0.1:8888/" else f" -u {url}"
+    flows = config.bound(TextCompletionConfig)
+    where += f" -f {next(iter(flows))}" if flows and "default" not in flows else ""
     return f'ready: {url} serves {served}; try: tg-invoke-llm{where} "be brief" "What is Apache Pulsar?"'
 
 
-def _summarize(order: ServeOptions, config: Config) -> list[str]:
-    return [f"{name} ({kind.summarize(config)})" for name, kind in _load_kinds(order).items()]
+def _summarize(kinds: Mapping[str, ServiceKind], config: Config) -> list[str]:
+    return [f"{name} ({kind.summarize(config)})" for name, kind in kinds.items()]

@@ -151,6 +151,20 @@ async def test_a_host_that_cannot_be_a_name(tmp_path: Path, monkeypatch: pytest.
             pass
 
 
+async def test_the_ready_line_tells_the_model_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two models: the other serves, and no line says that both do."""
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    lacks_key = '[models.keyless]\nprovider = "mistral"\noptions = { key_variable = "NO_SUCH_KEY" }\n'
+    flows = '[flows]\nfirst.text-completion.model = "any"\nsecond.text-completion.model = "keyless"\n'
+    file = tmp_path / "tg.toml"
+    file.write_text(f'[models.any]\nprovider = "openai"\n{lacks_key}{flows}', "utf-8")
+    async with started(SERVE, "--config", str(file), "--port", "0", OPENAI_API_KEY=KEY) as process:
+        assert process.stdout is not None
+        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+    assert " serves text-completion (any of openai; failed, see the log: keyless of mistral), prompt (" in line
+    assert re.search(r'; try: tg-invoke-llm -u \S+ -f first "be brief" ', line)
+
+
 async def test_the_command_lines_key_and_origins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     key, page = hashlib.sha256(b"right").hexdigest(), "https://page.example"

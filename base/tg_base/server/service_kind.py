@@ -50,7 +50,7 @@ class ServiceKind(ABC):
         """Find all for which `open` would raise, without its costs; what a check of the configuration does."""
 
     def summarize(self, config: Config) -> str:
-        """What of it a process serves, in a few words."""
+        """What of it a process serves, in a few words; once it serves, also what of it has failed."""
         return ", ".join(config.bound(self.table)) or "no flow has it"
 
     def routes(self, config: Config) -> tuple[Route[Any, Any], ...]:

@@ -77,6 +77,11 @@ class ModelProcessors:
         """The processors that take requests now."""
         return tuple(served.processor for served in self._served.values())
 
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The models that could not be opened, and are tried again."""
+        return tuple(self._failed)
+
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
         """Serve while the block runs.

@@ -25,6 +25,7 @@ class TextCompletionKind(ServiceKind):
 
     def __init__(self, retry: float = RETRY_SECONDS) -> None:
         self._retry = retry
+        self._models: ModelProcessors | None = None
 
     @override
     @asynccontextmanager
@@ -32,6 +33,7 @@ class TextCompletionKind(ServiceKind):
         models = ModelProcessors(context.config, context.bus, context.timing, retry=self._retry, host=context.host)
         with context.follow(models.prepare):
             async with models.serve():
+                self._models = models
                 yield models.processors
 
     @override
@@ -43,6 +45,11 @@ class TextCompletionKind(ServiceKind):
 
     @override
     def summarize(self, config: Config) -> str:
-        """The bound models; one whose table an edit removed is omitted, although its flow stays bound."""
-        models = [f"{model} of {binding.provider}" for model, binding in bind_models(config).items()]
-        return ", ".join(models) or "no flow has a model"
+        """The bound models; one whose table an edit removed is omitted, although its flow stays bound.
+
+        Once it serves, those that could not be opened are told apart.
+        """
+        models = {model: f"{model} of {binding.provider}" for model, binding in bind_models(config).items()}
+        failed = [models.pop(model) for model in (self._models.failed if self._models else ()) if model in models]
+        said = ", ".join(models.values()) or "no flow has a model"
+        return f"{said}; failed, see the log: {', '.join(failed)}" if failed else said
