@@ -14,6 +14,7 @@ from tests.virtual_time import in_virtual_time
 from tg_base.bus import Bus
 from tg_base.client import Client, Requestor
 from tg_base.llm import LlmChunk, LlmService
+from tg_base.protocol import Route
 from tg_base.server import Opened, ServeContext
 from tg_schema import TextCompletionRequest
 from tg_schema.errors import Unavailable
@@ -69,23 +70,27 @@ async def test_all_services_of_a_process_have_one_grace_together(tmp_path: Path)
     file = tmp_path / "tg.toml"
     file.write_text(FILE)
     options = ServeOptions(file=file, services=WITH_ECHO, parts=(*WITH_ECHO, GATEWAY), drain=GRACE)
-    time, begun, ends = asyncio.get_running_loop().time, list[str](), list[float]()
+    time, begun, ends = asyncio.get_running_loop().time, asyncio.Semaphore(0), list[float]()
+
+    async def read(client: Client[Any, Any], request: object) -> None:
+        async with client.stream(request) as records:
+            async for _ in records:
+                begun.release()
 
     async def stream(client: Client[Any, Any], request: object) -> None:
         with pytest.raises(Unavailable, match="the processor shuts down"):
-            async with client.stream(request) as records:
-                async for record in records:
-                    begun.append(record.text if isinstance(record, EchoResponse) else record.response)
+            await read(client, request)
         ends.append(time())
 
     async with AsyncExitStack() as process:
         config, _ = await process.enter_async_context(launch(options))
         async with Requestor(EndlessKind.bus, config.topics) as requestor:
+            asked: list[tuple[Route[Any, Any], object]]
             asked = [(route, EchoRequest("x", streaming=True)) for route in config.routes("echo")]
             asked += [(r, TextCompletionRequest(prompt="x", streaming=True)) for r in config.routes("text-completion")]
             tasks = [asyncio.create_task(stream(Client(requestor, route), request)) for route, request in asked]
-            while len(begun) < len(asked):
-                await asyncio.sleep(0.1)
+            for _ in tasks:
+                await begun.acquire()
             started = time()
             await process.aclose()
             await asyncio.gather(*tasks)
