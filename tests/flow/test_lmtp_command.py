@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.silent_server import SilentServer
 from tests.fakes.token_llm import END, TokenLlm
+from tests.fakes.unreading_socket import unreading_socket
 from tests.flow.command import Ended, started
 from tests.flow.open_gateway import open_gateway, until_listed
 from tg_cli.lmtp_line import parse_line
 from tg_client.transport import open_lmtp
 from tg_schema import Sampling
+from tg_schema.errors import Timeout
 
 
 @pytest.mark.parametrize(
@@ -64,6 +67,16 @@ async def test_a_model_without_raw_text_gets_a_turn_and_failures_are_told() -> N
     assert (done.code, done.out) == (1, "0 1 2 \n")
     assert done.err.startswith("tg-lmtp: the model can't do this: end_token, prompt_ids")
     assert (unknown.code, unknown.err) == (1, "tg-lmtp: there is no model 'nobody'; there are: counting\n")
+
+
+async def test_a_gateway_that_says_nothing_ends_in_our_timeout() -> None:
+    async with SilentServer.running() as silent:
+        with pytest.raises(Timeout, match="no answer came"):
+            async with open_lmtp(silent.url, 0.05, "counting"):
+                pass
+    async with unreading_socket() as url, open_lmtp(url, 0.05, "counting") as socket:
+        with pytest.raises(Timeout, match="no answer came"):
+            await anext(socket.generate({"prompt": "x" * 15 * 1024 * 1024}))
 
 
 async def test_a_stream_that_is_left_stops_the_model() -> None:

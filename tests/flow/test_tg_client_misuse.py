@@ -9,13 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
 import pytest
-from typing_extensions import override
 
+from tests.fakes.unreading_socket import unreading_socket
 from tests.flow.open_gateway import Opened, open_gateway
 from tg_client import SyncTgClient, TgClient
-from tg_client.transport import Address, WebSocketTransport, websocket
-from tg_client.transport.websocket_connection import WebSocketConnection
-from tg_schema import TEXT_COMPLETION, TextCompletionRequest
 from tg_schema.errors import BadRequest, Timeout
 
 
@@ -90,18 +87,8 @@ def test_ctrl_c_before_the_first_token_is_a_keyboard_interrupt() -> None:
             swallowing.result(30)
 
 
-class _Stuck(WebSocketConnection):
-    def __init__(self) -> None:
-        pass
-
-    @override
-    async def send(self, text: bytes) -> None:
-        await asyncio.Event().wait()
-
-
-async def test_a_socket_that_takes_no_request_ends_in_our_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "_CANCEL_SECONDS", 0.0)
-    door = WebSocketTransport(Address.of("http://127.0.0.1:1/"), _Stuck())
-    with pytest.raises(Timeout, match="no answer came"):
-        async with door.stream("default", TEXT_COMPLETION, TextCompletionRequest("", "3"), 0.01):
-            pass
+async def test_a_socket_that_takes_no_request_ends_in_our_timeout() -> None:
+    async with unreading_socket() as url, TgClient(url) as client, client.socket() as socket:
+        large = "x" * 16 * 1024 * 1024
+        with pytest.raises(Timeout, match="no answer came"):
+            await socket.flow().text_completion("", large, timeout=0.05)

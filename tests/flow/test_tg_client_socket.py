@@ -138,6 +138,16 @@ async def test_a_handshake_that_is_refused(status: str, kind: type[TgError]) -> 
     assert raised.value.retry_after in {4.0, None}
 
 
+async def test_a_handshake_that_is_redirected_tells_the_token_to_nobody_else() -> None:
+    async with gateway_wire(bytes_of(b"")) as other:
+        redirect = bytes_of(response("307 Elsewhere", b"", f"Location: {other.url}api/v1/socket"))
+        async with gateway_wire(redirect) as wire, TgClient(wire.url, token="canary") as client:
+            with pytest.raises(ProtocolError, match="give the URL that it redirects to"):
+                async with client.socket():
+                    pass
+    assert (len(wire.requests), other.requests) == (1, [])
+
+
 async def test_closing_ends_what_still_runs() -> None:
     async with SocketWire([ONE]).listening() as url, TgClient(url) as client:
         async with client.socket() as socket:

@@ -1,21 +1,23 @@
 """Command -> gateway: an LMTP socket with one stream at a time."""
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from tg_client.transport.address import Address, bearer_token
+from tg_client.transport.deadline import Deadline
 from tg_client.transport.errors import make_incomplete
 from tg_client.transport.records import bytes_of
 from tg_schema import decode
-from tg_schema.errors import NotFound, Timeout
+from tg_schema.errors import NotFound
 
 if TYPE_CHECKING:
     from tg_client.transport.websocket_connection import WebSocketConnection
+
+T = TypeVar("T")
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Largest message from the gateway."""
@@ -74,15 +76,16 @@ class LmtpSocket:
                 await self._send("CANCEL", {"stream_id": stream})
 
     async def _send(self, kind: str, fields: dict[str, Any]) -> None:
-        await self._socket.send(b"%b %b" % (kind.encode(), bytes_of(fields)))
+        await self._within(self._socket.send(b"%b %b" % (kind.encode(), bytes_of(fields))))
+
+    async def _within(self, work: Awaitable[T]) -> T:
+        # A clock for each message: the gateway may take long between two of them, and the user between two lines.
+        return await Deadline(self._timeout, self._timeout).within(work)
 
     async def _next(self, stream: int) -> list[LmtpItem]:
         """The items of the next message that has any of this stream; those of a cancelled one may still come."""
         while True:
-            try:
-                message = await asyncio.wait_for(self._socket.receive(), self._timeout)
-            except TimeoutError:
-                raise Timeout(f"nothing came within {self._timeout:g} s") from None
+            message = await self._within(self._socket.receive())
             if message is None:
                 raise make_incomplete(self._base)
             items = decode(list[LmtpItem], message.partition(" ")[2])
@@ -101,5 +104,8 @@ async def open_lmtp(url: str, timeout: float, model: str) -> AsyncIterator[LmtpS
     from tg_client.transport.websocket_connection import open_websocket
 
     base = Address.of(url).base
-    async with open_websocket(base, "lmtp", bearer_token(None), max_frame=MAX_MESSAGE_BYTES) as socket:
+    clock = Deadline(timeout, timeout)
+    async with AsyncExitStack() as stack:
+        opening = open_websocket(base, "lmtp", bearer_token(None), max_frame=MAX_MESSAGE_BYTES)
+        socket = await clock.within(stack.enter_async_context(opening))
         yield LmtpSocket(socket, base, timeout, model)

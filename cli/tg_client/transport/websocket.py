@@ -26,8 +26,11 @@ GREETING_TIMEOUT_SECONDS = 10.0
 """Timeout of the connection, and of the answer to the token."""
 HEARTBEAT_SECONDS = 20.0
 """Seconds between pings; a gateway that answers none for half of that is considered dead."""
-_CANCEL_SECONDS = 5.0
-"""Timeout of sending a cancel. A request has that of its answer: a large one may take long on a slow network."""
+_CANCEL_SECONDS = 1.0
+"""Time to wait until a cancel has left; it is written at once, and goes out behind what a slow network still holds.
+
+A request has the timeout of its answer: a large one may take long there.
+"""
 
 
 class _Ask(msgspec.Struct, frozen=True):

@@ -78,6 +78,7 @@ async def open_websocket(
         cookie_jar=aiohttp.DummyCookieJar(),
         headers=headers,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS),
+        middlewares=(_refuse_redirect,),
     )
     timeout = aiohttp.ClientWSTimeout(ws_close=1.0)
     async with session:
@@ -91,6 +92,15 @@ async def open_websocket(
                 raise refusal(base, error.status, retry_after, b"") from None
         async with socket:
             yield WebSocketConnection(socket, base)
+
+
+async def _refuse_redirect(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """End the handshake at a redirect: aiohttp would follow it, and the greeting tell the token to another host."""
+    response = await send(request)
+    if 300 <= response.status < 400:
+        response.close()
+        raise aiohttp.WSServerHandshakeError(response.request_info, (), status=response.status)
+    return response
 
 
 @contextmanager
