@@ -17,12 +17,14 @@ from tg_base.protocol import HeartbeatTiming, Route
 from tg_base.protocol.request_headers import FRESH_SECONDS
 from tg_base.runtime import MAX_QUICK_BYTES
 from tg_base.server import Processor
+from tg_base.server.processor import MAX_UNCONFIRMED_REQUESTS
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse, encode
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
 QUICK = HeartbeatTiming(interval=0.2)
 LEFT_REQUESTS = 20
+LIVE_REQUESTS = 8
 MANY_REQUESTS = 1000
 ASKED = encode(TextCompletionRequest(prompt="2", streaming=True))
 
@@ -87,18 +89,22 @@ async def test_what_a_processor_that_leaves_has_not_read_yet_goes_to_another_one
     assert (len(first.requests), len(second.requests)) == (0, 1)
 
 
+@pytest.mark.parametrize("left", [LEFT_REQUESTS, 2 * MAX_UNCONFIRMED_REQUESTS])
 @in_virtual_time
-async def test_what_a_dead_requestor_left_holds_up_nobody() -> None:
+async def test_what_a_dead_requestor_left_holds_up_nobody(left: int) -> None:
     bus, llm, forever = MemoryBus(), CountingLlm(), HeartbeatTiming(interval=600)
     llm.capacity = 1
-    for number in range(LEFT_REQUESTS):
+    for number in range(left):
         await _leave(bus, TOPICS.inbox("gone"), number)
+    network = NetworkBus(bus)
+    network.delay = 0.0005
     async with (
-        Processor(NetworkBus(bus), TOPICS, llm, (ROUTE,), timing=forever, grace=0.0),
+        Processor(network, TOPICS, llm, (ROUTE,), timing=forever, grace=0.0),
         Requestor(NetworkBus(bus), TOPICS, timing=forever) as requestor,
     ):
-        assert await LlmClient(requestor, ROUTE).request("", "3", timeout=60) == "0 1 2 "
-    assert [request.prompt for request in llm.requests] == ["3"]
+        asked = (LlmClient(requestor, ROUTE).request("", "3", timeout=60) for _ in range(LIVE_REQUESTS))
+        assert await asyncio.gather(*asked) == ["0 1 2 "] * LIVE_REQUESTS
+    assert [request.prompt for request in llm.requests] == ["3"] * LIVE_REQUESTS
     await bus.aclose()
 
 

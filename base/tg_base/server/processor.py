@@ -44,7 +44,8 @@ DEAD_LETTER_PAUSE_SECONDS = 1.0
 RECENT_REQUESTS = 16
 """Weight of the moving average of request durations: a new one counts for 1 / RECENT_REQUESTS."""
 MAX_UNCONFIRMED_REQUESTS = 256
-"""Requests that may await confirmation without a slot; any more take slots."""
+"""Requests that may await confirmation without a slot. Beyond it, each requestor may have one more in a slot; any other
+is returned to its requestor: a live one asks again, and a dead one's backlog does not take all slots."""
 ENDED_SECONDS = 1.0
 """For how long a request that has ended is not begun again under the same attempt."""
 ACCEPTED_EVERY_HEARTBEATS = 5
@@ -177,7 +178,9 @@ class Processor:
             slot, call = self._slots.slot(route), self._call_of(delivery)
             if isinstance(call, RequestHeaders) and self._drop_unwanted(route, delivery, call):
                 continue
-            if self._postpone(call, slot) or await slot.take():
+            if isinstance(call, RequestHeaders) and self._is_excess(call):
+                await self._return(route, delivery, call)
+            elif self._postpone(call, slot) or await slot.take():
                 task = asyncio.create_task(self._take(route, delivery, call, slot), name="request")
                 task.add_done_callback(report)
             else:
@@ -194,12 +197,31 @@ class Processor:
         """Whether it takes no slot yet, or none at all; one is reserved for what is soon to be confirmed."""
         if isinstance(call, BadRequest):
             return True
-        if not call.doubtful or len(self._running) - self._slots.taken >= MAX_UNCONFIRMED_REQUESTS:
+        if not call.doubtful or self._is_full:
             return False
         # A dead requestor's backlog, which nobody will confirm, must not hold up those that are alive.
         if call.reply is not None and self.host.publishers.silence(call.reply) < self._timing.overdue_after:
             slot.reserve()
         return True
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether so many requests await confirmation that any more take slots."""
+        return len(self._running) - self._slots.taken >= MAX_UNCONFIRMED_REQUESTS
+
+    def _is_excess(self, call: RequestHeaders) -> bool:
+        """Whether it would take a slot to be confirmed although its requestor has yet to confirm another one."""
+        if not call.doubtful or not self._is_full:
+            return False
+        return any(work.unconfirmed and work.inbox == call.reply for work in self._running.values())
+
+    async def _return(self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders) -> None:
+        """Let its requestor publish it again. A nack would bring it back before requests that others wait for."""
+        self._count(call)
+        delivery.ack()
+        responder = await self._open_responder(route, call)
+        responder.hand_back()
+        responder.close()
 
     async def _take(
         self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | BadRequest, slot: Slot

@@ -82,6 +82,11 @@ class RequestTask:
         """The requestor's inbox; None = a plain peer."""
         return self._call.reply
 
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether it waits for the requestor to confirm it."""
+        return not self._wanted
+
     def confirm(self, question: int) -> None:
         """The requestor has confirmed that question. A late confirmation proves nothing and is ignored."""
         asked_at = None if self._questions is None else self._questions.get(question)
