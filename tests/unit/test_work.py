@@ -12,6 +12,7 @@ from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import Responder
 from tg_base.server.slots import Slots
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest
+from tg_schema.errors import Unavailable
 from tg_schema.response import Response
 
 ROUTE = Route("f", TEXT_COMPLETION, "persistent://t/n/requests", "non-persistent://t/n/responses")
@@ -105,3 +106,25 @@ async def test_what_is_wanted_but_finds_no_slot_is_handed_back() -> None:
     assert reply.handed_back
     assert not reply.records
     assert not llm.requests
+
+
+async def test_what_is_not_begun_when_its_processor_leaves_is_handed_back() -> None:
+    work, reply, llm = await begun(patience=600.0)
+    await reply.asked.get()
+    work.leave(Unavailable("the processor shuts down; ask again"))
+    await work.task
+    assert reply.handed_back
+    assert not reply.records
+    assert not llm.requests
+
+
+async def test_what_is_begun_when_its_processor_leaves_ends_with_its_error() -> None:
+    work, reply, llm = await begun(patience=600.0)
+    llm.step = asyncio.Semaphore(0)
+    work.confirm(await reply.asked.get())
+    await llm.started.wait()
+    work.leave(Unavailable("the processor shuts down; ask again"))
+    await work.task
+    assert not reply.handed_back
+    assert reply.records[-1].error is not None
+    assert reply.records[-1].error.type == "unavailable"

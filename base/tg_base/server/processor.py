@@ -57,6 +57,8 @@ UNKNOWN_WAIT_SECONDS = 1e6
 class Processor:
     """Enter it to serve; leave it to drain: running requests may finish within `grace` seconds, then they fail.
 
+    Those that were not begun by then go to another processor.
+
     Args:
         bus: carries everything.
         topics: the names of our own topics.
@@ -165,7 +167,7 @@ class Processor:
             left = self.host.rest_of(self._grace)
             _, late = await asyncio.wait([work.task for work in self._running.values()], timeout=left)
             for work in self._running.values():
-                work.stop(Unavailable("the processor shuts down; ask again"))
+                work.leave(Unavailable("the processor shuts down; ask again"))
             if late:
                 await asyncio.wait(late)
 

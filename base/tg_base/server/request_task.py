@@ -46,8 +46,8 @@ class RequestTask:
     """
 
     __slots__ = (
-        "_bodies", "_call", "_confirmed", "_deadline", "_ending", "_patience", "_questions", "_route", "_service",
-        "_slot", "_wanted", "processor", "task", "unreadable",
+        "_bodies", "_call", "_confirmed", "_deadline", "_ending", "_leaving", "_patience", "_questions", "_route",
+        "_service", "_slot", "_wanted", "processor", "task", "unreadable",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,7 @@ class RequestTask:
         self._call = call
         self._slot = slot
         self._ending: TgError | None = None
+        self._leaving = False
         self._deadline: asyncio.TimerHandle | None = None
         self._wanted = call.fresh or call.reply is None
         self._confirmed: asyncio.Event | None = None
@@ -100,6 +101,12 @@ class RequestTask:
         self._ending = ending or self._ending
         self.task.cancel()
 
+    def leave(self, ending: TgError) -> None:
+        """Hand the request back for another processor if it was not begun; otherwise stop, as `stop(ending)` does."""
+        # A plain peer would wait for ever: nobody publishes its request again.
+        self._leaving = self._call.reply is not None
+        self.stop(ending)
+
     async def run(self, request: Any | bytes, responder: Responder) -> None:
         """Forward the responses. Exactly one terminal record is sent, whatever happens.
 
@@ -108,7 +115,7 @@ class RequestTask:
             responder: sends the responses.
         """
         loop = asyncio.get_running_loop()
-        started, outcome = loop.time(), "ok"
+        started, outcome, begun = loop.time(), "ok", False
         remaining = self._call.remaining
         seconds = DEFAULT_DEADLINE_SECONDS if remaining is None else remaining
         self._deadline = loop.call_later(seconds, self._expire)
@@ -121,6 +128,7 @@ class RequestTask:
                     records = await beginning
                     # Even a coroutine that has ended takes 232 bytes.
                     del beginning
+                    begun = True
                     # The deadline is for beginning. Our requestors cancel what they no longer want; plain peers cannot.
                     if self._call.reply is not None:
                         self._end_deadline()
@@ -131,7 +139,10 @@ class RequestTask:
         except asyncio.CancelledError:
             ending = self._ending or Cancelled("the request was cancelled")
             outcome = ending.type
-            await self._fail(responder, ending)
+            if self._leaving and not begun:
+                responder.hand_back()
+            else:
+                await self._fail(responder, ending)
         except TgError as error:
             outcome = error.type
             await self._fail(responder, error)
