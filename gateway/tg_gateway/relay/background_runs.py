@@ -118,6 +118,9 @@ class BackgroundRuns:
             await _check_begun(*other)
         self.store.check_size(background.head)
         if self._keys[entry.key] >= self._max_running or self._keys.total() >= self._max_all:
+            # The same request may have begun it elsewhere: who only reads that answer on takes no room here.
+            if background.chosen:
+                await self.store.check_free(entry.key, background.name)
             REFUSALS.labels(asked.route.spec.name, "background").inc()
             raise RateLimited("too many responses run in the background; wait for one to end", retry_after=1.0)
         own = AccessLogEntry("background", entry.request, entry.traceparent, entry.key)
