@@ -1,12 +1,13 @@
 """Presence, reports and echoes -> which processes live: what one requestor knows of them, and tells them of itself."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tg_base.bus import Bus, Delivery
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.membership import Membership
+from tg_base.client.response_stream import AskedStream
 from tg_base.protocol import KIND_PROPERTY, AwakeClock, Echo, HeartbeatTiming, LinkReport, Presence
 from tg_schema import decode
 from tg_schema.errors import BadRequest
@@ -94,12 +95,13 @@ class Liveness:
             self._ask_at = now + self._timing.interval
             self._controls.ask_presence(self._inbox.topic)
 
-    def send_heartbeats(self, bound: Mapping[str, int]) -> None:
-        """To each process that has a link to us, is new, or answers a stream.
-
-        Args:
-            bound: the processes that answer streams, and the lowest number of a link by which each does.
-        """
+    def send_heartbeats(self, streams: Iterable[AskedStream]) -> None:
+        """To each process that has a link to us, is new, or answers one of our streams."""
+        # With the lowest number of a link by which each process answers.
+        bound: dict[str, int] = {}
+        for stream in streams:
+            if stream.processor is not None and not stream.failed:
+                bound[stream.processor] = min(bound.get(stream.processor, stream.link), stream.link)
         for processor in dict.fromkeys((*self._inbox.processors, *self.presence.new, *bound)):
             self._inbox.send_heartbeat(processor, bound.get(processor, -1))
         self._inbox.ask_again()
@@ -117,3 +119,17 @@ class Liveness:
         if self._inbox_echo.is_settled(doubtful=bool(self._inbox.lost(doubt))):
             return dead, self._inbox.lost(limit)
         return dead, set()
+
+    def is_lost(self, queue: str, asked_at: float, dead: Mapping[str, tuple[Presence, ...]]) -> bool:
+        """Whether a queued request was probably taken by a processor that died or is partitioned.
+
+        Args:
+            queue: where it was published.
+            asked_at: when.
+            dead: the processes that were found dead now, and what each served.
+        """
+        # A request of this moment is rather on its way to or from a living one; if it is not, it will be found stalled.
+        is_recent = self._clock() - asked_at < self._timing.interval
+        services = [service for served in dead.values() for service in served]
+        was_served = any(queue in service.queues and not service.leaving for service in services)
+        return (was_served and not is_recent) or self.presence.is_stalled(queue, asked_at)

@@ -16,23 +16,37 @@ SUSPICIOUS_HEARTBEATS = 2
 
 
 @dataclass(slots=True)
-class _Service:
-    """A processor: since when it has been idle, and the queue times of what it took lately."""
+class Service:
+    """A processor: since when it has been idle, and the queue times of what it took lately.
+
+    `keyed` counts our requests with a cache key that it has, or was sent; `announced` is that count when it was heard
+    last.
+    """
 
     presence: Presence
     idle_since: float | None = None
     waits: deque[tuple[float, float]] = field(default_factory=deque)
+    keyed: int = 0
+    announced: int = 0
+
+    @property
+    def room(self) -> int:
+        """The free slots that it announced, less what we have sent it since, and more what has ended since."""
+        return self.presence.capacity - self.presence.in_flight + self.announced - self.keyed
 
     def update(self, presence: Presence, now: float, remembered: float) -> None:
         """It was announced again."""
         taken = presence.taken != self.presence.taken
+        direct = presence.direct != self.presence.direct
         # Idle means free slots and an unchanged count: one that takes requests and ends them quickly always looks free.
         free = presence.in_flight < presence.capacity
-        self.idle_since = None if not free else now if taken or self.idle_since is None else self.idle_since
+        is_new = taken or direct or self.idle_since is None
+        self.idle_since = None if not free else now if is_new else self.idle_since
         if taken:
             self.waits.append((now, presence.waited))
         self.trim(now - remembered)
         self.presence = presence
+        self.announced = self.keyed
 
     def trim(self, limit: float) -> None:
         """Forget the queue times that were told before."""
@@ -50,7 +64,7 @@ class _Member:
     since: float
     at: float
     record: Presence
-    services: dict[str, _Service] = field(default_factory=dict)
+    services: dict[str, Service] = field(default_factory=dict)
     reported: int = -1
     over_below: int = 0
     ours: dict[str, int] = field(default_factory=dict)
@@ -73,7 +87,7 @@ class Membership:
         self._since = time()
         self.version = 0
         self._heard: dict[str, _Member] = {}
-        self._by_queue: dict[str, list[tuple[_Member, _Service]]] = {}
+        self._by_queue: dict[str, list[tuple[_Member, Service]]] = {}
         self._asked_since: dict[str, float] = {}
         self._died_at: dict[str, float] = {}
         self._changed = asyncio.Event()
@@ -112,7 +126,7 @@ class Membership:
             self._by_queue.clear()
         for presence in announced:
             before = member.services.get(presence.processor)
-            service = member.services[presence.processor] = before or _Service(presence)
+            service = member.services[presence.processor] = before or Service(presence)
             # A queue that was ever served needs no time of listening before it is called unserved.
             if before is None or before.presence.queues != presence.queues:
                 self._asked_since |= dict.fromkeys(presence.queues, self._since)
@@ -176,7 +190,21 @@ class Membership:
         """The processes that take requests from a queue."""
         return list(dict.fromkeys(member.record.processor for member, _ in self._serving(queue)))
 
-    def _serving(self, queue: str) -> list[tuple[_Member, _Service]]:
+    def find(self, queue: str, process: str) -> Service | None:
+        """The processor of a queue in a process that can be sent requests directly now.
+
+        None = there is none; or it is overdue, or knows no such requests, or is the only one of the queue.
+        """
+        serving = self._serving(queue)
+        if len(serving) < 2:
+            return None
+        limit = self._time() - self._timing.overdue_after
+        for member, service in serving:
+            if member.record.processor == process and service.presence.direct >= 0 and member.at > limit:
+                return service
+        return None
+
+    def _serving(self, queue: str) -> list[tuple[_Member, Service]]:
         found = self._by_queue.get(queue)
         if found is None:
             found = self._by_queue[queue] = [
@@ -220,7 +248,7 @@ class Membership:
             return False
         return any(self._could_take(member, service, waited, long) for member, service in self._serving(queue))
 
-    def _could_take(self, member: _Member, service: _Service, waited: float, long: float) -> bool:
+    def _could_take(self, member: _Member, service: Service, waited: float, long: float) -> bool:
         now = self._time()
         # One that was idle when it was last heard may have died since. If the late one is this process, all are silent,
         # and nothing is published again.

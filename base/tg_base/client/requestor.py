@@ -19,6 +19,7 @@ from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
 from tg_base.client.liveness import Liveness
 from tg_base.client.response_stream import AskedStream, EnteredStream, ResponseStream
+from tg_base.client.warm_processes import WarmProcesses
 from tg_base.protocol import (
     IDLE_LINK_SECONDS,
     OPENING_MODEL,
@@ -28,7 +29,6 @@ from tg_base.protocol import (
     Frame,
     HeartbeatTiming,
     Presence,
-    RequestHeaders,
     Route,
     StreamKey,
     Subscriptions,
@@ -100,6 +100,7 @@ class Requestor:
         self._liveness = Liveness(self.bus, self.topics, self._inbox, self._controls, timing=self._timing, clock=clock)
         self.presence = self._liveness.presence
         self.admission = AdmissionControl(self.presence, self._inbox.topic)
+        self._warm = WarmProcesses(self.bus, self.topics, self._inbox.topic, self.presence, self.admission)
         handlers = {self._inbox.topic: self._inbox.take, self.topics.presence: self._liveness.on_presence}
         handlers |= dict.fromkeys(self._plain, self._on_plain)
         async with AsyncExitStack() as stack:
@@ -194,6 +195,8 @@ class Requestor:
         self.admission.asked[stream.route.request] -= 1
         if not stream.complete:
             self._cancel(stream)
+        if stream.place is not None:
+            stream.place_at(None)
         stream.close()
 
     async def check(self, route: Route[Req, Any], request: Req | EncodedRequest) -> None:
@@ -214,6 +217,8 @@ class Requestor:
 
     async def _ask(self, stream: AskedStream) -> None:
         stream.asked_at = self._clock()
+        if stream.cache_key is not None and stream.attempt == 1 and await self._warm.ask(stream):
+            return
         in_parts = not stream.route.plain and len(stream.body) <= self.presence.request_bytes(stream.route.request)
         try:
             async with asyncio.timeout(PUBLISH_TIMEOUT_SECONDS):
@@ -229,9 +234,8 @@ class Requestor:
             raise BusError("the bus did not take the request in time; ask again") from None
 
     async def _publish(self, stream: AskedStream, *, in_parts: bool) -> None:
-        remaining, size = max(stream.remaining, 0.0), len(stream.body) if in_parts else 0
-        call = RequestHeaders(stream.key, self._inbox.topic, remaining, span=stream.span, size=size)
-        await self.bus.publish(stream.route.request, b"" if in_parts else stream.body, call.properties)
+        properties = stream.headers(self._inbox.topic, in_parts=in_parts).properties
+        await self.bus.publish(stream.route.request, b"" if in_parts else stream.body, properties)
 
     def _cancel(self, stream: AskedStream) -> None:
         if stream.processor is not None:
@@ -240,7 +244,8 @@ class Requestor:
             self._cancel_queued(stream)
 
     def _cancel_queued(self, stream: AskedStream) -> None:
-        serving = self.presence.processors(stream.route.request)
+        direct = stream.direct
+        serving = self.presence.processors(stream.route.request) if direct is None else (direct,)
         self._controls.cancel_queued(serving, stream.key, max(stream.remaining, 0.0))
 
     def _abandon(self, stream: AskedStream, error: TgError) -> None:
@@ -256,6 +261,8 @@ class Requestor:
                 self._controls.cancel(processor, StreamKey(frame.stream, frame.attempt))
             return
         stream.processor, stream.link = processor, link
+        if stream.cache_key is not None:
+            self._warm.note_taken(stream, processor)
         match frame.kind:
             case "record" | "end":
                 if not stream.put(bytes(frame.record), last=frame.last) and not frame.last:
@@ -286,7 +293,12 @@ class Requestor:
 
     def _on_returned(self, stream: AskedStream) -> None:
         """The processor has not begun, because its slots were taken meanwhile."""
-        if not stream.failed and not stream.relayed:
+        if stream.failed or stream.relayed:
+            return
+        if stream.direct is not None:
+            self._warm.note_returned(stream)
+            self._ask_queue(stream)
+        else:
             self._ask_elsewhere(stream)
 
     def _on_plain(self, delivery: Delivery) -> None:
@@ -317,15 +329,7 @@ class Requestor:
         while True:
             # Not on the awake clock: only one task may sleep on that.
             await asyncio.sleep(self._timing.interval)
-            self._liveness.send_heartbeats(self._bound())
-
-    def _bound(self) -> dict[str, int]:
-        """The processes that answer streams, and the lowest number of a link by which each does."""
-        bound: dict[str, int] = {}
-        for stream in self._streams.values():
-            if stream.processor is not None and not stream.failed:
-                bound[stream.processor] = min(bound.get(stream.processor, stream.link), stream.link)
-        return bound
+            self._liveness.send_heartbeats(self._streams.values())
 
     def _check(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]], lost: set[str]) -> None:
         """Retry a dead processor's stream elsewhere if nothing was relayed; fail it otherwise.
@@ -341,6 +345,10 @@ class Requestor:
                 stream,
                 Unavailable("the processor lost contact with this process and stopped; ask again"),
             )
+        elif stream.processor is None and stream.direct is not None:
+            if self._warm.is_over(stream, dead, self._clock()):
+                self._cancel_queued(stream)
+                self._ask_queue(stream)
         elif stream.processor is None and not stream.route.plain:
             self._check_queued(stream, dead)
 
@@ -357,12 +365,9 @@ class Requestor:
 
     def _check_queued(self, stream: AskedStream, dead: dict[str, tuple[Presence, ...]]) -> None:
         """Publish a request again if it was probably taken by a processor that died or is partitioned."""
-        queue = stream.route.request
-        # A request of this moment is rather on its way to or from a living one; if it is not, it will be found stalled.
-        is_recent = self._clock() - stream.asked_at < self._timing.interval
-        if self.presence.is_unserved(queue):
+        if self.presence.is_unserved(stream.route.request):
             self._abandon(stream, _nobody(stream.route))
-        elif (_was_served(queue, dead) and not is_recent) or self.presence.is_stalled(queue, stream.asked_at):
+        elif self._liveness.is_lost(stream.route.request, stream.asked_at, dead):
             # A processor that takes the first copy later finds its attempt cancelled.
             self._cancel_queued(stream)
             self._ask_elsewhere(stream)
@@ -373,9 +378,10 @@ class Requestor:
             return
         log.warning("stream.attempt", **stream.span.fields, attempt=stream.attempt + 1, died=stream.processor)
         ATTEMPTS.labels(stream.route.spec.name).inc()
-        # A new attempt number: late frames of the old attempt no longer match, and cancel their sender.
-        stream.attempt += 1
-        stream.processor = None
+        self._ask_queue(stream)
+
+    def _ask_queue(self, stream: AskedStream) -> None:
+        stream.begin_attempt()
         task = asyncio.create_task(self._ask_again(stream))
         # asyncio itself keeps no reference to a running task.
         self._asking.add(task)
@@ -390,7 +396,3 @@ class Requestor:
 
 def _nobody(route: Route[Any, Any]) -> Unavailable:
     return Unavailable(f"no live processor serves {route.spec.name} of flow {route.flow}", retry_after=1.0)
-
-
-def _was_served(queue: str, dead: dict[str, tuple[Presence, ...]]) -> bool:
-    return any(queue in service.queues and not service.leaving for services in dead.values() for service in services)

@@ -8,7 +8,8 @@ from typing import Any, Generic, Self
 
 from typing_extensions import override
 
-from tg_base.protocol import EncodedRequest, Route, StreamKey
+from tg_base.client.membership import Service
+from tg_base.protocol import EncodedRequest, RequestHeaders, Route, StreamKey
 from tg_base.runtime import Alarm, new_id
 from tg_base.telemetry import trace
 from tg_schema import TgError, decode
@@ -301,9 +302,15 @@ class AskedStream(ResponseStream[Any]):
         processor: whose frames answer the current attempt; None = nobody's so far.
         link: number of the link by which they come.
         fetched: whether a processor has asked for the body in parts.
+        cache_key: of the request; None = it has none.
+        direct: the process that the current attempt was sent to; None = it was queued.
+        place: the processor that counts it, if it has a cache key.
     """
 
-    __slots__ = ("asked_at", "attempt", "body", "deaths", "fetched", "link", "processor", "route", "span")
+    __slots__ = (
+        "asked_at", "attempt", "body", "cache_key", "deaths", "direct", "fetched", "link", "place", "processor",
+        "route", "span",
+    )  # fmt: skip
 
     def __init__(self, route: Route[Any, Any], request: object, timeout: float, total: float | None) -> None:
         whole = not getattr(request, "streaming", True)
@@ -318,11 +325,33 @@ class AskedStream(ResponseStream[Any]):
         self.processor: str | None = None
         self.link = 0
         self.fetched = False
+        self.cache_key: str | None = getattr(request, "cache_key", None)
+        self.direct: str | None = None
+        self.place: Service | None = None
 
     @property
     def key(self) -> StreamKey:
         """The current attempt."""
         return StreamKey(self.id, self.attempt)
+
+    def headers(self, inbox: str, *, in_parts: bool) -> RequestHeaders:
+        """Of its request, which travels to be answered there."""
+        remaining, size = max(self._clock.remaining, 0.0), len(self.body) if in_parts else 0
+        return RequestHeaders(self.key, inbox, remaining, span=self.span, size=size)
+
+    def begin_attempt(self) -> None:
+        """Ask once more: late frames of the attempt before no longer match, and cancel their sender."""
+        self.attempt += 1
+        self.processor = self.direct = None
+        self.place_at(None)
+
+    def place_at(self, place: Service | None) -> None:
+        """Have it counted there alone; None = nowhere."""
+        if self.place is not None:
+            self.place.keyed -= 1
+        self.place = place
+        if place is not None:
+            place.keyed += 1
 
     @override
     def _drop_request(self) -> None:

@@ -17,12 +17,14 @@ class EncodedRequest:
         features: as the service's `ServiceSpec.features` gives them.
         streaming: as the record's; True where it has no such field.
         sampling: as the record's, if it has any.
+        cache_key: as the record's, if it has any.
     """
 
     body: bytes
     features: frozenset[Feature]
     streaming: bool | None = True
     sampling: Sampling | None = None
+    cache_key: str | None = None
 
     @classmethod
     def of(cls, spec: ServiceSpec[Any, Any], request: Any) -> Self:
@@ -32,4 +34,5 @@ class EncodedRequest:
             BadRequest: it cannot be written.
         """
         sampling = getattr(request, "sampling", None)
-        return cls(encode_request(request), spec.features(request), getattr(request, "streaming", True), sampling)
+        streaming, cache_key = getattr(request, "streaming", True), getattr(request, "cache_key", None)
+        return cls(encode_request(request), spec.features(request), streaming, sampling, cache_key)

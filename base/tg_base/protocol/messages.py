@@ -183,6 +183,7 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
         seconds: recent average duration of a request; 0 = none has ended yet.
         newest: the highest link number it has used; -1 = not stated.
         taken: requests taken from its queues since it started; -1 = not stated.
+        direct: requests taken from its process's control topic since it started; -1 = it takes none there.
         waited: the longest queue time, in seconds, of a request taken since the previous announcement.
         request_bytes: size of the largest request that it fetches in parts; 0 = it takes no such request.
         loading: whether a request waits until its model is loaded.
@@ -208,6 +209,7 @@ class Presence(msgspec.Struct, frozen=True, omit_defaults=True):
     request_bytes: Count = 0
     loading: bool = False
     adapters: dict[str, str] = {}
+    direct: Last = -1
     number: Last = -1
     base: Last = -1
     services: tuple["Presence", ...] = ()

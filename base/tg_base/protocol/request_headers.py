@@ -17,6 +17,8 @@ FRESH_SECONDS = 0.05
 MAX_NUMBER = 2**53
 """The largest number in a property; above it, not every whole number is a float."""
 _MAX_DIGITS = 16
+QUEUE_PROPERTY = "queue"
+"""On a control topic it marks a request, and names the work queue that it was meant for."""
 MAX_DEADLINE_MILLISECONDS = 10**12
 """Thirty years; a longer deadline is the same as none."""
 MAX_ATTEMPT = 1_000_000
@@ -38,6 +40,7 @@ class RequestHeaders(msgspec.Struct, frozen=True):
         fresh: whether it cannot be a redelivery. A bus redelivers a request whose acknowledgement was lost with a
             processor or a broker that died.
         size: bytes of a body that is fetched in parts (`part.py`); 0 = the message holds it.
+        queue: the work queue that it is for, of a request that was sent to one process; None = it came by that queue.
         span: the trace of the request through all hops; None = not known.
     """
 
@@ -49,6 +52,7 @@ class RequestHeaders(msgspec.Struct, frozen=True):
     fresh: bool = True
     size: int = 0
     least_delay: float = 0.0
+    queue: str | None = None
 
     @property
     def doubtful(self) -> bool:
@@ -70,6 +74,8 @@ class RequestHeaders(msgspec.Struct, frozen=True):
             written["deadline"] = str(int(min(self.remaining * 1000, MAX_DEADLINE_MILLISECONDS)))
         if self.size:
             written["size"] = str(self.size)
+        if self.queue is not None:
+            written[QUEUE_PROPERTY] = self.queue
         if self.span is not None:
             written |= {"request": self.span.request, "traceparent": self.span.traceparent}
             written |= {} if self.span.parent is None else {"parent": self.span.parent}
@@ -105,6 +111,21 @@ class RequestHeaders(msgspec.Struct, frozen=True):
         span = Span.from_peer(stream, *(properties.get(name) for name in ("request", "parent", "traceparent")))
         least_delay = 0.0 if reply is None else clocks.least_delay(reply, delivery.age)
         return cls(StreamKey(stream, attempt), reply, remaining, delay, span, fresh, size, least_delay)
+
+    @classmethod
+    def of_direct(cls, delivery: Delivery, clocks: PublisherClocks) -> Self:
+        """Read them from a request on a control topic, which has the property `QUEUE_PROPERTY`.
+
+        It never counts as fresh. Its requestor gives it to the queue if it hears nothing soon, so it says which of the
+        two goes on.
+
+        Raises:
+            BadRequest: as `of`; or no `reply`.
+        """
+        call = cls.of(delivery, clocks)
+        if call.reply is None:
+            raise BadRequest(f"a message with the property `{QUEUE_PROPERTY}` needs `reply`")
+        return msgspec.structs.replace(call, queue=delivery.properties[QUEUE_PROPERTY], fresh=False)
 
     @classmethod
     def of_unreadable(cls, delivery: Delivery) -> Self | None:

@@ -19,6 +19,7 @@ from tg_base.bus import Bus, Delivery
 from tg_base.protocol import (
     CONTROL,
     KIND_PROPERTY,
+    QUEUE_PROPERTY,
     Announce,
     AwakeClock,
     Cancel,
@@ -29,14 +30,16 @@ from tg_base.protocol import (
     LinkReport,
     LinkSender,
     LinkState,
+    LinkStream,
     Nack,
     Outbox,
     Presence,
     PublisherClocks,
+    RequestHeaders,
     StreamKey,
     Subscriptions,
 )
-from tg_base.runtime import last_number, new_id, running, translate_defects
+from tg_base.runtime import last_number, new_id, report, running, translate_defects
 from tg_base.server.body_receiver import BodyReceiver
 from tg_base.server.link_pool import LinkPool
 from tg_base.server.request_task import RequestTask
@@ -53,6 +56,8 @@ _REPORT = {KIND_PROPERTY: "report"}
 _PRESENCE = {KIND_PROPERTY: "presence"}
 _SHADOW = {KIND_PROPERTY: "shadow"}
 """On a record for requestors of an older version, which look at no kind; the others pass it over."""
+TakeDirect = Callable[[Delivery, RequestHeaders], bool]
+"""Begins a request that was sent to this process and not to its queue; False = it does not."""
 
 
 class Host:
@@ -88,6 +93,8 @@ class Host:
         self.changed = asyncio.Event()
         self._bus = bus
         self._services: dict[str, Callable[[], Presence]] = {}
+        self._takers: dict[str, TakeDirect] = {}
+        self._returning: set[asyncio.Task[None]] = set()
         self._opened = 0
         self._number = self._changed_at = -1
         self._told: dict[str, Presence] = {}
@@ -123,6 +130,8 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         used = [link.inbox for link in self.links if not link.idle]
+        for returning in self._returning:
+            returning.cancel()
         try:
             await self.links.aclose(FLUSH_SECONDS)
             for inbox in used:
@@ -151,18 +160,22 @@ class Host:
         self._opened += 1
         return f"{self.name}.{self._opened}"
 
-    def add(self, processor: str, describe: Callable[[], Presence]) -> None:
+    def add(self, processor: str, describe: Callable[[], Presence], take: TakeDirect | None = None) -> None:
         """Announce a processor from the next announcement on.
 
         Args:
             processor: its id.
             describe: what it serves, and what it has done since the last call.
+            take: is offered the requests that are sent to this process directly; None = it takes none.
         """
         self._services[processor] = describe
+        if take is not None:
+            self._takers[processor] = take
 
     def remove(self, processor: str) -> None:
         """The processor of this id has ended."""
         del self._services[processor]
+        self._takers.pop(processor, None)
         self.changed.set()
 
     async def announce(self) -> None:
@@ -230,6 +243,9 @@ class Host:
         self._outbox.put(inbox, LinkReport(self.name, self._number, below, state, counts), _REPORT)
 
     def _on_control(self, delivery: Delivery) -> None:
+        if QUEUE_PROPERTY in delivery.properties:
+            self._on_request(delivery)
+            return
         if self._echo.take(delivery) or self.bodies.take(delivery):
             return
         match control := decode(CONTROL, delivery.body):
@@ -246,6 +262,23 @@ class Host:
                     self.running[control.key].confirm(control.question)
             case Announce():
                 self._on_announce(control)
+
+    def _on_request(self, delivery: Delivery) -> None:
+        """Have a request begun that was sent here because its beginning is warm here, or hand it back."""
+        call = RequestHeaders.of_direct(delivery, self.publishers)
+        if not any(take(delivery, call) for take in self._takers.values()):
+            # Told, not only dropped: its requestor gives it to the queue at once.
+            returning = asyncio.create_task(self.hand_back(call))
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
+            returning.add_done_callback(report)
+
+    async def hand_back(self, call: RequestHeaders) -> None:
+        """Tell the requestor that its request is not begun here."""
+        if call.reply is not None:
+            stream = LinkStream(await self.links.to(call.reply, call.delay, call.least_delay), call.key, 0.0)
+            stream.hand_back()
+            stream.close()
 
     def _on_heartbeat(self, heartbeat: Heartbeat, age: float) -> None:
         self.publishers.note_heartbeat(heartbeat.inbox, age)

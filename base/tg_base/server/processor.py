@@ -100,7 +100,7 @@ class Processor:
         self._leaving = False
         self._reading = asyncio.Lock()
         self._seconds = 0.0
-        self._taken = 0
+        self._taken = self._direct = 0
         self._waited = 0.0
         self._active = ACTIVE_STREAMS.labels(service.spec.name)
         self._queue_wait = QUEUE_WAIT_SECONDS.labels(service.spec.name)
@@ -128,7 +128,7 @@ class Processor:
                 queues.append((route, await pumps.enter_async_context(queue)))
             self._service.announce = announce
             # Only now: a requestor that hears of a queue asks at once, and without a subscription nothing is kept.
-            self.host.add(self._id, self._describe)
+            self.host.add(self._id, self._describe, self._take_direct)
             stack.callback(self.host.remove, self._id)
             await self.host.announce()
             # It would take requests, and nobody could know. While the bus is away, that is only a matter of time.
@@ -183,11 +183,29 @@ class Processor:
             if isinstance(call, RequestHeaders) and self._is_excess(call):
                 await self._return(route, delivery, call)
             elif self._postpone(call, slot) or await slot.take():
-                task = asyncio.create_task(self._take(route, delivery, call, slot), name="request")
-                task.add_done_callback(report)
+                self._start(route, delivery, call, slot)
             else:
                 # Another queue of ours took the last slot meanwhile. The bus redelivers, here or to an idle processor.
                 delivery.nack()
+
+    def _take_direct(self, delivery: Delivery, call: RequestHeaders) -> bool:
+        """Take a request that was sent to this process and not to its queue; False = it cannot begin here now.
+
+        It holds no slot before its requestor has confirmed it, like a possible redelivery.
+        """
+        route = next((route for route in self._routes if route.request == call.queue), None)
+        if route is None or self._leaving or not self._slots.has_room:
+            return False
+        if not self._drop_unwanted(route, delivery, call):
+            slot = self._slots.slot(route)
+            if not self._postpone(call, slot):
+                return False
+            self._start(route, delivery, call, slot)
+        return True
+
+    def _start(self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | BadRequest, slot: Slot) -> None:
+        task = asyncio.create_task(self._take(route, delivery, call, slot), name="request")
+        task.add_done_callback(report)
 
     def _call_of(self, delivery: Delivery) -> RequestHeaders | BadRequest:
         try:
@@ -242,6 +260,7 @@ class Processor:
                     request = await self._read_large(route, delivery.body, call)
                     if self._leaving:
                         # Not acknowledged, it goes to another processor, where it would run a second time.
+                        await self._return_direct(call)
                         return
             except BadRequest as error:
                 await self._refuse(route, delivery, None if isinstance(call, BadRequest) else call, error)
@@ -304,7 +323,16 @@ class Processor:
         delivery.ack()
         return True
 
+    async def _return_direct(self, call: RequestHeaders) -> None:
+        """Hand back what the bus does not redeliver, since it was never queued."""
+        if call.queue is not None:
+            await self.host.hand_back(call)
+
     def _count(self, call: RequestHeaders) -> None:
+        if call.queue is not None:
+            # Its queue time would say that the queue is short.
+            self._direct += 1
+            return
         self._taken += 1
         self._waited = max(self._waited, UNKNOWN_WAIT_SECONDS if call.delay is None else call.delay)
 
@@ -367,6 +395,7 @@ class Processor:
             features=tuple(sorted(self._service.features)),
             seconds=round(self._seconds, 6),
             taken=self._taken,
+            direct=self._direct,
             waited=round(waited, 3),
             request_bytes=MAX_REQUEST_BYTES,
             loading=self._service.loading,

@@ -53,6 +53,11 @@ class Slots:
                 return await self._paid.wait()
         return False
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a slot is free that is neither reserved nor owed to a queue."""
+        return self.taken + len(self._reserved) < self._capacity and not any(self._owed.values())
+
     def slot(self, queue: object) -> "Slot":
         """A slot for a request of this queue, not taken yet."""
         return Slot(self, queue)

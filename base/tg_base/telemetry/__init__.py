@@ -17,6 +17,7 @@ from tg_base.telemetry.metrics import (
     RESENDS,
     STREAMS,
     TASKS,
+    WARM,
     find_stream_counter,
     find_token_counter,
 )
@@ -26,6 +27,6 @@ from tg_base.telemetry.trace import Span
 __all__ = [
     "ACTIVE_STREAMS", "ATTEMPTS", "BAND", "CHUNK_GAP_SECONDS", "FIRST_TOKEN_SECONDS", "MODEL_LOADS",
     "OVERHEAD_SECONDS", "POISON", "QUEUE_WAIT_SECONDS", "READER_ENDS", "REFUSALS", "RESENDS", "STREAMS", "TASKS",
-    "AdapterLoad", "Cells", "ModelLoad", "Span", "configure_log", "find_stream_counter",
+    "WARM", "AdapterLoad", "Cells", "ModelLoad", "Span", "configure_log", "find_stream_counter",
     "find_token_counter", "hide_in_logs", "trace",
 ]  # fmt: skip
