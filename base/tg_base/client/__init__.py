@@ -1,6 +1,7 @@
 """Caller -> requestor -> bus: the asking side. One `Requestor` for each process, one `Client` for each service."""
 
 from tg_base.client.admission import round_up_to_milliseconds
+from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.client import Client
 from tg_base.client.llm_client import LlmClient
 from tg_base.client.prompt_client import PromptClient, prompt_request
@@ -8,6 +9,7 @@ from tg_base.client.requestor import Requestor
 from tg_base.client.response_stream import ResponseStream
 
 __all__ = [
+    "BeginPermit",
     "Client",
     "LlmClient",
     "PromptClient",

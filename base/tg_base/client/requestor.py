@@ -14,6 +14,8 @@ import structlog
 
 from tg_base.bus import Bus, Delivery
 from tg_base.client.admission import AdmissionControl
+from tg_base.client.begin_permit import BeginPermit
+from tg_base.client.beginnings import Beginnings
 from tg_base.client.body_sender import BodySender
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.inbox import Inbox
@@ -24,7 +26,6 @@ from tg_base.protocol import (
     IDLE_LINK_SECONDS,
     OPENING_MODEL,
     AwakeClock,
-    Confirmed,
     EncodedRequest,
     Frame,
     HeartbeatTiming,
@@ -88,6 +89,7 @@ class Requestor:
         clock = self._clock = AwakeClock()
         self._controls = ControlSender(self.bus, self.topics, clock)
         self._bodies = BodySender(self.bus, self.topics)
+        self._beginnings = Beginnings(self._controls, self._bodies)
         self._inbox = Inbox(
             self.topics.inbox(new_id()),
             self._controls,
@@ -125,6 +127,7 @@ class Requestor:
             self._abandon(stream, Unavailable("this process is shutting down; ask again"))
         for task in self._asking:
             task.cancel()
+        self._beginnings.close()
         # The cancels of what ran have to leave before the subscriptions close.
         await self._controls.flush(1.0)
         await self._exit.__aexit__(kind, error, tb)
@@ -147,6 +150,7 @@ class Requestor:
         timeout: float,
         total: float | None = None,
         bounded: bool = False,
+        permit: BeginPermit | None = None,
     ) -> AbstractAsyncContextManager[ResponseStream[Resp]]:
         """Ask, and read the answer inside `async with`; leaving early stops the work, down to the provider.
 
@@ -157,6 +161,7 @@ class Requestor:
                 until it comes, the processor's "accepted" frames count as progress.
             total: seconds for the whole answer; None = the limits of the model or the agent.
             bounded: apply admission control (`tg_base.client.admission`); otherwise the request is always queued.
+            permit: asked before a processor may begin; at most one begins. None = they begin at once.
 
         Raises (on entering):
             BadRequest: the request needs features that not every processor of its queue announces.
@@ -164,17 +169,20 @@ class Requestor:
             RateLimited: too many requests wait for this; `retry_after` is set.
             BusError: the bus did not take the request.
             TooLarge: the request is over the limit of the bus, or of what every processor fetches in parts.
+            Unavailable: with a permit, a processor of the queue takes no requests in parts.
         """
-        return EnteredStream(partial(self._open, route, request, timeout, total, bounded=bounded), self._close)
+        return EnteredStream(
+            partial(self._open, route, request, (timeout, total, permit), bounded=bounded), self._close
+        )
 
     async def _open(
-        self, route: Route[Any, Any], request: object, timeout: float, total: float | None, *, bounded: bool
+        self, route: Route[Any, Any], request: object, terms: tuple[Any, ...], *, bounded: bool
     ) -> AskedStream:
         if not route.plain:
             await self.check(route, request)
         if bounded:
             self.admission.check(route)
-        stream = AskedStream(route, request, timeout, total)
+        stream = AskedStream(route, request, *terms)
         self._streams[stream.id] = stream
         # Before the publish, which waits: requests that come meanwhile are counted against this one.
         self.admission.asked[route.request] += 1
@@ -217,13 +225,18 @@ class Requestor:
 
     async def _ask(self, stream: AskedStream) -> None:
         stream.asked_at = self._clock()
-        if stream.cache_key is not None and stream.attempt == 1 and await self._warm.ask(stream):
+        withheld = stream.permit is not None
+        warm = stream.cache_key is not None and stream.attempt == 1 and not withheld
+        if warm and await self._warm.ask(stream):
             return
         in_parts = not stream.route.plain and len(stream.body) <= self.presence.request_bytes(stream.route.request)
+        if withheld and not in_parts:
+            raise Unavailable("a processor of this queue is of a version that begins at once; upgrade it, or ask later")
         try:
             async with asyncio.timeout(PUBLISH_TIMEOUT_SECONDS):
                 try:
-                    await self._publish(stream, in_parts=in_parts and len(stream.body) > self.bus.max_message)
+                    large = len(stream.body) > self.bus.max_message
+                    await self._publish(stream, in_parts=in_parts and (large or withheld))
                 except TooLarge:
                     # A broker may tell a lower limit only now.
                     if not in_parts:
@@ -270,29 +283,15 @@ class Requestor:
             case "accepted":
                 stream.accept(opening=frame.question == OPENING_MODEL)
             case "confirm":
-                self._on_confirm(stream, processor, frame.question)
+                self._beginnings.confirm(stream, processor, frame.question)
             case "fetch":
-                self._on_fetch(stream, processor, frame.question)
+                self._beginnings.fetch(stream, processor, frame.question)
             case "returned":
                 self._on_returned(stream)
 
-    def _on_confirm(self, stream: AskedStream, processor: str, question: int) -> None:
-        """Confirm a possible redelivery only if no record of the answer has come."""
-        if stream.relayed or stream.failed:
-            self._controls.cancel(processor, stream.key)
-        else:
-            self._controls.send(processor, Confirmed(stream.key, question))
-
-    def _on_fetch(self, stream: AskedStream, processor: str, offset: int) -> None:
-        """Send the body of a large request, unless the answer is not wanted any more."""
-        if stream.relayed or stream.failed:
-            self._controls.cancel(processor, stream.key)
-        else:
-            stream.fetched = True
-            self._bodies.send(processor, stream.key, stream.body, offset)
-
     def _on_returned(self, stream: AskedStream) -> None:
         """The processor has not begun, because its slots were taken meanwhile."""
+        stream.note_returned()
         if stream.failed or stream.relayed:
             return
         if stream.direct is not None:
@@ -356,9 +355,9 @@ class Requestor:
         return self.presence.over_below(processor, self._inbox.topic)
 
     def _give_up(self, stream: AskedStream, error: TgError) -> None:
-        """Ask another processor if nothing was relayed; otherwise fail the stream."""
+        """Ask another processor unless one has begun, as far as it matters; otherwise fail the stream."""
         stream.deaths += 1
-        if stream.relayed or stream.deaths >= MAX_ATTEMPTS:
+        if stream.begun or stream.deaths >= MAX_ATTEMPTS:
             stream.fail(error)
         else:
             self._ask_elsewhere(stream)

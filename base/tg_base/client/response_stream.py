@@ -8,6 +8,7 @@ from typing import Any, Generic, Self
 
 from typing_extensions import override
 
+from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.membership import Service
 from tg_base.protocol import EncodedRequest, RequestHeaders, Route, StreamKey
 from tg_base.runtime import Alarm, new_id
@@ -305,14 +306,22 @@ class AskedStream(ResponseStream[Any]):
         cache_key: of the request; None = it has none.
         direct: the process that the current attempt was sent to; None = it was queued.
         place: the processor that counts it, if it has a cache key.
+        permit: what its caller must say before a processor begins; None = nothing.
     """
 
     __slots__ = (
-        "asked_at", "attempt", "body", "cache_key", "deaths", "direct", "fetched", "link", "place", "processor",
-        "route", "span",
+        "asked_at", "attempt", "body", "cache_key", "deaths", "direct", "fetched", "link", "permit", "place",
+        "processor", "route", "span",
     )  # fmt: skip
 
-    def __init__(self, route: Route[Any, Any], request: object, timeout: float, total: float | None) -> None:
+    def __init__(
+        self,
+        route: Route[Any, Any],
+        request: object,
+        timeout: float,
+        total: float | None,
+        permit: BeginPermit | None = None,
+    ) -> None:
         whole = not getattr(request, "streaming", True)
         super().__init__(new_id(), route.spec.response, timeout, total=total, whole=whole)
         self.span = trace.child(self.id)
@@ -328,6 +337,12 @@ class AskedStream(ResponseStream[Any]):
         self.cache_key: str | None = getattr(request, "cache_key", None)
         self.direct: str | None = None
         self.place: Service | None = None
+        self.permit = permit
+
+    @property
+    def begun(self) -> bool:
+        """Whether no other processor may be asked: one has answered, or may have begun what must not begin twice."""
+        return self.relayed or (self.permit is not None and self.permit.begun)
 
     @property
     def key(self) -> StreamKey:
@@ -352,6 +367,17 @@ class AskedStream(ResponseStream[Any]):
         self.place = place
         if place is not None:
             place.keyed += 1
+
+    def note_returned(self) -> None:
+        """Its processor has not begun."""
+        if self.permit is not None:
+            self.permit.begun = self.permit.works = False
+
+    @override
+    def accept(self, *, opening: bool = False) -> None:
+        if self.permit is not None:
+            self.permit.works = self.permit.begun
+        super().accept(opening=opening)
 
     @override
     def _drop_request(self) -> None:

@@ -61,6 +61,10 @@ class Service(ABC, Generic[Req, Resp]):
             Unreadable: it is no such record.
             TgError: it is refused already; sent as the stream's last record.
         """
+        return self.decode(body)
+
+    def decode(self, body: bytes) -> Req:
+        """The record of a request. Raises Unreadable: it is no such record."""
         try:
             record: Req = decode(self.spec.request, body)
         except BadRequest as error:

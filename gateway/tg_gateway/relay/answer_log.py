@@ -1,25 +1,27 @@
 """Entries of one log -> the answer that they keep: whole, or made by and by.
 
 An answer that was kept at its end is one entry. One in the background is a head, parts, a note that a processor works
-on it, signs of life, perhaps a request to stop, and an end. One that waits for room has notes of who has taken it, and
-of who has returned it without asking a model. Of several ends the first counts, for every reader: the writer, and
-readers that took it for dead, may each append one.
+on it, signs of life, perhaps a request to stop, and an end. One that waits for room has notes of who has taken it, of
+who is about to ask a model for it, and of who has returned it since no model made it. Of several ends the first counts,
+for every reader: the writer, and readers that took it for dead, may each append one.
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple, cast, get_args
+from typing import Final, cast, get_args
 
 from tg_base.bus import Entry
 from tg_gateway.dialects.answers import KeptAnswer, Outcome
 from tg_schema.errors import BadRequest
 
 WHOLE, HEAD, PART, ALIVE, BEGUN, CANCEL, END = "", "head", "part", "alive", "begun", "cancel", "end"
-TAKEN, RETURNED = "taken", "returned"
+TAKEN, ASKED, RETURNED = "taken", "asked", "returned"
 """The kinds of entries."""
 
 _KEY: Final = "key"
 _EXPIRES: Final = "expires"
 _CLAIM: Final = "claim"
+_TELLS: Final = "tells"
+_OVER: Final = "over"
 _WAITS: Final = "waits"
 _KIND: Final = "kind"
 _NUMBER: Final = "number"
@@ -54,8 +56,18 @@ def label_end(outcome: Outcome, *, cut: bool = False) -> Mapping[str, str]:
     return {_KIND: END, _OUTCOME: outcome} | ({_CUT: "1"} if cut else {})
 
 
+def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
+    """The properties of a note that somebody takes it, and will say before a model is asked.
+
+    Args:
+        claim: says who.
+        over: the claim that it takes the place of, unless that one's model may have been asked before this note.
+    """
+    return {_KIND: TAKEN, _CLAIM: claim, _TELLS: "1"} | ({_OVER: over} if over else {})
+
+
 def label_claim(kind: str, claim: str) -> Mapping[str, str]:
-    """The properties of a note that somebody has taken or returned it; the claim says who."""
+    """The properties of a note of who has taken it; of `TAKEN`, of one that does not say before a model is asked."""
     return {_KIND: kind, _CLAIM: claim}
 
 
@@ -77,20 +89,6 @@ class NameTaken(BadRequest):
         super().__init__(sentence)
 
 
-class Claimed(NamedTuple):
-    """An answer that waited, as it is when somebody takes it.
-
-    Attributes:
-        mine: whether the claim was the first.
-        position: of the last entry of its log.
-        parts: how many parts its log has.
-    """
-
-    mine: bool
-    position: str
-    parts: int
-
-
 class AnswerLog:
     """What the entries say that have been added.
 
@@ -99,7 +97,8 @@ class AnswerLog:
         expires: when it ends, by the wall clock; long ago where that cannot be read.
         claim: that of its first entry.
         waits: until when it may wait for room, by the wall clock; None = it never waited.
-        taker: the claim of who makes it, of one that has waited; "" = it waits.
+        taker: the claim of who has taken it, of one that has waited; "" = nobody.
+        asked: whether the taker has said that a model is asked.
         outcome: how it stands.
         position: of the last entry.
         size: bytes of all bodies.
@@ -111,6 +110,7 @@ class AnswerLog:
         self.claim = ""
         self.waits: float | None = None
         self.taker = ""
+        self.asked = False
         self.outcome: Outcome = "running"
         self.position = ""
         self.size = 0
@@ -118,6 +118,7 @@ class AnswerLog:
         self._end = b""
         self._cut = False
         self._begun = False
+        self._tells = False
         self._next_part = 0
         self._parts: list[bytes] = []
         for entry in entries:
@@ -136,8 +137,8 @@ class AnswerLog:
                 self._add_part(entry)
             elif kind == BEGUN:
                 self._begun = True
-            elif kind in {TAKEN, RETURNED}:
-                self._pass_on(kind, entry.properties.get(_CLAIM, ""))
+            elif kind in {TAKEN, ASKED, RETURNED}:
+                self._pass_on(kind, entry.properties)
             elif kind == END:
                 self._finish(entry)
 
@@ -148,13 +149,22 @@ class AnswerLog:
 
     @property
     def waiting(self) -> bool:
-        """Whether nobody makes it yet, so that its silence means nothing."""
-        return self.waits is not None and not self.taker and self.outcome == "running"
+        """Whether no model can have been asked for it yet, so that its silence means nothing."""
+        return self.waits is not None and self._is_free and self.outcome == "running"
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether somebody else may take it. A gateway of an older version does not tell when it asks a model."""
+        return not self.taker or (self._tells and not self.asked)
 
     def is_expired(self, now: float) -> bool:
         """Whether it waits for longer than it may."""
         # Not `<=`: "nan" reads as a number too.
         return self.waiting and self.waits is not None and not self.waits > now
+
+    def drop_bodies(self) -> None:
+        """Keep no longer what the entries hold; the rest is still known."""
+        self._head, self._parts, self._end = None, [], b""
 
     @property
     def part_count(self) -> int:
@@ -178,12 +188,14 @@ class AnswerLog:
         else:
             self._end, self.outcome = entry.body, "ended"
 
-    def _pass_on(self, kind: str, claim: str) -> None:
-        """Of several who take it at a time the first has it, and only that one returns it."""
-        if kind == TAKEN:
-            self.taker = self.taker or claim
-        elif claim == self.taker:
-            self.taker = ""
+    def _pass_on(self, kind: str, properties: Mapping[str, str]) -> None:
+        """Of several who take it at a time the first has it, and only that one asks or returns it."""
+        claim = properties.get(_CLAIM, "")
+        if kind == TAKEN and (not self.taker or (self._is_free and properties.get(_OVER) == self.taker)):
+            self.taker, self._tells, self.asked = claim, _TELLS in properties, False
+        elif claim and claim == self.taker:
+            self.asked = kind == ASKED or (self.asked and kind == TAKEN)
+            self.taker = "" if kind == RETURNED else claim
 
     def _add_part(self, entry: Entry) -> None:
         number = _read_number(entry, _NUMBER, -1.0)

@@ -22,19 +22,17 @@ from tg_gateway.relay.answer_log import (
     END,
     HEAD,
     RETURNED,
-    TAKEN,
     WHOLE,
     AnswerLog,
-    Claimed,
     NameTaken,
     kind_of,
     label,
-    label_claim,
     label_end,
     label_first,
     label_part,
 )
 from tg_gateway.relay.answer_writer import AnswerWriter
+from tg_gateway.relay.claim import Claim
 from tg_gateway.relay.follower_count import FollowerCount
 from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.log_watch import SeenLogs, watch
@@ -133,11 +131,11 @@ class AnswerStore:
             yield writer, position
 
     @asynccontextmanager
-    async def go_on(self, background: Background, claimed: Claimed) -> AsyncIterator[tuple[AnswerWriter, str]]:
+    async def go_on(self, background: Background, claim: Claim) -> AsyncIterator[tuple[AnswerWriter, str]]:
         """As `open`, of an answer that has waited, whose head is kept. Raises BusError as `keep`."""
         self._written.mark(background.name, waits=False)
-        async with self._write(background, parts=claimed.parts) as writer:
-            yield writer, claimed.position
+        async with self._write(background, parts=claim.part_count) as writer:
+            yield writer, claim.position
 
     @asynccontextmanager
     async def _write(
@@ -170,7 +168,7 @@ class AnswerStore:
             await self._bus.append(self._topics.kept(background.name), background.begin, label_part(0))
         return until
 
-    async def claim(self, key: str | None, name: str, claim: str) -> Claimed | None:
+    async def claim(self, key: str | None, name: str) -> Claim | None:
         """Take an answer that waits; None: it has ended, expired or was erased, or is somebody else's.
 
         Raises:
@@ -179,22 +177,22 @@ class AnswerStore:
         # Before it is a part of a topic's name: what is on the bus may be anybody's.
         if not _NAME.fullmatch(name):
             return None
-        await self._bus.append(self._topics.kept(name), b"", label_claim(TAKEN, claim))
+        claim = Claim(self._bus, self._topics.kept(name))
         try:
-            log = await self._load(self._owner(key), name)
+            await claim.take(lambda: self._load(self._owner(key), name))
         except NotFound:
             # The note has begun a log that nobody would find, unless it is somebody else's.
             if AnswerLog(await self._bus.read(self._topics.kept(name))).owner is None:
                 await self.sweep(name)
             else:
-                await self._bus.append(self._topics.kept(name), b"", label_claim(RETURNED, claim))
+                await claim.give_back()
             return None
-        return Claimed(log.taker == claim, log.position, log.part_count) if log.outcome == "running" else None
+        return claim if claim.running else None
 
-    async def give_back(self, name: str, claim: str) -> None:
-        """Let an answer wait again that was taken: no model was asked for it. Raises BusError as `claim`."""
+    async def give_back(self, name: str, claim: Claim) -> None:
+        """Let an answer wait again that was taken: no model makes it. Raises BusError as `claim`."""
         self._written.mark(name, waits=True)
-        await self._bus.append(self._topics.kept(name), b"", label_claim(RETURNED, claim))
+        await claim.give_back()
 
     async def outlast(self, name: str, position: str) -> bool:
         """Wait until one that somebody else has taken is over, or has no sign of life; whether it waits again.
@@ -205,13 +203,15 @@ class AnswerStore:
         async with aclosing(self.watch(name, position)) as entries:
             async for entry in entries:
                 if entry is None:
+                    if AnswerLog(await self._bus.read(self._topics.kept(name))).waiting:
+                        return True
                     await self.declare(name, "died")
                 elif (kind := kind_of(entry)) in {END, RETURNED}:
                     return kind == RETURNED
         return False
 
     async def is_waiting(self, key: str | None, name: str) -> bool:
-        """Whether nobody has taken or ended it yet. Raises BusError as `claim`."""
+        """Whether no model was asked for it, and it has no end. Raises BusError as `claim`."""
         with suppress(NotFound):
             return (await self._load(self._owner(key), name)).waiting
         return False

@@ -148,6 +148,10 @@ class AnswerWriter(Sink):
             self._waiting.clear()
         self._taken.set()
 
+    async def note(self, properties: Mapping[str, str]) -> bool:
+        """Append a note for other gateways; False: the bus did not take it, or nobody knows."""
+        return await self._append(b"", properties)
+
     async def _append(self, body: bytes, properties: Mapping[str, str]) -> bool:
         try:
             await self._log.append(body, properties)

@@ -10,13 +10,15 @@ from typing import Final
 
 import structlog
 
+from tg_base.client import BeginPermit
 from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import REFUSALS
 from tg_gateway.dialects import Ask
 from tg_gateway.dialects.answers import Background
-from tg_gateway.relay.answer_log import CANCEL, END, Claimed, NameTaken, kind_of
+from tg_gateway.relay.answer_log import CANCEL, END, NameTaken, kind_of
 from tg_gateway.relay.answer_store import AnswerStore
 from tg_gateway.relay.answer_writer import AnswerWriter
+from tg_gateway.relay.claim import Claim
 from tg_gateway.relay.live_parts import LiveParts
 from tg_gateway.relay.relay import DEFECT_MESSAGE, Exchange, Relay
 from tg_gateway.telemetry import AccessLogEntry
@@ -31,6 +33,8 @@ WATCH_AGAIN_SECONDS: Final = 1.0
 """Before a log is watched again that could not be read."""
 END_SEEN_SECONDS: Final = 5.0
 """That an end may take from the log to its own writer."""
+PERMIT_SECONDS: Final = 5.0
+"""That a log may take to show what was appended to it; after that a processor that asks to begin is told nothing."""
 
 
 @dataclass(slots=True)
@@ -40,8 +44,9 @@ class _Run:
     Attributes:
         begun: its head is kept; or why it was refused.
         opening: opens its log for writing.
-        waited: its head was kept before, while it waited for room; it may wait again.
-        accepted: a processor has said that it works on it.
+        claim: this gateway's, on one whose head was kept before, while it waited for room; it may wait again.
+        permit: of one with a claim.
+        writer: of its log, while that is open.
         live: gets the parts as they are made.
         cancelled: a client cancelled it.
         over: somebody else has ended or erased it; what this process would say of its end is of no use.
@@ -56,22 +61,48 @@ class _Run:
     begun: "asyncio.Future[None]"
     opening: Callable[[], AbstractAsyncContextManager[tuple[AnswerWriter, str]]]
     live: LiveParts | None = None
-    waited: bool = False
-    accepted: bool = False
+    claim: Claim | None = None
+    permit: BeginPermit | None = None
+    writer: AnswerWriter | None = None
     cancelled: bool = False
     over: bool = False
     erased: bool = False
     abandoned: bool = False
     counted: bool = True
 
-    def accept(self) -> None:
-        """A processor works on it."""
-        self.accepted = True
+    def __post_init__(self) -> None:
+        if self.claim is not None:
+            self.permit = BeginPermit(partial(self._say_asked, self.claim))
 
-    def waits_again(self, error: TgError) -> bool:
-        """Whether no model was asked, so that it may be asked as if it were new."""
-        unasked = isinstance(error, RateLimited) or (isinstance(error, Unavailable) and not self.accepted)
-        return self.waited and unasked
+    async def _say_asked(self, claim: Claim) -> bool:
+        """Have the log say that a model is asked, before it is; whether the log has not given it to somebody else."""
+        try:
+            async with asyncio.timeout(PERMIT_SECONDS):
+                # A processor may be faster than the bus's answer to who asked it.
+                await asyncio.wait([self.begun])
+                return self.writer is not None and await claim.ask(self.writer)
+        except TimeoutError:
+            return False
+
+    @property
+    def lost(self) -> bool:
+        """Whether another gateway makes it, which took this one for dead."""
+        return self.claim is not None and self.claim.running and not self.claim.mine
+
+    def waits_again(self, error: TgError, *, told: bool) -> bool:
+        """Whether no model makes it, so that it may be asked as if it were new.
+
+        Args:
+            error: how it failed.
+            told: whether its processor said so.
+        """
+        if self.permit is None:
+            return False
+        if not self.permit.begun:
+            return error.retryable
+        # A service that soon says that it cannot: its servers are away. One that has worked may have been paid for it.
+        unavailable = isinstance(error, Unavailable) and told and not self.permit.works
+        return isinstance(error, RateLimited) or unavailable
 
 
 class BackgroundRuns:
@@ -170,26 +201,27 @@ class BackgroundRuns:
         asked: Ask,
         background: Background,
         entry: AccessLogEntry,
-        claimed: Claimed,
+        claim: Claim,
         on_asked: Callable[[], None],
-    ) -> None:
+    ) -> bool:
         """Make an answer that has waited for room, as this task; return when its end is kept.
+
+        False: no model was asked, since the log has given it to another gateway.
 
         Args:
             asked: what is asked.
             background: how the answer is kept.
             entry: its line in the log.
-            claimed: how it stands.
+            claim: this gateway's.
             on_asked: called once the service is asked.
 
         Raises:
-            RateLimited, Unavailable: there was no room, and no model was asked: it may wait again.
-            TgError: as `Relay.ask`; it has no end yet.
+            TgError: no model makes it, and it has no end yet. If the error is retryable, it may wait again.
         """
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        opening = partial(self.store.go_on, background, claimed)
+        opening = partial(self.store.go_on, background, claim)
         begun.add_done_callback(lambda _: on_asked())
-        run = _Run(asked, background, entry, begun, opening, waited=True, counted=False)
+        run = _Run(asked, background, entry, begun, opening, claim=claim, counted=False)
         try:
             await self._make(run)
         finally:
@@ -197,6 +229,7 @@ class BackgroundRuns:
                 entry.write()
             if run.erased:
                 await self.store.sweep(background.name)
+        return not run.lost
 
     def _on_done(self, task: asyncio.Task[None], run: _Run) -> None:
         self._tasks.discard(task)
@@ -240,13 +273,12 @@ class BackgroundRuns:
         async with AsyncExitStack() as stack:
             try:
                 with translate_defects(Internal, DEFECT_MESSAGE, "gateway.defect", log):
-                    async with self._relay.ask(asked, entry) as exchange:
+                    async with self._relay.ask(asked, entry, run.permit) as exchange:
                         writer, position = await stack.enter_async_context(run.opening())
+                        run.writer = writer
                         begun.set_result(None)
                         # What waits again must have said nothing: neither its first events nor that work has begun.
-                        if run.waited:
-                            exchange.responses.listen_accepted(run.accept)
-                        else:
+                        if run.claim is None:
                             writer.begin(background.begin)
                             begin = partial(_begin, asked, background, writer)
                             exchange.responses.listen_accepted(begin, asked.on_opening)
@@ -254,12 +286,14 @@ class BackgroundRuns:
                         heeding = await stack.enter_async_context(running(heed))
                         await self._relay_in_time(exchange, asked, writer)
             except TgError as error:
-                if not begun.done() or (run.waits_again(error) and not writer.begun):
+                if not begun.done():
+                    raise
+                if not writer.begun and run.waits_again(error, told=exchange.responses.complete):
                     raise
                 failure = error
             # Only now, when the model has stopped: who reads the end may rely on it.
             entry.end(200 if failure is None else failure.status, "ok" if failure is None else failure.type)
-            if not run.over:
+            if not run.over and not run.lost:
                 await writer.end(background.finish(failure, cancelled=run.cancelled), "ended")
                 # Not only when the end is seen here: whoever has read it may ask for the next one at once.
                 self._count_out(run)
@@ -283,6 +317,11 @@ class BackgroundRuns:
                         if entry is None:
                             continue
                         position, kind = entry.position, kind_of(entry)
+                        if run.claim is not None:
+                            run.claim.note(entry)
+                        if run.lost:
+                            exchange.responses.fail(Cancelled("another gateway makes the response"))
+                            return
                         if kind in {CANCEL, END}:
                             run.cancelled = run.cancelled or kind == CANCEL
                             run.over = kind == END

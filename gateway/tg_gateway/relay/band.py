@@ -19,17 +19,17 @@ import structlog
 from tg_base.bus import Delivery
 from tg_base.client import Requestor
 from tg_base.protocol import HeartbeatTiming, Route, Subscriptions
-from tg_base.runtime import new_id, report, running, translate_defects
+from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import BAND, POISON
 from tg_gateway.dialects import Ask, Call, Catalogue, Dialect
 from tg_gateway.dialects.answers import Background, Waiting
-from tg_gateway.relay.answer_log import Claimed
 from tg_gateway.relay.background_runs import BackgroundRuns
 from tg_gateway.relay.band_bounds import BandBounds
+from tg_gateway.relay.claim import Claim
 from tg_gateway.relay.relay import DEFECT_MESSAGE
 from tg_gateway.telemetry import AccessLogEntry
 from tg_schema import TEXT_COMPLETION, TgError, decode, encode
-from tg_schema.errors import BadRequest, Internal, RateLimited, Unavailable
+from tg_schema.errors import BadRequest, Internal, RateLimited
 
 log = structlog.get_logger()
 
@@ -280,23 +280,26 @@ class Band:
         Raises:
             BusError: the bus did not answer.
         """
-        claim, name = new_id(), message.name
-        claimed = await self._store.claim(message.key, name, claim)
-        if claimed is None:
+        name = message.name
+        claim = await self._store.claim(message.key, name)
+        if claim is None:
             lane.count("dropped")
             return True
-        if not claimed.mine:
-            # A message that came twice, or whose gateway has died. The model may have been asked: it is not again.
-            lane.starting.discard(name)
-            return not await self._store.outlast(name, claimed.position)
+        if not claim.mine:
+            # A message that came twice, or whose gateway has died after a model may have been asked: it is not again.
+            return await self._outlast(lane, name, claim)
         if time.time() >= message.until:
             await self._store.declare(name, "expired")
             lane.count("expired")
             return True
         lane.count("taken")
-        return await self._make(lane, message, claimed, claim)
+        return await self._make(lane, message, claim)
 
-    async def _make(self, lane: _Lane, message: BandMessage, claimed: Claimed, claim: str) -> bool:
+    async def _outlast(self, lane: _Lane, name: str, claim: Claim) -> bool:
+        lane.starting.discard(name)
+        return not await self._store.outlast(name, claim.position)
+
+    async def _make(self, lane: _Lane, message: BandMessage, claim: Claim) -> bool:
         name = message.name
         try:
             asked, background = self._restart(message)
@@ -307,9 +310,15 @@ class Band:
         entry = AccessLogEntry("background", message.request, key=message.key)
         lane.asked.add(name)
         try:
-            await self._runs.go_on(asked, background, entry, claimed, lambda: lane.starting.discard(name))
-        except (RateLimited, Unavailable) as error:
+            if not await self._runs.go_on(asked, background, entry, claim, lambda: lane.starting.discard(name)):
+                lane.asked.discard(name)
+                return await self._outlast(lane, name, claim)
+        except TgError as error:
             lane.asked.discard(name)
+            if not error.retryable:
+                await self._store.declare(name, "ended", background.finish(error, cancelled=False))
+                lane.end()
+                return True
             await self._store.give_back(name, claim)
             lane.count("returned")
             # Refused before the service was asked, by a limit of its key: the model has room for those of others.
@@ -319,8 +328,6 @@ class Band:
             else:
                 lane.pause(error.retry_after)
             return False
-        except TgError as error:
-            await self._store.declare(name, "ended", background.finish(error, cancelled=False))
         finally:
             lane.asked.discard(name)
         lane.end()

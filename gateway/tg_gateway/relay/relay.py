@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import structlog
 
-from tg_base.client import Requestor
+from tg_base.client import BeginPermit, Requestor
 from tg_base.telemetry import CHUNK_GAP_SECONDS, FIRST_TOKEN_SECONDS, OVERHEAD_SECONDS, REFUSALS, trace
 from tg_gateway.access import RateLimits, Spending, Usage
 from tg_gateway.dialects import Ask, Batch, FieldNames, Writer
@@ -264,12 +264,13 @@ class Relay:
         self._left = False
         self.draining = False
 
-    def ask(self, asked: Ask, entry: AccessLogEntry) -> Exchange:
+    def ask(self, asked: Ask, entry: AccessLogEntry, permit: BeginPermit | None = None) -> Exchange:
         """Enter what is returned at once, and relay inside `async with`.
 
         Args:
             asked: what of whom, and for how long.
             entry: the line in the log.
+            permit: asked before a processor may begin; not for several requests at once.
 
         Raises:
             TgError: as `Requestor.stream`, Unavailable where the gateway is about to leave, and RateLimited over a
@@ -283,7 +284,7 @@ class Relay:
         metrics = self._metrics.get(name) or self._metrics.setdefault(name, _ChunkMetrics(name))
         batch = request if isinstance(request, Batch) else Batch((request,))
         spending = self._limits.admit(entry.key, name, *batch.requests)
-        opening = self._open(batch, spending.places, asked)
+        opening = self._open(batch, spending.places, asked, permit)
         exchange = Exchange(opening, spending, metrics, entry, fields=asked.fields, noted=self._note)
         self._asked += 1
         return exchange
@@ -305,13 +306,15 @@ class Relay:
         STREAMING.dec()
         self._running.discard(responses)
 
-    def _open(self, batch: Batch, places: int, asked: Ask) -> AbstractAsyncContextManager[Responses]:
+    def _open(
+        self, batch: Batch, places: int, asked: Ask, permit: BeginPermit | None
+    ) -> AbstractAsyncContextManager[Responses]:
         if len(batch.requests) > 1:
             return ask_batch(
                 self._requestor, asked.route, batch, timeout=self._timeout, places=places, fields=asked.fields
             )
         return self._requestor.stream(
-            asked.route, batch.requests[0], timeout=self._timeout, total=asked.deadline, bounded=True
+            asked.route, batch.requests[0], timeout=self._timeout, total=asked.deadline, bounded=True, permit=permit
         )
 
     async def drain(self, seconds: float) -> None:
