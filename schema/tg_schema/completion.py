@@ -116,14 +116,14 @@ def group_completions(pieces: Sequence[Joined], has_text: Callable[[Joined], boo
 def _group_answer(pieces: Sequence[Joined], has_text: Callable[[Joined], bool]) -> list[list[Joined]]:
     """The groups of one answer."""
     groups: list[list[Joined]] = []
-    told = signed = False
+    answered = signed = False
     for piece in pieces:
         thinks = bool(piece.reasoning or piece.signature)
-        if not groups or (thinks and (told or signed)):
+        if not groups or (thinks and (answered or signed)):
             groups.append([])
-            told = signed = False
+            answered = signed = False
         groups[-1].append(piece)
-        told = told or bool(piece.tool_calls) or has_text(piece)
+        answered = answered or bool(piece.tool_calls) or has_text(piece)
         signed = signed or bool(piece.signature)
     return groups
 
@@ -144,14 +144,14 @@ def join_completions(whole: Joined, pieces: Sequence[Completion]) -> Joined:
 
 def _besides_text(pieces: Sequence[Completion]) -> dict[str, Any]:
     """What pieces say besides their text, their model and their index: the fields that are set, joined."""
-    said: dict[str, list[Any]] = {}
+    by_field: dict[str, list[Any]] = {}
     for piece in pieces:
         for name in _BESIDES_TEXT:
             value = getattr(piece, name)
             # None and () are what is not set; 0 and "" are told.
             if value is not None and value != ():
-                said.setdefault(name, []).append(value)
-    return {name: _JOINS.get(name, _take_last)(values) for name, values in said.items()}
+                by_field.setdefault(name, []).append(value)
+    return {name: _JOINS.get(name, _take_last)(values) for name, values in by_field.items()}
 
 
 def _take_last(values: Sequence[Any]) -> Any:

@@ -15,7 +15,7 @@ JSON = TextCompletionRequest(prompt="p", response_format="json")
 async def checked(request: TextCompletionRequest, text: str) -> str:
     form = await AnswerForm.of(request)
     assert form is not None
-    (answer,) = await form.check_answer((LlmChunk(text),), told=False)
+    (answer,) = await form.check_answer((LlmChunk(text),), streamed=False)
     return answer.text
 
 

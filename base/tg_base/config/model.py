@@ -267,12 +267,12 @@ class Config(Section, frozen=True):
         """The tables of one kind of service, by flow."""
         name = table.spec.name if table.spec is not None else ""
         found = {flow: services.get(name) for flow, services in self.flows.items()}
-        return {flow: said for flow, said in found.items() if isinstance(said, table)}
+        return {flow: service for flow, service in found.items() if isinstance(service, table)}
 
     def routes(self, service: str) -> tuple[Route[Any, Any], ...]:
         """The routes of all flows to one service."""
         bound = ((flow, services[service]) for flow, services in self.flows.items() if service in services)
-        return tuple(self._route(flow, said.spec, said) for flow, said in bound if said.spec is not None)
+        return tuple(self._route(flow, service.spec, service) for flow, service in bound if service.spec is not None)
 
     @property
     def all_routes(self) -> tuple[Route[Any, Any], ...]:
@@ -280,14 +280,14 @@ class Config(Section, frozen=True):
         names = dict.fromkeys(service for services in self.flows.values() for service in services)
         return tuple(route for name in names for route in self.routes(name))
 
-    def _route(self, flow: str, spec: ServiceSpec[Any, Any], said: ServiceConfig) -> Route[Any, Any]:
+    def _route(self, flow: str, spec: ServiceSpec[Any, Any], service: ServiceConfig) -> Route[Any, Any]:
         topics = self.topics
         return Route(
             flow,
             spec,
-            resolve_topic(said.request) if said.request else topics.request(flow, spec.name),
-            resolve_topic(said.response) if said.response else topics.response(flow, spec.name),
-            said.plain,
-            said.find_queue(self),
-            said.bound_model,
+            resolve_topic(service.request) if service.request else topics.request(flow, spec.name),
+            resolve_topic(service.response) if service.response else topics.response(flow, spec.name),
+            service.plain,
+            service.find_queue(self),
+            service.bound_model,
         )

@@ -109,7 +109,7 @@ def _bind(config: Config, flow: str, model: str) -> Config:
 def _serve_all_on_demand(config: Config) -> Config:
     """Every model has a flow: one that binds it already, or a new one of its name."""
     models = {name: msgspec.structs.replace(model, on_demand=True) for name, model in config.models.items()}
-    bound = {said.model for said in config.bound(TextCompletionConfig).values()}
+    bound = {service.model for service in config.bound(TextCompletionConfig).values()}
     free = [model for model in models if model not in bound and model not in config.flows]
     flows = {model: {TEXT_COMPLETION.name: TextCompletionConfig(model=model)} for model in free}
     return msgspec.structs.replace(config, models=models, flows={**config.flows, **flows})

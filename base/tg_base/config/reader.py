@@ -77,7 +77,7 @@ def _convert(source: Source, data: dict[str, Any], findings: Findings) -> Config
     tables = reader.read(data.get("flows", {}), _Flows, ("flows",))
     config: Config | None = reader.read({key: value for key, value in data.items() if key != "flows"}, Config)
     flows: dict[str, dict[str, ServiceConfig]] = {
-        flow: {service: _read_service(source, reader, (flow, service), said) for service, said in services.items()}
+        flow: {service: _read_service(source, reader, (flow, service), fields) for service, fields in services.items()}
         for flow, services in (tables or {}).items()
     }
     for wrong in reader.wrong:

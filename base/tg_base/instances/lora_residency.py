@@ -56,10 +56,10 @@ def _filter(servers: list[ServerState], adapter: str) -> tuple[list[ServerState]
 
 
 def _level(server: ServerState, adapter: str) -> Residency | None:
-    told = None if server.report is None or server.report.adapters is None else server.report.adapters.resident
-    if told is None:
+    resident = None if server.report is None or server.report.adapters is None else server.report.adapters.resident
+    if resident is None:
         return "gpu" if adapter in server.adapters else None
-    return told.get(adapter)
+    return resident.get(adapter)
 
 
 def _is_saturated(server: ServerState) -> bool:
@@ -91,5 +91,5 @@ def _state_score(server: ServerState, adapter: str | None, is_home: bool) -> flo
 
 
 def _loaded(server: ServerState) -> int:
-    told = None if server.report is None or server.report.adapters is None else server.report.adapters.resident
-    return len(server.adapters) if told is None else sum(level == "gpu" for level in told.values())
+    resident = None if server.report is None or server.report.adapters is None else server.report.adapters.resident
+    return len(server.adapters) if resident is None else sum(level == "gpu" for level in resident.values())

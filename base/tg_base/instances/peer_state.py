@@ -24,7 +24,7 @@ class PeerState:
         self.is_incomplete = False
         self._adopt = adopt
         self._next = 0
-        self._told = 0
+        self._announced = 0
         self._open: dict[int, Placement] = {}
 
     def __len__(self) -> int:
@@ -33,11 +33,11 @@ class PeerState:
     @property
     def is_behind(self) -> bool:
         """Whether something it told has not arrived, so that a snapshot is needed."""
-        return self._told > self._next or self.is_incomplete
+        return self._announced > self._next or self.is_incomplete
 
     def hear(self, seq: int) -> None:
         """Note that its next batch has this number."""
-        self._told = max(self._told, seq)
+        self._announced = max(self._announced, seq)
 
     def apply(self, batch: Batch, now: float) -> bool:
         """Take a batch if it is the next one; else False. Twice the same counts once."""

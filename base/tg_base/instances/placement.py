@@ -100,7 +100,7 @@ class Placement:
         cached: int,
         now: float,
         *,
-        told_room: int | None = None,
+        reported_room: int | None = None,
     ) -> None:
         self._server: ServerState | None = server
         self._estimates = estimates
@@ -120,14 +120,14 @@ class Placement:
         self.loads_adapter = request.adapter is not None and request.adapter not in server.adapters.used_at
         self._model, self._marks = request.model, marks_of(request.prefix)
         self.room = self.uncached_tokens
-        if told_room is not None:
-            self.room = told_room
+        if reported_room is not None:
+            self.room = reported_room
         elif request.prefix.blocks:  # else nobody knows what of it is in use
             self.room = server.room_for(request.prompt_tokens, request.prefix, cached // BLOCK_TOKENS)
         is_held_up = server.place(
             request, self.uncached_tokens, self.expected_tokens, now, room=self.room, marks=self._marks
         )
-        self._is_held_up = is_held_up or told_room is not None
+        self._is_held_up = is_held_up or reported_room is not None
 
     @property
     def last_mark(self) -> int | None:
@@ -139,12 +139,12 @@ class Placement:
         """Whether `finish` was called."""
         return self._server is None
 
-    def first_token(self, now: float, told: Lesson | None = None) -> None:
+    def first_token(self, now: float, learnt: Lesson | None = None) -> None:
         """Tell that the answer began: the prompt is computed. After `finish`, and of whole answers, it says nothing.
 
         Args:
             now: seconds on the scheduler's clock.
-            told: what another scheduler learnt of it, if that placed it.
+            learnt: what another scheduler learnt of it, if that placed it.
         """
         server = self._server
         if server is None or self.first_at is not None or not self.streamed:
@@ -155,7 +155,7 @@ class Placement:
         server.start(self.adapter, self.uncached_tokens, self.room)
         # The server's speed is learnt from prompts that wait for nothing else.
         own = Lesson(self._tokens_ahead + self.uncached_tokens, now - self.picked_at)
-        lesson = told if self._is_held_up else own
+        lesson = learnt if self._is_held_up else own
         if self.listener is not None:
             self.listener.started(self, lesson)
         if self.follower is not None:
@@ -163,13 +163,13 @@ class Placement:
         if lesson is not None:
             server.speed.learn_first_token(*lesson)
 
-    def finish(self, usage: InstanceUsage | None, now: float, told: Lesson | None = None) -> None:
+    def finish(self, usage: InstanceUsage | None, now: float, learnt: Lesson | None = None) -> None:
         """Tell that the request ended: answered, failed or left.
 
         Args:
             usage: what the server counted; None = nothing was told.
             now: seconds on the scheduler's clock.
-            told: what another scheduler learnt of the answer, if that placed it.
+            learnt: what another scheduler learnt of the answer, if that placed it.
         """
         server, self._server = self._server, None
         if server is None:
@@ -179,7 +179,7 @@ class Placement:
         else:
             self._estimates.end(self._model, self.first_at)
         server.release(self.adapter, self.prompt_tokens, self.uncached_tokens, self.expected_tokens, self._marks)
-        lesson = told or self._lesson(usage, now, server)
+        lesson = learnt or self._lesson(usage, now, server)
         if lesson is not None:
             self._note_adapter(now)
         if self.listener is not None:

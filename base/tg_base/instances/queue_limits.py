@@ -61,9 +61,9 @@ class QueueLimits(Struct, frozen=True, forbid_unknown_fields=True):
                 raise BadRequest(sentence).at(option, "bands", str(at), "priority")
             seen.add(band.priority)
             for field in ("max_waiting", "max_bytes"):
-                most, told = getattr(self, field), getattr(band, field)
-                if told is not None and told > most:
-                    sentence = f"{field} of priority {band.priority} is {told}, above the {most} of all; lower it"
+                most, limit = getattr(self, field), getattr(band, field)
+                if limit is not None and limit > most:
+                    sentence = f"{field} of priority {band.priority} is {limit}, above the {most} of all; lower it"
                     raise BadRequest(f"{option}: {sentence}").at(option, "bands", str(at), field)
 
     def band(self, priority: int) -> tuple[int, int]:

@@ -50,17 +50,17 @@ class ResidentAdapters:
     def observe(self, report: AdapterReport, read_at: float, busy: Container[str]) -> None:
         """Check the belief against what the server tells."""
         self.slots = report.slots if report.slots is not None else self.slots
-        told = report.resident
-        if told is not None:
+        reported = report.resident
+        if reported is not None:
             known = self.used_at
             gone = [
                 adapter
                 for adapter, used_at in known.items()
-                if adapter not in told and adapter not in busy and used_at < read_at - LOADING_SECONDS
+                if adapter not in reported and adapter not in busy and used_at < read_at - LOADING_SECONDS
             ]
             for adapter in gone:
                 del known[adapter]
-            self._admit([adapter for adapter in told if adapter not in known], read_at)
+            self._admit([adapter for adapter in reported if adapter not in known], read_at)
         elif report.active:
             self._admit([adapter for adapter in report.active if adapter not in self.used_at], read_at)
         self._make_room(busy)

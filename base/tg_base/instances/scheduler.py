@@ -128,7 +128,7 @@ class Scheduler:
             room: tokens of its prompt that were not in use there.
             now: on the scheduler's clock.
         """
-        placement = Placement(self.server(endpoint), request, self._estimates, cached, now, told_room=room)
+        placement = Placement(self.server(endpoint), request, self._estimates, cached, now, reported_room=room)
         placement.follower, placement.missing = self.follower, self.missing
         return placement
 
@@ -141,8 +141,8 @@ class Scheduler:
         server = self.server(endpoint)
         if server.report is None or report.read_at >= server.report.read_at:
             server.observe(report)
-            if (told := report.adapters) is not None:
-                self.missing.find(endpoint.address, (*told.active, *(told.resident or ())), report.read_at)
+            if (adapters := report.adapters) is not None:
+                self.missing.find(endpoint.address, (*adapters.active, *(adapters.resident or ())), report.read_at)
             self._notify_follower()
 
     def expire(self, now: float) -> None:
@@ -167,20 +167,20 @@ class Scheduler:
             known.endpoint = endpoint  # the newest name and labels
         return known
 
-    def forget_adapter(self, endpoint: Endpoint, adapter: str, now: float, *, told: bool = False) -> None:
+    def forget_adapter(self, endpoint: Endpoint, adapter: str, now: float, *, by_peer: bool = False) -> None:
         """Note that a server does not have an adapter, since it answered 404. Of one that left, nothing is noted.
 
         Args:
             endpoint: who answered.
             adapter: that was asked for.
             now: on the scheduler's clock.
-            told: whether another scheduler tells it, so that no listener needs to know.
+            by_peer: whether another scheduler tells it, so that no listener needs to know.
         """
         server = self._servers.get(endpoint.address)
         if server is not None:
             server.adapters.discard(adapter)
             self.missing.note(endpoint.address, adapter, now)
-            if self.listener is not None and not told:
+            if self.listener is not None and not by_peer:
                 self.listener.lacked(endpoint.address, adapter)
 
     def restarted(self, endpoint: Endpoint) -> None:

@@ -44,8 +44,8 @@ class ServerState:
     """
 
     __slots__ = (
+        "_reported_tokens",
         "_sent_back_tokens",
-        "_told_tokens",
         "_unseen",
         "_unseen_since",
         "active",
@@ -87,7 +87,7 @@ class ServerState:
         self.is_stale = False
         self._unseen_since = 0.0
         self.cache_tokens: int | None = None
-        self._told_tokens: float | None = None
+        self._reported_tokens: float | None = None
         self._sent_back_tokens = 0.0
 
     @property
@@ -106,8 +106,8 @@ class ServerState:
     def used_tokens(self) -> float:
         """Tokens of the KV cache that are in use or wait for room: as told and ours since; else our own alone."""
         # Blocks that requests share are in the report alone. Prompts not computed yet may be missing there.
-        told = self._told_tokens
-        return self.kv_tokens if told is None else told + self._sent_back_tokens + self.room_tokens
+        reported = self._reported_tokens
+        return self.kv_tokens if reported is None else reported + self._sent_back_tokens + self.room_tokens
 
     @property
     def active_adapters(self) -> AbstractSet[str]:
@@ -115,8 +115,8 @@ class ServerState:
         report = self.report
         if report is None or report.adapters is None:
             return self.adapter_requests.keys()
-        told = report.adapters
-        return told.active | told.waiting if told.waiting else told.active
+        reported = report.adapters
+        return reported.active | reported.waiting if reported.waiting else reported.active
 
     @property
     def has_free_slot(self) -> bool:
@@ -133,10 +133,10 @@ class ServerState:
         if report.adapters is not None:
             self.adapters.observe(report.adapters, report.read_at, self.adapter_requests)
             self._count_slots()
-        self._told_tokens = None
+        self._reported_tokens = None
         if report.blocks and report.block_tokens:
             self.cache_tokens = tokens = report.blocks * report.block_tokens
-            self._told_tokens = None if report.kv_usage is None else report.kv_usage * tokens
+            self._reported_tokens = None if report.kv_usage is None else report.kv_usage * tokens
             self._sent_back_tokens = self._count_sent_back(report)
             if self.prefixes.capacity != (blocks := max(tokens // BLOCK_TOKENS, 1)):
                 self.prefixes.resize(blocks)
@@ -147,7 +147,7 @@ class ServerState:
 
     def expire(self) -> None:
         """Forget a report that is too old."""
-        self.report = self._told_tokens = None
+        self.report = self._reported_tokens = None
         self.is_stale = True
 
     def room_for(self, prompt_tokens: int, prefix: Fingerprint, matched: int) -> int:
@@ -256,7 +256,7 @@ class ServerState:
 
     def restart(self) -> None:
         """Forget what a server loses when it starts anew. What is placed here stays counted until it ends."""
-        self.report = self._told_tokens = None
+        self.report = self._reported_tokens = None
         self.adapters.clear()
         self.ready_at.clear()
         self.loads_end_at = 0.0
@@ -268,9 +268,9 @@ class ServerState:
         A full server sends its youngest requests back to its queue. What they held then looks free, but is not: they
         run before any new request.
         """
-        if self._told_tokens is None or not report.queued or not report.running:
+        if self._reported_tokens is None or not report.queued or not report.running:
             return 0.0
-        return max(report.queued - self.unstarted, 0) * self._told_tokens / report.running
+        return max(report.queued - self.unstarted, 0) * self._reported_tokens / report.running
 
     def _count_slots(self) -> None:
         slots = self.adapters.slots

@@ -45,7 +45,7 @@ MAX_WANTS = 64
 """Unknown beginnings of prompts that are asked for at once."""
 MAX_ANSWERS = 8
 """Of them, that are answered at once."""
-MAX_TOLD_BLOCKS = 65_536
+MAX_SHARED_BLOCKS = 65_536
 """Blocks that a newcomer is told of, of all servers together: half a megabyte."""
 
 
@@ -122,13 +122,13 @@ class SharedState:
         for origin in [origin for origin, peer in self._peers.items() if now - peer.heard_at > self._timing.dead_after]:
             self._forget(origin, now)
         self._rest_if_alone(now)
-        told = [*self._own(now), *self._questions(now), *self._knowledge()]
-        if any(isinstance(each, Batch) for each in told):
+        deltas = [*self._own(now), *self._questions(now), *self._knowledge()]
+        if any(isinstance(each, Batch) for each in deltas):
             self._beat_at = now
         elif now - self._beat_at >= self._timing.heartbeat:
             self._beat_at = now
-            told.append(Heartbeat(self._origin, self._journal.seq))
-        bodies = [encode_delta(each) for each in told]
+            deltas.append(Heartbeat(self._origin, self._journal.seq))
+        bodies = [encode_delta(each) for each in deltas]
         short = [body for body in bodies if len(body) <= MAX_DELTA_BYTES]
         self.dropped["too-long"] += len(bodies) - len(short)
         return short
@@ -236,7 +236,7 @@ class SharedState:
     def _list_known(self) -> Iterator[Known]:
         servers = self._scheduler.servers
         for server in servers:
-            most = MAX_TOLD_BLOCKS // len(servers)
+            most = MAX_SHARED_BLOCKS // len(servers)
             yield Known(
                 self._origin,
                 server.endpoint.address,
@@ -280,7 +280,7 @@ class SharedState:
             endpoint = self._find(batch.names[address])
             if endpoint is not None:
                 self._scheduler.server(endpoint)
-                self._scheduler.forget_adapter(endpoint, batch.names[adapter], now, told=True)
+                self._scheduler.forget_adapter(endpoint, batch.names[adapter], now, by_peer=True)
 
     def _learn_prompts(self, batch: Batch) -> None:
         """Take what a batch tells of servers, although it is not the next one."""
@@ -313,11 +313,11 @@ class SharedState:
 def _chains(server: ServerState, most: int) -> list[tuple[int | None, bytes]]:
     """The newest blocks. Those at the end of a prompt are older than those before them, so each is told once."""
     known = server.prefixes.blocks
-    told: set[int] = set()
+    sent: set[int] = set()
     chains: list[tuple[int | None, bytes]] = []
     for block in list(islice(known, max(len(known) - most, 0), None)):
-        if block not in told:
-            last, blocks = server.prefixes.chain(block, told)
-            told.update(blocks)
+        if block not in sent:
+            last, blocks = server.prefixes.chain(block, sent)
+            sent.update(blocks)
             chains.append((last, pack_blocks(blocks)))
     return chains

@@ -43,12 +43,12 @@ def weighted_with_lora() -> Weighted:
 
 
 def _lora_score(server: ServerState, adapter: str | None) -> float:
-    told = None if server.report is None else server.report.adapters
-    if told is None:
+    adapters = None if server.report is None else server.report.adapters
+    if adapters is None:
         return ACTIVE_SCORE if adapter in server.adapter_requests else FREE_SLOT_SCORE
-    if adapter in told.active:
+    if adapter in adapters.active:
         return ACTIVE_SCORE
     # As the reference does: an adapter that is told as active and as waiting counts twice.
-    if told.slots is None or len(told.active) + len(told.waiting) < told.slots:
+    if adapters.slots is None or len(adapters.active) + len(adapters.waiting) < adapters.slots:
         return FREE_SLOT_SCORE
-    return WAITING_SCORE if adapter in told.waiting else FULL_SCORE
+    return WAITING_SCORE if adapter in adapters.waiting else FULL_SCORE

@@ -155,7 +155,7 @@ class AnswerBuilder:
         reason = self.totals.endings[index].finish_reason
         calls = any(piece.tool_calls for piece in answer)
         if reason == "stop" or (reason == "tool_calls" and calls):
-            return await form.check_answer(answer, told=self._streaming)
+            return await form.check_answer(answer, streamed=self._streaming)
         return answer
 
     def _last_of_streams(self, indexes: Sequence[int]) -> list[TextCompletionResponse]:

@@ -53,33 +53,33 @@ class AnswerForm:
         tools = {tool.name: await _compiled(f"tools: {tool.name}", tool.parameters) for tool in strict}
         return cls(json=json, schema=schema, tools=tools)
 
-    async def check_answer(self, answer: Sequence[LlmChunk], *, told: bool) -> Sequence[LlmChunk]:
+    async def check_answer(self, answer: Sequence[LlmChunk], *, streamed: bool) -> Sequence[LlmChunk]:
         """Check a finished answer.
 
         Args:
             answer: its pieces.
-            told: whether the requestor has its text already.
+            streamed: whether the requestor has its text already.
 
         Returns:
             The same without text around its JSON, for instance a code fence.
 
         Raises:
             SchemaViolation: it contains no JSON, or breaks the schema; or a call breaks the schema of its tool; or it
-                is `told` and has other text around its JSON. The message names the rule.
+                is `streamed` and has other text around its JSON. The message names the rule.
         """
-        return await asyncio.to_thread(self._check_answer, answer, told)
+        return await asyncio.to_thread(self._check_answer, answer, streamed)
 
-    def _check_answer(self, answer: Sequence[LlmChunk], told: bool) -> Sequence[LlmChunk]:
+    def _check_answer(self, answer: Sequence[LlmChunk], streamed: bool) -> Sequence[LlmChunk]:
         calls = whole_calls(call for chunk in answer for call in chunk.tool_calls)
         for call in calls:
             self._check_call(call)
         if calls or not self._json:
             return answer
-        said = "".join(chunk.text for chunk in answer)
-        text = self._check_text(said)
-        if text == said:
+        written = "".join(chunk.text for chunk in answer)
+        text = self._check_text(written)
+        if text == written:
             return answer
-        if told:
+        if streamed:
             raise SchemaViolation("the model's answer has other text around its JSON; ask again, or ask another model")
         *before, last = answer or (LlmChunk(),)
         return (

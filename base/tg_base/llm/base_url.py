@@ -10,11 +10,11 @@ _ROUTE = "/chat/completions"
 """Suffix of the URL in some users' variables, as in TrustGraph's; it is removed."""
 
 
-def base_url_from(said: str | None, variables: Sequence[str], default: str | None, path: str = "") -> str | None:
+def base_url_from(configured: str | None, variables: Sequence[str], default: str | None, path: str = "") -> str | None:
     """The configured URL, else that of an environment variable, else the default.
 
     Args:
-        said: the configuration's `base_url`.
+        configured: the configuration's `base_url`.
         variables: names of environment variables; the first that is set wins. Their URLs may end in the route of
             OpenAI's chat completions.
         default: None = there is none, or the provider's SDK has one.
@@ -24,9 +24,9 @@ def base_url_from(said: str | None, variables: Sequence[str], default: str | Non
         BadRequest: the URL is not one of an API.
     """
     found = next((value for name in variables if (value := os.environ.get(name, "").strip())), None)
-    if said is not None:
-        _check(said, "base_url")
-        return said
+    if configured is not None:
+        _check(configured, "base_url")
+        return configured
     if found is None:
         if default is not None:
             _check(default, "default_base_url")

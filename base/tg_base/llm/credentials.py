@@ -62,7 +62,7 @@ def find_key(variables: tuple[str, ...], *, needed: bool = True) -> Key:
             value.
     """
     for name in variables:
-        value, file = (os.environ.get(said, "").strip() for said in (name, name + FILE_SUFFIX))
+        value, file = (os.environ.get(variable, "").strip() for variable in (name, name + FILE_SUFFIX))
         if value and file:
             raise ProviderAuth(f"{name} and {name}{FILE_SUFFIX} are both set; unset the one that does not hold")
         if file:

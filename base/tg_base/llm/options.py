@@ -59,11 +59,11 @@ class ModelOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw_
 
     def sampling(self, request: TextCompletionRequest) -> Sampling:
         """The request's sampling, with these options as defaults."""
-        said = request.sampling or Sampling()
+        sampling = request.sampling or Sampling()
         return msgspec.structs.replace(
-            said,
-            temperature=self.temperature if said.temperature is None else said.temperature,
-            max_tokens=self.max_tokens if said.max_tokens is None else said.max_tokens,
+            sampling,
+            temperature=self.temperature if sampling.temperature is None else sampling.temperature,
+            max_tokens=self.max_tokens if sampling.max_tokens is None else sampling.max_tokens,
         )
 
 

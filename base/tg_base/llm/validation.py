@@ -131,8 +131,8 @@ def _check_tools(request: TextCompletionRequest) -> None:
     names = [name for name in names if not allowed or name in allowed]
     if request.tool_choice not in {*_CHOICES, *(["required", *names] if names else [])}:
         # Without the words for the choices, which differ from API to API.
-        said = "no tool that may be called has this name" if names else "there is no tool to call"
-        raise BadRequest(f"tool_choice: {said}; send the tool, or leave the choice to the model")
+        reason = "no tool that may be called has this name" if names else "there is no tool to call"
+        raise BadRequest(f"tool_choice: {reason}; send the tool, or leave the choice to the model")
 
 
 def _check_sampling(sampling: Sampling) -> None:

@@ -124,8 +124,8 @@ class RequestRecord:
         self.ended_at = now
         self.usage = usage
         self.failed = self.failed or self.status >= MIN_ERROR_STATUS
-        told = f"status {self.status}" if self.failed else ANSWERED if self._began else LEFT
-        self.outcome = outcome or told
+        by_status = f"status {self.status}" if self.failed else ANSWERED if self._began else LEFT
+        self.outcome = outcome or by_status
         if self.on_end is not None:
             self.on_end(self)
 

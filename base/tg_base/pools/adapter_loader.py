@@ -22,7 +22,7 @@ LOAD_SECONDS: Final = 30.0
 AGAIN_SECONDS: Final = 10.0
 """Before a server that did not load an adapter is asked for it again."""
 MAX_ANSWER_BYTES: Final = 64 * 1024
-_TOLD_CHARACTERS: Final = 200
+MAX_REASON_CHARACTERS: Final = 200
 
 Post = Callable[[str, bytes], Awaitable[HttpAnswer]]
 """Sends a body to LOAD_PATH of the server at an address, and returns the answer, whatever its status."""
@@ -90,7 +90,7 @@ class AdapterLoader:
 
     async def _load(self, endpoint: Endpoint, adapter: str, post: Post) -> None:
         body = msgspec.json.encode({"lora_name": adapter, "lora_path": self.find_source(adapter)})
-        said: dict[str, object] = {"server": endpoint.name, "address": endpoint.address, "adapter": adapter}
+        fields: dict[str, object] = {"server": endpoint.name, "address": endpoint.address, "adapter": adapter}
         try:
             async with asyncio.timeout(LOAD_SECONDS):
                 status, text = await _read(await post(endpoint.address, body))
@@ -101,10 +101,10 @@ class AdapterLoader:
         # vLLM answers 400 to a name that it has already.
         if status == 200 or (status == 400 and "already" in text):
             self._loaded.setdefault(endpoint.address, set()).add(adapter)
-            log.info("adapter.loaded", **said, anew=status == 200)
+            log.info("adapter.loaded", **fields, anew=status == 200)
         else:
             self._failed_at[endpoint.address, adapter] = asyncio.get_running_loop().time()
-            log.warning("adapter.not_loaded", **said, status=status, reason=text[:_TOLD_CHARACTERS])
+            log.warning("adapter.not_loaded", **fields, status=status, reason=text[:MAX_REASON_CHARACTERS])
 
     def _forget(self, address: str, adapter: str | None) -> None:
         if adapter is not None:

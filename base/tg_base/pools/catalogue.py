@@ -137,15 +137,15 @@ class Catalogue(Struct, frozen=True):
                 return None
             pool = choose(pools, draw)
         target = self._rewrite(pool, model, served.get(pool, ()), draw)
-        told = case or self.cases.get(target) or _NO_CASE
+        use_case = case or self.cases.get(target) or _NO_CASE
         named = self.objectives.get(objective)
         return Destination(
             pool,
             target,
-            self._find_adapter(target, told, served.get(pool)),
-            named.priority if named is not None and named.pool == pool else told.priority,
-            told.promises,
-            told.route,
+            self._find_adapter(target, use_case, served.get(pool)),
+            named.priority if named is not None and named.pool == pool else use_case.priority,
+            use_case.promises,
+            use_case.route,
         )
 
     @property
@@ -180,9 +180,9 @@ class Catalogue(Struct, frozen=True):
             model = target
         return model
 
-    def _find_adapter(self, target: str, told: UseCase, served: Collection[str] | None) -> str | None:
+    def _find_adapter(self, target: str, use_case: UseCase, served: Collection[str] | None) -> str | None:
         """A server's base models are certain; without them a route's word counts."""
         if served:
             return None if target in served else target
-        case = self.cases.get(target, told)
+        case = self.cases.get(target, use_case)
         return target if case.is_adapter else None

@@ -215,31 +215,31 @@ def _make_pool(resource: Resource[InferencePool]) -> Pool:
 
 def _make_promises(route: Resource[LLMRoute]) -> tuple[Promise, ...]:
     made: list[Promise] = []
-    for at, told in enumerate(route.spec.adapter.objectives):
-        if any(told.type == each.kind for each in made):
+    for at, objective in enumerate(route.spec.adapter.objectives):
+        if any(objective.type == each.kind for each in made):
             # Two quantiles of one latency would need two windows; to watch one of them in silence would be a lie.
-            sentence = f"{told.type} is promised already; keep the objective that matters most"
+            sentence = f"{objective.type} is promised already; keep the objective that matters most"
             raise route.fault(sentence, "spec", "adapter", "objectives", str(at), "type")
-        made.append(_make_promise(route, at, told))
+        made.append(_make_promise(route, at, objective))
     return tuple(made)
 
 
-def _make_promise(route: Resource[LLMRoute], at: int, told: RouteObjective) -> Promise:
+def _make_promise(route: Resource[LLMRoute], at: int, objective: RouteObjective) -> Promise:
     keys = ("spec", "adapter", "objectives", str(at), "latency")
-    seconds = parse_duration(told.latency.value)
+    seconds = parse_duration(objective.latency.value)
     if seconds is None:
-        sentence = f'value must be a duration above 0 such as 2s, 500ms or 1m30s, not "{told.latency.value}"'
+        sentence = f'value must be a duration above 0 such as 2s, 500ms or 1m30s, not "{objective.latency.value}"'
         raise route.fault(sentence, *keys, "value")
-    share = told.latency.quantile.numerator / told.latency.quantile.denominator
+    share = objective.latency.quantile.numerator / objective.latency.quantile.denominator
     if share >= 1:
-        sentence = f"numerator must be below the denominator, {told.latency.quantile.denominator}"
+        sentence = f"numerator must be below the denominator, {objective.latency.quantile.denominator}"
         raise route.fault(f"{sentence}; no server can promise it for all requests", *keys, "quantile", "numerator")
-    return Promise(told.type, seconds, share)
+    return Promise(objective.type, seconds, share)
 
 
-def _targets(resource: Resource[Spec], told: Iterable[RewriteTarget | TargetModel], keys: Keys) -> Weighted:
+def _targets(resource: Resource[Spec], targets: Iterable[RewriteTarget | TargetModel], keys: Keys) -> Weighted:
     found: dict[str, int] = {}
-    for at, each in enumerate(told):
+    for at, each in enumerate(targets):
         name = each.model_rewrite if isinstance(each, RewriteTarget) else each.name
         if name in found:
             raise resource.fault(f'the target "{name}" is repeated; add the weights', *keys, str(at))

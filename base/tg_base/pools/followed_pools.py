@@ -62,15 +62,15 @@ class FollowedPools(Entered):
         """The addresses whose load cannot be read, and why."""
         return {} if self._scraper is None else self._scraper.failing
 
-    def read_load(self, endpoint: Endpoint, told: str, now: float) -> None:
+    def read_load(self, endpoint: Endpoint, header: str, now: float) -> None:
         """Tell the scheduler what the load header of an answer says; one that says nothing is ignored.
 
         Args:
             endpoint: who answered.
-            told: the header's value; any text.
+            header: the header's value; any text.
             now: seconds on the scheduler's clock.
         """
-        report = read_load_header(told, now)
+        report = read_load_header(header, now)
         if report is not None and endpoint.address in self._known:
             last = self._scheduler.server(endpoint).report
             self._scheduler.observe(endpoint, merge_reports(last, report))

@@ -16,8 +16,8 @@ def find_goal(
         first_token: seconds, in place of the route's.
         output_token: seconds, in place of the route's.
     """
-    told = {promise.kind: promise for promise in promises}
-    first, output = told.get("TimeToFirstToken"), told.get("OutputTokenLatency")
+    by_kind = {promise.kind: promise for promise in promises}
+    first, output = by_kind.get("TimeToFirstToken"), by_kind.get("OutputTokenLatency")
     first_token = first_token or (None if first is None else first.seconds)
     output_token = output_token or (None if output is None else output.seconds)
     if first_token is None and output_token is None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from tg_base.instances import LoadReport
 from tg_base.pools.page_reader import read_count, read_share
 
-Told = TypeVar("Told")
+Value = TypeVar("Value")
 
 LOAD_REQUEST_HEADER = "endpoint-load-metrics-format"
 """Asks for the load; its value is `LOAD_FORMAT`."""
@@ -89,8 +89,8 @@ def merge_reports(last: LoadReport | None, update: LoadReport) -> LoadReport:
     )
 
 
-def _first(told: Told | None, kept: Told | None) -> Told | None:
-    return kept if told is None else told
+def _first(new: Value | None, previous: Value | None) -> Value | None:
+    return previous if new is None else new
 
 
 def _read_text(text: str) -> Iterator[tuple[str, float]]:

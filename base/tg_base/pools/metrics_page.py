@@ -60,7 +60,7 @@ def _drop_ranks(series: Iterable[tuple[Labels, float]], metric: Metric) -> list[
     """The first rank's series of each engine."""
     found: dict[str, tuple[Labels, float]] = {}
     # Equal ranks keep the order of the page.
-    for each in sorted(series, key=lambda told: [_rank(told[0].get(rank, "")) for rank in metric.ranks]):
+    for each in sorted(series, key=lambda row: [_rank(row[0].get(rank, "")) for rank in metric.ranks]):
         found.setdefault(each[0].get(metric.engine, ""), each)
     return list(found.values())
 

@@ -132,10 +132,10 @@ def _adapters(page: MetricsPage, kind: ServerKind) -> AdapterReport | None:
 def _queued_by_adapter(page: MetricsPage, kind: ServerKind) -> dict[str, int] | None:
     if kind.lora_requests is None or not page.has(kind.lora_requests.name):
         return None
-    told = {labels.get("adapter_name", ""): read_count(value) for labels, value in page.find(kind.lora_requests)}
-    if None in told.values() or len(told) > MAX_ADAPTERS:
+    counts = {labels.get("adapter_name", ""): read_count(value) for labels, value in page.find(kind.lora_requests)}
+    if None in counts.values() or len(counts) > MAX_ADAPTERS:
         raise _LieError
-    return {name: count for name, count in told.items() if name and count}
+    return {name: count for name, count in counts.items() if name and count}
 
 
 def _newest(page: MetricsPage, metric: Metric) -> Labels | None:

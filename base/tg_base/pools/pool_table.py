@@ -33,9 +33,9 @@ class PoolObjective(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def promises(self) -> tuple[Promise, ...]:
         """The same, as routes say it."""
-        told: tuple[tuple[PromiseKind, float | None], ...]
-        told = (("TimeToFirstToken", self.first_token), ("OutputTokenLatency", self.output_token))
-        return tuple(Promise(kind, seconds, self.share) for kind, seconds in told if seconds is not None)
+        limits: tuple[tuple[PromiseKind, float | None], ...]
+        limits = (("TimeToFirstToken", self.first_token), ("OutputTokenLatency", self.output_token))
+        return tuple(Promise(kind, seconds, self.share) for kind, seconds in limits if seconds is not None)
 
 
 class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):

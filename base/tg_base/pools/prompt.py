@@ -121,11 +121,11 @@ def _read_plain(fields: PromptFields) -> Prompt | None:
     leading = 0
     while leading < len(turns) and leading < MAX_LEADING_TURNS and turns[leading].role in _SYSTEM_ROLES:
         leading += 1
-    told = "\n\n".join([turn.content for turn in turns[:leading] if turn.content])
-    said = [
+    instructions = "\n\n".join([turn.content for turn in turns[:leading] if turn.content])
+    spoken = [
         f"{_PART}{_ROLES.get(turn.role, turn.role)}{_SPOKEN}{turn.content}" for turn in turns[leading:] if turn.content
     ]
-    text = "".join([f"{_PART}{_SYSTEM}{_SPOKEN}{told}", *said] if told else said)
+    text = "".join([f"{_PART}{_SYSTEM}{_SPOKEN}{instructions}", *spoken] if instructions else spoken)
     return Prompt(text, len(text))
 
 
@@ -150,15 +150,15 @@ def _pieces(fields: PromptFields, whole_bytes: int) -> Iterator[tuple[Any, Calla
     """What a prompt is made of, in the order of chat templates, and what reads it."""
     for tool in _items(fields.tools, whole_bytes):
         yield tool, _tool
-    told = [text for raw in (fields.system, fields.instructions) if memoryview(raw) for text in _system(raw)]
+    instructions = [text for raw in (fields.system, fields.instructions) if memoryview(raw) for text in _system(raw)]
     turns = [*_items(fields.messages, whole_bytes), *_items(fields.input, whole_bytes)]
     at = 0
     # The first texts of the system are one, whichever field or turn they stand in.
     while at < min(len(turns), MAX_LEADING_TURNS) and (parts := _leading(turns[at])) is not None:
-        told += parts
+        instructions += parts
         at += 1
-    if any(told):
-        yield None, lambda _: [(_SYSTEM, "\n\n".join(filter(None, told)))]
+    if any(instructions):
+        yield None, lambda _: [(_SYSTEM, "\n\n".join(filter(None, instructions)))]
     for turn in turns[at:]:
         yield turn, _turn
     if memoryview(fields.prompt):
@@ -256,22 +256,22 @@ def _content(role: str, content: Any, *, within_result: bool = False) -> Iterato
         if content:
             yield role, content
         return
-    said = ""
+    text = ""
     for block in content if isinstance(content, list) else [content]:
         kind = _kind(block)
         if isinstance(block, str):
-            said += block
+            text += block
         elif kind in _TEXTS:
-            said += str(block.get("text") or "")
+            text += str(block.get("text") or "")
         elif kind in {"tool_use", "tool_result"}:
-            if said:
-                yield role, said
-            said = ""
+            if text:
+                yield role, text
+            text = ""
             yield from _block(block, within_result)
         elif block is not None and kind not in _THINKING:
-            said += _IMAGE + (_image(block) or _json(block))
-    if said:
-        yield role, said
+            text += _IMAGE + (_image(block) or _json(block))
+    if text:
+        yield role, text
 
 
 def _kind(value: Any) -> str:

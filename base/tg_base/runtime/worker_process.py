@@ -75,10 +75,10 @@ class WorkerProcess:
         await self._send(message)
         while (reply := await self._hear()).kind == "asked":
             try:
-                told = await answer(reply.value)
+                result = await answer(reply.value)
             except TgError as error:
-                told = error
-            await self._send(write_pickle(told))
+                result = error
+            await self._send(write_pickle(result))
         result = await self._receive() if reply.kind == "returned" else bytearray()
         self.busy = False
         for method, fields in reply.lines:

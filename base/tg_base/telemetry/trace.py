@@ -53,12 +53,12 @@ class Span(msgspec.Struct, frozen=True):
     @property
     def fields(self) -> dict[str, str]:
         """The fields of a log line; None is left out."""
-        said = {"request": self.request, "traceparent": self.traceparent}
+        fields = {"request": self.request, "traceparent": self.traceparent}
         if self.stream is not None:
-            said["stream"] = self.stream
+            fields["stream"] = self.stream
         if self.parent is not None:
-            said["parent"] = self.parent
-        return said
+            fields["parent"] = self.parent
+        return fields
 
 
 _current: ContextVar[Span | None] = ContextVar("span", default=None)

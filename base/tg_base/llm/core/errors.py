@@ -139,10 +139,10 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     None if they are absent or malformed, otherwise from 0 to `MAX_RETRY_AFTER_SECONDS`.
     """
     millis = _number(headers.get("retry-after-ms"))
-    said = headers.get("retry-after")
-    seconds = _number(said) if millis is None else millis / 1000
-    if seconds is None and said is not None:
-        seconds = _until(said, now or datetime.now(UTC))
+    header = headers.get("retry-after")
+    seconds = _number(header) if millis is None else millis / 1000
+    if seconds is None and header is not None:
+        seconds = _until(header, now or datetime.now(UTC))
     return None if seconds is None else min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
 
 

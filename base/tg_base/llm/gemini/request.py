@@ -169,9 +169,9 @@ def _spoken(turns: Sequence[Message]) -> Iterator[tuple[str, tuple[_Part, ...]]]
             yield "user", (_result(turn, names), *(part for part in shown if part.text is None))
         elif turn.role == "assistant":
             names.update((call.id, call.name) for call in turn.tool_calls)
-            told = (*shown, *_calls(turn))
-            if told:
-                yield "model", told
+            parts = (*shown, *_calls(turn))
+            if parts:
+                yield "model", parts
         elif shown:
             yield "user", shown
 

@@ -225,7 +225,7 @@ class StreamDecoder:
             in_token=counts[0],
             out_token=counts[1],
             model=model,
-            finish_reason=self._finish(reason, told=counts is not _UNKNOWN) if reason else None,
+            finish_reason=self._finish(reason, counted=counts is not _UNKNOWN) if reason else None,
             reasoning=reasoning or None,
             tokens=_tokens(candidate.logprobs_result) if candidate.logprobs_result else (),
             tool_calls=calls,
@@ -240,7 +240,7 @@ class StreamDecoder:
         self._calls += 1
         return ToolCallDelta(self._calls - 1, call_id, call.name, _encode(call.args).decode(), signature)
 
-    def _finish(self, reason: str, *, told: bool) -> str | None:
+    def _finish(self, reason: str, *, counted: bool) -> str | None:
         if reason == "FINISH_REASON_UNSPECIFIED":
             return None
         finish = _FINISH.get(reason)
@@ -249,7 +249,7 @@ class StreamDecoder:
         if finish is None:
             raise IncompleteStream("the provider stopped the answer for a reason of its own; ask again")
         # Without usage in the same response the reader goes on, since it may follow in another one.
-        self.done = told
+        self.done = counted
         # Gemini has no finish reason of its own for tool calls.
         return "tool_calls" if finish == "stop" and self._calls else finish
 

@@ -10,11 +10,11 @@ written into the cache; None = not reported."""
 class UsageDeltas:
     """The totals of one answer's usage so far."""
 
-    __slots__ = ("_told",)
+    __slots__ = ("_reported",)
 
     def __init__(self) -> None:
         # A list with the first usage, which nearly always is the last event's.
-        self._told: list[int] | None = None
+        self._reported: list[int] | None = None
 
     def add_totals(
         self,
@@ -25,16 +25,16 @@ class UsageDeltas:
         cache_write_token: int | None = None,
     ) -> Counts:
         """The increase of each total since the last call; a total that decreases counts as 0."""
-        if self._told is None:
-            self._told = [0, 0, 0, 0, 0]
-        told = self._told
+        if self._reported is None:
+            self._reported = [0, 0, 0, 0, 0]
+        reported = self._reported
         more: list[int | None] = []
         for place, total in enumerate((in_token, out_token, cached_token, reasoning_token, cache_write_token)):
             if total is None:
                 more.append(None)
             else:
-                more.append(total - told[place] if total > told[place] else 0)
-                told[place] = max(told[place], total)
+                more.append(total - reported[place] if total > reported[place] else 0)
+                reported[place] = max(reported[place], total)
         return (more[0], more[1], more[2], more[3], more[4])
 
     def chunk(
