@@ -40,15 +40,15 @@ def wire_messages(turns: Iterable[Message]) -> "list[MessageUnionTypeDef]":
     Raises:
         BadRequest: this API cannot express a part, or a call's arguments are not a JSON object.
     """
-    said: list[tuple[str, list[ContentBlockUnionTypeDef]]] = []
+    grouped: list[tuple[str, list[ContentBlockUnionTypeDef]]] = []
     for turn in turns:
         blocks = list(_blocks(turn))
         side = "assistant" if turn.role == "assistant" else "user"
-        if blocks and (not said or said[-1][0] != side):
-            said.append((side, []))
+        if blocks and (not grouped or grouped[-1][0] != side):
+            grouped.append((side, []))
         if blocks:
-            said[-1][1].extend(blocks)
-    return [{"role": "assistant" if side == "assistant" else "user", "content": blocks} for side, blocks in said]
+            grouped[-1][1].extend(blocks)
+    return [{"role": "assistant" if side == "assistant" else "user", "content": blocks} for side, blocks in grouped]
 
 
 def cache_point(mark: CacheMark) -> "CachePointBlockTypeDef":

@@ -100,16 +100,16 @@ def _system(request: TextCompletionRequest) -> "list[SystemContentBlockTypeDef]"
 
 
 def _inference(sampling: Sampling) -> "InferenceConfigurationTypeDef":
-    said: InferenceConfigurationTypeDef = {}
+    config: InferenceConfigurationTypeDef = {}
     if sampling.max_tokens is not None:
-        said["maxTokens"] = sampling.max_tokens
+        config["maxTokens"] = sampling.max_tokens
     if sampling.temperature is not None:
-        said["temperature"] = sampling.temperature
+        config["temperature"] = sampling.temperature
     if sampling.top_p is not None:
-        said["topP"] = sampling.top_p
+        config["topP"] = sampling.top_p
     if sampling.stop:
-        said["stopSequences"] = sampling.stop
-    return said
+        config["stopSequences"] = sampling.stop
+    return config
 
 
 def _tools(request: TextCompletionRequest) -> "ToolConfigurationTypeDef":
@@ -123,11 +123,11 @@ def _tools(request: TextCompletionRequest) -> "ToolConfigurationTypeDef":
 
 def _tool_blocks(tools: Iterable[Tool]) -> "Iterable[ToolTypeDef]":
     for tool in tools:
-        told: ToolSpecificationTypeDef = {"name": tool.name, "inputSchema": {"json": tool.parameters}}
+        spec: ToolSpecificationTypeDef = {"name": tool.name, "inputSchema": {"json": tool.parameters}}
         if tool.description:
-            told["description"] = tool.description
+            spec["description"] = tool.description
         if tool.strict:
-            told["strict"] = True
-        yield {"toolSpec": told}
+            spec["strict"] = True
+        yield {"toolSpec": spec}
         if tool.cache:
             yield {"cachePoint": cache_point(tool.cache)}

@@ -8,10 +8,10 @@ from tg_cli.output import Output
 from tg_cli.renderer import print_end, record_line
 from tg_schema import PromptResponse, TextCompletionResponse
 
-Told = TypeVar("Told", TextCompletionResponse, PromptResponse)
+Record = TypeVar("Record", TextCompletionResponse, PromptResponse)
 
 
-class AnswerRenderer(Generic[Told]):
+class AnswerRenderer(Generic[Record]):
     """See `Renderer`.
 
     Args:
@@ -19,11 +19,11 @@ class AnswerRenderer(Generic[Told]):
         text: the text of a record that is shown.
     """
 
-    def __init__(self, ask: InvokeOptions, text: Callable[[Told], str | None]) -> None:
+    def __init__(self, ask: InvokeOptions, text: Callable[[Record], str | None]) -> None:
         self._ask = ask
-        self._text: Callable[[Told], str | None] = text
+        self._text: Callable[[Record], str | None] = text
 
-    async def show(self, records: AsyncIterator[Told]) -> None:
+    async def show(self, records: AsyncIterator[Record]) -> None:
         """See `Renderer`."""
         record = None
         async with Output() as output:

@@ -98,8 +98,8 @@ class ChatSession:
                 await self._screen.show(_collected(records, answer))
         except (asyncio.CancelledError, TgError):
             # Thinking that was cut has no signature: of a part, only the text goes on.
-            if said := "".join(record.response or "" for record in answer.records() if record.index == 0):
-                self._conversation.add(question, Message("assistant", said))
+            if text := "".join(record.response or "" for record in answer.records() if record.index == 0):
+                self._conversation.add(question, Message("assistant", text))
             raise
         result = TextCompletionResult.of(answer.records())
         if result.text:

@@ -65,5 +65,5 @@ async def _answer(socket: LmtpSocket, fields: dict[str, Any]) -> None:
 
 
 def _describe(item: LmtpItem) -> bytes:
-    told = {"token": item.token, "logprob": item.logprob, "finish_reason": item.finish_reason}
-    return encode({**told, "top_logprobs": item.top_logprobs})
+    fields = {"token": item.token, "logprob": item.logprob, "finish_reason": item.finish_reason}
+    return encode({**fields, "top_logprobs": item.top_logprobs})

@@ -29,7 +29,7 @@ class AgentTrace(msgspec.Struct, frozen=True):
     @property
     def answer(self) -> str:
         """The answer; empty until the dialog has ended."""
-        return next((said.content for said in self.messages if isinstance(said, Answer) and said.final), "")
+        return next((event.content for event in self.messages if isinstance(event, Answer) and event.final), "")
 
     @property
     def steps(self) -> tuple[AgentStep, ...]:
@@ -37,19 +37,19 @@ class AgentTrace(msgspec.Struct, frozen=True):
         steps: list[AgentStep] = []
         unseen: list[tuple[str | None, int]] = []
         thought: str | None = None
-        for said in self.messages:
-            if said.path:
+        for event in self.messages:
+            if event.path:
                 continue
-            if isinstance(said, Thought):
-                thought = (thought or "") + said.content
-            elif isinstance(said, Action):
-                unseen.append((said.call_id, len(steps)))
-                steps.append(AgentStep(thought, said.tool, _texts(said.arguments)))
+            if isinstance(event, Thought):
+                thought = (thought or "") + event.content
+            elif isinstance(event, Action):
+                unseen.append((event.call_id, len(steps)))
+                steps.append(AgentStep(thought, event.tool, _texts(event.arguments)))
                 thought = None
-            elif isinstance(said, Observation) and (call := _first(unseen, said.call_id)) is not None:
+            elif isinstance(event, Observation) and (call := _first(unseen, event.call_id)) is not None:
                 # Calls of older peers have no ids: each observation belongs to the first that has none yet.
                 unseen.remove(call)
-                steps[call[1]] = msgspec.structs.replace(steps[call[1]], observation=said.content)
+                steps[call[1]] = msgspec.structs.replace(steps[call[1]], observation=event.content)
         return tuple(steps)
 
 

@@ -13,8 +13,8 @@ async def main(url: str) -> None:
         async with flow.text_completion_stream("Be brief.", "Who are you?") as chunks:
             text = "".join([chunk.response or "" async for chunk in chunks])
         print(text)
-        async for said in flow.agent_stream("What is 2 * 21?"):
-            match said:
+        async for event in flow.agent_stream("What is 2 * 21?"):
+            match event:
                 case Action(tool=tool, arguments=arguments):
                     print(tool, arguments)
                 case Answer(content=content) if content:

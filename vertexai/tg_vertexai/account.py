@@ -49,8 +49,8 @@ def find_account(endpoint: VertexEndpoint) -> Account:
         raise ProviderAuth(f"no Google Cloud project is named: set {_PROJECT}, or the option project").at("project")
     location = endpoint.location or os.environ.get(_LOCATION)
     if not location:
-        says = f'no location is named: set {_LOCATION}, or the option location, for instance to "global"'
-        raise ProviderAuth(says).at("location")
+        sentence = f'no location is named: set {_LOCATION}, or the option location, for instance to "global"'
+        raise ProviderAuth(sentence).at("location")
     return Account(credentials, project, location)
 
 

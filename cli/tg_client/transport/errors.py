@@ -147,10 +147,10 @@ def refusal(base: str, status: int, retry_after: str | None, body: bytes) -> TgE
 
 
 def _by_status(base: str, status: int, retry_after: float | None) -> TgError:
-    kind, says = _STATUS.get(status, (ProtocolError, f"answers with status {status}; {_STRANGER}"))
+    kind, sentence = _STATUS.get(status, (ProtocolError, f"answers with status {status}; {_STRANGER}"))
     if 300 <= status < 400:
-        says = f"redirects elsewhere (status {status}); give the URL that it redirects to"
-    return kind(f"{base} {says}", retry_after=retry_after)
+        sentence = f"redirects elsewhere (status {status}); give the URL that it redirects to"
+    return kind(f"{base} {sentence}", retry_after=retry_after)
 
 
 def _seconds(retry_after: str | None) -> float | None:

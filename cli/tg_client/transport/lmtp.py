@@ -54,10 +54,10 @@ class LmtpSocket:
         """
         stream = next(self._ids)
         await self._send("MODEL_INFO", {"stream_id": stream, "model": self._model})
-        (told,) = await self._next(stream)
-        if told.error is not None:
-            raise NotFound(told.error)
-        return bool(told.capabilities.get("raw_text"))
+        (info,) = await self._next(stream)
+        if info.error is not None:
+            raise NotFound(info.error)
+        return bool(info.capabilities.get("raw_text"))
 
     async def generate(self, fields: dict[str, Any]) -> AsyncGenerator[LmtpItem, None]:
         """The items of a stream, as they come; the last one has an error or a `finish_reason`.

@@ -84,18 +84,18 @@ def json_rule(schema: dict[str, Any]) -> str:
     if len(text) > MAX_SCHEMA_CHARACTERS:
         raise BadRequest("schema: it is too long for this provider; name fewer properties and values")
     rule = f"%json {text}"
-    said = find_error(f"start: {rule}")
-    if said is not None:
-        raise BadRequest(_words(said))
+    error = find_error(f"start: {rule}")
+    if error is not None:
+        raise BadRequest(_words(error))
     return rule
 
 
-def _words(said: str) -> str:
-    if not said or "stack level" in said:
+def _words(error: str) -> str:
+    if not error or "stack level" in error:
         return "schema: no value satisfies it, or a $ref leads to nothing but itself"
-    if "Pointer" in said:
+    if "Pointer" in error:
         return "schema: a $ref points to nothing"
-    return f"schema: this provider cannot hold a model to it: {said}"
+    return f"schema: this provider cannot hold a model to it: {error}"
 
 
 class _Check:

@@ -110,5 +110,5 @@ def find_error(grammar: str) -> str | None:
         matcher.compute_bitmask()
     if not matcher.is_error():
         return None
-    said = _PLACE.sub("", matcher.get_error().partition("\n")[0].strip())
-    return "" if said.startswith("NoExtension") else said[:200]
+    error = _PLACE.sub("", matcher.get_error().partition("\n")[0].strip())
+    return "" if error.startswith("NoExtension") else error[:200]

@@ -158,14 +158,14 @@ class _Probe:
         made = [_call(id_, _TOOL, {_KEY: _VALUE}, objects=objects) for id_ in ids]
         result = {"role": "tool", "content": _RESULT, "tool_call_id": ids[0], "name": _TOOL}
         turns: list[dict[str, Any]] = [self._user, {"role": "assistant", "content": "", "tool_calls": made}, result]
-        text, told, _ = _after_question(self._template.render(turns, self._tools)).partition(_RESULT)
+        text, rest, _ = _after_question(self._template.render(turns, self._tools)).partition(_RESULT)
         if form.begin:
             text = text[text.index(form.begin) :] if form.begin in text else ""
         elif text.startswith(self._header):
             text = text[len(self._header) :].lstrip().removeprefix(form.empty)
         else:
             return False
-        if not told or form.sign not in text or form.end not in text:
+        if not rest or form.sign not in text or form.end not in text:
             return False
         return _read(form, text) == [(_TOOL, {_KEY: _VALUE})] * calls
 

@@ -50,7 +50,7 @@ def bind_models(config: Config) -> dict[str, ModelBinding]:
 def list_bound_models(config: Config) -> list[str]:
     """The models that at least one flow binds, without duplicates."""
     bound = config.bound(TextCompletionConfig).values()
-    return list(dict.fromkeys(said.model for said in bound if said.model is not None and not said.plain))
+    return list(dict.fromkeys(service.model for service in bound if service.model is not None and not service.plain))
 
 
 def _group_routes(config: Config) -> dict[str | None, list[Route[Any, Any]]]:

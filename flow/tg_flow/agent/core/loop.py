@@ -54,8 +54,8 @@ class AgentLoop:
             self._dialog.check_iterations(done)
             done += 1
             turn = OpenTurn()
-            async with aclosing(self._ask(turn)) as told:
-                async for record in told:
+            async with aclosing(self._ask(turn)) as records:
+                async for record in records:
                     yield record
             turn.cut = self._dialog.finish_reason == "length"
             if (answer := turn.answer) is not None:

@@ -41,15 +41,15 @@ def _messages(turn: Turn, number: int) -> list[Message]:
     """A turn as messages. An unreadable call is told as text, since the provider would reject it as a call."""
     # A client's history, or a provider without ids, has none; yet call and result must have the same.
     ids = [result.id or f"call_{number}_{index}" for index, result in enumerate(turn.results)]
-    told = [
+    results = [
         (id_, result) for id_, result in zip(ids, turn.results, strict=True) if _is_call(result.arguments, result.tool)
     ]
-    calls = tuple(ToolCall(id_, result.tool, result.arguments, result.signature) for id_, result in told)
+    calls = tuple(ToolCall(id_, result.tool, result.arguments, result.signature) for id_, result in results)
     text = (TextPart(turn.thought),) if turn.thought else ()
-    said = (*turn.thinking, *text) if turn.thinking else turn.thought
-    messages = [Message("assistant", said, tool_calls=calls)] if turn.thought or calls else []
+    content = (*turn.thinking, *text) if turn.thinking else turn.thought
+    messages = [Message("assistant", content, tool_calls=calls)] if turn.thought or calls else []
     messages += [
-        Message("tool", result.text, tool_call_id=id_, name=result.tool, error=result.failed) for id_, result in told
+        Message("tool", result.text, tool_call_id=id_, name=result.tool, error=result.failed) for id_, result in results
     ]
     faults = [result.text for result in turn.results if not _is_call(result.arguments, result.tool)]
     faults += [turn.fault] if turn.fault else []

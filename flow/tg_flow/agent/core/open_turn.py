@@ -57,15 +57,15 @@ class OpenTurn:
         self.calls: list[OpenCall] = []
         self.reasoning = False
         self.thinking: tuple[ReasoningPart, ...] = ()
-        self._said: list[tuple[Kind, list[str]]] = []
+        self._sections: list[tuple[Kind, list[str]]] = []
         self._closed = True
 
     def add_text(self, kind: Kind, text: str) -> None:
         """Add a piece of text."""
-        if self._closed or self._said[-1][0] != kind:
-            self._said.append((kind, []))
+        if self._closed or self._sections[-1][0] != kind:
+            self._sections.append((kind, []))
             self._closed = False
-        self._said[-1][1].append(text)
+        self._sections[-1][1].append(text)
 
     def close(self) -> None:
         """End the current message."""
@@ -74,9 +74,9 @@ class OpenTurn:
     @property
     def answer(self) -> str | None:
         """The answer, if the turn ends with one: it has text and no call."""
-        if self.calls or not self._said or self._said[-1][0] != "answer":
+        if self.calls or not self._sections or self._sections[-1][0] != "answer":
             return None
-        return "".join(self._said[-1][1]) if any(piece.strip() for piece in self._said[-1][1]) else None
+        return "".join(self._sections[-1][1]) if any(piece.strip() for piece in self._sections[-1][1]) else None
 
     @property
     def faulty(self) -> bool:
@@ -86,7 +86,7 @@ class OpenTurn:
     @property
     def turn(self) -> Turn:
         """The finished turn."""
-        thought = "\n".join("".join(pieces) for _, pieces in self._said)
+        thought = "\n".join("".join(pieces) for _, pieces in self._sections)
         # A turn without a call had no answer either, or the dialog would have ended with it.
         fault = CUT if self.cut else NO_STEP
         results = tuple(call.result for call in self.calls)

@@ -217,12 +217,12 @@ class ReactParser:
             if not text:
                 return
             self._fresh = False
-        said = text.rstrip()
-        if not said:
+        visible = text.rstrip()
+        if not visible:
             self._space += text
             return
-        space, self._space = self._space, text[len(said) :]
-        self._emit(space + said)
+        space, self._space = self._space, text[len(visible) :]
+        self._emit(space + visible)
 
     def _emit(self, text: str) -> None:
         if self._kind is None:

@@ -69,9 +69,9 @@ def route_of(name: str, options: ServiceOptions, context: ToolContext) -> Route[
     return Route(flow, TOOL, request, response, plain=options.response is not None)
 
 
-def _topic(option: str, said: str | None) -> str | None:
+def _topic(option: str, name: str | None) -> str | None:
     try:
-        return resolve_topic(said) if said else None
+        return resolve_topic(name) if name else None
     except ValueError:
         sentence = 'write a topic ("persistent://tenant/namespace/name") or a queue id ("request:tg:name")'
         raise BadRequest(sentence).at(option) from None

@@ -124,8 +124,8 @@ def _choice(request: TextCompletionRequest) -> tuple[tuple[_Tool, ...], str | No
     choice = request.tool_choice or "auto"
     named = tuple(tool for tool in request.tools if tool.name == choice)
     if choice in {"auto", "none", "required"} or not named:
-        said = {"none": "NONE", "required": "REQUIRED"}.get(choice) if request.tools else None
-        return tuple(_tool(tool) for tool in request.tools), said
+        tool_choice = {"none": "NONE", "required": "REQUIRED"}.get(choice) if request.tools else None
+        return tuple(_tool(tool) for tool in request.tools), tool_choice
     return tuple(_tool(tool) for tool in named), "REQUIRED"
 
 

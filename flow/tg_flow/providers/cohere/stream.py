@@ -116,15 +116,15 @@ class StreamDecoder:
         if event.type == "message-end":
             self.done = True
             return self._sign(_end(delta))
-        said = _convert_message(delta.message, event.index) if delta.message is not None else None
+        chunk = _convert_message(delta.message, event.index) if delta.message is not None else None
         content = delta.message.content if delta.message is not None else None
         self._thinks = self._thinks or (isinstance(content, _Content) and bool(content.thinking))
-        return self._sign(said) if said is not None and said.reasoning is None else said
+        return self._sign(chunk) if chunk is not None and chunk.reasoning is None else chunk
 
-    def _sign(self, said: LlmChunk) -> LlmChunk:
+    def _sign(self, chunk: LlmChunk) -> LlmChunk:
         """End the thinking before this, so that it comes back; a plan of calls comes back as the turn's text."""
         thinks, self._thinks = self._thinks, False
-        return msgspec.structs.replace(said, signature=write_signature(ORIGIN, "")) if thinks else said
+        return msgspec.structs.replace(chunk, signature=write_signature(ORIGIN, "")) if thinks else chunk
 
 
 def _convert_message(message: _Message, index: int) -> LlmChunk | None:

@@ -111,10 +111,10 @@ class StreamDecoder:
         choice = next((choice for choice in event.choices if choice.index == 0), None)
         if choice is None:
             return self._usage(event.usage) if event.usage else None
-        said = self._convert_delta(choice.delta, event.model)
+        chunk = self._convert_delta(choice.delta, event.model)
         if choice.finish_reason is None and event.usage is None:
-            return said
-        return self._last(said or LlmChunk(model=event.model), choice.finish_reason, event.usage)
+            return chunk
+        return self._last(chunk or LlmChunk(model=event.model), choice.finish_reason, event.usage)
 
     def _convert_delta(self, delta: _Delta, model: str | None) -> LlmChunk | None:
         calls = tuple(self._call(call) for call in delta.tool_calls or ())
@@ -144,13 +144,13 @@ class StreamDecoder:
         number = self._calls.number(call.index, known, function.name)
         return ToolCallDelta(number, known, function.name or None, arguments)
 
-    def _last(self, said: LlmChunk, reason: str | None, usage: _Usage | None) -> LlmChunk:
+    def _last(self, chunk: LlmChunk, reason: str | None, usage: _Usage | None) -> LlmChunk:
         if reason == "error":
             raise event_error(None)
         counts = self._usage(usage) if usage else LlmChunk()
         return msgspec.structs.replace(
-            said,
-            signature=said.signature or (self._sign() if reason else None),
+            chunk,
+            signature=chunk.signature or (self._sign() if reason else None),
             in_token=counts.in_token,
             out_token=counts.out_token,
             cached_token=counts.cached_token,

@@ -37,8 +37,8 @@ class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
     @override
     def url(self) -> str | None:
         """The URL, or a host with or without port, which the SDK completes; therefore it is not checked as a URL."""
-        said = (os.environ.get(name, "").strip() for name in self.base_url_variables)
-        return self.base_url or next((url for url in said if url), self.default_base_url)
+        urls = (os.environ.get(name, "").strip() for name in self.base_url_variables)
+        return self.base_url or next((url for url in urls if url), self.default_base_url)
 
 
 class Ollama(SdkProvider[OllamaOptions]):

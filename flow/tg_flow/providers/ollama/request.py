@@ -135,8 +135,8 @@ def _messages(request: TextCompletionRequest) -> Iterable[_Message]:
 
 def _thinking(turn: Message) -> str | None:
     """The server wants a model's thinking back with its calls; there is no proof of it."""
-    told = [part for part in turn.parts if isinstance(part, ReasoningPart)]
-    return "".join(part.text for part in told if read_signature(part.signature, ORIGIN) is not None) or None
+    thinking = [part for part in turn.parts if isinstance(part, ReasoningPart)]
+    return "".join(part.text for part in thinking if read_signature(part.signature, ORIGIN) is not None) or None
 
 
 def _think(reasoning: Reasoning, *, levels: bool) -> bool | str | None:

@@ -21,7 +21,7 @@ class _AskedCall(msgspec.Struct, frozen=True):
     id: str | None = None
 
 
-class _Said(msgspec.Struct, frozen=True, gc=False):
+class _Message(msgspec.Struct, frozen=True, gc=False):
     content: str | None = None
     thinking: str | None = None
     tool_calls: tuple[_AskedCall, ...] | None = None
@@ -42,7 +42,7 @@ class ChatLine(msgspec.Struct, frozen=True):
     """One line of an answer; the last one has `done`."""
 
     model: str | None = None
-    message: _Said | None = None
+    message: _Message | None = None
     done: bool = False
     done_reason: str | None = None
     prompt_eval_count: int | None = None
@@ -61,7 +61,7 @@ class _ModelList(msgspec.Struct, frozen=True):
 
 _decode = msgspec.json.Decoder(ChatLine).decode
 _encode = msgspec.json.Encoder().encode
-_NOTHING = _Said()
+_NOTHING = _Message()
 
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
@@ -98,26 +98,26 @@ class StreamDecoder:
         line = _decode(data)
         if line.error is not None:
             raise event_error(None)
-        said = line.message or _NOTHING
+        message = line.message or _NOTHING
         # Fast path: nearly all lines are text only.
-        if line.done or said.tool_calls or said.thinking or line.logprobs or self._thinks:
-            return self._uncommon(line, said)
-        return LlmChunk(said.content, model=line.model) if said.content else None
+        if line.done or message.tool_calls or message.thinking or line.logprobs or self._thinks:
+            return self._uncommon(line, message)
+        return LlmChunk(message.content, model=line.model) if message.content else None
 
-    def _uncommon(self, line: ChatLine, said: _Said) -> LlmChunk:
-        calls = tuple(self._call(call) for call in said.tool_calls or ())
-        self._thinks = self._thinks or bool(said.thinking)
+    def _uncommon(self, line: ChatLine, message: _Message) -> LlmChunk:
+        calls = tuple(self._call(call) for call in message.tool_calls or ())
+        self._thinks = self._thinks or bool(message.thinking)
         # Thinking ends where anything else begins. It is signed there, so that the client brings it back.
-        signs = self._thinks and bool(said.content or calls or line.done)
+        signs = self._thinks and bool(message.content or calls or line.done)
         self._thinks = self._thinks and not signs
         self.done = line.done
         return LlmChunk(
-            said.content or "",
+            message.content or "",
             in_token=line.prompt_eval_count if line.done else None,
             out_token=line.eval_count if line.done else None,
             model=line.model,
             finish_reason=self._finish(line) if line.done else None,
-            reasoning=said.thinking or None,
+            reasoning=message.thinking or None,
             signature=write_signature(ORIGIN, "") if signs else None,
             tokens=tuple(
                 Token(

@@ -36,8 +36,8 @@ class AzureOpenAiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True,
 
     @override
     def endpoint(self, model: str) -> AzureEndpoint:
-        said = (os.environ.get(name, "").strip() for name in _VERSION_VARIABLES)
-        version = self.api_version or next((version for version in said if version), API_VERSION)
+        versions = (os.environ.get(name, "").strip() for name in _VERSION_VARIABLES)
+        version = self.api_version or next((version for version in versions if version), API_VERSION)
         return AzureEndpoint(super().endpoint(model).base_url, model, api_version=version)
 
 

@@ -85,10 +85,12 @@ class CompletionDecoder:
         )
 
     def _tokens(self, choice: _Choice) -> tuple[Token, ...]:
-        told = choice.logprobs
-        if told is None:
+        logprobs = choice.logprobs
+        if logprobs is None:
             return ()
-        columns = zip_longest(told.tokens, told.token_logprobs, told.top_logprobs or (), choice.token_ids or ())
+        columns = zip_longest(
+            logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs or (), choice.token_ids or ()
+        )
         return tuple([self._token(*column) for column in columns])
 
     def _token(self, text: str | None, logprob: float | None, top: dict[str, float] | None, id_: int | None) -> Token:

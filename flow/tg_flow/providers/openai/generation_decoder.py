@@ -6,7 +6,7 @@ from tg_base.llm import AnswerText, ErrorDetail, LlmChunk, event_error
 from tg_schema import Sampling, Token
 
 
-class _Said(msgspec.Struct, frozen=True, gc=False):
+class _WireToken(msgspec.Struct, frozen=True, gc=False):
     id: int
     text: str
     logprob: float | None = None
@@ -21,8 +21,8 @@ class _Details(msgspec.Struct, frozen=True):
 
 
 class _Event(msgspec.Struct, frozen=True):
-    token: _Said | None = None
-    top_tokens: tuple[_Said, ...] | None = None
+    token: _WireToken | None = None
+    top_tokens: tuple[_WireToken, ...] | None = None
     generated_text: str | None = None
     details: _Details | None = None
     error: str | None = None
@@ -30,7 +30,7 @@ class _Event(msgspec.Struct, frozen=True):
 
 
 class _Prefill(msgspec.Struct, frozen=True):
-    prefill: tuple[_Said, ...]
+    prefill: tuple[_WireToken, ...]
 
 
 class _Scored(msgspec.Struct, frozen=True):
@@ -78,13 +78,13 @@ class GenerationDecoder:
         event = _decode(data)
         if event.error is not None:
             raise event_error(event.error_type)
-        said, details = event.token, event.details
-        if said is None:
+        token, details = event.token, event.details
+        if token is None:
             raise msgspec.ValidationError("the event has no token")
         self._events += 1
-        at_end = said.special and details is not None and details.finish_reason == "eos_token"
+        at_end = token.special and details is not None and details.finish_reason == "eos_token"
         text, tokens, stopped = self._answer.feed(
-            b"" if said.special else said.text.encode(), self._token(said, event.top_tokens or (), at_end=at_end)
+            b"" if token.special else token.text.encode(), self._token(token, event.top_tokens or (), at_end=at_end)
         )
         if not stopped and details is None and event.generated_text is None:
             return LlmChunk(text, tokens=tokens) if text or tokens else None
@@ -93,18 +93,18 @@ class GenerationDecoder:
             text, tokens = text + rest, tokens + more
         return self._end(LlmChunk(text, tokens=tokens), event, at_end=at_end)
 
-    def _token(self, said: _Said, top: tuple[_Said, ...], *, at_end: bool) -> Token | None:
+    def _token(self, token: _WireToken, top: tuple[_WireToken, ...], *, at_end: bool) -> Token | None:
         most = self._asked.logprobs
         if most is None or (at_end and not self._asked.end_token):
             return None
         best = sorted(top, key=lambda each: -(each.logprob or 0.0))[:most]
         return Token(
-            id=said.id,
-            text=said.text,
-            logprob=said.logprob,
+            id=token.id,
+            text=token.text,
+            logprob=token.logprob,
             top=tuple([(each.id, each.logprob or 0.0) for each in best]),
             top_texts=tuple([each.text for each in best]),
-            special=said.special,
+            special=token.special,
         )
 
     def _end(self, last: LlmChunk, event: _Event, *, at_end: bool) -> LlmChunk:

@@ -73,10 +73,12 @@ def wire_messages(
     Raises:
         BadRequest: this API cannot express a part.
     """
-    told = [turn.text for turn in request.messages if turn.role == "developer" and turn.text] if developer else []
-    system = request.system_text if not told else _system_text(request)
+    instructions = (
+        [turn.text for turn in request.messages if turn.role == "developer" and turn.text] if developer else []
+    )
+    system = request.system_text if not instructions else _system_text(request)
     leading = [WireMessage("system", system)] if system else []
-    leading += [WireMessage("developer", "\n\n".join(told))] if told else []
+    leading += [WireMessage("developer", "\n\n".join(instructions))] if instructions else []
     return (*leading, *[_message(turn, thinking_field) for turn in request.turns])
 
 
@@ -98,15 +100,15 @@ def _message(turn: Message, thinking_field: ThinkingField | None) -> WireMessage
                 f"messages: this provider takes images from the user only, not in a turn of the {turn.role}"
             )
         return WireMessage("user", tuple(_part(part) for part in parts))
-    said = WireMessage(
+    message = WireMessage(
         turn.role,
         turn.text or (None if turn.tool_calls else ""),
         tuple(_call(call, signed=thinking_field == "extra_content") for call in turn.tool_calls),
         turn.tool_call_id if turn.role == "tool" else None,
     )
     if thinking_field is None or turn.role != "assistant":
-        return said
-    return msgspec.structs.replace(said, **_thinking(turn, thinking_field))
+        return message
+    return msgspec.structs.replace(message, **_thinking(turn, thinking_field))
 
 
 def _part(part: Part) -> _Text | _Image | dict[str, Any]:

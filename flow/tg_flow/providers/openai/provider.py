@@ -134,8 +134,8 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
             # Quotes within a name are escaped, so this is the field.
             before, field, after = asked.partition(_MESSAGES)
             around = self._around[sampling] = (before + field[:-2], after)
-        told = wire_messages(request, developer=options.developer_role, thinking_field=options.thinking_field)
-        return b"".join((around[0], _encode(told), around[1]))
+        messages = wire_messages(request, developer=options.developer_role, thinking_field=options.thinking_field)
+        return b"".join((around[0], _encode(messages), around[1]))
 
     @override
     def embedding_body(self, request: TextCompletionRequest) -> bytes:

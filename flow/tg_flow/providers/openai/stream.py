@@ -224,10 +224,10 @@ class StreamDecoder:
         choice = next((choice for choice in event.choices if choice.has_content), _Choice())
         if choice.finish_reason == "error":
             raise event_error(None, None)
-        said = self._convert_delta(choice, event.model) or LlmChunk(model=event.model, index=choice.index)
+        chunk = self._convert_delta(choice, event.model) or LlmChunk(model=event.model, index=choice.index)
         in_token, out_token, cached_token, reasoning_token, cache_write_token = self._convert_usage(event.usage)
         chunk = msgspec.structs.replace(
-            said,
+            chunk,
             in_token=in_token,
             out_token=out_token,
             cached_token=cached_token,
@@ -274,7 +274,7 @@ class StreamDecoder:
 
 def _sign(thinking: OpenThinking, choice: _Choice, delta: _Delta) -> str | None:
     """The signature of the thinking that ends with this delta."""
-    thinking.add(told=bool(delta.reasoning_content or delta.reasoning), details=delta.reasoning_details or ())
+    thinking.add(shown=bool(delta.reasoning_content or delta.reasoning), details=delta.reasoning_details or ())
     return thinking.sign() if delta.content or delta.tool_calls or choice.finish_reason else None
 
 

@@ -22,10 +22,10 @@ class OpenThinking:
         self._open = False
         self._details: list[dict[str, Any]] = []
 
-    def add(self, *, told: bool, details: tuple[dict[str, Any], ...]) -> None:
+    def add(self, *, shown: bool, details: tuple[dict[str, Any], ...]) -> None:
         """Add a piece: whether its text was told, and the server's own items, which are merged by their index."""
         if self._field != "reasoning_details":
-            self._open = self._open or told
+            self._open = self._open or shown
             return
         for item in details:
             self._open = True

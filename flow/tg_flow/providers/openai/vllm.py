@@ -93,10 +93,10 @@ class Vllm(RawCompletions[OpenAiOptions]):
         prompt = await self.prompt_ids(request)
         most = max(sampling.logprobs or 0, sampling.prompt_logprobs or 0)
         tokens = await self._ranked((*prompt, *request.scored), most)
-        told = [_with_alternatives(token, sampling.prompt_logprobs or 0) for token in tokens[: len(prompt)]]
+        scored = [_with_alternatives(token, sampling.prompt_logprobs or 0) for token in tokens[: len(prompt)]]
         return Scores(
             tuple([_with_alternatives(token, sampling.logprobs or 0) for token in tokens[len(prompt) :]]),
-            () if sampling.prompt_logprobs is None else tuple(told),
+            () if sampling.prompt_logprobs is None else tuple(scored),
             len(tokens),
         )
 
@@ -104,10 +104,10 @@ class Vllm(RawCompletions[OpenAiOptions]):
         """The tokens `ids` as a prompt, each with its log-probability after those before it."""
         fields = {"prompt": ids, "max_tokens": 1, "prompt_logprobs": alternatives, "return_token_ids": True}
         call = RouteCall(_encode({"model": self.upstream_model, **fields}), "completions")
-        told, ranked = await self.read_answer(call, read_prompt_tokens)
-        if told != ids:
+        evaluated, ranked = await self.read_answer(call, read_prompt_tokens)
+        if evaluated != ids:
             raise ProtocolError("the provider did not score the tokens that it was asked for")
-        return tuple([prompt_token(id_, found, alternatives) for id_, found in zip(told, ranked, strict=True)])
+        return tuple([prompt_token(id_, found, alternatives) for id_, found in zip(evaluated, ranked, strict=True)])
 
     @override
     async def detokenize(self, request: TextCompletionRequest) -> Detokenized:

@@ -52,5 +52,5 @@ class Order(Struct, eq=False):
     @property
     def last(self) -> RequestRecord:
         """The attempt that answered; if none did, the newest."""
-        told = (each for each in self.records if each.first_at is not None and not each.lost)
-        return next(told, self.records[-1])
+        begun = (each for each in self.records if each.first_at is not None and not each.lost)
+        return next(begun, self.records[-1])

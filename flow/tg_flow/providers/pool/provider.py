@@ -281,9 +281,9 @@ class Pool(ChatCompletions[PoolOptions]):
         if order.place.adapter is not None and order.place.route:
             await self._loader.load(pick.endpoint, order.place.adapter, connection.load)
         answer = await connection.ask(pick.endpoint.address, order.body)
-        told = answer.headers.get(LOAD_RESPONSE_HEADER)
-        if told and self._pools is not None:
-            self._pools.read_load(pick.endpoint, told, self._now())
+        header = answer.headers.get(LOAD_RESPONSE_HEADER)
+        if header and self._pools is not None:
+            self._pools.read_load(pick.endpoint, header, self._now())
         return answer
 
     def _find_place(self, request: TextCompletionRequest, view: PoolView) -> Destination:
