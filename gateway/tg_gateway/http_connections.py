@@ -20,10 +20,10 @@ _ESTABLISHED: Final = 1
 _HEAD_END: Final = b"\r\n\r\n"
 _NOTHING: Final = ((), False, b"")
 
-Told = Callable[[asyncio.Transport], None]
+OnTransport = Callable[[asyncio.Transport], None]
 
 
-def watch_connections(server: web.Server, opened: Told, closed: Told) -> None:
+def watch_connections(server: web.Server, opened: OnTransport, closed: OnTransport) -> None:
     """Call `opened` and `closed` for every connection from now on; aiohttp has no other place for it.
 
     Args:

@@ -13,13 +13,13 @@ from tg_schema import TgError
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.response import Response
 
-Told = TypeVar("Told", bound=Response)
+Record = TypeVar("Record", bound=Response)
 
 _UNBUFFERED: Final[Mapping[str, str]] = MappingProxyType({"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Writer(ABC, Generic[Told]):
+class Writer(ABC, Generic[Record]):
     """Is fed the records of one answer, one by one, and gives the bytes of each. Server-sent events, unless it says so.
 
     Nothing of it waits. It is called from where records arrive: what takes long here holds up everybody's chunks.
@@ -39,7 +39,7 @@ class Writer(ABC, Generic[Told]):
     cut_after_failure: bool = False
 
     @abstractmethod
-    def write(self, record: Told) -> Output:
+    def write(self, record: Record) -> Output:
         """The bytes of one record, framed as the protocol wants it: none, one event or several."""
 
     def end(self) -> Output:
@@ -51,7 +51,7 @@ class Writer(ABC, Generic[Told]):
         """What ends an answer that failed after its first byte; on a WebSocket, also before."""
 
 
-class WholeWriter(Writer[Told]):
+class WholeWriter(Writer[Record]):
     """Gathers the records, within the bound of what one record may have, and writes them as one body.
 
     Args:
@@ -62,11 +62,11 @@ class WholeWriter(Writer[Told]):
     headers = _NO_HEADERS
     keep_alive = b""
 
-    def __init__(self, record: type[Told]) -> None:
-        self._answer: AnswerCollector[Told] = AnswerCollector(record.join)
+    def __init__(self, record: type[Record]) -> None:
+        self._answer: AnswerCollector[Record] = AnswerCollector(record.join)
 
     @override
-    def write(self, record: Told) -> bytes:
+    def write(self, record: Record) -> bytes:
         """Keep one more.
 
         Raises:
@@ -80,7 +80,7 @@ class WholeWriter(Writer[Told]):
         return self.body(self._answer.records())
 
     @abstractmethod
-    def body(self, records: Sequence[Told]) -> bytes:
+    def body(self, records: Sequence[Record]) -> bytes:
         """The whole answer. `records` are joined to as few as possible, usually to one."""
 
     @override

@@ -85,7 +85,7 @@ class BodyStream(web.StreamResponse, Sink):
         self._request = request
         self._transport = request.transport
         self._protocol = request.protocol
-        self._says = head
+        self._answer_head = head
         self._more_headers = headers
         self._chunked = request.version >= HttpVersion11
         # Unchunked, the end of the connection is the only end of the body.
@@ -187,7 +187,7 @@ class BodyStream(web.StreamResponse, Sink):
     def _head(self) -> bytes:
         framing = "Transfer-Encoding: chunked\r\n" if self._chunked else ""
         connection = "" if self._keeps else "Connection: close\r\n"
-        headers = {"Content-Type": self._says.content_type, **self._says.headers, **self._more_headers}
+        headers = {"Content-Type": self._answer_head.content_type, **self._answer_head.headers, **self._more_headers}
         headers["Date"] = _date(int(time.time()))
         self._more_headers = _NO_HEADERS
         if (door := self._request.get(DOOR)) is not None:
@@ -207,7 +207,7 @@ class BodyStream(web.StreamResponse, Sink):
         if now >= due:
             # A client that does not read needs no sign of life: it would only add to what waits for it.
             if not self.full:
-                self.send(self._says.keep_alive, last=False)
+                self.send(self._answer_head.keep_alive, last=False)
             due = now + self._silence
         self._timer = Alarm(due, self._silent)
 

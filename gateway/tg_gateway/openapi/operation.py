@@ -20,17 +20,17 @@ _HEADERS: Final = {"X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}
 def make_operation(rows: Sequence[Row], schemas: Schemas) -> dict[str, Any]:
     """The operation object of rows that have their method and path in common."""
     mount = rows[0].mount
-    told = [each for row in rows for each in row.descriptions]
+    descriptions = [each for row in rows for each in row.descriptions]
     operation: dict[str, Any] = {
         "operationId": re.sub(r"\W+", "_", f"{mount.method.lower()}{mount.path}").rstrip("_"),
-        "tags": list(dict.fromkeys(each.group for each in told)),
-        "summary": "; ".join(dict.fromkeys(each.summary for each in told)),
-        "parameters": [*_list_path(rows, mount.path), *_list_headers(rows), *_list_query(told, schemas)],
-        "responses": _make_responses(rows, told, schemas),
+        "tags": list(dict.fromkeys(each.group for each in descriptions)),
+        "summary": "; ".join(dict.fromkeys(each.summary for each in descriptions)),
+        "parameters": [*_list_path(rows, mount.path), *_list_headers(rows), *_list_query(descriptions, schemas)],
+        "responses": _make_responses(rows, descriptions, schemas),
     }
-    if any(each.body is not None for each in told):
-        operation["requestBody"] = _make_body(told, schemas)
-    messages = {name: schemas.of([kind]) for each in told for name, kind in each.messages.items()}
+    if any(each.body is not None for each in descriptions):
+        operation["requestBody"] = _make_body(descriptions, schemas)
+    messages = {name: schemas.of([kind]) for each in descriptions for name, kind in each.messages.items()}
     if messages:
         # OpenAPI itself cannot describe the messages of a WebSocket.
         operation["x-messages"] = messages
@@ -42,8 +42,8 @@ def make_operation(rows: Sequence[Row], schemas: Schemas) -> dict[str, Any]:
 def _list_path(rows: Sequence[Row], path: str) -> Iterator[dict[str, Any]]:
     for name in _VARIABLE.findall(path):
         parameter = {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        told = [each.path[name] for row in rows for each in row.descriptions if name in each.path]
-        examples = {f"example{number}": {"value": value} for number, value in enumerate(dict.fromkeys(told), 1)}
+        values = [each.path[name] for row in rows for each in row.descriptions if name in each.path]
+        examples = {f"example{number}": {"value": value} for number, value in enumerate(dict.fromkeys(values), 1)}
         yield parameter | ({"examples": examples} if examples else {})
 
 
@@ -59,8 +59,8 @@ def _list_headers(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _list_query(told: Sequence[Description], schemas: Schemas) -> Iterator[dict[str, Any]]:
-    for description in told:
+def _list_query(descriptions: Sequence[Description], schemas: Schemas) -> Iterator[dict[str, Any]]:
+    for description in descriptions:
         if description.query is None:
             continue
         fields, required = schemas.of_fields(description.query)
@@ -68,15 +68,15 @@ def _list_query(told: Sequence[Description], schemas: Schemas) -> Iterator[dict[
             yield {"name": name, "in": "query", "required": name in required, "schema": schema}
 
 
-def _make_body(told: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
+def _make_body(descriptions: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
     asked: list[dict[str, Any]] = []
-    for description in told:
+    for description in descriptions:
         schema = schemas.of([description.body])
         if description.required:
             schema = {"allOf": [schema, {"required": list(description.required)}]}
         asked.append(schema)
     content: dict[str, Any] = {"schema": asked[0] if len(asked) == 1 else {"anyOf": asked}}
-    examples = [(name, value) for each in told for name, value in each.examples.items()]
+    examples = [(name, value) for each in descriptions for name, value in each.examples.items()]
     numbered = {f"{name}-{number}" if number else name: value for number, name, value in _number(examples)}
     content["examples"] = {name: {"value": value} for name, value in numbered.items()}
     return {"required": True, "content": {_JSON: content}}
@@ -88,43 +88,43 @@ def _number(examples: Sequence[tuple[str, Any]]) -> Iterator[tuple[int, str, Any
         yield sum(other == name for other, _ in examples[:place]), name, value
 
 
-def _make_responses(rows: Sequence[Row], told: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
+def _make_responses(rows: Sequence[Row], descriptions: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     if any(row.mount.socket for row in rows):
         responses["101"] = {"description": "a WebSocket"}
     answered = [each for row in rows if not row.mount.socket for each in row.descriptions if 200 in each.statuses]
     if answered:
         responses["200"] = _make_answer(answered, schemas)
-    failure = {_JSON: {"schema": schemas.of([each.failure for each in told])}}
-    further = (each.statuses for each in told)
+    failure = {_JSON: {"schema": schemas.of([each.failure for each in descriptions])}}
+    further = (each.statuses for each in descriptions)
     for status in sorted(frozenset().union(*map(list_refusals, rows), *further) - {200}):
         phrase = _OWN_PHRASES.get(status) or HTTPStatus(status).phrase
         responses[str(status)] = {"description": phrase, "headers": _HEADERS, "content": failure}
     return responses
 
 
-def _make_answer(told: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
+def _make_answer(descriptions: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
     content: dict[str, Any] = {}
-    for media in dict.fromkeys(each.media for each in told if each.answer is not None):
-        kinds = [each.answer for each in told if each.media == media and each.answer is not None]
+    for media in dict.fromkeys(each.media for each in descriptions if each.answer is not None):
+        kinds = [each.answer for each in descriptions if each.media == media and each.answer is not None]
         content[media] = {"schema": schemas.of(kinds)}
-    for media in dict.fromkeys(each.events for each in told if each.events):
-        content[media] = _make_events(media, [each for each in told if each.events == media], schemas)
-    for media, kind in ((media, kind) for each in told for media, kind in each.further.items()):
+    for media in dict.fromkeys(each.events for each in descriptions if each.events):
+        content[media] = _make_events(media, [each for each in descriptions if each.events == media], schemas)
+    for media, kind in ((media, kind) for each in descriptions for media, kind in each.further.items()):
         content[media] = {} if kind is None else {"x-itemSchema": schemas.of([kind])}
     answer: dict[str, Any] = {"description": "the answer", "headers": _HEADERS}
     return answer | ({"content": content} if content else {})
 
 
-def _make_events(media: str, told: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
-    kinds = [each.event for each in told if each.event is not None]
+def _make_events(media: str, descriptions: Sequence[Description], schemas: Schemas) -> dict[str, Any]:
+    kinds = [each.event for each in descriptions if each.event is not None]
     if not kinds:
         return {}
     if media != EVENTS:
         return {"x-itemSchema": schemas.of(kinds)}
     # Before OpenAPI 3.2, which has a keyword for it, the schema of a stream is taken for that of one event.
     json = {"type": "string", "contentMediaType": _JSON, "contentSchema": schemas.of(kinds)}
-    done = [{"const": each.done} for each in told if each.done]
+    done = [{"const": each.done} for each in descriptions if each.done]
     data = {"anyOf": [*done, json]} if done else json
     properties = {"data": data, "event": {"type": "string"}}
     return {"schema": {"type": "object", "properties": properties, "required": ["data"]}}

@@ -23,7 +23,7 @@ def list_rows(mounts: Sequence[Mount]) -> tuple[Row, ...]:
 def list_types(rows: Sequence[Row]) -> Iterator[Any]:
     """Every type that the descriptions name."""
     for description in (each for row in rows for each in row.descriptions):
-        told = (description.body, description.answer, description.event, description.failure, description.query)
-        for kind in (*told, *description.further.values(), *description.messages.values()):
+        kinds = (description.body, description.answer, description.event, description.failure, description.query)
+        for kind in (*kinds, *description.further.values(), *description.messages.values()):
             if kind is not None:
                 yield kind

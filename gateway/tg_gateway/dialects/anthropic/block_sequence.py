@@ -30,7 +30,7 @@ class BlockSequence:
         self._blocks: deque[OpenBlock] = deque()
         """The first is open."""
         self._calls: dict[int, OpenToolUse] = {}
-        self._told = 0
+        self._opened = 0
         self._waiting = 0
 
     def add_text(self, text: str) -> bytes:
@@ -130,5 +130,5 @@ class BlockSequence:
         if block.index >= 0:
             return b""
         self._waiting -= block.waiting
-        self._told += 1
-        return block.start(self._told - 1)
+        self._opened += 1
+        return block.start(self._opened - 1)

@@ -143,5 +143,5 @@ class CustomWriter(Writer[TextCompletionResponse]):
     def _format(self, **fields: Any) -> bytes:
         step = OutputStep(self._order.text, self._order.given, self._first, **fields)
         self._first = False
-        told = self._formatter(step)
-        return told.encode() if isinstance(told, str) else told
+        output = self._formatter(step)
+        return output.encode() if isinstance(output, str) else output

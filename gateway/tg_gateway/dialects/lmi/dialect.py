@@ -154,8 +154,8 @@ def _make_order(
     text: str, asked: Invocation, found: FoundModel, headers: Mapping[str, str], *, compatible: bool
 ) -> Order:
     parameters = asked.parameters
-    said = compatible if parameters.details is None else parameters.details
-    details = said or parameters.wants_prefill or parameters.generated > 1
+    shown = compatible if parameters.details is None else parameters.details
+    details = shown or parameters.wants_prefill or parameters.generated > 1
     return Order(text, parameters, asked.given, compatible, details, found.model or "", headers)
 
 

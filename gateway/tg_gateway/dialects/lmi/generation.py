@@ -36,7 +36,7 @@ def read_generation(
         prompt=text,
         streaming=streaming,
         model=found.model,
-        sampling=_read_sampling(parameters, found, told=tokens),
+        sampling=_read_sampling(parameters, found, shows_tokens=tokens),
         raw=may_ask(found, "raw"),
         adapter=_choose_adapter(adapter, found),
         max_prompt_tokens=parameters.truncate,
@@ -100,9 +100,9 @@ def _check(parameters: LmiParameters, found: FoundModel, *, streaming: bool) -> 
             raise BadRequest("parameters.n cannot be streamed: which answer is the best is known at their end")
 
 
-def _read_sampling(parameters: LmiParameters, found: FoundModel, *, told: bool) -> Sampling:
+def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens: bool) -> Sampling:
     needed = bool(parameters.alternatives) or parameters.generated > 1
-    logprobs = parameters.alternatives if needed or (told and may_ask(found, "logprobs")) else None
+    logprobs = parameters.alternatives if needed or (shows_tokens and may_ask(found, "logprobs")) else None
     temperature = 1.0 if parameters.temperature is None else parameters.temperature
     return Sampling(
         temperature=temperature if parameters.samples else 0.0,

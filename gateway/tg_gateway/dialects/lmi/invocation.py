@@ -69,11 +69,11 @@ def read_invocation(data: bytes) -> Invocation:
         raise PayloadError("inputs must not be empty, nor all texts in it")
     if len(texts) > MAX_INPUTS:
         raise PayloadError(f"inputs may have at most {MAX_INPUTS} texts; ask several times")
-    told = bytes(body.parameters)
+    raw = bytes(body.parameters)
     # Before all values are read, which names no field: a number may be too large for any.
-    sent = _read(dict[str, msgspec.Raw] | None, told, "parameters: ")
-    parameters = _read_parameters(told) if sent else LmiParameters()
-    given = _read(dict[str, Any], told, "parameters: ") if sent else {}
+    sent = _read(dict[str, msgspec.Raw] | None, raw, "parameters: ")
+    parameters = _read_parameters(raw) if sent else LmiParameters()
+    given = _read(dict[str, Any], raw, "parameters: ") if sent else {}
     unknown = tuple(_list_unknown(data, given))
     return Invocation(
         texts, listed, parameters, given, bool(body.stream), body.model, _spread(body.adapters, len(texts)), unknown

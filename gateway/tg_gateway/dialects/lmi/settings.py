@@ -70,8 +70,8 @@ def read_settings(config: LmiConfig) -> LmiTable:
 
 
 def _complete(config: LmiConfig, own: msgspec.Struct, model: str) -> LmiSettings:
-    said = {name: value for name, value in msgspec.structs.asdict(own).items() if value is not None}
-    return _read(msgspec.structs.replace(config, **said), "lmi", "models", model)
+    overrides = {name: value for name, value in msgspec.structs.asdict(own).items() if value is not None}
+    return _read(msgspec.structs.replace(config, **overrides), "lmi", "models", model)
 
 
 def _read(config: LmiConfig, *place: str) -> LmiSettings:

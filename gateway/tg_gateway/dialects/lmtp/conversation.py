@@ -196,14 +196,14 @@ class LmtpConversation(Conversation):
         self._check_new(stream)
         writer = form.make_writer(stream, self._batch, typed="ERRORS" in self._accepted)
         background: Background | None = None
-        told: Writer[TextCompletionResponse] = writer
+        chosen: Writer[TextCompletionResponse] = writer
         fail: Callable[[TgError], Output] = writer.fail
         if body.request_key is not None:
             background = make_background(name_stream(socket.key, body.request_key), form, writer)
-            told = RecordWriter()
+            chosen = RecordWriter()
         elif leave is not None:
-            told = self._leaving[stream] = LeavingWriter(writer, leave, ids=form.kind == "ids")
-            fail = told.fail
+            chosen = self._leaving[stream] = LeavingWriter(writer, leave, ids=form.kind == "ids")
+            fail = chosen.fail
         seconds = None if body.deadline_ms is None else body.deadline_ms / 1000
         notices = StreamNotices(partial(self._send_system, stream)) if "SYSTEM" in self._accepted else None
         if notices is not None:
@@ -213,7 +213,7 @@ class LmtpConversation(Conversation):
             return Ask(
                 found.route,
                 request,
-                told,
+                chosen,
                 streaming=True,
                 background=background,
                 deadline=seconds,

@@ -8,7 +8,7 @@ from tg_gateway.dialects.lmtp.token_batch import TokenBatch
 from tg_schema import TextCompletionResponse, Token
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _TokenItem(msgspec.Struct, frozen=True):
     token: int
     logprob: float
     top_logprobs: dict[int, float]
@@ -21,11 +21,11 @@ class _Piece(msgspec.Struct, frozen=True):
     seq: Seq = msgspec.UNSET
 
 
-class _ToldPiece(msgspec.Struct, frozen=True):
+class _PieceWithTokens(msgspec.Struct, frozen=True):
     stream_id: int
     text: str
     finish_reason: str | None
-    tokens: tuple[_Told, ...]
+    tokens: tuple[_TokenItem, ...]
     seq: Seq = msgspec.UNSET
 
 
@@ -57,9 +57,9 @@ class TextWriter(StreamWriter):
             return b""
         if not self._tokens:
             return self.write_items([_Piece(self.stream, record.response or "", None, self.next_seq())], last=False)
-        told = tuple(_describe(token) for token in record.tokens)
+        tokens = tuple(_describe(token) for token in record.tokens)
         return self.write_items(
-            [_ToldPiece(self.stream, record.response or "", None, told, self.next_seq())], last=False
+            [_PieceWithTokens(self.stream, record.response or "", None, tokens, self.next_seq())], last=False
         )
 
     @override
@@ -67,6 +67,6 @@ class TextWriter(StreamWriter):
         return self.write_items([_Piece(self.stream, "", self._reason or "stop", self.next_seq())], last=True)
 
 
-def _describe(token: Token) -> _Told:
+def _describe(token: Token) -> _TokenItem:
     logprob = known_logprob(token)
-    return _Told(token.id, logprob, {token.id: logprob, **dict(token.top)})
+    return _TokenItem(token.id, logprob, {token.id: logprob, **dict(token.top)})

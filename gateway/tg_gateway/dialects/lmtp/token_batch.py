@@ -14,12 +14,12 @@ class TokenBatch:
     """What has come in this turn of the event loop. One message for each turn costs both ends less than one a stream.
 
     Args:
-        say: sends a message.
+        send: sends a message.
         later: calls back in the next turn of the event loop.
     """
 
-    def __init__(self, say: Callable[[bytes], None], later: Callable[[Callable[[], None]], object]) -> None:
-        self._say = say
+    def __init__(self, send: Callable[[bytes], None], later: Callable[[Callable[[], None]], object]) -> None:
+        self._send = send
         self._later = later
         self._items: list[object] = []
         self._entries = 0
@@ -44,4 +44,4 @@ class TokenBatch:
     def flush(self) -> None:
         """Send all that waits."""
         if message := self.take():
-            self._say(message)
+            self._send(message)

@@ -104,7 +104,7 @@ def _make_service(spec: ServiceSpec[Any, Any]) -> NativeService:
     shown = tuple(name for name in spec.response.__struct_fields__ if name not in {"error", "end_of_stream"})
 
     def event(record: Any) -> bytes:
-        said = {name: value for name in shown if (value := getattr(record, name)) is not None}
-        return encode(said | {"end_of_stream": record.last})
+        fields = {name: value for name in shown if (value := getattr(record, name)) is not None}
+        return encode(fields | {"end_of_stream": record.last})
 
     return NativeService(spec, partial(parse_fields, spec), event)

@@ -49,8 +49,8 @@ class Tail(msgspec.Struct, frozen=True, omit_defaults=True):
         cls,
         reason: str,
         took: Durations,
-        asked: int | None,
-        said: int | None,
+        prompt_tokens: int | None,
+        answer_tokens: int | None,
         logprobs: tuple[msgspec.Struct, ...] = (),
     ) -> "Tail":
         """That of the last piece: why it ends, the nanoseconds, and the tokens of prompt and answer."""
@@ -60,9 +60,9 @@ class Tail(msgspec.Struct, frozen=True, omit_defaults=True):
             logprobs,
             took.total_duration,
             took.load_duration,
-            asked,
+            prompt_tokens,
             took.prompt_eval_duration,
-            said,
+            answer_tokens,
             took.eval_duration,
         )
 

@@ -27,21 +27,21 @@ class _Ending:
     def __init__(self, watch: Stopwatch) -> None:
         self._watch = watch
         self._reason = "stop"
-        self._asked: int | None = None
-        self._said: int | None = None
+        self._prompt_tokens: int | None = None
+        self._answer_tokens: int | None = None
 
     def add(self, record: TextCompletionResponse) -> None:
         if record.index:
             raise ProtocolError("the model sent more answers than were asked for; ask again, or another model")
         self._reason = record.finish_reason or self._reason
         if record.in_token is not None:
-            self._asked = (self._asked or 0) + record.in_token
+            self._prompt_tokens = (self._prompt_tokens or 0) + record.in_token
         if record.out_token is not None:
-            self._said = (self._said or 0) + record.out_token
+            self._answer_tokens = (self._answer_tokens or 0) + record.out_token
 
     def tail(self, logprobs: tuple[msgspec.Struct, ...] = ()) -> Tail:
         reason = _REASONS.get(self._reason, self._reason)
-        return Tail.close(reason, self._watch.read(), self._asked, self._said, logprobs)
+        return Tail.close(reason, self._watch.read(), self._prompt_tokens, self._answer_tokens, logprobs)
 
 
 class AnswerLineWriter(Writer[TextCompletionResponse]):
@@ -109,15 +109,15 @@ class AnswerBodyWriter(WholeWriter[TextCompletionResponse]):
     @override
     def body(self, records: Sequence[TextCompletionResponse]) -> bytes:
         calls = ToolCalls()
-        told: list[AnsweredCall] = []
+        answered: list[AnsweredCall] = []
         for record in records:
             self._ending.add(record)
-            told += calls.add(record.tool_calls)
+            answered += calls.add(record.tool_calls)
         return self._shape.write(
             self._ending.tail(_read_logprobs([token for record in records for token in record.tokens])),
             join_text(record.response for record in records) or "",
             join_text(record.reasoning for record in records) or None,
-            (*told, *calls.end()),
+            (*answered, *calls.end()),
         )
 
 

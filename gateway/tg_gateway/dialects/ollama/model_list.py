@@ -94,14 +94,14 @@ def encode_version() -> bytes:
     return encode(Version(API_VERSION))
 
 
-def encode_shown(features: frozenset[str], told: ModelInfo | None) -> bytes:
+def encode_shown(features: frozenset[str], listed: ModelInfo | None) -> bytes:
     """`POST /api/show`.
 
     Args:
         features: what the model's processors announce.
-        told: what its provider says of it.
+        listed: what its provider says of it.
     """
-    numbers = {"context_length": told.context_length, "embedding_length": told.dimensions} if told else {}
+    numbers = {"context_length": listed.context_length, "embedding_length": listed.dimensions} if listed else {}
     info: dict[str, Any] = {"general.architecture": ARCHITECTURE}
     info |= {f"{ARCHITECTURE}.{name}": number for name, number in numbers.items() if number}
     can = ("completion", *(word for feature, word in _CAPABILITIES if feature in features))

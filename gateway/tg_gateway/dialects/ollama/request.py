@@ -37,13 +37,13 @@ def read_generate(body: GenerateBody, found: FoundModel) -> TextCompletionReques
     images = read_images("body", body.images)
     if images:
         system = (Message("system", body.system),) if body.system else ()
-        said: dict[str, Any] = {"messages": (*system, Message("user", (TextPart(body.prompt or ""), *images)))}
+        fields: dict[str, Any] = {"messages": (*system, Message("user", (TextPart(body.prompt or ""), *images)))}
     else:
         # Of a model that nobody has announced yet nothing is known: it refuses by name what it lacks.
         takes_raw = "raw" in found.features or not (found.features or found.route.plain)
         raw = bool(body.raw) or bool(body.suffix and takes_raw)
-        said = {"system": body.system or None, "prompt": body.prompt, "raw": raw, "suffix": body.suffix or None}
-    request = TextCompletionRequest(**said, **_read_shared(body, found))
+        fields = {"system": body.system or None, "prompt": body.prompt, "raw": raw, "suffix": body.suffix or None}
+    request = TextCompletionRequest(**fields, **_read_shared(body, found))
     check_peer(found, [request])
     return request
 

@@ -63,11 +63,11 @@ def _read_message(place: str, message: ChatMessage) -> Message:
 
 
 def _read_content(place: str, message: ChatMessage) -> str | tuple[Part, ...]:
-    said = message.content or message.refusal or ""
+    content = message.content or message.refusal or ""
     thought = _read_reasoning(message) if message.role == "assistant" else ()
-    if isinstance(said, str):
-        return (*thought, *((TextPart(said),) if said else ())) if thought else said
-    parts = tuple(_read_part(f"{place}.content[{number}]", part) for number, part in enumerate(said))
+    if isinstance(content, str):
+        return (*thought, *((TextPart(content),) if content else ())) if thought else content
+    parts = tuple(_read_part(f"{place}.content[{number}]", part) for number, part in enumerate(content))
     # One text in a list is a text: plain peers and some models take nothing else.
     if not thought and len(parts) == 1 and isinstance(parts[0], TextPart):
         return parts[0].text
@@ -84,12 +84,12 @@ def _read_reasoning(message: ChatMessage) -> tuple[ReasoningPart, ...]:
 
 def _read_part(place: str, part: ContentPart) -> TextPart | ImagePart:
     if part.type in {"text", "refusal"}:
-        said = part.text if part.type == "text" else part.refusal
-        if said is None:
+        text = part.text if part.type == "text" else part.refusal
+        if text is None:
             raise InvalidParameter(
                 f"{place}.{part.type} is missing", f"{place}.{part.type}", "missing_required_parameter"
             )
-        return TextPart(said)
+        return TextPart(text)
     if part.type == "image_url":
         image = part.image_url
         return read_image(f"{place}.image_url", image if isinstance(image, str) else image.url if image else "")

@@ -75,8 +75,8 @@ class ChatStreamWriter(ChunkWriter):
         return [self._frame(choice.finish(None)) for choice in self._choices.values()]
 
     def _frame(self, chunks: Iterable[ChunkChoice]) -> bytes:
-        told = map(_complete, chunks) if self._style.complete else chunks
-        return b"".join(b"%b%b%b" % (self._head, encode(chunk), self._tail) for chunk in told)
+        written = map(_complete, chunks) if self._style.complete else chunks
+        return b"".join(b"%b%b%b" % (self._head, encode(chunk), self._tail) for chunk in written)
 
 
 class ChatBodyWriter(WholeWriter[TextCompletionResponse]):

@@ -81,8 +81,8 @@ def _make_completion_writer(
     if not body.stream:
         return CompletionBodyWriter(model, answers, scored=scored, name=name)
     options = body.stream_options
-    told = bool(options and options.include_usage)
-    return CompletionStreamWriter(model, answers, include_usage=told, scored=scored, style=style, name=name)
+    include_usage = bool(options and options.include_usage)
+    return CompletionStreamWriter(model, answers, include_usage=include_usage, scored=scored, style=style, name=name)
 
 
 def _make_chat_writer(body: ChatBody, model: str, style: AnswerStyle) -> Writer[TextCompletionResponse]:
@@ -91,8 +91,8 @@ def _make_chat_writer(body: ChatBody, model: str, style: AnswerStyle) -> Writer[
     if not body.stream:
         return ChatBodyWriter(model, n, name=name)
     options = body.stream_options
-    told = bool(options and options.include_usage)
-    return ChatStreamWriter(model, n, include_usage=told, style=style, name=name)
+    include_usage = bool(options and options.include_usage)
+    return ChatStreamWriter(model, n, include_usage=include_usage, style=style, name=name)
 
 
 OPENAI: Final = OpenAi()

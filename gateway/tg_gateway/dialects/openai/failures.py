@@ -70,12 +70,12 @@ def refuse(error: TgError, status: int, *, known_path: bool) -> Answer:
         status: of the answer. Where it is not the error's own, HTTP has refused the request, and no code fits.
         known_path: whether the request's path and method are anybody's; otherwise the error is about no field.
     """
-    told = describe_error(error)
+    detail = describe_error(error)
     # HTTP refused the request itself; a code or field of ours would send its reader to the wrong place.
     if not known_path or status != error.status:
-        told = ErrorObject(error.message, told.type)
+        detail = ErrorObject(error.message, detail.type)
     headers = {"x-should-retry": "true" if error.retryable else "false"}
-    return Answer(encode(Failure(told)), status, headers=headers)
+    return Answer(encode(Failure(detail)), status, headers=headers)
 
 
 def decode_body(kind: type[Body], body: bytes) -> Body:

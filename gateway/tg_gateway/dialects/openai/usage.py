@@ -54,11 +54,11 @@ class UsageTotals:
         if self._in is None and self._out is None:
             return None
         prompt, completion = self._in or 0, self._out or 0
-        told = self._cached is not None or self._cache_write is not None
+        has_details = self._cached is not None or self._cache_write is not None
         return CompletionUsage(
             prompt,
             completion,
             prompt + completion,
-            PromptTokensDetails(self._cached, self._cache_write) if told else None,
+            PromptTokensDetails(self._cached, self._cache_write) if has_details else None,
             CompletionTokensDetails(self._reasoning) if self._reasoning is not None else None,
         )

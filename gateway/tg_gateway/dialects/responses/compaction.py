@@ -78,9 +78,9 @@ def _write_transcript(turns: Sequence[Message]) -> Iterator[str]:
     names = {call.id: call.name for turn in turns for call in turn.tool_calls}
     for turn in turns:
         speaker = f"result of {names[turn.tool_call_id]}" if turn.tool_call_id else turn.role
-        said = "".join(_write_part(part) for part in turn.content_parts)
-        if said or not turn.tool_calls:
-            yield f"{speaker}: {said}"
+        text = "".join(_write_part(part) for part in turn.content_parts)
+        if text or not turn.tool_calls:
+            yield f"{speaker}: {text}"
         for call in turn.tool_calls:
             yield f"{turn.role} calls {call.name}: {call.arguments}"
 

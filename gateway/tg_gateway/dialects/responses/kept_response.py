@@ -115,8 +115,8 @@ class _Ended:
     events: Sequence[bytes]
 
     def __call__(self) -> bytes:
-        told = tuple(msgspec.Raw(event) for event in self.events) or None
-        return encode(KeptResponse(msgspec.Raw(join_output(self.draft.encode())), self.items, told))
+        events = tuple(msgspec.Raw(event) for event in self.events) or None
+        return encode(KeptResponse(msgspec.Raw(join_output(self.draft.encode())), self.items, events))
 
 
 def check_items(items: tuple[InputItem, ...]) -> None:

@@ -78,8 +78,8 @@ class OutputDraft:
 
     def make_items(self) -> tuple[OutputItem, ...]:
         """The items that were told, as far as they were; one that has not ended is incomplete."""
-        told = (item for item in self._items if item.begun)
-        return tuple(item.make_item("incomplete" if item.status == "in_progress" else item.status) for item in told)
+        begun = (item for item in self._items if item.begun)
+        return tuple(item.make_item("incomplete" if item.status == "in_progress" else item.status) for item in begun)
 
     def _keep(self, record: TextCompletionResponse) -> None:
         self._grow(len(record.response or "") + len(record.reasoning or "") + len(record.signature or ""))

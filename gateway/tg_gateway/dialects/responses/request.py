@@ -132,8 +132,8 @@ def make_count(request: ReadRequest) -> TextCompletionRequest:
 
 
 def _read_input(body: RequestBody, kept: int) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-    said = body.input or ""
-    turns, unreadable = ((Message("user", said),), ()) if isinstance(said, str) else read_items(said, kept)
+    given = body.input or ""
+    turns, unreadable = ((Message("user", given),), ()) if isinstance(given, str) else read_items(given, kept)
     if not turns:
         raise InvalidParameter(NO_INPUT, "input", "missing_required_parameter")
     return ((Message("system", body.instructions), *turns) if body.instructions else turns), unreadable

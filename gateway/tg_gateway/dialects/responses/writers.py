@@ -106,10 +106,10 @@ class KeptEventWriter(EventWriter):
 
     @override
     def frame(self, name: bytes, data: bytes) -> bytes:
-        told = self._draft.long_fields.fill(data)
-        self._size += measure_output(told)
+        filled = self._draft.long_fields.fill(data)
+        self._size += measure_output(filled)
         if self._size <= MAX_EVENT_BYTES:
-            self.events.append(join_output(told))
+            self.events.append(join_output(filled))
         else:
             self.events.clear()
         return super().frame(name, data)
@@ -174,8 +174,8 @@ class FrameWriter(EventWriter):
     @override
     def frame(self, name: bytes, data: bytes) -> bytes:
         # The head of a message says its size. On a socket a request has at most a megabyte, so that a copy is cheap.
-        told = join_output(self._draft.long_fields.fill(data))
-        return text_frame(b"%b%b}" % (told[:-1], self._lane))
+        filled = join_output(self._draft.long_fields.fill(data))
+        return text_frame(b"%b%b}" % (filled[:-1], self._lane))
 
 
 class _ErrorFrame(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="error"):
@@ -193,9 +193,9 @@ def encode_error_frame(error: TgError, stream_id: str | None) -> bytes:
     """
     wait = error.retry_after
     headers = None if wait is None else {"retry-after": format_retry_after(wait)}
-    told = describe_error(error)
-    told = msgspec.structs.replace(told, code=told.code or told.type)
-    return text_frame(encode(_ErrorFrame(told, error.status, stream_id, headers)))
+    detail = describe_error(error)
+    detail = msgspec.structs.replace(detail, code=detail.code or detail.type)
+    return text_frame(encode(_ErrorFrame(detail, error.status, stream_id, headers)))
 
 
 class BodyWriter(WholeWriter[TextCompletionResponse]):

@@ -39,13 +39,13 @@ class LastStep:
         held, self._held = self._held, None
         return [] if held is None else [held]
 
-    def end(self, told: Step) -> tuple[list[Step], Step]:
+    def end(self, last: Step) -> tuple[list[Step], Step]:
         """The steps before the last one that were not sent yet, and the last step.
 
         Args:
-            told: the end token, or the id `NO_TOKEN_ID` if the provider tells none.
+            last: the end token, or the id `NO_TOKEN_ID` if the provider tells none.
         """
         held = self.release()
-        if held and told.token.id == NO_TOKEN_ID:
+        if held and last.token.id == NO_TOKEN_ID:
             return [], held[0]
-        return held, told
+        return held, last

@@ -37,13 +37,13 @@ class TokenReader:
 
     __slots__ = (
         "_decoded",
+        "_listed",
         "_out",
         "_reason",
         "_shown",
         "_stopped_by",
         "_text",
         "_texts",
-        "_told",
         "end",
         "in_token",
         "seed",
@@ -55,7 +55,7 @@ class TokenReader:
         self.seed: int | None = None
         self._text: list[str] = []
         self._texts = TokenTexts()
-        self._decoded = self._shown = self._told = 0
+        self._decoded = self._shown = self._listed = 0
         self._out: int | None = None
         self._reason: str | None = None
         self._stopped_by: str | int | None = None
@@ -70,7 +70,7 @@ class TokenReader:
         """How many tokens were generated, without the end token; as many as were told where nobody has counted."""
         if self._out is not None:
             return self._out
-        return self._told - (self.end is not _NOTHING)
+        return self._listed - (self.end is not _NOTHING)
 
     def name_ending(self, stops: Sequence[str]) -> str:
         """TGI's `finish_reason`; see `ending.name_ending`."""
@@ -108,7 +108,7 @@ class TokenReader:
         """Each token with its piece of the text; together they have all of it."""
         steps, start = [], 0
         ordinary = sum([not token.special for token in tokens])
-        self._told += len(tokens)
+        self._listed += len(tokens)
         for token in tokens:
             if self.end.token is not NO_MORE_TOKEN:
                 steps.append(self.end)
