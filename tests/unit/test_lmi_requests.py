@@ -181,6 +181,23 @@ def test_what_is_ignored_is_said() -> None:
     assert "X-Tokengrid-Ignored" not in ask({"inputs": "hi"}).writer.headers
 
 
+@pytest.mark.parametrize(
+    ("body", "ignored"),
+    [
+        ({"parameters": {"logprobs": 1, "details": True}}, None),
+        ({"parameters": {"logprobs": 1, "output_formatter": "json_chat"}}, None),
+        ({"parameters": {"top_n_tokens": 1, "output_formatter": "sse_chat"}}, None),
+        ({"parameters": {"logprobs": 0}}, None),
+        ({"parameters": {"logprobs": 1}}, "parameters.logprobs"),
+        ({"parameters": {"top_n_tokens": 1, "details": True}, "stream": True}, "parameters.top_n_tokens"),
+        ({"parameters": {"logprobs": 1, "output_formatter": "3p"}}, "parameters.logprobs"),
+        ({"parameters": {"logprobs": 1}, "inputs": ["hi"]}, "parameters.logprobs"),
+    ],
+)
+def test_alternatives_that_no_part_of_the_answer_tells_are_ignored(body: dict[str, Any], ignored: str | None) -> None:
+    assert ask({"inputs": "hi", **body}).writer.headers.get("X-Tokengrid-Ignored") == ignored
+
+
 def test_several_texts_are_a_batch() -> None:
     asked = ask({"inputs": ["a", "b"], "parameters": {"seed": 1}})
     requests = tuple(
@@ -200,7 +217,8 @@ def test_several_texts_are_a_batch() -> None:
     [
         ({"inputs": "hi", "parameters": {"top_p": 5}}, r"<= 1.0 - at `\$.parameters.top_p`"),
         ({"inputs": "hi", "parameters": {"max_new_tokens": 0}}, r"at `\$.parameters.max_new_tokens`"),
-        ({"inputs": "hi", "parameters": {"n": 2}}, "set do_sample, or n to 1"),
+        ({"inputs": "hi", "parameters": {"n": 2}}, "parameters.n: .* set do_sample, or n to 1"),
+        ({"inputs": "hi", "parameters": {"best_of": 2}}, "parameters.best_of: .* set do_sample, or best_of to 1"),
         (
             {"inputs": "hi", "parameters": {"n": 2, "do_sample": True}, "stream": True},
             "parameters.n cannot be streamed",

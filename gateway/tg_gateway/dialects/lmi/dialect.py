@@ -30,6 +30,7 @@ from tg_gateway.dialects.lmi.generation import list_ignored, read_generation, re
 from tg_gateway.dialects.lmi.invocation import Invocation, read_invocation
 from tg_gateway.dialects.lmi.order import Order
 from tg_gateway.dialects.lmi.output_formats import choose_format
+from tg_gateway.dialects.lmi.parameters import LmiParameters
 from tg_gateway.dialects.lmi.payload_parts import PayloadPartsWriter
 from tg_gateway.dialects.lmi.settings import LmiSettings, LmiTable, read_settings
 from tg_gateway.dialects.openai import OPENAI_MOUNTS
@@ -105,24 +106,22 @@ class Lmi(Dialect):
         asked = read_invocation(call.body)
         found = call.catalogue.find_model(call.path.get("model") or asked.model)
         call.route = found.route
-        # Models have no versions here.
-        ignored = (*(name for name in ("version",) if name in call.path), *list_ignored(asked.parameters, found))
-        headers = show_ignored(DIALECT, (*asked.unknown, *ignored))
         settings = self._settings.find(call.catalogue, found.model)
-        if asked.listed or not settings.rolling:
-            return _ask_batch(call, asked, found, headers, settings)
-        return _ask_one(call, asked, found, headers, settings)
+        ask = _ask_batch if asked.listed or not settings.rolling else _ask_one
+        return ask(call, asked, found, settings)
 
 
-def _ask_one(
-    call: Call, asked: Invocation, found: FoundModel, headers: Mapping[str, str], settings: LmiSettings
-) -> Ask:
+def _ask_one(call: Call, asked: Invocation, found: FoundModel, settings: LmiSettings) -> Ask:
     parameters = asked.parameters
     own = {} if settings.output_formatter is None else {settings.output_name: settings.output_formatter}
     name = parameters.output_formatter or settings.output_name
     form = choose_format(name, own, stream=asked.stream, events=settings.compatible)
     streaming = asked.stream if form.streaming is None else form.streaming
-    order = _make_order(asked.texts[0], asked, found, headers, compatible=settings.compatible)
+    details = _has_details(parameters, settings)
+    headers = _show_ignored(
+        call, asked, found, alternatives=details if form.alternatives is None else form.alternatives
+    )
+    order = _make_order(asked.texts[0], asked, found, headers, settings)
     request = read_generation(
         order.text,
         parameters,
@@ -134,9 +133,7 @@ def _ask_one(
     return Ask(found.route, request, form.make(order), streaming, fields=LMI_FIELDS)
 
 
-def _ask_batch(
-    call: Call, asked: Invocation, found: FoundModel, headers: Mapping[str, str], settings: LmiSettings
-) -> Ask:
+def _ask_batch(call: Call, asked: Invocation, found: FoundModel, settings: LmiSettings) -> Ask:
     by_stream = "jsonlines" if asked.stream else "json"
     # Of the configured formatters a list has only these.
     usual = settings.output_name if settings.output_name in BATCH_FORMATS else by_stream
@@ -145,18 +142,30 @@ def _ask_batch(
     streaming = name == "jsonlines"
     adapters = [_find_adapter(call, asked, number) for number in range(len(asked.texts))]
     requests = read_generations(asked.texts, asked.parameters, found, adapters, streaming=streaming)
-    orders = [_make_order(text, asked, found, headers, compatible=settings.compatible) for text in asked.texts]
+    headers = _show_ignored(call, asked, found, alternatives=False)
+    orders = [_make_order(text, asked, found, headers, settings) for text in asked.texts]
     writer: Writer[TextCompletionResponse] = OutputsWriter(orders) if streaming else GeneratedTextsWriter(orders)
     return Ask(found.route, Batch(requests, independent=True), writer, streaming, fields=LMI_FIELDS)
 
 
 def _make_order(
-    text: str, asked: Invocation, found: FoundModel, headers: Mapping[str, str], *, compatible: bool
+    text: str, asked: Invocation, found: FoundModel, headers: Mapping[str, str], settings: LmiSettings
 ) -> Order:
-    parameters = asked.parameters
-    shown = compatible if parameters.details is None else parameters.details
-    details = shown or parameters.wants_prefill or parameters.generated > 1
+    parameters, compatible = asked.parameters, settings.compatible
+    details = _has_details(parameters, settings)
     return Order(text, parameters, asked.given, compatible, details, found.model or "", headers)
+
+
+def _has_details(parameters: LmiParameters, settings: LmiSettings) -> bool:
+    shown = settings.compatible if parameters.details is None else parameters.details
+    return shown or parameters.wants_prefill or parameters.generated > 1
+
+
+def _show_ignored(call: Call, asked: Invocation, found: FoundModel, *, alternatives: bool) -> Mapping[str, str]:
+    # Models have no versions here.
+    versions = (name for name in ("version",) if name in call.path)
+    ignored = list_ignored(asked.parameters, found, alternatives=alternatives)
+    return show_ignored(DIALECT, (*asked.unknown, *versions, *ignored))
 
 
 def _check_batch(asked: Invocation, name: str) -> None:

@@ -72,9 +72,17 @@ def _check_peer(request: TextCompletionRequest, found: FoundModel) -> None:
         raise BadRequest(describe_missing(request.features))
 
 
-def list_ignored(parameters: LmiParameters, found: FoundModel) -> Iterator[str]:
-    """The parameters on which the answer does not depend, although they ask for something."""
+def list_ignored(parameters: LmiParameters, found: FoundModel, *, alternatives: bool) -> Iterator[str]:
+    """The parameters on which the answer does not depend, although they ask for something.
+
+    Args:
+        parameters: of the request.
+        found: the model.
+        alternatives: whether the answer tells the most probable tokens at each place.
+    """
     asked = {
+        "logprobs": 0 if alternatives else parameters.logprobs,
+        "top_n_tokens": 0 if alternatives else parameters.top_n_tokens,
         "num_beams": keep(parameters.num_beams, 1),
         "early_stopping": parameters.early_stopping,
         "length_penalty": None if _takes_length(found) else keep(parameters.length_penalty, 1),
@@ -94,10 +102,12 @@ def _check(parameters: LmiParameters, found: FoundModel, *, streaming: bool) -> 
     if parameters.best_of is not None and parameters.best_of < (parameters.n or 1):
         raise BadRequest("parameters.best_of must be at least n: so many are generated, of which n are told")
     if parameters.generated > 1:
+        name = "n" if (parameters.n or 1) > 1 else "best_of"
         if not parameters.samples:
-            raise BadRequest("parameters.n: several answers are the same without sampling; set do_sample, or n to 1")
+            sentence = f"several answers are the same without sampling; set do_sample, or {name} to 1"
+            raise BadRequest(f"parameters.{name}: {sentence}")
         if streaming:
-            raise BadRequest("parameters.n cannot be streamed: which answer is the best is known at their end")
+            raise BadRequest(f"parameters.{name} cannot be streamed: which answer is the best is known at their end")
 
 
 def _read_sampling(parameters: LmiParameters, found: FoundModel, *, shows_tokens: bool) -> Sampling:

@@ -24,21 +24,23 @@ class OutputFormat:
         make: the writer of one answer.
         streaming: whether it streams; None = if the request says so.
         tokens: whether it tells tokens.
+        alternatives: whether it tells the most probable tokens at each place; None = if it has `details`.
     """
 
     make: Callable[[Order], Writer[Any]]
     streaming: bool | None
     tokens: bool = False
+    alternatives: bool | None = False
 
 
 FORMATS: Final[Mapping[str, OutputFormat]] = MappingProxyType(
     {
-        "json": OutputFormat(GeneratedTextWriter, streaming=False),
+        "json": OutputFormat(GeneratedTextWriter, streaming=False, alternatives=None),
         "jsonlines": OutputFormat(lambda order: LineWriter(order, events=False), streaming=True, tokens=True),
         "sse": OutputFormat(lambda order: LineWriter(order, events=True), streaming=True, tokens=True),
-        "json_chat": OutputFormat(make_chat_body_writer, streaming=False),
-        "jsonlines_chat": OutputFormat(ChatLineWriter, streaming=True),
-        "sse_chat": OutputFormat(make_chat_stream_writer, streaming=True),
+        "json_chat": OutputFormat(make_chat_body_writer, streaming=False, alternatives=True),
+        "jsonlines_chat": OutputFormat(ChatLineWriter, streaming=True, alternatives=True),
+        "sse_chat": OutputFormat(make_chat_stream_writer, streaming=True, alternatives=True),
         "3p": OutputFormat(MeteredBodyWriter, streaming=False),
         "3p_stream": OutputFormat(MeteredLineWriter, streaming=True),
         "none": OutputFormat(TextWriter, streaming=None),
