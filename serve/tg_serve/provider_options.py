@@ -7,6 +7,12 @@ from typing import Any
 import click
 
 
+def is_pair(word: str) -> bool:
+    """Whether a word looks like NAME=VALUE rather than like a model, of which few have a `=` behind a plain word."""
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.isidentifier()
+
+
 def read_provider_options(base_url: str | None, pairs: Iterable[str]) -> dict[str, Any]:
     """The provider's options: `--base-url`, and NAME=VALUE pairs whose value is TOML, or else plain text.
 

@@ -9,7 +9,7 @@ import click
 from tg_cli import run, version_option
 from tg_serve.command import run_server
 from tg_serve.options import LogForm, LogLevel, ServeOptions
-from tg_serve.provider_options import read_provider_options
+from tg_serve.provider_options import is_pair, read_provider_options
 
 AUTO: Final = "auto"
 """In place of a model: all that the configuration has."""
@@ -79,6 +79,8 @@ def serve_model(
     for name, instead in _ENGINE_ALONE.items():
         if engine[name] is not None:
             raise click.UsageError(f"--{name} is for LMQL's own server: {instead}")
+    if is_pair(model) and not Path(model).exists():
+        raise click.UsageError(f"{model!r} is an option: name a model before it, as in tg-serve-model MODEL {model}")
     options = read_provider_options(None, pairs)
     if model == AUTO and (options or provider or static):
         raise click.UsageError(

@@ -23,6 +23,7 @@ CONFIG = Config(models=MODELS, flows={"default": {"text-completion": TextComplet
         (["small"], {"model": "small", "on_demand": False, "options": {}}),
         (["small", "--static", "slots=4", "path=a b"], {"model": "small", "options": {"slots": 4, "path": "a b"}}),
         (["m", "--provider", "vllm", "key_variable="], {"provider": "vllm", "options": {"key_variable": ""}}),
+        (["models/a=b.gguf", "slots=4"], {"model": "models/a=b.gguf", "options": {"slots": 4}}),
         (["m.gguf", "--host", "0.0.0.0", "--bus", "pulsar://h:1"], {"host": "0.0.0.0", "bus": "pulsar://h:1"}),
     ],
 )
@@ -45,6 +46,8 @@ def test_what_is_served(arguments: list[str], meant: dict[str, Any], monkeypatch
         (["m", "--docker-hide-port"], "ready line"),
         (["m", "slots"], "write NAME=VALUE"),
         (["auto", "slots=4"], "name a model"),
+        (["slots=4"], "'slots=4' is an option: name a model before it"),
+        (["slots=4", "small"], "'slots=4' is an option: name a model before it"),
         (["--static"], "name a model"),
         (["--provider", "vllm"], "name a model"),
     ],
