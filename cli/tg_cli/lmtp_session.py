@@ -7,42 +7,53 @@ from tg_cli.entry import Failure, notify
 from tg_cli.gateway_choice import open_gateway
 from tg_cli.interruptible import run_interruptible
 from tg_cli.invocation import sentence_of
+from tg_cli.line_reader import LineReader
 from tg_cli.lmtp_line import parse_line
 from tg_cli.output import Output
 from tg_cli.reader_choice import open_reader
 from tg_client.transport import LmtpItem, LmtpSocket, open_lmtp
 from tg_schema import TgError, encode
-from tg_schema.errors import IncompleteStream
 
 QUIT = "quit"
 
 
 async def run_lmtp(url: str | None, timeout: float, model: str) -> None:
-    """Answer each line until there is none any more, or `QUIT`.
+    """Answer each line until there is none any more, or `QUIT`. A connection that was lost between two is made anew.
 
     Raises:
         Failure: an answer failed, in a pipe.
-        TgError: there is no gateway, or it was lost.
+        TgError: there is no gateway, or in a pipe it was lost.
     """
     reader = open_reader()
-    async with open_gateway(url) as chosen, open_lmtp(chosen, timeout, model) as socket:
-        raw = await socket.knows_raw_text()
-        while (line := await reader.read()) is not None and line.strip() != QUIT:
-            if not line.strip():
-                continue
-            work = _answer(socket, _make_fields(line, raw=raw))
-            if not reader.interactive:
-                await work
-                continue
-            try:
-                await run_interruptible(work)
-            # The socket is lost, so the next line could not be asked either.
-            except IncompleteStream:
-                raise
-            except TgError as error:
-                notify(sentence_of(error))
-            except Failure as failure:
-                notify(failure.message)
+    async with open_gateway(url) as chosen:
+        line: str | None = ""
+        while line is not None:
+            async with open_lmtp(chosen, timeout, model) as socket:
+                line = await _talk(reader, socket, line)
+
+
+async def _talk(reader: LineReader, socket: LmtpSocket, line: str | None) -> str | None:
+    """Answer a line and those that follow; the one that could not be asked since the connection was lost, or None."""
+    raw = await socket.knows_raw_text()
+    while line is not None and line.strip() != QUIT:
+        if line.strip():
+            if socket.lost:
+                return line
+            await _ask(reader, socket, _make_fields(line, raw=raw))
+        line = await reader.read()
+    return None
+
+
+async def _ask(reader: LineReader, socket: LmtpSocket, fields: dict[str, Any]) -> None:
+    if not reader.interactive:
+        await _answer(socket, fields)
+        return
+    try:
+        await run_interruptible(_answer(socket, fields))
+    except TgError as error:
+        notify(sentence_of(error))
+    except Failure as failure:
+        notify(failure.message)
 
 
 def _make_fields(line: str, *, raw: bool) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import WSMsgType, web
+from aiohttp.test_utils import TestServer
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.silent_server import SilentServer
@@ -16,7 +19,7 @@ from tests.flow.open_gateway import open_gateway, until_listed
 from tg_cli.lmtp_line import parse_line
 from tg_client.transport import open_lmtp
 from tg_schema import Sampling
-from tg_schema.errors import Timeout
+from tg_schema.errors import Timeout, Unavailable
 
 
 @pytest.mark.parametrize(
@@ -92,3 +95,78 @@ async def test_a_stream_that_is_left_stops_the_model() -> None:
             llm.step = None
             async with aclosing(socket.generate({"prompt": [8]})) as items:
                 assert [item.token async for item in items] == [8, END]
+
+
+class _Peer:
+    """A gateway's end of LMTP that has its own way with connections: one token, the number of the connection.
+
+    Args:
+        pings: whether it begins with a ping, and says nothing until that is answered; else it leaves after a token.
+    """
+
+    def __init__(self, *, pings: bool) -> None:
+        self.pings = pings
+        self.connections = 0
+        self.ponged = asyncio.Event()
+        self.left = asyncio.Event()
+
+    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(autoping=not self.pings)
+        await socket.prepare(request)
+        self.connections += 1
+        if self.pings:
+            await socket.ping()
+            assert (await socket.receive()).type is WSMsgType.PONG
+            self.ponged.set()
+        async for message in socket:
+            kind, _, fields = message.data.partition(" ")
+            item = {"stream_id": json.loads(fields)["stream_id"]}
+            if kind == "GENERATE":
+                item |= {"token": self.connections, "finish_reason": "stop"}
+            await socket.send_str(f"TOKEN [{json.dumps(item)}]")
+            if kind == "GENERATE":
+                break
+        # It ends when the other end has answered, and so knows of it.
+        await socket.close()
+        self.left.set()
+        return socket
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        """The URL, while the block runs."""
+        app = web.Application()
+        app.router.add_get("/lmtp", self.serve)
+        async with TestServer(app) as server:
+            yield str(server.make_url("/"))
+
+
+async def test_pings_are_answered_while_nobody_asks() -> None:
+    """Else a gateway would take one who thinks about the next line for gone."""
+    peer = _Peer(pings=True)
+    async with peer.listening() as url, open_lmtp(url, 10, "m"):
+        await asyncio.wait_for(peer.ponged.wait(), 10)
+
+
+async def test_a_connection_that_was_lost_between_two_lines_is_made_anew() -> None:
+    peer = _Peer(pings=False)
+    async with peer.listening() as url, started("tg-lmtp", "m", "-u", url) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for connection in (1, 2):
+            process.stdin.write(b"[1]\n")
+            assert json.loads(await process.stdout.readline())["token"] == connection
+            await peer.left.wait()
+            peer.left.clear()
+        process.stdin.write_eof()
+        assert await process.wait() == 0
+
+
+async def test_a_lost_connection_says_so() -> None:
+    peer = _Peer(pings=False)
+    async with peer.listening() as url, open_lmtp(url, 10, "m") as socket:
+        async with aclosing(socket.generate({"prompt": [1]})) as items:
+            assert [item.token async for item in items] == [1]
+        await peer.left.wait()
+        assert socket.lost
+        with pytest.raises(Unavailable):
+            await anext(socket.generate({"prompt": [1]}))

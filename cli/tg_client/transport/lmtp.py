@@ -1,7 +1,8 @@
 """Command -> gateway: an LMTP socket with one stream at a time."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +12,7 @@ from tg_client.transport.address import Address, bearer_token
 from tg_client.transport.deadline import Deadline
 from tg_client.transport.errors import make_incomplete
 from tg_client.transport.records import bytes_of
-from tg_schema import decode
+from tg_schema import TgError, decode
 from tg_schema.errors import NotFound
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Largest message from the gateway."""
+_MAX_UNREAD_MESSAGES = 16
+"""Messages that wait for who reads the items; then the connection is read no further."""
 
 
 class LmtpItem(msgspec.Struct, frozen=True):
@@ -37,10 +40,16 @@ class LmtpItem(msgspec.Struct, frozen=True):
 
 
 class LmtpSocket:
-    """Created by `open_lmtp`."""
+    """Created by `open_lmtp`.
+
+    Attributes:
+        lost: whether the connection has ended: nothing can be asked any more.
+    """
 
     def __init__(self, socket: "WebSocketConnection", base: str, timeout: float, model: str) -> None:
+        self.lost = False
         self._socket = socket
+        self._messages: asyncio.Queue[str | None] = asyncio.Queue(_MAX_UNREAD_MESSAGES)
         self._base = base
         self._timeout = timeout
         self._model = model
@@ -72,8 +81,16 @@ class LmtpSocket:
                     ended = item.error is not None or item.finish_reason is not None
                     yield item
         finally:
-            if not ended:
+            if not ended and not self.lost:
                 await self._send("CANCEL", {"stream_id": stream})
+
+    async def read(self) -> None:
+        """Take what comes until the connection ends, also while nobody asks: the gateway's pings are answered by it."""
+        with suppress(TgError):
+            while (message := await self._socket.receive()) is not None:
+                await self._messages.put(message)
+        self.lost = True
+        await self._messages.put(None)
 
     async def _send(self, kind: str, fields: dict[str, Any]) -> None:
         await self._within(self._socket.send(b"%b %b" % (kind.encode(), bytes_of(fields))))
@@ -85,7 +102,7 @@ class LmtpSocket:
     async def _next(self, stream: int) -> list[LmtpItem]:
         """The items of the next message that has any of this stream; those of a cancelled one may still come."""
         while True:
-            message = await self._within(self._socket.receive())
+            message = await self._within(self._messages.get())
             if message is None:
                 raise make_incomplete(self._base)
             items = decode(list[LmtpItem], message.partition(" ")[2])
@@ -107,5 +124,10 @@ async def open_lmtp(url: str, timeout: float, model: str) -> AsyncIterator[LmtpS
     clock = Deadline(timeout, timeout)
     async with AsyncExitStack() as stack:
         opening = open_websocket(base, "lmtp", bearer_token(None), max_frame=MAX_MESSAGE_BYTES)
-        socket = await clock.within(stack.enter_async_context(opening))
-        yield LmtpSocket(socket, base, timeout, model)
+        opened = LmtpSocket(await clock.within(stack.enter_async_context(opening)), base, timeout, model)
+        reading = asyncio.create_task(opened.read(), name="lmtp-reader")
+        try:
+            yield opened
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
