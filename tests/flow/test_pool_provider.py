@@ -271,6 +271,8 @@ async def test_the_load_in_a_header_is_taken(servers: list[OpenAiServer], open_p
         ({"endpoints": []}, "a pool needs servers: name them in endpoints, endpoint_files, names or pools"),
         ({"endpoints": ["http://a:1"]}, 'endpoints: "http://a:1" must be HOST:PORT, without a scheme or path'),
         ({"policy": "best"}, 'policy: there is no "best"; known are '),
+        ({"scrape": {"path": "metrics"}}, "scrape.path must begin with a slash, as /metrics"),
+        ({"api_path": "v1"}, "api_path must begin with a slash, as /v1"),
         ({"admission": "some"}, 'admission: there is no "some"; known are always'),
         ({"base_url": "http://a/v1"}, "a pool has no base_url: name its servers"),
         ({"resources": ["none.yaml"]}, "none.yaml is not there; name an existing resource file"),

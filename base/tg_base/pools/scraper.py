@@ -17,7 +17,7 @@ from tg_base.llm import open_pool
 from tg_base.pools.page_reader import read_page
 from tg_base.runtime import Entered, running, translate_defects
 from tg_schema import TgError
-from tg_schema.errors import IncompleteStream, Internal, ProtocolError, Timeout, TooLarge, Unavailable
+from tg_schema.errors import BadRequest, IncompleteStream, Internal, ProtocolError, Timeout, TooLarge, Unavailable
 
 log = structlog.get_logger()
 
@@ -61,6 +61,24 @@ class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     interval: Annotated[float, Meta(ge=0.005, le=3600)] = 0.05
     timeout: Annotated[float, Meta(gt=0, le=3600)] = 1.0
     concurrency: Annotated[int, Meta(ge=1, le=1000)] = 32
+
+    def check(self) -> None:
+        """What no type says.
+
+        Raises:
+            BadRequest: the path is none.
+        """
+        check_path(self.path, "scrape", "path")
+
+
+def check_path(path: str, *keys: str) -> None:
+    """Refuse what would become a part of an address.
+
+    Raises:
+        BadRequest: it is not empty, and begins with no slash; it names the place in the configuration.
+    """
+    if path and not path.startswith("/"):
+        raise BadRequest(f"{'.'.join(keys)} must begin with a slash, as /{path[:100]}").at(*keys)
 
 
 @dataclass(slots=True)

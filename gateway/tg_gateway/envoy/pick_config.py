@@ -99,6 +99,7 @@ class PickConfig(Struct, frozen=True):
                 "bus", "url"
             )
         self.waiting.check("waiting")
+        self.scrape.check()
         check_source(self.adapter_source)
         self.make_sources(Path())
 

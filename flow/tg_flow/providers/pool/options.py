@@ -11,7 +11,7 @@ from tg_base.llm import Endpoint
 from tg_base.pools import DnsName, Host, PoolTable, check_tables, refuse_both, split_address
 from tg_base.pools.adapter_loader import check_source
 from tg_base.pools.pool_watcher import PoolSources
-from tg_base.pools.scraper import ScrapeOptions
+from tg_base.pools.scraper import ScrapeOptions, check_path
 from tg_flow.providers.openai import OpenAiOptions
 from tg_schema.errors import BadRequest
 
@@ -76,6 +76,8 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             if value not in known:
                 raise BadRequest(f'{option}: there is no "{value}"; known are {", ".join(known)}').at(option)
         self.waiting.check("waiting")
+        self.scrape.check()
+        check_path(self.api_path, "api_path")
         check_source(self.adapter_source)
         if self.pools:
             check_tables(self.pools)
