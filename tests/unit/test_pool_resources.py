@@ -242,6 +242,7 @@ FAULTS = [
     (pool("8000", "80000"), 11, 5, "spec.targetPorts.0.number must be a whole number <= 65535"),
     (pool("8000", "http"), 11, 5, "spec.targetPorts.0.number must be a whole number, not text"),
     (pool(NUMBER, NUMBER * 2), 12, 5, "port 8000 is repeated; keep one"),
+    (pool(NUMBER, NUMBER + "  endpointPickerRef: {name: e}\n"), 12, 3, "needs the port of a Service; add it"),
     (pool(NUMBER, NINE), 10, 3, "targetPorts must have 1 to 8 elements"),
     (pool("      app: vllm\n", ""), 7, 3, "spec.selector needs the field matchLabels; add it"),
     (pool("\n      app: vllm", " {}"), 7, 3, "matchLabels is empty; name a label of the endpoints"),

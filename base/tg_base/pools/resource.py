@@ -130,3 +130,7 @@ def _check(resource: Resource[Spec]) -> None:
         for at, number in enumerate(numbers):
             if number in numbers[:at]:
                 raise resource.fault(f"port {number} is repeated; keep one", "spec", "targetPorts", str(at))
+        picker = spec.endpoint_picker_ref
+        if picker is not None and picker.kind == "Service" and picker.port is None:
+            # A cluster refuses it too, so that a file which works here works there.
+            raise resource.fault("endpointPickerRef needs the port of a Service; add it", "spec", "endpointPickerRef")
