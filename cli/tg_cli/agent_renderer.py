@@ -33,7 +33,7 @@ class AgentRenderer:
     async def _lines(self, records: AsyncIterator[AgentResponse], output: Output) -> AgentResponse | None:
         record = None
         async for record in records:
-            await output.line(record_line(record))
+            await output.json(record_line(record))
         return record
 
     async def _dialog(self, records: AsyncIterator[AgentResponse], output: Output) -> AgentResponse | None:

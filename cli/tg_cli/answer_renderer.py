@@ -29,7 +29,7 @@ class AnswerRenderer(Generic[Record]):
         async with Output() as output:
             async for record in records:
                 if self._ask.json:
-                    await output.line(record_line(record))
+                    await output.json(record_line(record))
                 else:
                     await output.text(self._text(record) or "")
         if record is not None:

@@ -15,6 +15,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from tg_cli.terminal_text import remove_controls
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_FAILED = 1
@@ -54,7 +56,9 @@ def notify(sentence: str) -> None:
     """Tell the user something beside the answer, on stderr; a closed stderr is not a failure."""
     try:
         if sys.stderr is not None:
-            sys.stderr.write(f"{sentence}\n")
+            # It may repeat what a gateway has said, or hold a model's name.
+            shown = remove_controls(sentence) if sys.stderr.isatty() else sentence
+            sys.stderr.write(f"{shown}\n")
             sys.stderr.flush()
     except OSError:
         _mute(2)

@@ -19,18 +19,27 @@ _SECONDS_ONLY = (
 )
 
 
-class _Seconds(click.FloatRange):
+class _Finite(click.FloatRange):
+    """A range without NaN, which is neither below nor above any limit."""
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not isfinite(number):
+            self.fail("it must be a finite number", param, ctx)
+        return number
+
+
+class _Seconds(_Finite):
     """A number of seconds. TrustGraph's commands take a token at this option, so errors do not repeat its value."""
 
     @override
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            seconds = float(value)
+            float(value)
         except ValueError:
             raise click.UsageError(_SECONDS_ONLY, ctx) from None
-        if not isfinite(seconds):
-            self.fail("it must be a finite number of seconds", param, ctx)
-        return super().convert(seconds, param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def _no_token(context: click.Context, _: click.Parameter, value: str | None) -> None:
@@ -59,7 +68,7 @@ _DISPLAY = (
 _VERSION = version_option("tokengrid-cli")
 _MODEL = (
     click.option("-m", "--model", help="The model to ask; tg-models lists them. [default: the flow's]"),
-    click.option("--temperature", type=click.FloatRange(0, 100), help="Sampling temperature; 0 = the likeliest token."),
+    click.option("--temperature", type=_Finite(0, 100), help="Sampling temperature; 0 = the likeliest token."),
     click.option("--max-tokens", type=click.IntRange(1, 2**31 - 1), help="Most tokens of an answer."),
 )
 

@@ -1,12 +1,16 @@
 """`tg-invoke-prompt`: a template of the configuration, filled and answered, to stdout as it comes."""
 
 import json
+from math import isfinite
 from typing import Any
 
 import click
 
 from tg_cli.entry import run
 from tg_cli.invoke_options import InvokeOptions, ask_options, find_url, read_pipe
+
+MAX_INTEGER_DIGITS = 4300
+"""As many as Python reads by default."""
 
 
 @click.command("tg-invoke-prompt", context_settings={"help_option_names": ["-h", "--help"]})
@@ -71,7 +75,15 @@ def _values(variables: tuple[str, ...]) -> dict[str, Any]:
 
 def _parse_value(name: str, text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_parse_float,
+            parse_int=_parse_int,
+            object_pairs_hook=_unique,
+        )
+    except click.UsageError as error:
+        raise click.UsageError(f"the value of {name} {error.message}") from None
     except (ValueError, RecursionError):
         raise click.UsageError(f"the value of {name} is not JSON; for text write {name}=TEXT") from None
 
@@ -79,6 +91,27 @@ def _parse_value(name: str, text: str) -> Any:
 def _refuse_constant(name: str) -> Any:
     """Python's JSON has NaN and Infinity, which would arrive as null."""
     raise ValueError(name)
+
+
+def _parse_float(digits: str) -> float:
+    """Python makes infinity of what is too large, which would arrive as null."""
+    if not isfinite(number := float(digits)):
+        raise click.UsageError(f"has the number {digits[:20]}, which is too large")
+    return number
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > MAX_INTEGER_DIGITS:
+        raise click.UsageError(f"has a number of {len(digits)} digits; at most {MAX_INTEGER_DIGITS} are possible")
+    return int(digits)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of a name that comes twice, Python would drop the first value."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise click.UsageError("has an object with the same name twice")
+    return fields
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ async def _answer(socket: LmtpSocket, fields: dict[str, Any]) -> None:
             if item.token is None:
                 await output.text(item.text)
             else:
-                await output.line(_describe(item))
+                await output.json(_describe(item))
 
 
 def _describe(item: LmtpItem) -> bytes:

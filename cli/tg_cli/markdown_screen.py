@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.spinner import Spinner
 
 from tg_cli.markdown_blocks import split_blocks
-from tg_cli.output import remove_controls
+from tg_cli.terminal_text import remove_controls
 from tg_schema import TextCompletionResponse
 
 _SPARE_LINES = 2

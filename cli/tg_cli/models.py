@@ -38,14 +38,16 @@ async def _list(url: str | None, timeout: float, *, as_json: bool) -> None:
     if not models:
         raise Failure("no model can be asked now: start a processor, for instance with tg-serve")
     async with Output() as output:
-        for line in map(encode, models) if as_json else _table(models):
-            await output.line(line)
+        for model in models if as_json else ():
+            await output.json(encode(model))
+        for row in () if as_json else _table(models):
+            await output.text(f"{row}\n")
 
 
-def _table(models: "tuple[ServedModel, ...]") -> list[bytes]:
+def _table(models: "tuple[ServedModel, ...]") -> list[str]:
     rows = [("MODEL", "FLOW", "FEATURES"), *((row.model, row.flow, _describe(row)) for row in models)]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    return [f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip().encode() for row in rows]
+    return [f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip() for row in rows]
 
 
 def _describe(row: "ServedModel") -> str:

@@ -3,14 +3,15 @@
 import asyncio
 import os
 import select
+import stat
 import sys
 from typing import Final, Self, TextIO
 
 from tg_cli.entry import Failure, ReaderLeft
+from tg_cli.terminal_text import escape_controls, remove_controls
 
 _AT_ONCE = 4096
 """Bytes that a ready pipe accepts without blocking (POSIX: PIPE_BUF)."""
-_CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
 BOLD: Final = "\x1b[1m"
 DIM: Final = "\x1b[2m"
@@ -21,6 +22,8 @@ _PLAIN = "\x1b[0m"
 class Output:
     """An output of this process. On a terminal, the model's control characters are removed.
 
+    Entered, it cancels the task that has entered it when the reader of a pipe leaves, also while nothing is written.
+
     Args:
         stream: sys.stderr; default: sys.stdout.
 
@@ -29,7 +32,8 @@ class Output:
         open_line: whether the last line has no line break yet.
 
     Raises:
-        ReaderLeft: it was closed before this process began; writing raises it when the reader closes it.
+        ReaderLeft: it was closed before this process began; writing, and the end of the block, raise it when the
+            reader has closed it.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -39,12 +43,18 @@ class Output:
         self._descriptor = stream.fileno()
         self.terminal = os.isatty(self._descriptor)
         self.open_line = False
+        self._reader_left = False
         self._coloured = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     async def __aenter__(self) -> Self:
+        if (task := asyncio.current_task()) is not None and stat.S_ISFIFO(os.fstat(self._descriptor).st_mode):
+            asyncio.get_running_loop().add_reader(self._descriptor, self._notice_end, task)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        if self._reader_left and (task := asyncio.current_task()) is not None and not task.uncancel():
+            raise ReaderLeft
         interrupted = kind is not None and not issubclass(kind, Exception)
         if self.open_line and not (interrupted and self._is_blocked()):
             await self._write(b"\n")
@@ -58,9 +68,9 @@ class Output:
             styled = f"{style}{shown}{_PLAIN}" if style and self._coloured else shown
             await self._write(styled.encode("utf-8", "replace"))
 
-    async def line(self, data: bytes) -> None:
-        """Write a separate line."""
-        await self._write(data + b"\n")
+    async def json(self, record: bytes) -> None:
+        """Write a line of JSON."""
+        await self._write((escape_controls(record) if self.terminal else record) + b"\n")
 
     async def _write(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -78,6 +88,15 @@ class Output:
             self.open_line = False
             raise Failure(f"the output cannot be written: {os.strerror(error.errno or 0)}") from None
 
+    def _notice_end(self, task: "asyncio.Task[object]") -> None:
+        """Called once the pipe's other end is closed; or has something to read, if the pipe was opened for both."""
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        poll = select.poll()
+        poll.register(self._descriptor, 0)
+        if poll.poll(0):
+            self._reader_left = True
+            task.cancel()
+
     def _is_blocked(self) -> bool:
         return not select.select((), (self._descriptor,), (), 0)[1]
 
@@ -91,11 +110,6 @@ class Output:
             await ready
         finally:
             loop.remove_writer(self._descriptor)
-
-
-def remove_controls(text: str) -> str:
-    """Text that does nothing to a terminal but to be shown."""
-    return text.translate(_CONTROLS)
 
 
 def _settle(ready: asyncio.Future[None]) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_trace import AgentTrace
 from tg_client.result import PromptResult, TextCompletionResult
-from tg_client.transport import Transport
+from tg_client.transport import Transport, bytes_of
 from tg_schema import (
     AGENT,
     PROMPT,
@@ -24,7 +24,6 @@ from tg_schema import (
     TextCompletionRequest,
     TextCompletionResponse,
     Tool,
-    encode,
 )
 from tg_schema.answer_collector import AnswerCollector
 from tg_schema.errors import BadRequest
@@ -240,6 +239,6 @@ def prompt_request(
 
 def _json(name: str, value: object) -> str:
     try:
-        return encode(value).decode()
-    except (TypeError, ValueError, RecursionError):
+        return bytes_of(value).decode()
+    except BadRequest:
         raise BadRequest(f"the variable {name} has a value that JSON cannot represent") from None

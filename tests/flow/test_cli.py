@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.fakes.gateway_wire import bytes_of, gateway_wire, response
 from tests.fakes.scripted_llm import ScriptedLlm
 from tests.flow.command import SCRIPTS, Ended, ended, ran, started
 from tests.flow.open_gateway import Opened, open_gateway
@@ -81,6 +82,9 @@ async def test_prompts(opened: Opened) -> None:
     url = opened.gateway.url
     done = await ran(PROMPT, "text", "a=b=c", "n:=[1, null]", "p=-", "-u", url, data=b"piped\n")
     assert (done.code, done.out, done.err) == (0, 'a="b=c" n=[1,null] p="piped" \n', "")
+    exact = f"9007199254740993 {10**400}"
+    done = await ran(PROMPT, "text", *(f"n{i}:={number}" for i, number in enumerate(exact.split())), "-u", url)
+    assert done.out == "n0={} n1={} \n".format(*exact.split())
     done = await ran(PROMPT, "object", "a=1", "-u", url)
     assert json.loads(done.out) == {"a": '"1"'}
     done = await ran(PROMPT, "text", "a=1", "--json", "--no-streaming", "--show-usage", "-u", url)
@@ -104,6 +108,10 @@ async def test_prompts(opened: Opened) -> None:
         (PROMPT, ["t", "a=1", "a=2"], b"", "the variable a is given twice"),
         (PROMPT, ["t", "a:=nope"], b"", "the value of a is not JSON"),
         (PROMPT, ["t", "a=-", "b=-"], b"", "only one variable"),
+        (PROMPT, ["t", "a:=[-1e999]"], b"", "the value of a has the number -1e999, which is too large"),
+        (PROMPT, ["t", f"a:={'9' * 5000}"], b"", "the value of a has a number of 5000 digits; at most 4300"),
+        (PROMPT, ["t", 'a:=[{"b":1,"b":2}]'], b"", "the value of a has an object with the same name twice"),
+        (LLM, ["s", "p", "--temperature", "nan"], b"", "it must be a finite number"),
     ],
 )
 async def test_wrong_usage(name: str, arguments: list[str], stdin: bytes, sentence: str) -> None:
@@ -245,6 +253,19 @@ async def test_a_reader_that_leaves_stops_the_model(opened: Opened) -> None:
     assert opened.llm.generated < 1000
 
 
+@pytest.mark.parametrize("option", ["--json", "--no-streaming"])
+async def test_a_reader_that_leaves_while_nothing_is_written_stops_the_model(opened: Opened, option: str) -> None:
+    opened.llm.step = asyncio.Semaphore(0)
+    ours, theirs = os.pipe()
+    async with started(LLM, "", "1000", option, "-u", opened.gateway.url, stdout=theirs) as process:
+        os.close(theirs)
+        await within(20, opened.llm.started.wait())
+        os.close(ours)
+        await within(20, opened.llm.stopped.wait())
+        done = await ended(process)
+    assert (done.code, done.err, opened.llm.generated) == (141, "", 0)
+
+
 USAGE = "Input tokens: 7  Output tokens: 3  Model: counting\n"
 
 
@@ -291,6 +312,26 @@ async def test_a_terminal_gets_no_control_characters() -> None:
     ):
         assert (await ended(process)).code == 0
     assert os.read(ours, 1000).decode() == "a[2Jb\tc\r\nd\r\n"
+    os.close(ours)
+    os.close(theirs)
+
+
+async def test_a_terminal_gets_no_control_characters_in_json_and_in_errors() -> None:
+    ours, theirs = os.openpty()
+    odd = response("400 No", '{"error":{"type":"bad-request","message":"no\\u001b[2J\x9b"}}'.encode())
+    async with (
+        open_gateway(instead=ScriptedLlm("\x1b[2J\x9b\x7fb")) as opened,
+        gateway_wire(bytes_of(odd)) as wire,
+    ):
+        for url in (opened.gateway.url, wire.url):
+            async with started(
+                LLM, "", "go", "--json", "-u", url, stdin=theirs, stdout=theirs, stderr=theirs
+            ) as process:
+                await ended(process)
+    first, *_, last = os.read(ours, 10_000).decode().splitlines()
+    assert "\\u001b[2J\\u009b\\u007fb" in first
+    assert json.loads(first)["response"] == "\x1b[2J\x9b\x7fb"
+    assert last == f"{LLM}: no[2J"
     os.close(ours)
     os.close(theirs)
 

@@ -1,6 +1,7 @@
 """The SDK outside its block, loop or process, and interrupted: one error that says so, and no wait without an end."""
 
 import asyncio
+import math
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import pytest
 from tests.fakes.unreading_socket import unreading_socket
 from tests.flow.open_gateway import Opened, open_gateway
 from tg_client import SyncTgClient, TgClient
+from tg_schema import Sampling
 from tg_schema.errors import BadRequest, Timeout
 
 
@@ -85,6 +87,17 @@ def test_ctrl_c_before_the_first_token_is_a_keyboard_interrupt() -> None:
             with pytest.raises(KeyboardInterrupt), client.flow().text_completion_stream("", "1000") as chunks:
                 list(chunks)
             swallowing.result(30)
+
+
+async def test_a_number_that_json_lacks_is_refused_and_does_not_become_null(opened: Opened) -> None:
+    async with TgClient(opened.gateway.url) as client:
+        flow = client.flow()
+        for wrong in (math.inf, [-math.inf], {"a": (math.nan,)}):
+            with pytest.raises(BadRequest, match="the variable x has a value that JSON cannot represent"):
+                await flow.prompt("text", {"x": wrong})
+        with pytest.raises(BadRequest, match="infinite or NaN"):
+            await flow.text_completion("", "3", sampling=Sampling(temperature=math.nan))
+        assert (await flow.prompt("text", {"x": [None, 1e308]})).text == "x=[null,1e308] "
 
 
 async def test_a_socket_that_takes_no_request_ends_in_our_timeout() -> None:

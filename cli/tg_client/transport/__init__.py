@@ -5,6 +5,7 @@ from tg_client.transport.base import Transport
 from tg_client.transport.http import HttpTransport
 from tg_client.transport.http_connection import HttpConnections, HttpResponse
 from tg_client.transport.lmtp import LmtpItem, LmtpSocket, open_lmtp
+from tg_client.transport.records import bytes_of
 from tg_client.transport.websocket import WebSocketTransport, open_socket
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Transport",
     "WebSocketTransport",
     "bearer_token",
+    "bytes_of",
     "find_url",
     "open_lmtp",
     "open_socket",

@@ -1,6 +1,7 @@
 """Records <-> the gateway's bytes, with an error of the closed set for whatever does not fit."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 import msgspec
 
@@ -13,12 +14,17 @@ def bytes_of(record: object) -> bytes:
     """A record as bytes.
 
     Raises:
-        BadRequest: it holds what JSON cannot represent: half a surrogate pair, another type, a reference to itself.
+        BadRequest: it holds what JSON cannot represent: half a surrogate pair, infinity, another type, a reference to
+            itself.
     """
     try:
-        return encode(record)
+        data = encode(record)
+        # Such a number becomes null, which says that there is none.
+        if b"null" in data and not _is_finite(msgspec.to_builtins(record)):
+            raise BadRequest("the request has a number that is infinite or NaN, which JSON cannot represent")
     except (TypeError, ValueError, RecursionError):
         raise BadRequest("the request has a text that is not Unicode, or a value that JSON cannot represent") from None
+    return data
 
 
 def record_of(kind: type[Resp], data: bytes) -> Resp:
@@ -58,3 +64,11 @@ def records_of(kind: type[Resp], data: bytes) -> Sequence[Resp]:
     if not record.last or _PARTS not in data or hasattr(record, "parts"):
         return (record,)
     return tuple(record_of(kind, bytes(part)) for part in decode(_Whole, data).parts) or (record,)
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or isfinite(value)
