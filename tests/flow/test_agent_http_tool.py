@@ -71,6 +71,7 @@ async def url(weather: Weather) -> AsyncIterator[str]:
 
 
 async def test_http(tmp_path: Path, url: str, weather: Weather, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("WEATHER_KEY", "canary-key")
     options = f'url = "{url}/at/{{city}}", secrets = {{ X-Key = "WEATHER_KEY" }}, allow_private = ["127.0.0.1"]'
     arguments = 'arguments.required = ["city"]\narguments.properties.city.type = "string"\n'

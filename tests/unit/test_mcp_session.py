@@ -92,7 +92,11 @@ async def call(client: Client) -> str:
         '{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}}',
     ],
 )
-async def test_a_server_that_has_forgotten_the_session_gets_a_new_one(refusal: str) -> None:
+async def test_a_server_that_has_forgotten_the_session_gets_a_new_one(
+    refusal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody listens there: no tool asks through the environment's proxy.
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     async with McpHttpServer(refusal).running() as server:
         session = McpSession(McpOptions(url=server.url))
         assert [await session.use(call) for _ in range(2)] == ["session 1"] * 2

@@ -134,7 +134,12 @@ async def _enter(options: McpOptions, stack: AsyncExitStack) -> Client:
         return await stack.enter_async_context(Client(server, cache=None))
     timeout = httpx2.Timeout(30.0, read=300.0)
     http = httpx2.AsyncClient(
-        headers=options.headers | secrets, timeout=timeout, event_hooks={"response": [_check_session]}
+        headers=options.headers | secrets,
+        timeout=timeout,
+        event_hooks={"response": [_check_session]},
+        # No tool uses the environment's proxies, nor its .netrc; but its certificates count for all (SSL_CERT_FILE).
+        trust_env=False,
+        verify=httpx2.create_ssl_context(),
     )
     await stack.enter_async_context(http)
     return await stack.enter_async_context(Client(streamable_http_client(options.url, http_client=http), cache=None))
