@@ -78,6 +78,62 @@ def test_who_has_waited_for_an_old_session_does_not_close_the_new_one(monkeypatc
     wait_for_both()
 
 
+class Hanging:
+    """A server that has introduced itself, and answers calls and lists only as long as it does not hang."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.started = self.running = 0
+        self.hangs = False
+        patch.setattr(mcp_session, "_enter", self._enter)
+
+    async def _enter(self, options: McpOptions, stack: AsyncExitStack) -> Any:
+        self.started += 1
+        self.running += 1
+        self.hangs = False
+        stack.callback(self._end)
+        return self
+
+    def _end(self) -> None:
+        self.running -= 1
+
+    async def list_tools(self) -> int:
+        """The number of the process that answers."""
+        if self.hangs:
+            await asyncio.Event().wait()
+        return self.started
+
+
+@pytest.mark.parametrize(("hangs", "started"), [(False, 1), (True, 2)])
+def test_a_server_that_hangs_is_started_again_after_a_call_that_was_given_up(
+    monkeypatch: pytest.MonkeyPatch, *, hangs: bool, started: int
+) -> None:
+    @in_virtual_time
+    async def give_up() -> None:
+        server = Hanging(monkeypatch)
+        session = McpSession(McpOptions(command=("hanging",), start=START_SECONDS))
+
+        async def list_again(client: Any) -> Any:
+            return await client.list_tools()
+
+        async def hang(client: Any) -> None:
+            server.hangs = hangs
+            await asyncio.Event().wait()
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5.0):
+                await session.use(hang)
+        await asyncio.sleep(2 * START_SECONDS)
+        assert await session.use(list_again) == started
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5.0):
+                await session.use(hang)
+        # While it is being asked, too.
+        await session.aclose()
+        assert server.running == 0
+
+    give_up()
+
+
 async def call(client: Client) -> str:
     """The session that the server knows us by."""
     result = await client.call_tool("any", {})

@@ -41,9 +41,12 @@ class McpSession:
         self._task: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Client] | None = None
         self._leave = asyncio.Event()
+        self._probe: asyncio.Task[None] | None = None
 
     async def use(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """Call `work` with the session, which is opened first if there is none.
+
+        After one that was cancelled, the server must answer again within `start`, or a new session replaces this one.
 
         Raises:
             Unavailable: the server cannot be reached, or was lost; the next use opens a new session.
@@ -53,6 +56,9 @@ class McpSession:
         client, task = await self._client()
         try:
             return await _while_alive(work(client), task)
+        except asyncio.CancelledError:
+            self._doubt(client, task)
+            raise
         except MCPError as error:
             if error.code != CONNECTION_CLOSED:
                 raise
@@ -65,6 +71,27 @@ class McpSession:
         """Close the session. The next use opens a new one."""
         if self._task is not None:
             await self._close(self._task)
+        if self._probe is not None:
+            await asyncio.wait([self._probe])
+
+    def _doubt(self, client: Client, session: asyncio.Task[None]) -> None:
+        """A call was given up: it was slow, or the server hangs, which would hold up all further calls."""
+        if self._task is session and (self._probe is None or self._probe.done()):
+            self._probe = asyncio.create_task(self._test(client, session), name="mcp probe")
+
+    async def _test(self, client: Client, session: asyncio.Task[None]) -> None:
+        # Not by a ping, which MCP has no more since 2026-07-28.
+        asking = asyncio.ensure_future(client.list_tools())
+        await asyncio.wait({asking, session}, timeout=self._options.start, return_when=asyncio.FIRST_COMPLETED)
+        if asking.done():
+            # Whatever it answers: it does. Looked at, or asyncio would log an error.
+            asking.exception()
+            return
+        asking.cancel()
+        await asyncio.wait([asking])
+        if not session.done():
+            log.warning("mcp.hangs", seconds=self._options.start, advice="it is started again; see options.start")
+        await self._close(session)
 
     async def _close(self, task: asyncio.Task[None]) -> None:
         """Close this session, unless another call has noticed first, and opened a new one already."""
