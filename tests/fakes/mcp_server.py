@@ -7,6 +7,14 @@ import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import (
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
 
 server = MCPServer("tiny")
 _counted = 0
@@ -51,6 +59,18 @@ async def hang(file: str) -> str:
 def fail() -> str:
     """Fails."""
     raise ToolError("no luck")
+
+
+@server.tool()
+def show() -> list[TextContent | EmbeddedResource | ResourceLink | ImageContent]:
+    """Answers with every kind of content."""
+    return [
+        TextContent(type="text", text="a text"),
+        EmbeddedResource(type="resource", resource=TextResourceContents(uri="note://1", text="a note")),
+        EmbeddedResource(type="resource", resource=BlobResourceContents(uri="note://2", blob="AAAA")),
+        ResourceLink(type="resource_link", uri="note://3", name="another"),
+        ImageContent(type="image", data="AAAA", mime_type="image/png"),
+    ]
 
 
 @server.tool()

@@ -70,8 +70,11 @@ async def test_progress_is_shown_as_it_comes(http: str, tmp_path: Path) -> None:
     assert len(pieces) >= 2
 
 
-async def test_a_failure_is_an_observation(http: str, tmp_path: Path) -> None:
-    failed, wrong = await observed(tmp_path, http, call("tiny_fail"), call("tiny_add", a="x", b=1))
+async def test_a_failure_is_an_observation_and_so_is_every_kind_of_content(http: str, tmp_path: Path) -> None:
+    failed, wrong, shown = await observed(
+        tmp_path, http, call("tiny_fail"), call("tiny_add", a="x", b=1), call("tiny_show")
+    )
+    assert shown == "a text\na note\n(resource)\nanother: note://3\n(image)"
     assert "no luck" in failed
     assert failed.endswith("error: the tool says that it failed")
     assert wrong.startswith("error: the arguments do not fit the tool's schema: a breaks")

@@ -132,8 +132,17 @@ def _progress(progress: float, total: float | None, message: str | None) -> str:
 
 
 def _text(result: types.CallToolResult) -> str:
-    """Text as it is; of other content only its kind."""
-    texts = [block.text if isinstance(block, types.TextContent) else f"({block.type})" for block in result.content]
+    texts = [_show(block) for block in result.content]
     if not texts and result.structured_content is not None:
         return encode(result.structured_content).decode()
     return "\n".join(texts)
+
+
+def _show(block: types.ContentBlock) -> str:
+    """Text as it is, and the address of what is linked; of other content only its kind."""
+    match block:
+        case types.TextContent(text=text) | types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
+            return text
+        case types.ResourceLink(name=name, uri=uri):
+            return f"{name}: {uri}"
+    return f"({block.type})"
