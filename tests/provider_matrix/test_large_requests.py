@@ -11,11 +11,15 @@ from tg_base.llm import SdkProvider
 from tg_base.server import Unreadable
 from tg_schema import Message, TextCompletionRequest, encode
 from tg_schema.errors import BadRequest
+from tg_schema.text_completion import Foreign
 
 WIRES = ("anthropic", "openai")
 """An SDK that makes each request, and one that prepares what our connections send."""
 MANY = 3000
 """Turns of a conversation; to write one for a provider takes more than one call."""
+BETAS = ("context-management-2025-06-27",)
+OWN_FIELDS = Foreign("anthropic", {"context_management": {"edits": [{"a": 1}] * MANY}}, betas=BETAS)
+"""What one of them passes on as it came; its SDK copies each object."""
 COUNTED = msgspec.structs.replace(TOOL_HISTORY, operation="count-tokens")
 UNREADABLE = b'{"messages":[{"role":"nobody"}]}'
 REFUSED = b'{"messages":[{"role":"user","content":"hello","tool_calls":[{"id":"a","name":"b"}]}]}'
@@ -36,6 +40,14 @@ async def test_the_same_is_sent(case: Case) -> None:
         async with TurnCounter() as counter:
             await provider.read(encode(long))
         assert counter.longest < MANY
+        asked = msgspec.structs.replace(TOOL_HISTORY, foreign=OWN_FIELDS)
+        await responses(provider, asked)
+        prepared = await provider.read(encode(asked))
+        async with TurnCounter() as counter:
+            await responses(provider, prepared)
+        assert counter.longest < MANY
+        *_, sent, again = stage.wire.exchanges
+        assert (sent.path, sent.asked, sent.headers) == (again.path, again.asked, again.headers)
         with pytest.raises(Unreadable, match=r"role|enum"):
             await provider.read(UNREADABLE)
         with pytest.raises(BadRequest, match="tool_calls belong to a turn of the assistant"):

@@ -99,10 +99,13 @@ _opened: Final[dict[str, Any]] = {}
 
 
 def _stand_in(request: TextCompletionRequest) -> TextCompletionRequest:
-    """A small request to the same address."""
+    """A small request to the same address. Of an API's own fields, which may be megabytes, only the headers stay."""
+    foreign, sampling = request.foreign, request.sampling
     return msgspec.structs.replace(
         request, messages=(Message("user", "-"),), system=None, prompt=None, tools=(), tool_choice=None,
         allowed_tools=(), parallel_tool_calls=None,
+        foreign=None if foreign is None else msgspec.structs.replace(foreign, fields={}, tools=()),
+        sampling=None if sampling is None else msgspec.structs.replace(sampling, logit_bias=None),
     )  # fmt: skip
 
 
