@@ -13,11 +13,13 @@ from tests.flow.narrow_gateway import OFTEN
 from tests.flow.open_gateway import CONFIG, TEXTS, open_gateway, until_listed
 from tests.flow.open_lmtp import MODEL, Lmtp, open_lmtp
 from tests.until import until
+from tests.virtual_time import in_virtual_time
+from tg_base.config import GatewayConfig
 from tg_base.llm import LlmService
 from tg_base.server import Processor
 from tg_flow.providers.on_demand_model import OnDemandModel, ServiceOutline
 from tg_schema import TextCompletionRequest
-from tg_schema.errors import Unavailable
+from tg_schema.errors import Timeout, Unavailable
 from tg_serve.launcher import launch
 from tg_serve.options import ServeOptions
 
@@ -154,6 +156,24 @@ async def read_kinds(client: Lmtp, until_kind: str) -> list[str]:
     while until_kind not in kinds:
         kinds.append((await client.item("SYSTEM"))["kind"])
     return kinds
+
+
+@in_virtual_time
+async def test_a_stream_waits_for_its_model_longer_than_for_its_first_record() -> None:
+    shelf = Shelf()
+    asked = {"prompt": "ab", "streaming": True}
+    async with open_gateway(GatewayConfig(port=0, request_timeout=6), instead=on_demand(shelf)) as it:
+        asyncio.get_running_loop().call_later(12, shelf.may_load.set)
+        async with it.http.post("api/v1/text-completion", json=asked) as response:
+            assert '"finish_reason":"length"' in await response.text()
+
+
+@in_virtual_time
+async def test_a_load_that_never_ends_ends_those_who_wait_for_it() -> None:
+    model = on_demand(Shelf())
+    with pytest.raises(Timeout, match="was not loaded within 1800 s"):
+        await ask(model)
+    await model.aclose()
 
 
 async def test_a_client_is_told_that_its_model_is_loading() -> None:

@@ -55,6 +55,10 @@ class StreamClock:
         """Seconds until the timeout, if nothing more comes."""
         return self._due - self._loop.time()
 
+    def begin_anew(self) -> None:
+        """The first sign of progress is awaited from now on."""
+        self._began = self._loop.time()
+
     def close(self) -> None:
         """Stop the timer, for good."""
         self._timer.cancel()
@@ -90,7 +94,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
     Args:
         stream: its id.
         record: the type of its records.
-        timeout: seconds until the first record, and of silence between two of them.
+        timeout: seconds until the first record, without those in which its model is opened, and of silence between two.
         total: seconds for the whole answer; None = the limit of the model or the agent.
         whole: whether the answer is a single record; then an "accepted" frame counts as progress, like a record.
 
@@ -182,6 +186,8 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
                 self._on_accepted()
         if self._whole:
             self._clock.heard_at = self._loop.time()
+        elif opening:
+            self._clock.begin_anew()
 
     def fail(self, error: TgError) -> None:
         """End the stream: the reader gets the buffered records, then the error."""

@@ -13,9 +13,13 @@ from tg_base.llm import LlmService
 from tg_base.runtime import report
 from tg_base.server import Service
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
+from tg_schema.errors import Timeout
 from tg_schema.features import Feature
 
 log = structlog.get_logger()
+
+MAX_LOAD_SECONDS = 1800.0
+"""How long a request waits for its model to be loaded: no clock of the requestor runs meanwhile."""
 
 
 class ServiceOutline(NamedTuple):
@@ -101,7 +105,11 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
             self._loading = asyncio.create_task(self._load_now(), name="load")
             self._loading.add_done_callback(_note_failure)
         # A client that leaves does not stop what others wait for.
-        return await asyncio.shield(self._loading)
+        loading = self._loading
+        await asyncio.wait([loading], timeout=MAX_LOAD_SECONDS)
+        if not loading.done():
+            raise Timeout(f"the model was not loaded within {MAX_LOAD_SECONDS:.0f} s; see the log of its processor")
+        return loading.result()
 
     async def _load_now(self) -> LlmService:
         self._log.info("model.loading")
