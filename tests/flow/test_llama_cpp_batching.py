@@ -162,8 +162,10 @@ async def test_a_common_beginning_is_evaluated_once(narrow: LlamaCpp) -> None:
     request = asked("Count to 3.", system="You are a helpful assistant. " * 8, temperature=0)
     first = await whole(narrow, request)
     before = narrow.engine.stats().prompt_tokens
-    assert await whole(narrow, request) == first
+    again = await whole(narrow, request)
+    assert (again.response, again.in_token) == (first.response, first.in_token)
     assert narrow.engine.stats().prompt_tokens - before == 1, "the last token, whose logits are wanted"
+    assert again.cached_token == (first.in_token or 0) - 1
 
 
 def generation(*prompt: int, most: int = 10) -> Generation:

@@ -163,6 +163,16 @@ async def test_a_prompt_is_sent_once_and_named_later() -> None:
     assert whole != part
 
 
+async def test_a_buffer_that_grows_between_its_requests_keeps_its_key() -> None:
+    async with open_lmtp() as (it, client):
+        for number in range(3):
+            await client.send("BUFFER", buffer_id="b", append=[number + 1])
+            await client.item()
+            await client.generate(1, {"buffer": "b"})
+            await client.stream(1)
+        assert [request.cache_key for request in it.llm.requests] == [hash_content((1,))] * 3
+
+
 async def read_leaving(client: Lmtp) -> tuple[dict[str, Any], list[int]]:
     """What is said of the buffer that a stream leaves, and the stream's tokens; the buffer is there before the last."""
     said: dict[str, Any] = {}
@@ -189,7 +199,8 @@ async def test_a_finished_stream_is_the_beginning_of_the_next_prompt() -> None:
         await client.generate(1, {"buffer": "story", "upto": 6})
         await client.stream(1)
         assert [request.prompt_ids for request in it.llm.requests[1:]] == [(1, 2, 1, 2, 9), (1, 2, 1, 2, 9, 1)]
-        assert [request.cache_key for request in it.llm.requests] == [None, hash_content((1, 2)), hash_content((1, 2))]
+        # The first one has it too: what comes after it finds the processor that has begun it.
+        assert [request.cache_key for request in it.llm.requests] == [hash_content((1, 2))] * 3
 
 
 async def test_a_stream_of_text_leaves_its_text() -> None:

@@ -82,7 +82,7 @@ def read_message(messages: list[Any]) -> Told:
     message = messages[0]
     text = "".join(block["text"] for block in message["content"])
     usage = message["usage"]
-    return Told(text, None, None, usage["input_tokens"], usage["output_tokens"], message["stop_reason"])
+    return Told(text, None, None, _count_prompt(usage), usage["output_tokens"], message["stop_reason"])
 
 
 def read_message_events(events: list[Any]) -> Told:
@@ -93,7 +93,13 @@ def read_message_events(events: list[Any]) -> Told:
     (final,) = by_type["message_delta"]
     text = "".join(event["delta"]["text"] for event in by_type["content_block_delta"])
     usage = by_type["message_start"][0]["message"]["usage"] | final["usage"]
-    return Told(text, None, None, usage["input_tokens"], usage["output_tokens"], final["delta"]["stop_reason"])
+    return Told(text, None, None, _count_prompt(usage), usage["output_tokens"], final["delta"]["stop_reason"])
+
+
+def _count_prompt(usage: dict[str, Any]) -> int:
+    """What was in memory already is told apart."""
+    prompt: int = usage["input_tokens"] + (usage.get("cache_read_input_tokens") or 0)
+    return prompt
 
 
 def read_generated(answers: list[Any]) -> Told:

@@ -120,7 +120,7 @@ MUTANTS = (
                 "        self._open.clear()\n",
             ),
         ),
-        seed=65,
+        seed=74,
     ),
     Mutant(
         "unreadable properties end the task that reads them",
@@ -132,7 +132,7 @@ MUTANTS = (
                 "        if True:\n            stream =",
             ),
         ),
-        seed=33,
+        seed=356,
     ),
     Mutant(
         "an old word that a request is wanted is believed",
@@ -144,13 +144,19 @@ MUTANTS = (
                 "if asked_at is not None or True:",
             ),
         ),
-        seed=63,
+        seed=211,
     ),
     Mutant(
         "what may have been delivered before is begun unasked",
         ("paid-twice",),
         (Change("tg_base/server/request_task.py", "_wanted = call.fresh or call.reply is None", "_wanted = True"),),
         seed=61,
+    ),
+    Mutant(
+        "what was sent past the queue and is not heard of is not queued",
+        ("ends", "starves"),
+        (Change("tg_base/client/requestor.py", "if self._warm.is_over(stream, dead, self._clock()):", "if False:"),),
+        seed=220,
     ),
     Mutant(
         "cancels to the dead are kept for ever",

@@ -6,6 +6,7 @@ from typing import Literal
 
 from tests.simulation.scripted_model import Script
 from tg_base.bus import MAX_MESSAGE_BYTES
+from tg_base.protocol import PART_BYTES
 
 Kind = Literal["streamed", "whole", "prompt", "agent"]
 Fault = Literal[
@@ -51,6 +52,7 @@ class Asked:
         dawdles: seconds that it takes for each record.
         timeout: seconds that it waits in all.
         padding: characters by which the request is larger than it must be; with many of them it travels in parts.
+        cache_key: who has it begins alike.
     """
 
     time: float
@@ -62,6 +64,7 @@ class Asked:
     dawdles: float = 0.0
     timeout: float = 60.0
     padding: int = 0
+    cache_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,8 @@ class Scenario:
 
 def drawn(seed: int) -> Scenario:
     """The scenario of a seed."""
-    return _Draw(Random(f"scenario {seed}"), Random(f"sizes {seed}"), Random(f"processors {seed}")).scenario()
+    sources = [Random(f"{what} {seed}") for what in ("scenario", "sizes", "processors", "keys")]
+    return _Draw(*sources).scenario()
 
 
 class _Draw:
@@ -131,12 +135,17 @@ class _Draw:
     many requests at the same moment; plain = anything.
     """
 
-    def __init__(self, random: Random, sizes: Random, processors: Random) -> None:
+    def __init__(self, random: Random, sizes: Random, processors: Random, keys: Random) -> None:
         self._random = random
         self._theme = random.choices(("plain", "silence", "resumption", "burst"), (64, 20, 8, 8))[0]
         self._mood: Mood = "rough" if self._theme == "resumption" else random.choices(MOODS, (15, 25, 60))[0]
         self._gateways = random.choice((1, 1, 2))
         self._capacities = self._drawn_capacities()
+        self._keys = keys
+        # In the other worlds the queue alone is looked at. A key chooses between two processes at least.
+        self._warm = keys.random() < 0.4
+        if self._warm and len(self._capacities) == 1:
+            self._capacities *= 2
         self._flows = ("a", "b") if random.random() < 0.3 else ("a",)
         self._apart = len(self._flows) > 1 and processors.random() < 0.5
         self._helpers = self._drawn_helpers()
@@ -167,7 +176,7 @@ class _Draw:
             grid=random.choice((0.0, 0.0, 0.005, 0.05)),
             max_message=MIB if self._narrow else MAX_MESSAGE_BYTES,
             told_max_message=MIB if self._narrow and random.random() < 0.5 else MAX_MESSAGE_BYTES,
-            asked=tuple(sorted(map(self._asked, range(requests)), key=lambda one: one.time)),
+            asked=tuple(sorted((*map(self._asked, range(requests)), *self._warm_asked()), key=lambda one: one.time)),
             troubles=self._troubles,
         )
 
@@ -200,6 +209,28 @@ class _Draw:
             timeout=random.choice((60.0, 60.0, 60.0, 60.0, 8.0)),
             padding=self._padding(kind),
         )
+
+    def _warm_asked(self) -> list[Asked]:
+        """Requests that begin alike, one after the other and side by side, from before the faults until behind them."""
+        keys, last = self._keys, self._quiet + 4.0
+        return [
+            Asked(
+                time=keys.uniform(0.5, last),
+                gateway=keys.randrange(self._gateways),
+                flow=keys.choice(self._flows),
+                kind=keys.choice(("streamed", "whole")),
+                script=Script(
+                    f"w{number}",
+                    keys.choice((1, 3, 10)),
+                    first=keys.choice((0.0, 0.01, 0.2)),
+                    pace=keys.choice((0.001, 0.05, 0.2)),
+                ),
+                leaves_after=keys.randrange(3) if keys.random() < 0.15 else None,
+                padding=PART_BYTES * keys.randrange(1, 6) if keys.random() < 0.1 else 0,
+                cache_key=keys.choice("kkkl"),
+            )
+            for number in range(keys.choice((4, 8, 16)) if self._warm else 0)
+        ]
 
     def _padding(self, kind: Kind) -> int:
         """Nearly always none: it takes the test's own time."""

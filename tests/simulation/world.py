@@ -232,7 +232,9 @@ class World:
             case kind:
                 route = ROUTES[asked.flow, TEXT_COMPLETION.name]
                 padding = "x" * asked.padding
-                return Client(requestor, route), TextCompletionRequest(padding, script, streaming=kind == "streamed")
+                streaming, cache_key = kind == "streamed", asked.cache_key
+                request = TextCompletionRequest(padding, script, streaming=streaming, cache_key=cache_key)
+                return Client(requestor, route), request
 
     def _published(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
         if "link" in properties:

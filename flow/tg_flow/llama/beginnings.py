@@ -47,7 +47,7 @@ class Beginnings:
         """Set how much of a new slot is evaluated, and whom it follows."""
         # Tokens whose logits are wanted are evaluated in any case: the last one chooses the first of the answer.
         same = min(self._remembered[slot.sequence].common(slot), slot.first_output)
-        slot.evaluated = self._context.keep(slot.sequence, same)
+        slot.evaluated = slot.generation.cached = self._context.keep(slot.sequence, same)
         self._share(slot, running, {})
 
     def begin_with(self, slot: Slot, prompt: State) -> None:
@@ -89,7 +89,7 @@ class Beginnings:
         copies[source] = state
         restored = self._context.restore(slot.sequence, state)
         copies.pop(slot.sequence, None)
-        slot.evaluated = self._context.keep(slot.sequence, tokens if restored else 0)
+        slot.evaluated = slot.generation.cached = self._context.keep(slot.sequence, tokens if restored else 0)
 
 
 def _find_leader(slot: Slot, running: Sequence[Slot]) -> tuple[int, Slot | None]:

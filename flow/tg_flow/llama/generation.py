@@ -75,6 +75,9 @@ class Generation:
 
     The engine produces tokens. They are decoded to text in the loop, while the engine computes the next ones.
     Therefore the engine may be a token or two ahead when a stop string is found; these are dropped and not counted.
+
+    Attributes:
+        cached: the tokens of the prompt that were in memory already.
     """
 
     def __init__(
@@ -105,6 +108,8 @@ class Generation:
         self._tokens: tuple[Token, ...] = ()
         # A prompt whose memory was copied was counted by the answer that evaluated it.
         self._prompt = len(job.prompt) + len(job.scored or ()) if evaluated is None else None
+        # Written by the engine's thread, before the first token.
+        self.cached = 0
         self._shared = asyncio.Event()
         self._state: State | None = None
         self.prompt_tokens = self._prompt_tokens = prompt_tokens
@@ -219,14 +224,18 @@ class Generation:
         if isinstance(end, TgError) and not text and not tokens:
             raise end
         prompt, count = self._prompt, self._count
+        cached = None if prompt is None else self.cached
         prompt_tokens = self._prompt_tokens
         self._text, self._tokens, self._prompt, self._count, self._prompt_tokens = "", (), None, 0, ()
         settings = self.job.settings
         if not isinstance(end, Ending):
-            return LlmChunk(text, in_token=prompt, out_token=count, tokens=tokens, prompt_tokens=prompt_tokens)
+            return LlmChunk(
+                text, in_token=prompt, cached_token=cached, out_token=count, tokens=tokens, prompt_tokens=prompt_tokens
+            )
         return LlmChunk(
             text,
             in_token=prompt,
+            cached_token=cached,
             out_token=count,
             finish_reason=end.reason,
             stopped_by=end.stopped_by,

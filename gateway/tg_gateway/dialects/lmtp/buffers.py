@@ -21,7 +21,8 @@ class Buffers:
 
     def __init__(self) -> None:
         self._contents: dict[BufferId, Content] = {}
-        self._roots: dict[BufferId, str] = {}
+        # The key of each buffer, and how much of it must be named for it to hold.
+        self._roots: dict[BufferId, tuple[str, int]] = {}
 
     def append(self, name: BufferId, more: Content) -> int:
         """Add to a buffer, which begins with its first use.
@@ -58,12 +59,21 @@ class Buffers:
             if before is not None:
                 self._contents[name] = before
             raise
-        self._roots[name] = root
+        self._roots[name] = root, 0
         return size
 
     def find_key(self, name: BufferId, beginning: Content) -> str:
-        """What requests that begin with this much of a buffer have in common."""
-        return self._roots.get(name) or hash_content(beginning)
+        """What requests that begin with this much of a buffer have in common.
+
+        A buffer that is named as a whole keeps its key when it grows: what it had then is the beginning of all.
+        """
+        root, least = self._roots.get(name, (None, 0))
+        if root is not None and len(beginning) >= least:
+            return root
+        key = hash_content(beginning)
+        if root is None and len(beginning) == len(self._contents[name]):
+            self._roots[name] = key, len(beginning)
+        return key
 
     def drop(self, name: BufferId) -> None:
         """Forget one. Raises: NotFound."""

@@ -140,7 +140,11 @@ class LmtpConversation(Conversation):
         found = self._socket.catalogue.find_model(body.model)
         prompt = read_prompt(body.prompt, body.mode, self._buffers)
         tops = DEFAULT_TOP_LOGPROBS if body.mode == "ids" and body.top_logprobs is None else body.top_logprobs
-        leave = None if body.buffer_id is None else self._plan_buffer(body, body.buffer_id, prompt)
+        leave = None
+        if body.buffer_id is not None:
+            # Already with the key of those that go on from it: so they reach the processor that has it warm.
+            prompt = msgspec.structs.replace(prompt, key=prompt.root)
+            leave = self._plan_buffer(body, body.buffer_id, prompt)
         form = StreamForm(body.mode, body.max_tokens, tops, digest_request(body, prompt, mask))
         make = partial(make_generate, body, prompt, found)
         if not is_long_mask(mask):
