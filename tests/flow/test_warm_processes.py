@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from tests.fakes.network_bus import NetworkBus
 from tests.fakes.recording_bus import RecordingBus
 from tests.until import until
 from tests.virtual_time import in_virtual_time
+from tg_base.bus import Bus
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
 from tg_base.client.warm_processes import DIRECT_SECONDS
@@ -116,6 +118,24 @@ async def test_requests_of_a_key_reach_the_process_that_has_begun_one() -> None:
         assert await pool.ask(msgspec.structs.replace(ASKED, cache_key="other")) == ANSWER
         assert await pool.ask(msgspec.structs.replace(ASKED, cache_key=None)) == ANSWER
         assert (pool.direct, pool.queued) == (9, 3)
+
+
+async def test_over_every_bus(bus: Bus) -> None:
+    flow, wire = uuid4().hex, RecordingBus(bus)
+    route = Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t"))
+    llms = (CountingLlm(), CountingLlm())
+    async with (
+        Processor(bus, TOPICS, llms[0], (route,), grace=0.0),
+        Processor(bus, TOPICS, llms[1], (route,), grace=0.0),
+        Requestor(wire, TOPICS, queues=(route.request,)) as requestor,
+    ):
+        await until(lambda: len(requestor.presence.serving(route.request)) == len(llms))
+        client = LlmClient(requestor, route)
+        large = msgspec.structs.replace(ASKED, system="x" * (PART_BYTES + 1))
+        for request in (ASKED, ASKED, large, ASKED):
+            assert (await client.call(request)).response == ANSWER
+    assert sorted(len(llm.requests) for llm in llms) == [0, 4]
+    assert sum(QUEUE_PROPERTY in properties for _, _, properties in wire.published) == 3
 
 
 @in_virtual_time
