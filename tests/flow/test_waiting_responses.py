@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,14 +16,14 @@ from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.mortal_bus import MortalBus
-from tests.fakes.passing_bus import RemoteBus
+from tests.fakes.passing_bus import PassingBus, RemoteBus
 from tests.flow.background_asking import begin, client_of, gather, poll
 from tests.flow.narrow_gateway import OFTEN
 from tests.flow.open_gateway import CONFIG, PROMPTS, QUEUES, TEXTS
 from tests.flow.open_responses import MODEL
 from tests.flow.responses_stream import check_stream
 from tests.until import until
-from tg_base.bus import Bus
+from tg_base.bus import Bus, Delivery, LogWriter
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
@@ -32,7 +32,7 @@ from tg_base.protocol import HeartbeatTiming
 from tg_base.server import Processor
 from tg_gateway.access import Limits
 from tg_gateway.app import Gateway
-from tg_gateway.relay.answer_log import TAKEN, label_claim
+from tg_gateway.relay.answer_log import ASKED, RETURNED, TAKEN, label_claim, label_taken
 from tg_gateway.relay.band import BandMessage
 from tg_gateway.relay.band_bounds import CHECKED_AT_ONCE
 from tg_schema import TextCompletionRequest, encode
@@ -262,21 +262,132 @@ async def test_what_no_processor_has_begun_waits_for_the_next_one() -> None:
         assert sorted(llm.order) == ["a", "b"]
 
 
-async def test_what_a_dead_gateway_has_taken_is_not_asked_again() -> None:
+@pytest.mark.parametrize(
+    ("notes", "status"),
+    [
+        ([label_taken("dead")], "completed"),
+        ([label_taken("dead"), label_claim(ASKED, "dead")], "failed"),
+        ([label_taken("dead"), label_claim(ASKED, "dead"), label_claim(RETURNED, "dead")], "completed"),
+        # It is of an older version, which does not say whether it has asked.
+        ([label_claim(TAKEN, "dead")], "failed"),
+    ],
+)
+async def test_what_a_dead_gateway_has_taken_is_asked_unless_a_model_may_have_been(
+    notes: list[Mapping[str, str]], status: str
+) -> None:
     async with open_band() as it:
         client = await it.open_gateway(limits=Limits(silence=0.2))
         work = await it.occupy(client)
         taken = await ask(client, "taken")
-        log = CONFIG.topics.kept(taken.id)
-        await it.bus.append(log, b"", label_claim(TAKEN, "a dead gateway"))
+        for note in notes:
+            await it.bus.append(CONFIG.topics.kept(taken.id), b"", note)
         waiting = await ask(client, "waiting")
-        for _ in range(2):
+        for _ in range(3):
             it.llm.steps.release()
         await work
         assert (await poll(client, waiting.id)).status == "completed"
         ended = await poll(client, taken.id)
-        assert (ended.status, "gateway" in ended.error.message) == ("failed", True)
-        assert it.llm.order == ["work", "waiting"]
+        assert (ended.status, "gateway" in str(ended.error)) == (status, status == "failed")
+        assert it.llm.order == ["work"] + ["taken"] * (status == "completed") + ["waiting"]
+
+
+async def test_what_a_dead_gateway_has_taken_does_not_fail_while_nobody_has_asked_for_it() -> None:
+    async with open_band() as it:
+        client = await it.open_gateway(limits=Limits(silence=0.05))
+        work = await it.occupy(client)
+        taken = await ask(client, "taken", stream=True)
+        name = await begin(taken)
+        await it.bus.append(CONFIG.topics.kept(name), b"", label_taken("dead"))
+        for _ in range(3):
+            assert (await client.responses.retrieve(name)).status == "queued"
+            await asyncio.sleep(0.06)
+        for _ in range(2):
+            it.llm.steps.release()
+        await work
+        assert (await gather(taken))[-1]["type"] == "response.completed"
+
+
+class LateBus(PassingBus):
+    """A gateway's bus that gives it one message of the band, and holds back what it says before it asks a model.
+
+    Attributes:
+        asks: set when it was about to say that.
+        go: set it to pass that on.
+        put: the messages of the band.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.asks, self.go = asyncio.Event(), asyncio.Event()
+        self.put: list[bytes] = []
+
+    @override
+    async def publish(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        if "/tg-band-" in topic:
+            self.put.append(body)
+        await super().publish(topic, body, properties)
+
+    @override
+    @asynccontextmanager
+    async def subscribe(
+        self, topic: str, group: str | None, *, prefetch: int = 1000
+    ) -> AsyncIterator[AsyncIterator[Delivery]]:
+        async with super().subscribe(topic, group, prefetch=prefetch) as deliveries:
+            yield self._take_one(deliveries) if "/tg-band-" in topic else deliveries
+
+    async def _take_one(self, deliveries: AsyncIterator[Delivery]) -> AsyncIterator[Delivery]:
+        yield await anext(deliveries)
+        await asyncio.Event().wait()
+
+    @override
+    @asynccontextmanager
+    async def open_log(self, topic: str) -> AsyncIterator[LogWriter]:
+        yield LogWriter(topic, self._append_late)
+
+    async def _append_late(self, topic: str, body: bytes, properties: Mapping[str, str]) -> None:
+        if properties["kind"] == ASKED:
+            self.asks.set()
+            await self.go.wait()
+        await self.append(topic, body, properties)
+
+
+async def test_a_gateway_that_was_taken_for_dead_asks_no_model() -> None:
+    async with open_band(capacity=2) as it:
+        bus, late = it.bus, LateBus(it.bus)
+        it.bus = late
+        one = await it.open_gateway()
+        made = await ask(one, "a")
+        await asyncio.wait_for(late.asks.wait(), DEADLINE)
+        # The broker has taken the first one for dead, and gives its message to another.
+        it.bus = bus
+        other = await it.open_gateway()
+        await bus.publish(CONFIG.topics.band(TEXTS[0].request), late.put[0], {})
+        await asyncio.wait_for(it.llm.started.wait(), DEADLINE)
+        late.go.set()
+        it.llm.steps.release()
+        assert (await poll(other, made.id)).output_text == "0 "
+        assert (await poll(one, made.id)).output_text == "0 "
+        assert it.llm.order == ["a"]
+
+
+async def test_what_its_processor_may_have_begun_is_not_begun_by_another_one() -> None:
+    bus, llm = MemoryBus(), BusyLlm()
+    mortal = MortalBus(bus)
+    async with AsyncExitStack() as stack:
+        it = Band(llm, RemoteBus(bus), stack)
+        await stack.enter_async_context(serve(mortal, llm))
+        client = await it.open_gateway()
+        begun = await ask(client, "begun")
+        await asyncio.wait_for(llm.started.wait(), DEADLINE)
+        mortal.kill()
+        other = BusyLlm()
+        await stack.enter_async_context(serve(bus, other))
+        ended = await poll(client, begun.id)
+        assert (ended.status, "processor" in ended.error.message) == ("failed", True)
+        later = await ask(client, "later")
+        other.steps.release()
+        assert (await poll(client, later.id)).status == "completed"
+        assert (llm.order, other.order) == (["begun"], ["later"])
 
 
 async def test_what_may_wait_is_bounded() -> None:

@@ -8,6 +8,7 @@ from tg_base.bus import Entry
 from tg_gateway.dialects.answers import KeptAnswer
 from tg_gateway.relay.answer_log import (
     ALIVE,
+    ASKED,
     CANCEL,
     HEAD,
     RETURNED,
@@ -19,6 +20,7 @@ from tg_gateway.relay.answer_log import (
     label_end,
     label_first,
     label_part,
+    label_taken,
 )
 
 Written = tuple[Mapping[str, str], bytes]
@@ -73,27 +75,64 @@ def test_what_counts(then: list[Written], parts: list[bytes], answer: tuple[obje
     assert (log.answer.outcome, log.answer.end, log.answer.cut) == answer
 
 
+def note(written: str) -> Written:
+    """+a, b>a: taken, in place of a; !a: asked; -a: returned; *a: taken by a gateway of an older version."""
+    kind, claim = written[0], written[1:]
+    if kind in "*!-":
+        return label_claim({"*": TAKEN, "!": ASKED, "-": RETURNED}[kind], claim), b""
+    return (label_taken(claim) if kind == "+" else label_taken(*written.split(">"))), b""
+
+
 @pytest.mark.parametrize(
-    ("then", "taker"),
+    ("then", "taker", "waits"),
     [
-        ("", ""),
-        ("+a", "a"),
-        # Of several the first has it, and only that one returns it.
-        ("+a +b", "a"),
-        ("+a +b -b", "a"),
-        ("+a -a", ""),
-        ("+a +b -a", ""),
-        ("+a -a +b -a", "b"),
-        ("-a", ""),
+        ("", "", True),
+        ("+a", "a", True),
+        # Of several the first has it, and only that one asks or returns it.
+        ("+a +b", "a", True),
+        ("+a +b -b", "a", True),
+        ("+a -a", "", True),
+        ("+a +b -a", "", True),
+        ("+a -a +b -a", "b", True),
+        ("-a", "", True),
+        ("+a !a", "a", False),
+        ("+a !b", "a", True),
+        ("!a +a", "a", True),
+        ("+a !a +a", "a", False),
+        # Another one takes its place until it asks, and what it says later does not count.
+        ("+a b>a", "b", True),
+        ("+a b>a !a", "b", True),
+        ("+a b>a !b !a", "b", False),
+        ("+a b>a -a", "b", True),
+        ("+a !a b>a", "a", False),
+        ("+a !a b>a !b", "a", False),
+        ("+a !a -a b>a", "b", True),
+        ("+a !a -a +b !a", "b", True),
+        ("+a b>a c>a", "b", True),
+        ("+a b>a c>b", "c", True),
+        ("b>a", "b", True),
+        # One of an older version does not say when it asks, so nobody takes its place.
+        ("*a", "a", False),
+        ("*a b>a", "a", False),
+        ("*a +b -a", "", True),
+        ("*a -a +b", "b", True),
+        ("+a *b", "a", True),
+        # What nobody of ours writes.
+        ("+ !", "", True),
     ],
 )
-def test_who_has_an_answer_that_waited(then: str, taker: str) -> None:
-    notes = [label_claim(TAKEN if note[0] == "+" else RETURNED, note[1:]) for note in then.split()]
-    log = read((label_first(HEAD, "k", 9.0, waits=7.0), b"head"), *((each, b"") for each in notes))
-    assert (log.taker, log.waiting) == (taker, not taker)
-    assert [log.is_expired(now) for now in (6.9, 7.0)] == [False, not taker]
+def test_who_has_an_answer_that_waited(then: str, taker: str, waits: bool) -> None:
+    log = read((label_first(HEAD, "k", 9.0, waits=7.0), b"head"), *map(note, then.split()))
+    assert (log.taker, log.asked, log.waiting) == (taker, "!" in then and not waits, waits)
+    assert [log.is_expired(now) for now in (6.9, 7.0)] == [False, waits]
     log.add(Entry(b"", label_end("expired"), "9"))
     assert (log.waiting, log.is_expired(8.0), log.answer.outcome) == (False, False, "expired")
+
+
+def test_a_log_without_its_bodies_says_the_same_of_all_else() -> None:
+    log = read((label_first(HEAD, "k", 9.0, waits=7.0), b"head"), part(0, b"a"), note("+a"))
+    log.drop_bodies()
+    assert (log.take_parts(), log.taker, log.part_count, log.waiting) == ([], "a", 1, True)
 
 
 def test_what_never_waited_does_not_expire() -> None:

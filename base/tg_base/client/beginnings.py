@@ -1,12 +1,14 @@
 """Requestor -> processor: what a processor asks for before it begins: whether it may, and a large request's body."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.body_sender import BodySender
 from tg_base.client.control_sender import ControlSender
 from tg_base.client.response_stream import AskedStream
-from tg_base.protocol import Confirmed
+from tg_base.protocol import WINDOW_BYTES, Confirmed
 from tg_base.runtime import report
 
 
@@ -21,7 +23,7 @@ class Beginnings:
     def __init__(self, controls: ControlSender, bodies: BodySender) -> None:
         self._controls = controls
         self._bodies = bodies
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: set[asyncio.Task[Any]] = set()
 
     def close(self) -> None:
         """Ask no caller any more."""
@@ -32,34 +34,43 @@ class Beginnings:
         """Confirm a possible redelivery, or that a processor may begin, only if no record of the answer has come."""
         if stream.relayed or stream.failed:
             self._controls.cancel(processor, stream.key)
-        elif (permit := stream.permit) is None or permit.granted:
-            self._confirm(stream, processor, question)
+        elif (permit := stream.permit) is None or permit.sent != stream.attempt:
+            self._controls.send(processor, Confirmed(stream.key, question))
+        elif permit.granted:
+            self._permit(permit, stream, processor, question)
         else:
-            task = asyncio.create_task(self._ask_caller(permit, stream, processor, question))
-            # asyncio itself keeps no reference to a running task.
-            self._asking.add(task)
-            task.add_done_callback(self._on_asked)
-
-    def _on_asked(self, task: "asyncio.Task[None]") -> None:
-        self._asking.discard(task)
-        report(task)
-
-    def _confirm(self, stream: AskedStream, processor: str, question: int) -> None:
-        if stream.permit is not None:
-            stream.permit.begun = True
-        self._controls.send(processor, Confirmed(stream.key, question))
-
-    async def _ask_caller(self, permit: BeginPermit, stream: AskedStream, processor: str, question: int) -> None:
-        key = stream.key
-        granted = await permit.grant()
-        # Meanwhile it may have ended, or another processor may have been asked, which asks us itself.
-        if granted and not (stream.relayed or stream.failed) and (stream.processor, stream.key) == (processor, key):
-            self._confirm(stream, processor, question)
+            self._start(self._permit_granted(permit, stream, processor, question))
 
     def fetch(self, stream: AskedStream, processor: str, offset: int) -> None:
         """Send the body of a large request, unless the answer is not wanted any more."""
         if stream.relayed or stream.failed:
             self._controls.cancel(processor, stream.key)
-        else:
-            stream.fetched = True
-            self._bodies.send(processor, stream.key, stream.body, offset)
+            return
+        stream.fetched = True
+        self._bodies.send(processor, stream.key, stream.body, offset)
+        permit = stream.permit
+        if permit is not None and len(stream.body) <= offset + WINDOW_BYTES:
+            permit.sent = stream.attempt
+            # While the body is on its way: a processor that asks to begin and then has to wait may die meanwhile.
+            self._start(permit.grant())
+
+    def _start(self, asking: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(asking)
+        # asyncio itself keeps no reference to a running task.
+        self._asking.add(task)
+        task.add_done_callback(self._on_asked)
+
+    def _on_asked(self, task: "asyncio.Task[Any]") -> None:
+        self._asking.discard(task)
+        report(task)
+
+    def _permit(self, permit: BeginPermit, stream: AskedStream, processor: str, question: int) -> None:
+        permit.begun = True
+        self._controls.send(processor, Confirmed(stream.key, question))
+
+    async def _permit_granted(self, permit: BeginPermit, stream: AskedStream, processor: str, question: int) -> None:
+        key = stream.key
+        granted = await permit.grant()
+        # Meanwhile it may have ended, or another processor may have been asked, which asks us itself.
+        if granted and not (stream.relayed or stream.failed) and (stream.processor, stream.key) == (processor, key):
+            self._permit(permit, stream, processor, question)

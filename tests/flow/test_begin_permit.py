@@ -1,0 +1,133 @@
+"""Requestor -> processor: what needs its caller's permit is begun after that, and at most once, whoever dies."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import pytest
+
+from tests.fakes.counting_llm import CountingLlm
+from tests.fakes.network_bus import NetworkBus
+from tests.until import until
+from tg_base.bus.memory import MemoryBus
+from tg_base.client import BeginPermit, Requestor
+from tg_base.protocol import HeartbeatTiming, Route
+from tg_base.server import Processor
+from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
+from tg_schema.errors import Unavailable
+from tg_schema.topics import Topics
+
+TOPICS = Topics()
+QUICK = HeartbeatTiming(interval=0.2)
+REQUEST = TextCompletionRequest(prompt="3", streaming=True)
+LARGE = TextCompletionRequest(system="x" * 3_000_000, prompt="3", streaming=True)
+Completions = Route[TextCompletionRequest, TextCompletionResponse]
+
+
+@pytest.fixture
+def route() -> Completions:
+    flow = uuid4().hex
+    return Route(flow, TEXT_COMPLETION, TOPICS.request(flow, "t"), TOPICS.response(flow, "t"))
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[MemoryBus]:
+    bus = MemoryBus()
+    yield bus
+    await bus.aclose()
+
+
+@dataclass
+class Caller:
+    """Says whether a processor may begin."""
+
+    answers: list[bool] = field(default_factory=list)
+    may: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def check(self) -> bool:
+        self.asked.set()
+        await self.may.wait()
+        return self.answers.pop(0) if self.answers else True
+
+
+async def read(
+    requestor: Requestor, route: Completions, permit: BeginPermit, request: TextCompletionRequest = REQUEST
+) -> str:
+    """The whole answer."""
+    async with requestor.stream(route, request, timeout=30, permit=permit) as responses:
+        return "".join([record.response or "" async for record in responses])
+
+
+@pytest.mark.parametrize("request_", [REQUEST, LARGE], ids=["small", "large"])
+async def test_nothing_is_begun_before_the_caller_permits_it(
+    memory: MemoryBus, route: Completions, request_: TextCompletionRequest
+) -> None:
+    llm, caller = CountingLlm(), Caller(answers=[False])
+    async with Processor(memory, TOPICS, llm, (route,)), Requestor(memory, TOPICS) as requestor:
+        permit = BeginPermit(caller.check)
+        reading = asyncio.create_task(read(requestor, route, permit, request_))
+        await caller.asked.wait()
+        assert (llm.requests, permit.granted, permit.begun) == ([], False, False)
+        # The first answer is No; the processor asks again.
+        caller.may.set()
+        assert await reading == "0 1 2 "
+        assert ([each.system for each in llm.requests], permit.begun) == ([request_.system], True)
+
+
+async def test_a_processor_that_dies_before_it_may_begin_is_replaced(memory: MemoryBus, route: Completions) -> None:
+    dead, alive, caller = CountingLlm(), CountingLlm(), Caller()
+    dying = NetworkBus(memory)
+    async with (
+        Requestor(NetworkBus(memory), TOPICS, timing=QUICK) as requestor,
+        Processor(dying, TOPICS, dead, (route,), timing=QUICK, grace=0.0),
+    ):
+        reading = asyncio.create_task(read(requestor, route, BeginPermit(caller.check)))
+        await caller.asked.wait()
+        dying.sent.clear()
+        dying.received.clear()
+        async with Processor(NetworkBus(memory), TOPICS, alive, (route,), timing=QUICK):
+            await until(lambda: not any(stream.processor for stream in requestor._streams.values()))
+            caller.may.set()
+            assert await reading == "0 1 2 "
+        assert (len(dead.requests), len(alive.requests)) == (0, 1)
+        dying.sent.set()
+        dying.received.set()
+
+
+async def test_what_a_dead_processor_may_have_begun_fails_and_is_not_begun_again(
+    memory: MemoryBus, route: Completions
+) -> None:
+    dead, alive, caller = CountingLlm(), CountingLlm(), Caller()
+    dead.step = asyncio.Semaphore(0)
+    caller.may.set()
+    dying = NetworkBus(memory)
+    async with (
+        Requestor(NetworkBus(memory), TOPICS, timing=QUICK) as requestor,
+        Processor(dying, TOPICS, dead, (route,), timing=QUICK, grace=0.0),
+    ):
+        reading = asyncio.create_task(read(requestor, route, BeginPermit(caller.check)))
+        await dead.started.wait()
+        dying.sent.clear()
+        dying.received.clear()
+        async with Processor(NetworkBus(memory), TOPICS, alive, (route,), timing=QUICK):
+            with pytest.raises(Unavailable, match="died"):
+                await reading
+            assert not alive.requests
+        dying.sent.set()
+        dying.received.set()
+
+
+async def test_a_caller_that_leaves_while_it_is_asked_leaves_nothing_behind(
+    memory: MemoryBus, route: Completions
+) -> None:
+    llm, caller = CountingLlm(), Caller()
+    async with Processor(memory, TOPICS, llm, (route,)), Requestor(memory, TOPICS) as requestor:
+        reading = asyncio.create_task(read(requestor, route, BeginPermit(caller.check)))
+        await caller.asked.wait()
+        reading.cancel()
+        await asyncio.wait([reading])
+        caller.may.set()
+        assert await read(requestor, route, BeginPermit(caller.check)) == "0 1 2 "
+    assert len(llm.requests) == 1
