@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from openai import AsyncOpenAI
 
 from tests.connected.old_release import old_program
 from tests.connected.pipeline import TG_SERVE, Part, Pipeline, pipeline
 from tests.fakes.openai_chat_server import CompatibleServer
 from tests.fakes.plan import Counts, Plan, PlannedCall
+from tests.flow.background_asking import poll
 from tests.pulsar_server import PulsarServer
 from tg_client import TgClient
 from tg_schema import (
@@ -84,6 +86,8 @@ async def start(line: Pipeline, *, old: str) -> Part:
     options = f'base_url = "{line.provider}", key_variable = "", upstream_model = "fake-model", without = []'
     file.write_text(
         f"""
+        [gateway]
+        max_wait = 60
         [models.live]
         provider = "openai"
         options = {{ {options} }}
@@ -107,11 +111,20 @@ async def ask(gateway: Part, line: Pipeline, request: TextCompletionRequest) -> 
     return encode(whole).decode()
 
 
+async def wait_for_room(gateway: Part) -> str:
+    """How a response of the tier "flex" ends."""
+    async with AsyncOpenAI(base_url=f"{gateway.url}v1", api_key="any") as client:
+        made = await client.responses.create(model="live", input="x", background=True, service_tier="flex")
+        return str((await poll(client, made.id)).status)
+
+
 @pytest.mark.parametrize("old", PARTS)
 async def test_what_both_versions_know_arrives_whole(line: Pipeline, provider: CompatibleServer, old: str) -> None:
     gateway = await start(line, old=old)
     assert await ask(gateway, line, REQUEST) == ANSWER
     assert await ask(gateway, line, replace(REQUEST, streaming=False)) == ANSWER
+    # What waits for room is asked in another way, which both versions know.
+    assert await wait_for_room(gateway) == "completed"
     for number in range(2):
         asked = (await provider.exchange(number)).asked
         assert asked is not None
