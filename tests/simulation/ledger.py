@@ -110,6 +110,8 @@ class Ledger:
         stream = self.streams.get(script.name)
         if stream is not None:
             stream.sign = max(stream.sign, now)
+            if earlier and stream.asked.permit:
+                self.broken("begun-twice", f"{script.name} is generated again")
             if earlier and stream.shown and not turn:
                 self.broken("paid-twice", f"{script.name} is generated again after {stream.shown!r} was shown")
         return generation

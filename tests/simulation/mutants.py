@@ -29,12 +29,14 @@ class Mutant:
         promises: which of the promises it breaks; any one of them counts.
         changes: how to bring it back.
         seed: of a world that found it.
+        options: of the simulation, without which no world shows it.
     """
 
     name: str
     promises: tuple[str, ...]
     changes: tuple[Change, ...]
     seed: int = 0
+    options: tuple[str, ...] = ()
 
 
 class OutOfStep(Exception):
@@ -72,7 +74,7 @@ def hunted(folder: Path, mutant: Mutant, seeds: int) -> str:
 def _hunted(folder: Path, mutant: Mutant, seeds: range) -> str:
     until = ",".join(mutant.promises)
     numbers = ["--first", str(seeds.start), "--seeds", str(len(seeds)), "--processes", str(min(len(seeds), 2))]
-    command = [sys.executable, "-m", "tests.simulation", *numbers, "--until", until]
+    command = [sys.executable, "-m", "tests.simulation", *numbers, "--until", until, *mutant.options]
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1}, done.stderr
@@ -80,6 +82,19 @@ def _hunted(folder: Path, mutant: Mutant, seeds: range) -> str:
 
 
 MUTANTS = (
+    Mutant(
+        "what one may have begun is begun by another",
+        ("begun-twice",),
+        (
+            Change(
+                "tg_base/client/requestor.py",
+                "if stream.begun or stream.deaths >= MAX_ATTEMPTS:",
+                "if stream.relayed or stream.deaths >= MAX_ATTEMPTS:",
+            ),
+        ),
+        seed=2,
+        options=("--permits",),
+    ),
     Mutant(
         "streams hang when their gateway was silent and returned",
         ("ends", "starves"),

@@ -41,9 +41,9 @@ class Outcome:
     trace: str = ""
 
 
-def run(seed: int, *, listen: Callable[[str], None] | None = None) -> Outcome:
+def run(seed: int, *, permits: bool = False, listen: Callable[[str], None] | None = None) -> Outcome:
     """Run the scenario of a seed. With `listen`, every event is told, and their hash is part of the outcome."""
-    return run_scenario(seed, drawn(seed), listen=listen)
+    return run_scenario(seed, drawn(seed, permits=permits), listen=listen)
 
 
 def run_scenario(seed: int, scenario: Scenario, *, listen: Callable[[str], None] | None = None) -> Outcome:

@@ -1,6 +1,6 @@
 """Seed -> scenario: who takes part, what is asked, and what goes wrong."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
@@ -53,6 +53,7 @@ class Asked:
         timeout: seconds that it waits in all.
         padding: characters by which the request is larger than it must be; with many of them it travels in parts.
         cache_key: who has it begins alike.
+        permit: whether it begins only with its caller's permit, and so once at most.
     """
 
     time: float
@@ -65,6 +66,7 @@ class Asked:
     timeout: float = 60.0
     padding: int = 0
     cache_key: str | None = None
+    permit: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,10 +123,12 @@ class Scenario:
         return max((trouble.time + trouble.seconds for trouble in self.troubles), default=0.0)
 
 
-def drawn(seed: int) -> Scenario:
-    """The scenario of a seed."""
+def drawn(seed: int, *, permits: bool = False) -> Scenario:
+    """The scenario of a seed; with `permits`, the same with one for each request to a model."""
     sources = [Random(f"{what} {seed}") for what in ("scenario", "sizes", "processors", "keys")]
-    return _Draw(*sources).scenario()
+    scenario = _Draw(*sources).scenario()
+    asked = (replace(each, permit=permits and each.kind in {"streamed", "whole"}) for each in scenario.asked)
+    return replace(scenario, asked=tuple(asked))
 
 
 class _Draw:

@@ -4,6 +4,7 @@ import gc
 import time
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from multiprocessing import get_context
 
 from tests.simulation.run import Outcome, run
@@ -13,24 +14,24 @@ SHARE = 20
 """Seeds that a process is given at a time."""
 
 
-def one(seed: int, *, verbose: bool) -> int:
+def one(seed: int, *, verbose: bool, permits: bool = False) -> int:
     """Run one seed and tell what happened; 0 = it kept all promises."""
     if verbose:
-        print(drawn(seed))
+        print(drawn(seed, permits=permits))
     lines: list[str] = []
-    outcome = run(seed, listen=print if verbose else lines.append)
+    outcome = run(seed, permits=permits, listen=print if verbose else lines.append)
     _tell(outcome)
     print(f"seed {seed}: {len(outcome.violations)} broken promises, {outcome.seconds:.1f} s, trace {outcome.trace}")
     return 1 if outcome.violations else 0
 
 
-def many(seeds: range, processes: int) -> int:
+def many(seeds: range, processes: int, *, permits: bool = False) -> int:
     """Run seeds side by side, and tell those that fail; 0 = none did."""
     began = time.monotonic()
     ends: Counter[str] = Counter()
     promises: Counter[str] = Counter()
     failed = 0
-    for outcome in outcomes(seeds, processes):
+    for outcome in outcomes(seeds, processes, permits=permits):
         ends.update(outcome.ends)
         if outcome.violations:
             failed += 1
@@ -41,23 +42,24 @@ def many(seeds: range, processes: int) -> int:
     return 1 if failed else 0
 
 
-def hunt(seeds: range, processes: int, promises: frozenset[str]) -> int:
+def hunt(seeds: range, processes: int, promises: frozenset[str], *, permits: bool = False) -> int:
     """Run seeds until one of them breaks one of these promises, and tell it; 0 = none did."""
-    for outcome in outcomes(seeds, processes):
+    for outcome in outcomes(seeds, processes, permits=permits):
         if any(violation.promise in promises for violation in outcome.violations):
             _tell(outcome)
             return 1
     return 0
 
 
-def outcomes(seeds: range, processes: int) -> Iterable[Outcome]:
+def outcomes(seeds: range, processes: int, *, permits: bool = False) -> Iterable[Outcome]:
     """What became of each seed, as soon as it is known."""
+    live = partial(run, permits=permits)
     if processes == 1:
         _calm()
-        yield from map(run, seeds)
+        yield from map(live, seeds)
         return
     with get_context("fork").Pool(processes, _calm) as pool:
-        yield from pool.imap_unordered(run, seeds, SHARE)
+        yield from pool.imap_unordered(live, seeds, SHARE)
 
 
 def _calm() -> None:

@@ -15,6 +15,7 @@ from tests.simulation.simulated_loop import SimulatedLoop
 from tests.simulation.simulator import Simulator
 
 SEEDS = 2000
+PERMIT_SEEDS = 200
 MUTANT_SEEDS = 8000
 """A defect that none of these seeds finds is not found; the rarest takes one seed in about 700."""
 
@@ -29,6 +30,13 @@ def test_every_promise_holds_in_two_thousand_worlds() -> None:
     done = simulate("--seeds", str(SEEDS))
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{SEEDS} seeds from 0, 0 failed" in done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_what_needs_a_permit_begins_once_in_all_worlds() -> None:
+    done = simulate("--seeds", str(PERMIT_SEEDS), "--permits")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{PERMIT_SEEDS} seeds from 0, 0 failed" in done.stdout
 
 
 @pytest.mark.timeout(600)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 from tests.simulation.echo_tool import EchoTool
@@ -13,7 +14,7 @@ from tests.simulation.simulated_broker import Message, SimulatedBroker
 from tests.simulation.simulated_bus import SimulatedBus
 from tests.simulation.simulated_process import SimulatedProcess
 from tests.simulation.simulator import Simulator
-from tg_base.client import Client, Requestor
+from tg_base.client import BeginPermit, Client, Requestor
 from tg_base.config import AgentConfig, Config, PromptConfig, TextCompletionConfig
 from tg_base.config.model import PromptsConfig, TemplateConfig
 from tg_base.server import Host, Processor, Service
@@ -36,6 +37,8 @@ LAST_RESTART = 10.0
 """Seconds after the last fault from which on none may end itself."""
 SWALLOWED = 3.0
 """Seconds more for a request that the broker gives to a dead process: who is idle is told by announcements alone."""
+PERMIT = 0.03
+"""Seconds that a caller takes to permit the begin of a request, where it has to."""
 CONFIG = Config(
     flows={
         flow: {
@@ -209,7 +212,9 @@ class World:
     async def _read(self, stream: Stream, client: Client[Any, Any], request: Any) -> str:
         asked = stream.asked
         left = asked.leaves_after
-        async with client.stream(request, timeout=asked.timeout) as records:
+        permit = BeginPermit(partial(asyncio.sleep, PERMIT, True)) if asked.permit else None
+        asking = self.requestors[stream.process]
+        async with asking.stream(client.route, request, timeout=asked.timeout, permit=permit) as records:
             if left == 0:
                 return "left"
             async for record in records:
