@@ -1,6 +1,7 @@
 """`python -m tests.simulation --seeds 2000`: try many seeds side by side, and say how to repeat those that fail."""
 
 import argparse
+import os
 import sys
 
 from tests.simulation.pinned import pin_hashes
@@ -29,4 +30,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    # At once: the tasks of killed processes never unwind, and would print tracebacks where the interpreter frees them.
+    os._exit(code)
