@@ -34,7 +34,7 @@ class BedrockOptions(ModelOptions, frozen=True, forbid_unknown_fields=True, kw_o
         endpoint_url: Bedrock's URL if it is not AWS's own, for instance a private link; None =
             `AWS_ENDPOINT_URL_BEDROCK_RUNTIME` (for lists of models `AWS_ENDPOINT_URL_BEDROCK`), `AWS_ENDPOINT_URL` or
             the profile's.
-        reasoning_by: how a request's reasoning is told: "effort" to models with an effort, "thinking" to Claude, which
+        reasoning_by: how a request's reasoning is sent: "effort" to models with an effort, "thinking" to Claude, which
             also takes a budget.
         model_fields: fields of this model only, sent unchanged as `additionalModelRequestFields`.
         usage_patience: seconds to wait for the usage of a finished answer; without it the answer is still complete.

@@ -1,4 +1,4 @@
-"""EchoRequest -> EchoResponses: the service of docs/adding-a-service.md, which says what it was told."""
+"""EchoRequest -> EchoResponses: the service of docs/adding-a-service.md, which repeats a text."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack

@@ -28,7 +28,7 @@ class ParrotOptions(ProviderOptions, frozen=True, forbid_unknown_fields=True, kw
 
 
 class Parrot(LlmService[ParrotOptions]):
-    """Says what it was told."""
+    """Repeats its prompt."""
 
     features = frozenset({"stop"})
 

@@ -31,7 +31,7 @@ class ClaudeOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only
             thinking if it does not bring back the thinking before them.
         schema_by: how a schema is enforced: "format" by structured outputs, "tool" by a forced tool call, for models
             and hosts without structured outputs. JSON without a schema is always requested by a tool.
-        effort_by: how a request's effort is told: "effort" with adaptive thinking, or "budget" for models without it.
+        effort_by: how a request's effort is sent: "effort" with adaptive thinking, or "budget" for models without it.
     """
 
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] | None = None

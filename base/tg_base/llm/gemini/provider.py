@@ -19,7 +19,7 @@ class GeminiOptions(UrlOptions, frozen=True, forbid_unknown_fields=True, kw_only
 
     Attributes:
         thoughts: request the thinking text, which is returned as `reasoning`; only for thinking models.
-        effort_by: how a request's effort is told: as a thinking level, or as a budget for models without levels.
+        effort_by: how a request's effort is sent: as a thinking level, or as a budget for models without levels.
         thinking_budget: maximum thinking tokens; 0 = none, -1 = the model decides, None = the provider's default.
     """
 

@@ -19,7 +19,7 @@ class OllamaOptions(RemoteOptions, frozen=True, forbid_unknown_fields=True, kw_o
     Attributes:
         base_url_variables: the SDK's own; a host alone is allowed. If it is not set, port 11434 of this machine.
         key_variables: the SDK's own, for ollama.com.
-        effort_by: how a request's reasoning effort is told: as a "switch", or as a "level" to models with levels.
+        effort_by: how a request's reasoning effort is sent: as a "switch", or as a "level" to models with levels.
         think: whether or how much the model thinks before it answers; None = the model's default.
         num_ctx: the context length in tokens with which the model is loaded; None = the server's default, which
             silently truncates longer prompts.
