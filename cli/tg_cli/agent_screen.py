@@ -16,7 +16,7 @@ MOST_CHARACTERS, MOST_LINES = 400, 6
 """The part of an observation that is shown, unless everything is asked for."""
 MAX_HELD_CHARACTERS = 240
 """Characters of an answer that are held back from a pipe. A sentence before a call, which is withdrawn, is shorter."""
-_MOST_ARGUMENTS = 200
+_MAX_ARGUMENTS_CHARACTERS = 200
 _INDENT = "  "
 
 
@@ -100,7 +100,9 @@ class AgentScreen:
 
     def _arguments(self, action: Action) -> str:
         text = action.arguments if isinstance(action.arguments, str) else encode(action.arguments).decode()
-        return text if self._verbose or len(text) <= _MOST_ARGUMENTS else f"{text[:_MOST_ARGUMENTS]}…"
+        return (
+            text if self._verbose or len(text) <= _MAX_ARGUMENTS_CHARACTERS else f"{text[:_MAX_ARGUMENTS_CHARACTERS]}…"
+        )
 
     async def _show_observation(self, event: Observation, *, begins: bool) -> None:
         if begins:

@@ -10,7 +10,7 @@ from tg_cli.entry import notify
 from tg_client.transport import DEFAULT_URL
 from tg_schema.errors import Unavailable
 
-_PROBE = 1.0
+_PROBE_SECONDS = 1.0
 """Seconds in which a gateway on this machine takes a connection."""
 _EMBEDDED = "tokengrid.embedded"
 """Group of entry points: who offers a pipeline that runs in this process. A command depends on no server."""
@@ -68,7 +68,7 @@ def _find_embedded() -> _Embedded | None:
 async def _listens(url: str) -> bool:
     parts = urlsplit(url)
     try:
-        async with asyncio.timeout(_PROBE):
+        async with asyncio.timeout(_PROBE_SECONDS):
             _, writer = await asyncio.open_connection(parts.hostname, parts.port)
     except (OSError, TimeoutError):
         return False

@@ -10,7 +10,7 @@ from typing import Final, Self, TextIO
 from tg_cli.entry import Failure, ReaderLeft
 from tg_cli.terminal_text import escape_controls, remove_controls
 
-_AT_ONCE = 4096
+_PIPE_BYTES = 4096
 """Bytes that a ready pipe accepts without blocking (POSIX: PIPE_BUF)."""
 
 BOLD: Final = "\x1b[1m"
@@ -78,7 +78,7 @@ class Output:
             while rest:
                 await self._ready()
                 try:
-                    rest = rest[os.write(self._descriptor, rest[:_AT_ONCE]) :]
+                    rest = rest[os.write(self._descriptor, rest[:_PIPE_BYTES]) :]
                 except BlockingIOError:
                     continue
         except BrokenPipeError:

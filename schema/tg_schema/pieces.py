@@ -11,7 +11,7 @@ MAX_EVENT_BYTES = 64 * 1024
 """JSON bytes, including escapes, of a record's content; the other fields of an event add a few hundred."""
 MAX_CHARACTER_BYTES = 6
 """JSON bytes of one character: `\\u001f` is the longest."""
-_QUOTES = 2
+_QUOTES_BYTES = 2
 
 R = TypeVar("R", bound=msgspec.Struct)
 T = TypeVar("T")
@@ -23,12 +23,12 @@ def cut_text(text: str | None, size: int) -> list[str]:
     if not text:
         return []
     # Nearly all texts are short: they need not be encoded to be measured.
-    if len(text) * MAX_CHARACTER_BYTES + _QUOTES <= size or len(text) == 1:
+    if len(text) * MAX_CHARACTER_BYTES + _QUOTES_BYTES <= size or len(text) == 1:
         return [text]
     length = len(encode(text))
     if length <= size:
         return [text]
-    step = -(-len(text) // (length // max(size - _QUOTES, 1) + 1))
+    step = -(-len(text) // (length // max(size - _QUOTES_BYTES, 1) + 1))
     pieces = (text[start : start + step] for start in range(0, len(text), step))
     # Characters differ in size: a piece may still be too long, and is cut again.
     return [part for piece in pieces for part in cut_text(piece, size)]

@@ -8,7 +8,7 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024
 _FIELD = b"data"
 _DATA = b"data: "
 _FEED, _RETURN = ord("\n"), ord("\r")
-_SHORT = 1024
+_SHORT_EVENT_BYTES = 1024
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -52,7 +52,7 @@ class ServerSentEvents:
         events: list[bytes] = []
         if _RETURN in received or self._after_return:
             received = self._with_line_feeds(received)
-        elif not self._data and self._partial_size <= _SHORT:
+        elif not self._data and self._partial_size <= _SHORT_EVENT_BYTES:
             events, received = self._whole_events(received)
             if not received:
                 return events
@@ -87,7 +87,7 @@ class ServerSentEvents:
     def _without_filler(self, received: bytes) -> bytes:
         """Only the last line if no other has data: thousands of comments and blank lines cost almost nothing."""
         end = received.rfind(b"\n") + 1
-        if not end or self._data or not self._begun or self._partial_size > _SHORT:
+        if not end or self._data or not self._begun or self._partial_size > _SHORT_EVENT_BYTES:
             return received
         begun = b"".join(self._partial)
         whole = begun + received if begun else received

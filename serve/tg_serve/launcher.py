@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Follow = Callable[[Prepare], AbstractContextManager[None]]
 KNOWING_SECONDS = 3.0
 """Seconds that a new worker waits for processors to announce themselves before it accepts."""
-_PING = 10.0
+_PING_SECONDS = 10.0
 """Timeout of a check's ping to the bus in seconds."""
 
 
@@ -312,10 +312,10 @@ async def _rehearse(order: ServeOptions, read: Config, config: Config, findings:
 
 async def _ping(order: ServeOptions, config: Config, bus: Bus) -> None:
     try:
-        async with asyncio.timeout(_PING):
+        async with asyncio.timeout(_PING_SECONDS):
             await bus.ping()
     except TimeoutError:
-        silent = Timeout(f"{config.bus.url} does not answer within {_PING:g} s; check the URL, and the broker")
+        silent = Timeout(f"{config.bus.url} does not answer within {_PING_SECONDS:g} s; check the URL, and the broker")
         raise _of_bus(order, config, silent) from None
     except TgError as error:
         raise _of_bus(order, config, error) from None

@@ -2,13 +2,13 @@
 
 from tg_base.instances.fingerprint import Fingerprint
 
-_BITS = 2
+_LEVEL_BITS = 2
 
 
 def marks_of(prefix: Fingerprint) -> tuple[int, ...]:
     """The hashes at the end of a prompt's first block, of its first 4, 16, 64 and so on: a long prompt in few words."""
     blocks = prefix.blocks
-    return tuple([blocks[(1 << bits) - 1] for bits in range(0, len(blocks).bit_length(), _BITS)])
+    return tuple([blocks[(1 << bits) - 1] for bits in range(0, len(blocks).bit_length(), _LEVEL_BITS)])
 
 
 class ActivePrefixes:
@@ -49,9 +49,9 @@ class ActivePrefixes:
         matched = min(matched, len(blocks))
         if matched <= 0 or not users:
             return 0, 0
-        last = bits = (matched.bit_length() - 1) // _BITS * _BITS
+        last = bits = (matched.bit_length() - 1) // _LEVEL_BITS * _LEVEL_BITS
         while not (count := users.get(blocks[(1 << bits) - 1], 0)):
             if not bits:
                 return 0, 0
-            bits -= _BITS
+            bits -= _LEVEL_BITS
         return (matched if bits == last else 1 << bits), count

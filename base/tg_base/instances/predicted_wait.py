@@ -36,7 +36,7 @@ BUSY_FACTOR = 2.0
 """And only if others make it wait: if the wait is above this many times what the request takes alone."""
 DEFAULT_OBJECTIVE_SECONDS = 2.0
 """Of a sheddable request without one."""
-SMALL_POOL = 16
+SMALL_POOL_SERVERS = 16
 """Servers of which all are looked at."""
 MAX_CANDIDATES = 4
 """Servers looked at for each reason to choose one: its adapter, its prompt's beginning, little to do."""
@@ -75,7 +75,7 @@ def predict_first_token(server: ServerState, situation: Situation) -> float:
 
 def _candidates(situation: Situation) -> list[ServerState]:
     servers, request = situation.servers, situation.request
-    if len(servers) <= SMALL_POOL:
+    if len(servers) <= SMALL_POOL_SERVERS:
         return list(servers)
     by_load = sorted(servers, key=_load_of)
     found = by_load[:MAX_CANDIDATES]

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 WINDOW_SECONDS = 60.0
-BUCKETS = 12
+BUCKET_COUNT = 12
 """The window slides by a twelfth of itself."""
-_BUCKET_SECONDS = WINDOW_SECONDS / BUCKETS
+_BUCKET_SECONDS = WINDOW_SECONDS / BUCKET_COUNT
 
 
 class Attained(NamedTuple):
@@ -26,14 +26,14 @@ class SlidingWindow:
     __slots__ = ("_bucket", "_kept", "_total")
 
     def __init__(self) -> None:
-        self._kept = [0] * BUCKETS
-        self._total = [0] * BUCKETS
+        self._kept = [0] * BUCKET_COUNT
+        self._total = [0] * BUCKET_COUNT
         self._bucket = 0
 
     def note(self, now: float, *, kept: bool) -> None:
         """Count an event; `now` never goes back."""
         self._slide(now)
-        at = self._bucket % BUCKETS
+        at = self._bucket % BUCKET_COUNT
         self._total[at] += 1
         self._kept[at] += kept
 
@@ -46,7 +46,7 @@ class SlidingWindow:
         bucket = int(now // _BUCKET_SECONDS)
         if bucket <= self._bucket:
             return
-        for passed in range(self._bucket + 1, min(bucket, self._bucket + BUCKETS) + 1):
-            self._kept[passed % BUCKETS] = self._total[passed % BUCKETS] = 0
+        for passed in range(self._bucket + 1, min(bucket, self._bucket + BUCKET_COUNT) + 1):
+            self._kept[passed % BUCKET_COUNT] = self._total[passed % BUCKET_COUNT] = 0
         # After a gap longer than the window all buckets are empty, whichever they are.
         self._bucket = bucket

@@ -9,7 +9,7 @@ from tg_schema.features import Feature
 
 EMULATED_FEATURES: Final[frozenset[Feature]] = frozenset({"n", "strict_tools", "allowed_tools", "parallel_tool_calls"})
 """What the base does for a provider that lacks it."""
-_SEEDS = 2**64
+_SEED_COUNT = 2**64
 
 
 class GenerationPlan(msgspec.Struct, frozen=True):
@@ -51,7 +51,9 @@ class GenerationPlan(msgspec.Struct, frozen=True):
 def _numbered(sampling: Sampling, index: int) -> Sampling:
     """The sampling of one of several answers: each has a seed of its own."""
     # Within a signed 64-bit number, as the record has it.
-    seed = None if sampling.seed is None else (sampling.seed + index + _SEEDS // 2) % _SEEDS - _SEEDS // 2
+    seed = (
+        None if sampling.seed is None else (sampling.seed + index + _SEED_COUNT // 2) % _SEED_COUNT - _SEED_COUNT // 2
+    )
     return msgspec.structs.replace(sampling, n=None, seed=seed)
 
 

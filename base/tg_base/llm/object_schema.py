@@ -4,7 +4,7 @@ from typing import Any
 
 import jsonschema_rs
 
-_PATH = 200
+_MAX_PATH_CHARACTERS = 200
 """Maximum length of a path in an error, in characters."""
 
 
@@ -36,7 +36,9 @@ class ObjectSchema:
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
             path = tuple(map(str, getattr(error, "instance_path", ())))
             place = (
-                f"at {'.'.join(path)[:_PATH]}" if path else "or it refers to another document (only #... is followed)"
+                f"at {'.'.join(path)[:_MAX_PATH_CHARACTERS]}"
+                if path
+                else "or it refers to another document (only #... is followed)"
             )
             raise BadSchema(f"not a valid JSON schema, {place}", path) from None
 
@@ -45,5 +47,5 @@ class ObjectSchema:
         error = next(self._validator.iter_errors(value), None)
         if error is None:
             return None
-        path = "/".join(map(str, error.instance_path))[:_PATH]
+        path = "/".join(map(str, error.instance_path))[:_MAX_PATH_CHARACTERS]
         return f'{path or "the object"} breaks the rule "{error.kind.name}"'

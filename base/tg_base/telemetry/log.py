@@ -46,13 +46,13 @@ CACHED_TEXTS = 1024
 """Texts of log lines whose redacted form is remembered."""
 MAX_CACHED_CHARACTERS = 64
 """Longer texts are searched anew each time, so that what is remembered stays small."""
-_LEAST_SECRET = 8
+_MIN_SECRET_CHARACTERS = 8
 """Shorter values of variables are not hidden: they may be ordinary words."""
 
 
 def hide_in_logs(secret: str) -> None:
     """Hide this value in all log lines of this process from now on, like the secrets of the environment."""
-    if len(secret) >= _LEAST_SECRET and secret not in _also_hidden:
+    if len(secret) >= _MIN_SECRET_CHARACTERS and secret not in _also_hidden:
         _also_hidden[secret] = None
         while len(_also_hidden) > MAX_HIDDEN_SECRETS:
             del _also_hidden[next(iter(_also_hidden))]
@@ -157,7 +157,7 @@ def _is_secret_name(name: str) -> bool:
 def _names_secret(name: str, value: str) -> bool:
     words = {"TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIALS"}
     parts = name.upper().split("_")
-    return len(value) >= _LEAST_SECRET and not words.isdisjoint(parts) and parts[-1] != "FILE"
+    return len(value) >= _MIN_SECRET_CHARACTERS and not words.isdisjoint(parts) and parts[-1] != "FILE"
 
 
 def _text(*, colors: bool) -> structlog.typing.Processor:

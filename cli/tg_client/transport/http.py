@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """Largest response that comes as one JSON body."""
-_TO_THE_END = 1.0
+_END_SECONDS = 1.0
 """Seconds to wait for the end of the body after the last record, so that the connection can be reused."""
 
 
@@ -133,7 +133,7 @@ async def _body(response: HttpResponse) -> bytes:
 async def _finish(response: HttpResponse) -> None:
     """Read the end of the body; if the gateway does not send it, the connection is not reused."""
     with suppress(TimeoutError, WireError):
-        async with asyncio.timeout(_TO_THE_END):
+        async with asyncio.timeout(_END_SECONDS):
             while await response.read():
                 pass
 

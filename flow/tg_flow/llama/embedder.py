@@ -20,7 +20,7 @@ SHARED_SECONDS = 0.01
 MIN_SHARED_TOKENS = 32
 """Tokens of a step beside streams at least, however slow the model."""
 
-DIGITS = 8
+VECTOR_DIGITS = 8
 """Decimals of a vector's numbers: more than the model's own floats have."""
 
 log = structlog.get_logger()
@@ -172,5 +172,5 @@ def _normalized(vector: Rows) -> Vector:
     """The vector with length 1, in plain Python numbers."""
     vector = vector.astype(np.float64)
     length = float(np.linalg.norm(vector))
-    numbers: list[float] = np.round(vector / (length or 1.0), DIGITS).tolist()
+    numbers: list[float] = np.round(vector / (length or 1.0), VECTOR_DIGITS).tolist()
     return tuple(numbers)

@@ -14,7 +14,7 @@ MAX_RUNS: Final = 64
 MAX_DIGITS: Final = 9
 """The most digits of a number in a packed mask; more would not fit into 32 bits."""
 _FIRST_ROWS: Final = 128
-_MOST_ROWS: Final = 32 * 1024
+_MAX_ROWS: Final = 32 * 1024
 _GROWTH: Final = 4
 _COMMA, _MINUS, _ZERO = b",-0"
 
@@ -41,7 +41,7 @@ def read_equal_rows(text: str) -> Steps[tuple[_Numbers, _Numbers] | None]:
         alike = len(pairs[0])
         start += alike * width
         # The next run may be short, and is not worth a look at all that follows.
-        most = min(most * _GROWTH, _MOST_ROWS) if alike == count else _FIRST_ROWS
+        most = min(most * _GROWTH, _MAX_ROWS) if alike == count else _FIRST_ROWS
         yield
     tokens, biases = zip(*found, strict=True)
     return np.concatenate(tokens), np.concatenate(biases)

@@ -12,7 +12,7 @@ from tg_schema import TgError
 
 log = structlog.get_logger()
 
-PARSERS: Final = 2
+MAX_PARSING_WORKERS: Final = 2
 """Large bodies that are parsed at the same time; further ones wait in turn."""
 
 
@@ -25,7 +25,7 @@ class CallParser:
 
     def __init__(self, defect: str) -> None:
         self._defect = defect
-        self._workers = WorkerPool(PARSERS)
+        self._workers = WorkerPool(MAX_PARSING_WORKERS)
 
     async def parse(self, dialect: Dialect, call: Call) -> Parsed:
         """What a call with a large body asks. `call.body` and `call.kept` are set; `call.route` is set here.

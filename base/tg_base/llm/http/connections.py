@@ -27,7 +27,7 @@ MAX_OFFERED_BYTES = 4 * 1024
 UPGRADE = 101
 """The status of an answer after which the connection speaks something else; nobody asks for that."""
 
-_HEAD_PART = 4 * 1024
+_HEAD_PART_BYTES = 4 * 1024
 _HEAD_END = b"\r\n\r\n"
 _BODY_END = b"0\r\n\r\n"
 _CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -262,8 +262,8 @@ class Handler(ResponseHandler):
             return
         # In small parts, because the parser tells only between two calls whether the headers have ended.
         while self._head_bytes is not None and data and self.exception() is None:
-            end = data.find(_HEAD_END, 0, _HEAD_PART)
-            size = _HEAD_PART if end < 0 else end + len(_HEAD_END)
+            end = data.find(_HEAD_END, 0, _HEAD_PART_BYTES)
+            size = _HEAD_PART_BYTES if end < 0 else end + len(_HEAD_END)
             self._whole_head = end >= 0
             part, data = data[:size], data[size:]
             self._head_bytes += len(part)

@@ -17,7 +17,7 @@ MAX_ERROR_BODY_BYTES = 64 * 1024
 ERROR_BODY_TIMEOUT_SECONDS = 2.0
 """Timeout of an error's body in seconds; after it the status alone decides."""
 
-_LONGEST_BODY = 4 * 1024 * 1024
+_MAX_BODY_BYTES = 4 * 1024 * 1024
 _NO_STREAM = {"application/json", "text/html"}
 _LATE = "the provider did not answer in time; ask again"
 _LONG = "the provider's list is too long to be one; check base_url"
@@ -154,12 +154,12 @@ async def read_whole_body(
             try:
                 if not answer.good:
                     raise await _make_error(answer, error_detail)
-                body = await _at_most(answer.read, _LONGEST_BODY)
+                body = await _at_most(answer.read, _MAX_BODY_BYTES)
             finally:
                 answer.close()
     except TimeoutError:
         raise Timeout(_LATE) from None
-    if len(body) > _LONGEST_BODY:
+    if len(body) > _MAX_BODY_BYTES:
         raise ProtocolError(_LONG)
     return body
 

@@ -7,7 +7,7 @@ from tg_flow.providers.cohere.request import ORIGIN
 from tg_schema import ModelInfo, ToolCallDelta
 
 _FINISH = {"MAX_TOKENS": "length", "TOOL_CALL": "tool_calls"}
-_GAVE_UP = 408
+_REQUEST_TIMEOUT_STATUS = 408
 
 
 class _Content(msgspec.Struct, frozen=True, gc=False):
@@ -147,7 +147,7 @@ def _end(delta: _Delta) -> LlmChunk:
     if reason is None or reason.startswith("ERROR"):
         raise event_error(reason)
     if reason == "TIMEOUT":
-        raise event_error(_GAVE_UP)
+        raise event_error(_REQUEST_TIMEOUT_STATUS)
     usage = delta.usage or _Usage()
     # Billed units may be lower than the tokens; they are used only if nothing else is reported.
     tokens = usage.tokens or usage.billed_units or _Tokens()

@@ -17,7 +17,7 @@ from tg_schema import TgError
 EVENT_STREAM: Final = "application/vnd.amazon.eventstream"
 CONTENT_TYPE_HEADER: Final = "X-Amzn-SageMaker-Content-Type"
 """What the parts are together."""
-_TEXT: Final = 7
+_TEXT_TYPE: Final = 7
 """The type of a header whose value is text."""
 
 
@@ -61,7 +61,7 @@ def encode_part(payload: bytes) -> bytes:
 
 def _encode_headers(headers: Mapping[str, str]) -> bytes:
     return b"".join(
-        struct.pack("!B", len(name)) + name.encode() + struct.pack("!BH", _TEXT, len(value)) + value.encode()
+        struct.pack("!B", len(name)) + name.encode() + struct.pack("!BH", _TEXT_TYPE, len(value)) + value.encode()
         for name, value in headers.items()
     )
 

@@ -30,7 +30,7 @@ MAX_NAME_CHARACTERS = 40
 """A longer name is nobody's; it is ignored without a comparison."""
 MAX_COMPARED = 20
 """Unknown names of one request that are compared with ours."""
-SIMILARITY = 0.8
+MIN_SIMILARITY_SHARE = 0.8
 """From which share of equal characters on a name is taken for one of ours, mistyped."""
 
 _STREAM = {"stream": "`streaming`"}
@@ -184,7 +184,7 @@ def _check_sampling(sent: Mapping[str, msgspec.Raw]) -> None:
 
 def _check_spelling(unknown: list[str], request: type[msgspec.Struct], place: str) -> None:
     for name in [name for name in unknown if len(name) <= MAX_NAME_CHARACTERS and name not in _THEIRS][:MAX_COMPARED]:
-        if close := get_close_matches(name, _list_known(request), 1, SIMILARITY):
+        if close := get_close_matches(name, _list_known(request), 1, MIN_SIMILARITY_SHARE):
             raise BadRequest(f"`{name}` is no field of {place}; did you mean `{close[0]}`?")
 
 
