@@ -28,10 +28,10 @@ class ChatCommands:
         ended: whether the user has asked for the end.
     """
 
-    def __init__(self, client: TgClient, asked: ChatModel, conversation: Conversation) -> None:
+    def __init__(self, client: TgClient, chat_model: ChatModel, conversation: Conversation) -> None:
         self.ended = False
         self._client = client
-        self._asked = asked
+        self._chat_model = chat_model
         self._conversation = conversation
 
     async def run(self, line: str) -> None:
@@ -64,10 +64,10 @@ class ChatCommands:
         names = [row.model for row in await self._client.models()]
         if not name:
             for known in names:
-                notify(f"{'*' if known == self._asked.model else ' '} {known}")
+                notify(f"{'*' if known == self._chat_model.model else ' '} {known}")
         # The list has no adapters: a model with one is named `base:adapter`.
         elif name in names or name.rpartition(":")[0] in names:
-            self._asked.model, self._asked.flow = name, None
+            self._chat_model.model, self._chat_model.flow = name, None
             notify(f"asking {name}")
         else:
             raise Failure(f"there is no model {name}; there are: {', '.join(names) or 'none'}")

@@ -22,7 +22,7 @@ from tg_schema.answer_collector import AnswerCollector
 from tg_schema.errors import NotFound
 
 
-async def run_chat(url: str | None, timeout: float, asked: ChatModel, conversation: Conversation) -> None:
+async def run_chat(url: str | None, timeout: float, chat_model: ChatModel, conversation: Conversation) -> None:
     """Talk until the user's last message.
 
     Raises:
@@ -31,7 +31,7 @@ async def run_chat(url: str | None, timeout: float, asked: ChatModel, conversati
     """
     reader = open_reader()
     async with open_gateway(url) as chosen, TgClient(chosen, timeout=timeout) as client:
-        await ChatSession(client, asked, conversation, reader, make_screen()).run()
+        await ChatSession(client, chat_model, conversation, reader, make_screen()).run()
 
 
 class ChatSession:
@@ -39,21 +39,26 @@ class ChatSession:
 
     Args:
         client: of the gateway.
-        asked: the model; /model changes it.
+        chat_model: the model; /model changes it.
         conversation: the turns so far.
         reader: where messages come from.
         screen: where answers go to.
     """
 
     def __init__(
-        self, client: TgClient, asked: ChatModel, conversation: Conversation, reader: LineReader, screen: ChatScreen
+        self,
+        client: TgClient,
+        chat_model: ChatModel,
+        conversation: Conversation,
+        reader: LineReader,
+        screen: ChatScreen,
     ) -> None:
         self._client = client
-        self._asked = asked
+        self._chat_model = chat_model
         self._conversation = conversation
         self._reader = reader
         self._screen = screen
-        self._commands = ChatCommands(client, asked, conversation)
+        self._commands = ChatCommands(client, chat_model, conversation)
 
     async def run(self) -> None:
         """Answer each message until there is none any more, or /quit."""
@@ -65,10 +70,14 @@ class ChatSession:
 
     async def _greet(self) -> None:
         with suppress(NotFound):
-            flow = choose_flow(self._asked.flow, self._asked.model)
+            flow = choose_flow(self._chat_model.flow, self._chat_model.model)
             rows = await self._client.models()
-            named = [row.model for row in rows if self._asked.model in {row.model, None} and flow in {row.flow, None}]
-            notify(f"{named[0] if named else self._asked.model or 'no model'}; /help lists the commands, Ctrl-D ends")
+            named = [
+                row.model for row in rows if self._chat_model.model in {row.model, None} and flow in {row.flow, None}
+            ]
+            notify(
+                f"{named[0] if named else self._chat_model.model or 'no model'}; /help lists the commands, Ctrl-D ends"
+            )
 
     async def _handle(self, message: str) -> None:
         # "//" begins a message that begins with a slash.
@@ -85,13 +94,13 @@ class ChatSession:
 
     async def _answer(self, question: str) -> None:
         answer: AnswerCollector[TextCompletionResponse] = AnswerCollector(TextCompletionResponse.join)
-        flow = self._client.flow(choose_flow(self._asked.flow, self._asked.model))
+        flow = self._client.flow(choose_flow(self._chat_model.flow, self._chat_model.model))
         stream = flow.text_completion_stream(
             self._conversation.system,
             question,
             messages=self._conversation.turns,
-            model=self._asked.model,
-            sampling=self._asked.sampling,
+            model=self._chat_model.model,
+            sampling=self._chat_model.sampling,
         )
         try:
             async with stream as records:

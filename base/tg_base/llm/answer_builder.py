@@ -87,8 +87,17 @@ class AnswerBuilder:
 
     # Not the request, whose prompt may be long.
     __slots__ = (
-        "_answers_asked", "_form", "_kept", "_ranking", "_several", "_streaming", "edit", "keep", "on_record",
-        "streams_ends", "totals",
+        "_answers_asked",
+        "_collector",
+        "_form",
+        "_ranking",
+        "_several",
+        "_streaming",
+        "edit",
+        "keep",
+        "on_record",
+        "streams_ends",
+        "totals",
     )  # fmt: skip
 
     def __init__(self, request: TextCompletionRequest, plan: GenerationPlan, form: AnswerForm | None) -> None:
@@ -100,14 +109,14 @@ class AnswerBuilder:
         self._several = plan.generated > 1
         self._form = form
         keeps = form is not None or not request.streaming
-        self._kept = AnswerCollector(join_chunks) if keeps else None
+        self._collector = AnswerCollector(join_chunks) if keeps else None
         sampling = request.sampling
         asks_tokens = sampling is not None and sampling.logprobs is not None
         self._ranking = Ranking(tokens=asks_tokens) if plan.ranked else None
         edits = [] if self._ranking is None else [self._ranking.edit]
         edits += [SingleCall().edit] if plan.single_call else []
         self.edit = _in_turn(edits)
-        self.keep = None if self._kept is None else self._kept.add
+        self.keep = None if self._collector is None else self._collector.add
 
     def pass_on(self, chunk: LlmChunk) -> bool:
         """A `PassOn`, for an answer that is streamed as it comes."""
@@ -140,7 +149,7 @@ class AnswerBuilder:
 
     def _answers(self) -> dict[int, Sequence[LlmChunk]]:
         """The pieces that were kept of each answer, by its index; of the best ones only, if the plan says so."""
-        kept = self._kept.records() if self._kept is not None else ()
+        kept = self._collector.records() if self._collector is not None else ()
         ends = self.totals.endings
         if self._ranking is None:
             return {index: [piece for piece in kept if piece.index == index] for index in sorted(ends)}

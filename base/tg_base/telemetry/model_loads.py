@@ -64,20 +64,20 @@ class ModelLoads(Collector):
 
     def __init__(self) -> None:
         self._models: dict[object, Callable[[], ModelLoad]] = {}
-        self._asked: dict[object, Callable[[str], int]] = {}
+        self._counts: dict[object, Callable[[str], int]] = {}
         REGISTRY.register(self)
 
     def watch(self, look: Callable[[], ModelLoad]) -> Callable[[], None]:
         """Show a model from now on; returns what ends that, and may be called more than once."""
         return _add(self._models, look)
 
-    def count(self, asked: Callable[[str], int]) -> Callable[[], None]:
+    def count(self, unanswered: Callable[[str], int]) -> Callable[[], None]:
         """Count the unanswered requests for a model from now on; returns as `watch`.
 
         A processor takes no more requests than it has slots, so the others wait in its queue, where only those who
         asked know of them.
         """
-        return _add(self._asked, asked)
+        return _add(self._counts, unanswered)
 
     def look(self, model: str) -> ModelLoad | None:
         """The load of a model that is open here; None = there is none of this name."""
@@ -91,8 +91,8 @@ class ModelLoads(Collector):
 
     def _join(self, loads: Sequence[ModelLoad]) -> ModelLoad:
         newest, running = loads[-1], sum(load.running for load in loads)
-        asked = sum(count(newest.model) for count in tuple(self._asked.values()))
-        waiting = max(sum(load.waiting for load in loads), asked - running)
+        unanswered = sum(count(newest.model) for count in tuple(self._counts.values()))
+        waiting = max(sum(load.waiting for load in loads), unanswered - running)
         cached, cache = sum(load.cached for load in loads), sum(load.cache for load in loads)
         return ModelLoad(newest.model, running, waiting, cached, cache, newest.adapters)
 

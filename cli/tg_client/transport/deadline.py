@@ -22,11 +22,11 @@ class Deadline:
         self._timeout = timeout
         self._idle = idle
         self._end = self._loop.time() + timeout
-        self._heard = False
+        self._received = False
 
     def hear(self) -> None:
         """A record has come, or its reader asks for the next one."""
-        self._heard = True
+        self._received = True
         self._end = self._loop.time() + self._timeout
 
     async def within(self, work: Awaitable[T]) -> T:
@@ -35,7 +35,7 @@ class Deadline:
         Raises:
             Timeout: the time is over.
         """
-        what = "nothing more of the answer came" if self._heard else "no answer came"
+        what = "nothing more of the answer came" if self._received else "no answer came"
         return await self._until(
             self._end, work, f"{what} within {self._timeout:g} s; a longer timeout (-t) waits longer"
         )

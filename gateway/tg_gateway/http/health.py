@@ -40,7 +40,7 @@ class Health:
         self._relay = relay
         self._limits = limits
         self._asking = asyncio.Lock()
-        self._asked_at = float("-inf")
+        self._checked_at = float("-inf")
         self._bus_is_there = False
 
     def routes(self) -> list[web.RouteDef]:
@@ -74,7 +74,7 @@ class Health:
         # One question at a time: whoever comes meanwhile is told its answer.
         async with self._asking:
             now = asyncio.get_running_loop().time()
-            if now - self._asked_at > FRESH_SECONDS:
+            if now - self._checked_at > FRESH_SECONDS:
                 try:
                     async with asyncio.timeout(self._limits.ready):
                         await self._requestor.bus.ping()
@@ -82,7 +82,7 @@ class Health:
                 except (TgError, TimeoutError):
                     self._bus_is_there = False
                 # Read anew: the answer may have taken its time.
-                self._asked_at = asyncio.get_running_loop().time()
+                self._checked_at = asyncio.get_running_loop().time()
             return self._bus_is_there
 
 

@@ -44,13 +44,13 @@ class ThreadedSource(Source[Raw]):
 
     def __init__(self, source: BlockingSource[Raw]) -> None:
         self._source = source
-        self._asked: SimpleQueue[Callable[[Raw | TgError], None] | None] = SimpleQueue()
+        self._requests: SimpleQueue[Callable[[Raw | TgError], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="bus-reader", daemon=True)
         self._thread.start()
 
     @override
     def receive(self, taken: Callable[[Raw | TgError], None]) -> None:
-        self._asked.put(taken)
+        self._requests.put(taken)
 
     @override
     def open(self, message: Raw) -> Delivery:
@@ -59,15 +59,15 @@ class ThreadedSource(Source[Raw]):
     @override
     def close(self) -> None:
         self._source.close()
-        self._asked.put(None)
+        self._requests.put(None)
         self._thread.join(JOIN_TIMEOUT_SECONDS)
 
     def _run(self) -> None:
-        while (taken := self._asked.get()) is not None:
+        while (taken := self._requests.get()) is not None:
             taken(self._wait())
         # What was asked for in the moment of closing is answered too, with the error.
-        while not self._asked.empty():
-            if (taken := self._asked.get()) is not None:
+        while not self._requests.empty():
+            if (taken := self._requests.get()) is not None:
                 taken(self._wait())
 
     def _wait(self) -> Raw | TgError:

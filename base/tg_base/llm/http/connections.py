@@ -134,7 +134,7 @@ class Body(aiohttp.StreamReader):
     def feed_eof(self) -> None:
         protocol: Any = self._protocol
         # Before aiohttp releases the connection.
-        protocol.asked = False
+        protocol.in_use = False
         # aiohttp would end the wait with None.
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
@@ -225,7 +225,7 @@ class Handler(ResponseHandler):
     would be taken for the next customer's answer.
 
     Attributes:
-        asked: whether an answer is awaited, or has not come whole.
+        in_use: whether an answer is awaited, or has not come whole.
         chunks: reads the body past the parser; None = the parser reads.
         listener: of the body that `chunks` reads; None = it has none.
     """
@@ -234,7 +234,7 @@ class Handler(ResponseHandler):
         super().__init__(loop)
         # One head at a time.
         self._buffer: Any = FewItems()
-        self.asked = False
+        self.in_use = False
         self._used = False
         self._head_bytes: int | None = None
         self._whole_head = False
@@ -255,7 +255,7 @@ class Handler(ResponseHandler):
             self.take_chunks(self.chunks, data)
             return
         if self._head_bytes is None:
-            if self.asked:
+            if self.in_use:
                 ResponseHandler.data_received(self, data)
             elif data:
                 self._refuse()
@@ -327,14 +327,14 @@ class Handler(ResponseHandler):
     def set_response_params(self, **params: Any) -> None:
         self._head_bytes = 0
         self.chunks = None
-        self.asked = self._used = True
+        self.in_use = self._used = True
         super().set_response_params(**params)
 
     @override
     def feed_data(self, data: Any, size: int = 0) -> None:
         message, body = data
         # In the same read as the end of the last answer.
-        if not self.asked:
+        if not self.in_use:
             self._refuse()
             return
         # Interim responses (1xx) arrive here too; an endless series of them must keep counting.
@@ -347,7 +347,7 @@ class Handler(ResponseHandler):
                     self.chunks, self.listener = ChunkDecoder(), None
                     # It keeps the whole head: 1.2 KiB with few headers, as long as the answer takes.
                     self._parser = None
-            self.asked = not body.is_eof()
+            self.in_use = not body.is_eof()
         elif message.code == UPGRADE:
             self.force_close()
         super().feed_data(data, size)
@@ -362,7 +362,7 @@ class Handler(ResponseHandler):
     @override
     def is_connected(self) -> bool:
         # aiohttp asks before it uses a connection again.
-        return super().is_connected() and (self.asked or (not self.should_close and self._is_idle()))
+        return super().is_connected() and (self.in_use or (not self.should_close and self._is_idle()))
 
     @property
     @override

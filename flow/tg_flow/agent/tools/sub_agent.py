@@ -28,7 +28,7 @@ class SubAgent(AgentTool):
         name: the flow.
         description: what it is good at.
         client: the client of its agent service.
-        asked: the request that the supervisor answers; the sub-agent gets the same groups.
+        parent: the request that the supervisor answers; the sub-agent gets the same groups.
         seconds: its time limit.
     """
 
@@ -37,13 +37,13 @@ class SubAgent(AgentTool):
         name: str,
         description: str,
         client: Client[AgentRequest, AgentResponse],
-        asked: AgentRequest,
+        parent: AgentRequest,
         seconds: float,
     ) -> None:
-        table = ToolConfig(kind="service", timeout=seconds, group=asked.group or (DEFAULT_GROUP,))
+        table = ToolConfig(kind="service", timeout=seconds, group=parent.group or (DEFAULT_GROUP,))
         super().__init__(Tool(name, description or f"the agent {name}", QUESTION_SCHEMA), table)
         self._client = client
-        self._asked = asked
+        self._parent = parent
         self._seconds = seconds
 
     @classmethod
@@ -53,8 +53,8 @@ class SubAgent(AgentTool):
 
     @override
     async def call(self, arguments: dict[str, Any]) -> AsyncGenerator[Piece, None]:
-        asked = self._asked
-        request = AgentRequest(str(arguments["question"]), group=asked.group, user=asked.user, streaming=True)
+        parent = self._parent
+        request = AgentRequest(str(arguments["question"]), group=parent.group, user=parent.user, streaming=True)
         answer = AnswerText()
         async with self._client.stream(request, timeout=self._seconds) as records:
             async for record in records:

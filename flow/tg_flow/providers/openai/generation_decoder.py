@@ -64,7 +64,7 @@ class GenerationDecoder:
 
     def __init__(self, sampling: Sampling) -> None:
         self.done = False
-        self._asked = sampling
+        self._sampling = sampling
         self._answer = AnswerText(sampling.stop, keep_stop=sampling.keep_stop)
         self._events = 0
 
@@ -94,8 +94,8 @@ class GenerationDecoder:
         return self._end(LlmChunk(text, tokens=tokens), event, at_end=at_end)
 
     def _token(self, token: _WireToken, top: tuple[_WireToken, ...], *, at_end: bool) -> Token | None:
-        most = self._asked.logprobs
-        if most is None or (at_end and not self._asked.end_token):
+        most = self._sampling.logprobs
+        if most is None or (at_end and not self._sampling.end_token):
             return None
         best = sorted(top, key=lambda each: -(each.logprob or 0.0))[:most]
         return Token(
@@ -114,7 +114,7 @@ class GenerationDecoder:
         details = event.details or _Details("stop_sequence" if stopped_by else "eos_token", self._events)
         if stopped_by is None and details.finish_reason == "stop_sequence" and event.token is not None:
             # A control token can be a stop string, and is no part of the text.
-            stopped_by = event.token.text if event.token.text in self._asked.stop else None
+            stopped_by = event.token.text if event.token.text in self._sampling.stop else None
         made = details.generated_tokens
         return msgspec.structs.replace(
             last,

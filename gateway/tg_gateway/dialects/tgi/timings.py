@@ -18,23 +18,23 @@ class Timings:
     and is 0 where all of it took no longer.
     """
 
-    __slots__ = ("_asked", "_begun", "_characters", "_started")
+    __slots__ = ("_begun", "_characters", "_started", "_validated")
 
     def __init__(self) -> None:
         # Not the wall clock, which may be set while an answer is made.
-        self._started = self._asked = time.perf_counter()
+        self._started = self._validated = time.perf_counter()
         self._begun: float | None = None
         self._characters = 0
 
     def ask(self, inputs: str) -> None:
         """The request is read and checked, and is sent on now."""
-        self._asked = time.perf_counter()
+        self._validated = time.perf_counter()
         self._characters = len(inputs)
 
     def begin(self) -> None:
         """The processor has said that it works, or its first record has come; only the first sign counts."""
         if self._begun is None:
-            self._begun = max(self._asked, time.perf_counter() - ACCEPTED_AFTER_SECONDS)
+            self._begun = max(self._validated, time.perf_counter() - ACCEPTED_AFTER_SECONDS)
 
     def start_headers(self) -> dict[str, str]:
         """What is known before the first token."""
@@ -48,13 +48,13 @@ class Timings:
             generated_tokens: of the answer; None = unknown.
         """
         now = time.perf_counter()
-        begun = self._asked if self._begun is None else self._begun
+        begun = self._validated if self._begun is None else self._begun
         total, inference = now - self._started, now - begun
         headers = self.start_headers() | {
             "x-compute-time": f"{total:.6f}",
             "x-total-time": _milliseconds(total),
-            "x-validation-time": _milliseconds(self._asked - self._started),
-            "x-queue-time": _milliseconds(begun - self._asked),
+            "x-validation-time": _milliseconds(self._validated - self._started),
+            "x-queue-time": _milliseconds(begun - self._validated),
             "x-inference-time": _milliseconds(inference),
         }
         if in_token is not None:
