@@ -130,7 +130,7 @@ class Gateway:
         self._parser = CallParser(DEFECT_MESSAGE)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._parser.aclose)
-            stack.callback(MODEL_LOADS.count(self._requestor.admission.count_asked))
+            stack.callback(MODEL_LOADS.count(self._requestor.admission.count_unanswered))
             runner = web.AppRunner(
                 self._application(),
                 # The server would inflate a body before anybody has checked the token; `BodyReader` does it after.

@@ -44,7 +44,7 @@ def taken(admission: AdmissionControl, asked: Route[Any, Any]) -> int:
             admission.check(asked)
         except RateLimited:
             return number
-        admission.asked[asked.request] += 1
+        admission.unanswered[asked.request] += 1
     raise AssertionError("there is no bound")
 
 
@@ -75,7 +75,7 @@ def test_capacity_that_others_leave_and_so_many_more(
 
 def test_flows_of_one_model_share_its_capacity() -> None:
     both = admission(presence(4, queues=("q", "r")))
-    both.asked["r"] = 3
+    both.unanswered["r"] = 3
     assert taken(both, route(bound=2)) == 3
     with pytest.raises(RateLimited):
         both.check(route("r", bound=2))
@@ -92,7 +92,7 @@ def test_flows_of_one_model_share_its_capacity() -> None:
 )
 def test_come_back_when_as_many_are_answered_as_wait(processor: Presence, asked: int, expected: float) -> None:
     full = admission(processor)
-    full.asked["q"] = asked
+    full.unanswered["q"] = asked
     with pytest.raises(RateLimited) as refused:
         full.check(route(bound=3))
     assert refused.value.retry_after == pytest.approx(expected)
@@ -101,7 +101,7 @@ def test_come_back_when_as_many_are_answered_as_wait(processor: Presence, asked:
 def test_times_count_by_capacity_and_the_unknown_not_at_all() -> None:
     processors = presence(30, seconds=2.0), presence(10, seconds=6.0, name="slow"), presence(40, name="new")
     full = admission(*processors)
-    full.asked["q"] = 80
+    full.unanswered["q"] = 80
     with pytest.raises(RateLimited) as refused:
         full.check(route(bound=0))
     assert refused.value.retry_after == pytest.approx(3.0 / 80, abs=1e-3)
@@ -111,7 +111,7 @@ def test_the_next_announcement_counts_at_once() -> None:
     table = Membership(HeartbeatTiming(), lambda: 0.0)
     table.update(presence(4))
     it = AdmissionControl(table, INBOX)
-    it.asked["q"] = 4
+    it.unanswered["q"] = 4
     with pytest.raises(RateLimited):
         it.check(route(bound=0))
     table.update(presence(5))

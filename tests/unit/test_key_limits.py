@@ -53,7 +53,7 @@ def ask(limits: RateLimits, request: object = ASKED, used: TextCompletionRespons
 def began(spending: Spending, size: int = 40) -> None:
     spending.asked = True
     if spending.usage is not None:
-        spending.usage.asked = size
+        spending.usage.request_bytes = size
 
 
 def fail(limits: RateLimits) -> None:
@@ -340,7 +340,7 @@ def test_the_reservation_is_followed(clock: Clock) -> None:
 
 def test_counts_are_deltas_and_failures_without_text_are_free() -> None:
     usage = Usage()
-    usage.asked = 8
+    usage.request_bytes = 8
     assert (usage.tokens(failed=False), usage.tokens(failed=True)) == (2, 0)
     usage.add(TextCompletionResponse(response="abcde"))
     assert (usage.tokens(failed=False), usage.tokens(failed=True)) == (4, 4)

@@ -144,4 +144,4 @@ async def test_what_the_broker_does_not_take_ends_its_own_stream_alone() -> None
         assert answers["neighbour"].response == "fits "
         assert answers[KEY.stream].error == Error("too-large", "the answer holds a record that is too large to travel")
         link.acknowledge(Ack(1, link.state.sent))
-        assert link._kept_bytes == 0
+        assert link._unacked_bytes == 0

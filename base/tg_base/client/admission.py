@@ -48,11 +48,11 @@ class AdmissionControl:
         inbox: the requestor's inbox, by which announcements count its requests.
 
     Attributes:
-        asked: the unanswered requests of each queue; the requestor counts them.
+        unanswered: the unanswered requests of each queue; the requestor counts them.
     """
 
     def __init__(self, presence: Membership, inbox: str) -> None:
-        self.asked: Counter[str] = Counter()
+        self.unanswered: Counter[str] = Counter()
         self._presence = presence
         self._inbox = inbox
         self._pools: dict[str, _Pool] = {}
@@ -70,7 +70,7 @@ class AdmissionControl:
         bound = (
             max(pool.capacity // SLOTS_PER_WAITING_REQUEST, MIN_QUEUE_REQUESTS) if route.queue is None else route.queue
         )
-        waiting = sum(self.asked[queue] for queue in pool.queues) - room
+        waiting = sum(self.unanswered[queue] for queue in pool.queues) - room
         if waiting < bound:
             return
         REFUSALS.labels(route.spec.name, "queue").inc()
@@ -85,12 +85,12 @@ class AdmissionControl:
         if not self._presence.serving(queue):
             return 0
         pool = self._pool(queue)
-        return pool.capacity - pool.theirs - sum(self.asked[queue] for queue in pool.queues)
+        return pool.capacity - pool.theirs - sum(self.unanswered[queue] for queue in pool.queues)
 
-    def count_asked(self, model: str) -> int:
+    def count_unanswered(self, model: str) -> int:
         """Our unanswered requests in the queues of a model's processors."""
         serving = [presence for presence in self._presence if model in presence.models]
-        return sum(self.asked[queue] for queue in {queue for presence in serving for queue in presence.queues})
+        return sum(self.unanswered[queue] for queue in {queue for presence in serving for queue in presence.queues})
 
     def _pool(self, queue: str) -> _Pool:
         if self._version != self._presence.version:

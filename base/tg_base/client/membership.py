@@ -86,7 +86,7 @@ class Membership:
         self._time = time
         self._since = time()
         self.version = 0
-        self._heard: dict[str, _Member] = {}
+        self._members: dict[str, _Member] = {}
         self._by_queue: dict[str, list[tuple[_Member, Service]]] = {}
         self._asked_since: dict[str, float] = {}
         self._died_at: dict[str, float] = {}
@@ -94,7 +94,7 @@ class Membership:
 
     def update(self, presence: Presence) -> bool:
         """A process has announced itself; True if it was unknown."""
-        now, before = self._time(), self._heard.get(presence.processor)
+        now, before = self._time(), self._members.get(presence.processor)
         # The answer to our own question may be older than what came to everybody meanwhile.
         known = -1 if before is None else before.record.number
         if 0 <= presence.number < known or (presence.number == known >= 0 and presence.base >= 0):
@@ -116,7 +116,7 @@ class Membership:
 
     def is_behind(self, record: Presence) -> bool:
         """Whether an announcement says less than all, to us who have not heard what it builds on."""
-        return record.base > self._heard[record.processor].record.number
+        return record.base > self._members[record.processor].record.number
 
     def _update_services(self, member: _Member, record: Presence) -> None:
         announced = (record,) if record.number < 0 else record.services
@@ -136,10 +136,10 @@ class Membership:
 
     def notice(self, processor: str) -> _Member:
         """A process has sent a message, perhaps before its first announcement: from now on it can be found dead."""
-        if processor not in self._heard:
+        if processor not in self._members:
             now = self._time()
-            self._heard[processor] = _Member(now, now, Presence(processor, (), 0, 0))
-        return self._heard[processor]
+            self._members[processor] = _Member(now, now, Presence(processor, (), 0, 0))
+        return self._members[processor]
 
     def note(self, report: LinkReport) -> None:
         """A process has told the state of its link to us."""
@@ -151,7 +151,7 @@ class Membership:
 
     def over_below(self, processor: str, inbox: str) -> int:
         """The lowest valid number of a process's links to us; streams of links with a lower number are over."""
-        member = self._heard.get(processor)
+        member = self._members.get(processor)
         if member is None:
             return 0
         return member.record.over_below(inbox) if member.record.number < 0 else member.over_below
@@ -180,7 +180,7 @@ class Membership:
     def new(self) -> list[str]:
         """Processors that came recently. They learn our clock offset from heartbeats before our first request."""
         limit = self._time() - self._timing.dead_after
-        return [processor for processor, heard in self._heard.items() if heard.since > limit]
+        return [processor for processor, member in self._members.items() if member.since > limit]
 
     def serving(self, queue: str) -> list[Presence]:
         """The live processors that take requests from a queue."""
@@ -209,7 +209,7 @@ class Membership:
         if found is None:
             found = self._by_queue[queue] = [
                 (member, service)
-                for member in self._heard.values()
+                for member in self._members.values()
                 for service in member.services.values()
                 if queue in _queues(service.presence)
             ]
@@ -262,15 +262,15 @@ class Membership:
     def silent(self, seconds: float) -> bool:
         """Whether any processor has been silent for this long."""
         limit = self._time() - seconds
-        return any(heard.at < limit for heard in self._heard.values())
+        return any(member.at < limit for member in self._members.values())
 
     def expire(self) -> dict[str, tuple[Presence, ...]]:
         """Remove the processes that have been silent for too long, and return what each served."""
         limit = self._time() - self._timing.dead_after
-        dead = {processor: member for processor, member in self._heard.items() if member.at < limit}
+        dead = {processor: member for processor, member in self._members.items() if member.at < limit}
         self.version += bool(dead)
         for processor, member in dead.items():
-            del self._heard[processor]
+            del self._members[processor]
             for service in member.services.values():
                 self._died_at |= dict.fromkeys(service.presence.queues, self._time())
         if dead:
@@ -281,7 +281,7 @@ class Membership:
         }
 
     def __iter__(self) -> Iterator[Presence]:
-        return (service.presence for member in self._heard.values() for service in member.services.values())
+        return (service.presence for member in self._members.values() for service in member.services.values())
 
 
 def _queues(presence: Presence) -> tuple[str, ...]:

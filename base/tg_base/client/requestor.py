@@ -185,7 +185,7 @@ class Requestor:
         stream = AskedStream(route, request, *terms)
         self._streams[stream.id] = stream
         # Before the publish, which waits: requests that come meanwhile are counted against this one.
-        self.admission.asked[route.request] += 1
+        self.admission.unanswered[route.request] += 1
         published = False
         try:
             await self._ask(stream)
@@ -200,7 +200,7 @@ class Requestor:
         del self._streams[stream.id]
         if stream.fetched:
             self._bodies.stop(stream.id)
-        self.admission.asked[stream.route.request] -= 1
+        self.admission.unanswered[stream.route.request] -= 1
         if not stream.complete:
             self._cancel(stream)
         if stream.place is not None:

@@ -102,7 +102,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         id: the stream's id, everywhere.
         relayed: whether a record has come, so that no other attempt may answer.
         complete: whether the last record has come.
-        asked: size of the request on the bus, in bytes.
+        request_bytes: size of the request on the bus, in bytes.
         came: arrival time (loop time) of the oldest record in the last batch read.
 
     Raises (by `poll`, and while iterating):
@@ -111,7 +111,8 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
 
     __slots__ = (
         "__weakref__", "_accepted", "_clock", "_cut_size", "_error", "_frames", "_loop", "_on_accepted", "_on_opening",
-        "_opening", "_record", "_records", "_size", "_wake", "_whole", "asked", "came", "complete", "id", "relayed",
+        "_opening", "_record", "_records", "_size", "_wake", "_whole", "came", "complete", "id", "relayed",
+        "request_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -120,7 +121,7 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self.id = stream
         self.relayed = False
         self.complete = False
-        self.asked = 0
+        self.request_bytes = 0
         self.came = 0.0
         self._record = record
         # Lists: an empty deque takes 0.7 KiB, which thousands of streams have in memory for nothing.
@@ -333,7 +334,7 @@ class AskedStream(ResponseStream[Any]):
         self.span = trace.child(self.id)
         self.route = route
         self.body = request.body if isinstance(request, EncodedRequest) else encode_request(request)
-        self.asked = len(self.body)
+        self.request_bytes = len(self.body)
         self.attempt = 1
         self.asked_at = 0.0
         self.deaths = 0

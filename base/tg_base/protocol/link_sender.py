@@ -88,9 +88,9 @@ class LinkSender:
         self._first = new_number()
         self.name = f"{processor}/{self._first}"
         self._sent = self._acknowledged = -1
-        self._epoch = self._kept_bytes = 0
+        self._epoch = self._unacked_bytes = 0
         self._resend_from: int | None = None
-        self._kept: dict[int, _Message] = {}
+        self._unacked: dict[int, _Message] = {}
         self._waiting: deque[LinkStream] = deque()
         self._frames: deque[_KindFrame] = deque()
         self._ready = asyncio.Event()
@@ -109,11 +109,11 @@ class LinkSender:
     @property
     def idle(self) -> bool:
         """Whether no stream uses it, nothing is buffered and everything sent is acknowledged."""
-        return not (self.streams or self._due or self._kept)
+        return not (self.streams or self._due or self._unacked)
 
     @property
     def _full(self) -> bool:
-        return len(self._kept) >= MAX_UNACKED_MESSAGES or self._kept_bytes >= MAX_UNACKED_BYTES
+        return len(self._unacked) >= MAX_UNACKED_MESSAGES or self._unacked_bytes >= MAX_UNACKED_BYTES
 
     @property
     def _due(self) -> bool:
@@ -136,8 +136,8 @@ class LinkSender:
         if not self._heeds(ack) or ack.seq <= self._acknowledged:
             return
         self._acknowledged = ack.seq
-        for kept in [kept for kept in self._kept if kept <= ack.seq]:
-            self._kept_bytes -= len(self._kept.pop(kept).body)
+        for seq in [seq for seq in self._unacked if seq <= ack.seq]:
+            self._unacked_bytes -= len(self._unacked.pop(seq).body)
         self._ready.set()
 
     def resend(self, ack: Ack) -> None:
@@ -161,9 +161,9 @@ class LinkSender:
         # of the same number.
         self.name = f"{self._processor}/{new_number()}"
         self._epoch = 0
-        kept = enumerate(self._kept.values())
-        self._kept = {seq: _Message(self.name, seq, message.body, message.kinds) for seq, message in kept}
-        self._sent, self._acknowledged, self._resend_from = len(self._kept) - 1, -1, 0
+        unacked = enumerate(self._unacked.values())
+        self._unacked = {seq: _Message(self.name, seq, message.body, message.kinds) for seq, message in unacked}
+        self._sent, self._acknowledged, self._resend_from = len(self._unacked) - 1, -1, 0
         self._ready.set()
 
     async def flush(self) -> None:
@@ -185,7 +185,7 @@ class LinkSender:
                 self._ready.clear()
                 if self._resend_from is not None:
                     first, self._resend_from = self._resend_from, None
-                    again = [message for seq, message in self._kept.items() if seq >= first]
+                    again = [message for seq, message in self._unacked.items() if seq >= first]
                     # Concurrently: far from the broker, one after the other would take a round trip each.
                     for start in range(0, len(again), MAX_CONCURRENT_RESENDS):
                         await asyncio.gather(*map(self._publish, again[start : start + MAX_CONCURRENT_RESENDS]))
@@ -200,15 +200,15 @@ class LinkSender:
                     if (wait := self.spacing.wait(clock())) > 0:
                         await asyncio.sleep(wait)
                     # Taken only now: what has come while we waited is part of this message.
-                    self.spacing.note_sent(len(self._waiting), len(self._kept), clock())
+                    self.spacing.note_sent(len(self._waiting), len(self._unacked), clock())
                     sends.create_task(self._publish(self._next())).add_done_callback(lambda _: self._room.release())
 
     def _next(self) -> _Message:
         """The next message, kept from now on until it is acknowledged."""
         body, kinds = self._take()
         self._sent += 1
-        self._kept_bytes += len(body)
-        message = self._kept[self._sent] = _Message(self.name, self._sent, body, kinds)
+        self._unacked_bytes += len(body)
+        message = self._unacked[self._sent] = _Message(self.name, self._sent, body, kinds)
         return message
 
     def _take(self) -> tuple[bytes, tuple[type[Response] | None, ...]]:
@@ -238,7 +238,7 @@ class LinkSender:
     async def _publish(self, message: _Message) -> None:
         """Publish until the bus has it, it is acknowledged or renamed, or the link is closed."""
         properties = {"link": message.link, "processor": self._processor, "seq": str(message.seq)}
-        while self._kept.get(message.seq) is message:
+        while self._unacked.get(message.seq) is message:
             try:
                 return await self._bus.publish(self.inbox, message.body, properties)
             except TooLarge:
@@ -258,8 +258,8 @@ class LinkSender:
         key = StreamKey(frames[index].stream, frames[index].attempt)
         frames[index], _ = _failure(key, kind)
         log.warning("link.too_large", link=message.link, seq=message.seq, stream=key.stream)
-        smaller = self._kept[message.seq] = _Message(message.link, message.seq, encode(frames), message.kinds)
-        self._kept_bytes += len(smaller.body) - len(message.body)
+        smaller = self._unacked[message.seq] = _Message(message.link, message.seq, encode(frames), message.kinds)
+        self._unacked_bytes += len(smaller.body) - len(message.body)
         self._ready.set()
         return smaller
 

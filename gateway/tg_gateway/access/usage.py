@@ -11,11 +11,11 @@ class Usage:
     """Of one request; whatever its service is, its records have `in_token` and `out_token` or no counts at all.
 
     Attributes:
-        asked: bytes of the request.
+        request_bytes: bytes of the request.
     """
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.request_bytes = 0
         self._counted: int | None = None
         self._letters = 0
 
@@ -33,4 +33,4 @@ class Usage:
             return self._counted
         if failed and not self._letters:
             return 0
-        return math.ceil((self.asked + self._letters) / CHARACTERS_PER_TOKEN)
+        return math.ceil((self.request_bytes + self._letters) / CHARACTERS_PER_TOKEN)

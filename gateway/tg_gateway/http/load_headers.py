@@ -51,5 +51,5 @@ class LoadHeaders:
                 "num_requests_running": sum(load.running for load in here),
             }
         running = sum(presence.in_flight for presence in serving)
-        waiting = max(0, self._requestor.admission.asked[route.request] - running)
+        waiting = max(0, self._requestor.admission.unanswered[route.request] - running)
         return {"num_requests_waiting": waiting, "num_requests_running": running}

@@ -38,14 +38,14 @@ class BatchStream(AsyncIterator[Any]):
 
     Attributes:
         id: that of the first request's stream.
-        asked: bytes of the requests that were asked so far.
+        request_bytes: bytes of the requests that were asked so far.
         came: when the record came that was read last (loop time).
         independent: whether the requests are.
     """
 
     def __init__(self, batch: Batch, fields: FieldNames | None = None) -> None:
         self.id = ""
-        self.asked = 0
+        self.request_bytes = 0
         self.came = 0.0
         self._answers = batch.answers
         self._fields = fields
@@ -76,7 +76,7 @@ class BatchStream(AsyncIterator[Any]):
             stream: its answer; to be kept open until then.
         """
         self.id = self.id or stream.id
-        self.asked += stream.asked
+        self.request_bytes += stream.request_bytes
         ended = asyncio.Event()
         self._streams[number] = stream, ended
         stream.listen(lambda: self._arrive(number, stream))

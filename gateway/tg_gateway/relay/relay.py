@@ -104,7 +104,7 @@ class Exchange:
     ) -> None:
         self._noted(self.responses, False)
         if self.usage is not None:
-            self.usage.asked = self.responses.asked
+            self.usage.request_bytes = self.responses.request_bytes
         try:
             await self._ask.__aexit__(kind, error, tb)
         finally:

@@ -14,7 +14,7 @@ class Responses(Protocol):
         """The stream's id."""
 
     @property
-    def asked(self) -> int:
+    def request_bytes(self) -> int:
         """Bytes of what was asked so far."""
 
     @property
