@@ -394,4 +394,5 @@ class Requestor:
 
 
 def _nobody(route: Route[Any, Any]) -> Unavailable:
-    return Unavailable(f"no live processor serves {route.spec.name} of flow {route.flow}", retry_after=1.0)
+    sentence = f"no live processor serves {route.spec.name} of flow {route.flow}; start one, or ask again later"
+    return Unavailable(sentence, retry_after=1.0)

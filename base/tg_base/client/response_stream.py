@@ -166,7 +166,9 @@ class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
         self._size += len(body)
         # A single record is accepted at any size: the bus has limited it already.
         if self._size > MAX_BUFFERED_BYTES and len(self._frames) > 1:
-            self.fail(SlowConsumer("the reader did not keep up with the stream"))
+            self.fail(
+                SlowConsumer("the reader did not keep up with the stream; read faster, or ask for a shorter answer")
+            )
             return False
         self._frames.append((now, body))
         self.complete = last

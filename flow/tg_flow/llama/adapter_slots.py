@@ -161,7 +161,7 @@ class AdapterSlots:
         with self.lock:
             waiter = _Waiter(self._find(name))
             if self._closed:
-                raise Unavailable("the model is being shut down")
+                raise Unavailable("the model is being shut down; ask again")
             self._waiting.append(waiter)
             self.arrange()
             if len(self._waiting) > self._room and waiter.end is None:
@@ -206,7 +206,7 @@ class AdapterSlots:
             self._closed = True
             waiting, self._waiting = self._waiting, deque()
         for waiter in waiting:
-            waiter.finish(Unavailable("the model is being shut down"))
+            waiter.finish(Unavailable("the model is being shut down; ask again"))
         self._loader.shutdown(wait=True)
         for resident in self._residents.values():
             if resident.adapter is not None:
@@ -334,7 +334,7 @@ class AdapterSlots:
 
     def _check_free(self, name: str) -> None:
         if self._closed:
-            raise Unavailable("the model is being shut down")
+            raise Unavailable("the model is being shut down; ask again")
         if name in self._sources:
             raise BadRequest(f"The lora adapter '{name}' has already been loaded.")
         if len(self._sources) >= MAX_KNOWN:

@@ -134,7 +134,7 @@ class Engine:
         self._inbox.put(task)
         # Asked after the put: what comes too late for the thread's last look into the inbox is refused here.
         if self._closing:
-            raise Unavailable("the model is being shut down")
+            raise Unavailable("the model is being shut down; ask again")
 
     def load(self) -> int:
         """The number of generations and embeddings, running and waiting."""
@@ -167,7 +167,7 @@ class Engine:
         self._thread.join()
 
     def _run(self) -> None:
-        error: TgError = Unavailable("the model is being shut down")
+        error: TgError = Unavailable("the model is being shut down; ask again")
         try:
             with translate_defects(Internal, _DEFECT, "llama.defect", log):
                 while self._collect():

@@ -147,7 +147,7 @@ class Model:
         buffer = ctypes.create_string_buffer(room)
         with self._lock:
             if not self.pointer:
-                raise Unavailable("the model is being shut down")
+                raise Unavailable("the model is being shut down; ask again")
             length = native.llama_detokenize(self.vocab, tokens, len(ids), buffer, room, False, True)
         return buffer.raw[: max(length, 0)].decode("utf-8", "replace")
 
@@ -176,7 +176,7 @@ class Model:
         cut = _tokenize if room < LONG_TEXT_CHARACTERS else native.llama_tokenize
         with self._lock:
             if not self.pointer:
-                raise Unavailable("the model is being shut down")
+                raise Unavailable("the model is being shut down; ask again")
             count = cut(self.vocab, raw, len(raw), tokens, room, ends, special)
         if count < 0:
             raise BadRequest("the prompt cannot be cut into this model's tokens")

@@ -173,7 +173,9 @@ class BatchStream(AsyncIterator[Any]):
         self._ready[number] = None
         # The size of this stream is asked first, since the sum of all is asked of every one of them.
         if self._streaming and stream.waiting > _SMALL_BYTES and self.waiting > MAX_BUFFERED_BYTES:
-            self.fail(SlowConsumer("the reader did not keep up with the stream"))
+            self.fail(
+                SlowConsumer("the reader did not keep up with the stream; read faster, or ask for shorter answers")
+            )
         else:
             self._wake()
 

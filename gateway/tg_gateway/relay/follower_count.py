@@ -28,7 +28,7 @@ class FollowerCount:
             RateLimited: there are as many as may be.
         """
         if self._following[key] >= self._most or self._following.total() >= self._most_in_all:
-            raise RateLimited("too many clients follow responses of this gateway", retry_after=1.0)
+            raise RateLimited("too many clients follow responses of this gateway; ask again later", retry_after=1.0)
         self._following[key] += 1
         try:
             yield

@@ -74,7 +74,7 @@ def _read(call: Call, body: MessageBody) -> tuple[FoundModel, TextCompletionRequ
 def _find_model(call: Call) -> Model:
     name = call.path["model"]
     if name not in call.catalogue.models():
-        raise NotFound(f"no live processor serves a model {name[:64]!r}")
+        raise NotFound(f"no live processor serves a model {name[:64]!r}; GET /v1/models lists those that can be asked")
     return Model(name, name)
 
 

@@ -80,6 +80,6 @@ def answer_flow_service(catalogue: Catalogue, service: str, body: bytes) -> byte
 def _describe_flow(catalogue: Catalogue, flow: str) -> _FlowResponse:
     routes = [route for route in catalogue.routes if route.flow == flow]
     if not routes:
-        raise NotFound("no flow has this id")
+        raise NotFound("no flow has this id; list-flows lists all")
     interfaces = {route.spec.name: _Interface(route.request, route.response) for route in routes}
     return _FlowResponse(flow=encode(_Flow(flow, interfaces)).decode(), description=flow)
