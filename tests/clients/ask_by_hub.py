@@ -14,6 +14,12 @@ from huggingface_hub import AsyncInferenceClient, InferenceClient
 PROMPT = "say hello"
 CHAT = [{"role": "user", "content": "hi"}]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+FORMS: list[dict[str, Any]] = [
+    {"response_format": {"type": "json", "value": SCHEMA}},
+    {"response_format": {"type": "regex", "value": "a"}},
+    {"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": {"function": {"name": "f"}}},
+]
+"""As its documentation and its types have them."""
 FORM = {"type": "json_schema", "json_schema": {"name": "form", "schema": SCHEMA}}
 
 
@@ -37,6 +43,7 @@ def ask(url: str, token: str) -> dict[str, Any]:
         "chat stream": [
             chunk.choices[0].delta.content or "" for chunk in client.chat_completion(CHAT, max_tokens=2, stream=True)
         ],
+        "chat asked": [raised(lambda form=form: client.chat_completion(CHAT, **form)) for form in FORMS],
         "chat schema": raised(lambda: client.chat_completion(CHAT, response_format=FORM)),
         "info": client.get_endpoint_info()["model_id"],
         "health": client.health_check(),

@@ -119,6 +119,8 @@ async def test_huggingface_hub(version: str) -> None:
     assert read["events"][-1]["details"]["input_length"] == 2
     assert read["async"] == [TEXT, *PIECES, SPECIAL]
     assert (read["chat"], "".join(read["chat stream"])) == ("Hello", "Hello")
+    # Each was read; this model's text fails where a schema is checked.
+    assert [told[1:] and "schema_violation" in told[1] for told in read["chat asked"]] == [True, [], []]
     assert read["chat schema"][0] in {"BadRequestError", "HfHubHTTPError"}
     assert (read["info"], read["health"]) == ("counting", True)
     assert read["errors"] == {

@@ -96,6 +96,9 @@ def test_sampling(fields: dict[str, Any], sampling: Sampling | None) -> None:
         ({"model": "gpt:soft"}, {"adapter": "soft"}),
         ({"response_format": {"type": "text"}}, {}),
         ({"response_format": {"type": "json_object"}}, {"response_format": "json"}),
+        ({"response_format": {"type": "json"}}, {"response_format": "json"}),
+        ({"response_format": {"type": "json", "value": SCHEMA}}, {"schema": SCHEMA}),
+        ({"response_format": {"type": "regex", "value": "[0-9]+"}}, {"regex": "[0-9]+"}),
         (
             {
                 "response_format": {
@@ -122,6 +125,10 @@ def test_sampling(fields: dict[str, Any], sampling: Sampling | None) -> None:
         ({"tool_choice": "none"}, {"tool_choice": "none"}),
         (
             {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "time"}}},
+            {"tools": BOTH, "tool_choice": "time"},
+        ),
+        (
+            {"tools": TOOLS, "tool_choice": {"function": {"name": "time"}}},
             {"tools": BOTH, "tool_choice": "time"},
         ),
         (
@@ -295,6 +302,11 @@ FORMAT = "response_format"
             "tool_choice.allowed_tools.tools",
         ),
         ({FORMAT: {"type": "xml"}}, "response_format.type"),
+        ({FORMAT: {"type": "json", "value": "{}"}}, "response_format.value"),
+        ({FORMAT: {"type": "regex"}}, "response_format.value"),
+        ({FORMAT: {"type": "regex", "value": SCHEMA}}, "response_format.value"),
+        ({FORMAT: {"type": "regex", "value": "a"}, "structured_outputs": {"regex": "b"}}, "structured_outputs"),
+        (choosing(), "tool_choice.type"),
         ({FORMAT: {"type": "json_schema"}}, "response_format.json_schema.schema"),
         ({FORMAT: "json"}, FORMAT),
         ({"structured_outputs": {"grammar": "g"}}, "structured_outputs"),

@@ -103,9 +103,9 @@ class AllowedTools(msgspec.Struct, frozen=True):
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
-    """A tool that must be called, or tools that may be."""
+    """A tool that must be called, or tools that may be. `huggingface_hub` sends a function without a type."""
 
-    type: str
+    type: str = "function"
     function: Function | None = None
     allowed_tools: AllowedTools | None = None
 

@@ -7,7 +7,9 @@ from tg_gateway.dialects.openai.sampling_body import ResponseFormat, SamplingBod
 from tg_schema import Sampling
 from tg_schema.sampling import MAX_CHOICES
 
-_FORMATS: Final = frozenset({"text", "json_object", "json_schema"})
+_OBJECTS: Final = frozenset({"json", "json_object"})
+"""Types of an answer in JSON: TGI's name, and OpenAI's."""
+_FORMATS: Final = _OBJECTS | {"text", "json_schema", "regex"}
 
 
 def read_sampling(
@@ -65,31 +67,44 @@ def read_form(body: SamplingBody) -> dict[str, Any]:
         InvalidParameter: the form is none that a record can carry, or there are two.
     """
     outputs = body.structured_outputs or StructuredOutputs()
-    form, schema = _read_format(body, outputs)
-    return {"response_format": form, "schema": schema, "regex": outputs.regex, "choice": outputs.choice or ()}
-
-
-def _read_format(body: SamplingBody, outputs: StructuredOutputs) -> tuple[str | None, dict[str, Any] | None]:
-    form = body.response_format
     if outputs.grammar is not None or outputs.structural_tag is not None:
         sentence = "structured_outputs: send json, regex or choice"
         raise InvalidParameter(sentence, "structured_outputs", "unsupported_value")
-    if form is None:
-        return None, outputs.json
+    form = body.response_format or ResponseFormat("text")
     if form.type not in _FORMATS:
         sentence = f"response_format.type must be one of {', '.join(sorted(_FORMATS))}"
         raise InvalidParameter(sentence, "response_format.type", "invalid_value")
-    schema = _read_schema(form)
-    if schema is None:
-        return "json" if form.type == "json_object" else None, outputs.json
-    if outputs.json is not None:
-        raise InvalidParameter("structured_outputs.json: response_format has a schema; send one", "structured_outputs")
-    return None, schema
+    schema, regex = _read_schema(form), _read_regex(form)
+    for name, ours, theirs in (("json", outputs.json, schema), ("regex", outputs.regex, regex)):
+        if ours is not None and theirs is not None:
+            sentence = f"structured_outputs.{name}: response_format has one too; send one of them"
+            raise InvalidParameter(sentence, "structured_outputs")
+    plain = form.type in _OBJECTS and schema is None
+    return {
+        "response_format": "json" if plain else None,
+        "schema": outputs.json if schema is None else schema,
+        "regex": outputs.regex if regex is None else regex,
+        "choice": outputs.choice or (),
+    }
+
+
+def _read_regex(form: ResponseFormat) -> str | None:
+    if form.type != "regex":
+        return None
+    if not isinstance(form.value, str) or not form.value:
+        place = "response_format.value"
+        raise InvalidParameter(f"{place} must be the text of a regular expression", place, "invalid_value")
+    return form.value
 
 
 def _read_schema(form: ResponseFormat) -> dict[str, Any] | None:
+    if form.type in _OBJECTS:
+        if isinstance(form.value, str):
+            place = "response_format.value"
+            raise InvalidParameter(f"{place} must be a JSON schema, which is an object", place, "invalid_value")
+        return form.value
     if form.type != "json_schema":
-        return form.value if form.type == "json_object" else None
+        return None
     if form.json_schema is None or form.json_schema.schema is None:
         place = "response_format.json_schema.schema"
         raise InvalidParameter(f"{place} is missing", place, "missing_required_parameter")

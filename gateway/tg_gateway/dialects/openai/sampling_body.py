@@ -18,11 +18,14 @@ class JsonSchema(msgspec.Struct, frozen=True):
 
 
 class ResponseFormat(msgspec.Struct, frozen=True):
-    """The form of the answer. `value` is the schema where `huggingface_hub` sends one, with the type `json_object`."""
+    """The form of the answer. `value` is TGI's, for the types json_object, json and regex: a schema, or an expression.
+
+    Source: `chat_completion` of `huggingface_hub`, whose documentation sends json, and whose code json_object.
+    """
 
     type: str
     json_schema: JsonSchema | None = None
-    value: dict[str, Any] | None = None
+    value: dict[str, Any] | str | None = None
 
 
 class StructuredOutputs(msgspec.Struct, frozen=True):
