@@ -16,7 +16,7 @@ CHAT = [{"role": "user", "content": "hi"}]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 FORMS: list[dict[str, Any]] = [
     {"response_format": {"type": "json", "value": SCHEMA}},
-    {"response_format": {"type": "regex", "value": "a"}},
+    {"response_format": {"type": "regex", "value": "Hello"}},
     {"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": {"function": {"name": "f"}}},
 ]
 """As its documentation and its types have them."""
