@@ -4,6 +4,7 @@ python ask_by_hub.py URL TOKEN
 """
 
 import asyncio
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -43,7 +44,7 @@ def ask(url: str, token: str) -> dict[str, Any]:
         "chat stream": [
             chunk.choices[0].delta.content or "" for chunk in client.chat_completion(CHAT, max_tokens=2, stream=True)
         ],
-        "chat asked": [raised(lambda form=form: client.chat_completion(CHAT, **form)) for form in FORMS],
+        "chat forms": [raised(functools.partial(client.chat_completion, CHAT, **form)) for form in FORMS],
         "chat schema": raised(lambda: client.chat_completion(CHAT, response_format=FORM)),
         "info": client.get_endpoint_info()["model_id"],
         "health": client.health_check(),
