@@ -6,16 +6,20 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import aiohttp
+import grpc
 import pytest
 import pytest_asyncio
+from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as wire
+from typing_extensions import override
 
 from tests.envoy.envoy_server import envoy, free_port
 from tests.envoy.scripted_picker import ScriptedPicker
 from tests.fakes.pool_member import PoolMember, pool_member
 from tg_base.instances import InstanceUsage
-from tg_gateway.envoy.picker_server import serve_picker
+from tg_gateway.envoy.picker_server import PickerService, serve_picker
 
 pytestmark = [pytest.mark.envoy, pytest.mark.asyncio(loop_scope="module")]
 
@@ -92,7 +96,7 @@ async def test_trailers_end_a_body(world: World, tmp_path: Path) -> None:
     # configuration, which retries, leaves trailers of HTTP/1.1 switched off, as Envoy does.
     edits = {"stream_idle_timeout: 0s": "http_protocol_options: { enable_trailers: true }"}
     if world.mode == "duplex":
-        edits["retry_policy"] = "# "
+        edits["retry_policy: { retry_on"] = "# "
     world.picker.addresses = (world.members[0].address,)
     ports = [*(member.port for member in world.members), free_port()]
     async with envoy(tmp_path, world.mode, world.port, ports, edits) as url:
@@ -195,6 +199,40 @@ async def test_the_picker_gets_the_headers_that_it_reads_and_no_key(world: World
     assert told["x-request-id"]
     assert "authorization" not in told
     assert world.members[1].headers[-1]["authorization"] == "Bearer k"
+
+
+class LeavingService(PickerService):
+    """Its first call comes while its server is being stopped."""
+
+    calls = 0
+
+    @override
+    async def Process(self, request_iterator: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """See `PickerService`."""
+        self.calls += 1
+        if self.calls == 1:
+            # As gRPC ends it then.
+            await context.abort(grpc.StatusCode.CANCELLED)
+        await super().Process(request_iterator, context)
+
+
+async def test_a_request_on_its_way_to_a_picker_that_leaves_goes_to_another_one(world: World, tmp_path: Path) -> None:
+    world.picker.addresses = (world.members[0].address,)
+    service, server = LeavingService(world.picker), grpc.aio.server()
+    wire.add_ExternalProcessorServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    ports = [*(member.port for member in world.members), free_port()]
+    try:
+        async with (
+            asyncio.timeout(60),
+            envoy(tmp_path, world.mode, port, ports) as url,
+            world.session.post(f"{url}/v1/completions", json={"model": "m"}) as answer,
+        ):
+            assert answer.status == 200
+    finally:
+        await server.stop(None)
+    assert service.calls == 2
 
 
 async def test_a_request_without_a_body_is_directed_at_once(world: World) -> None:
