@@ -15,6 +15,7 @@ from tg_base.bus.memory import MemoryBus
 from tg_base.client import Requestor
 from tg_base.config import GatewayConfig
 from tg_base.server import Processor
+from tg_base.telemetry import MODEL_LOADS, AdapterLoad
 from tg_flow.llama.adapter_slots import MAX_KNOWN
 from tg_gateway.app import Gateway
 
@@ -126,6 +127,17 @@ async def test_a_model_has_a_bounded_number_of_adapters(folder: Path) -> None:
         answers = [await posted(http, LOAD, {"lora_name": name, **polite}) for name in "ab"]
     assert [status for status, _, _ in answers] == [200, 400]
     assert answers[1][1] == f"this model has {MAX_KNOWN} adapters already: unload one first"
+
+
+async def test_free_slots_are_told_before_there_is_an_adapter(folder: Path) -> None:
+    async with opened(adapter_folder=str(folder), max_resident_adapters=3):
+        load = MODEL_LOADS.look(MODEL)
+        assert load is not None
+        assert load.adapters == AdapterLoad(3, (), {}, {})
+    async with opened():
+        load = MODEL_LOADS.look(MODEL)
+        assert load is not None
+        assert load.adapters is None
 
 
 async def test_a_model_without_a_folder_loads_nothing() -> None:

@@ -129,12 +129,6 @@ class AdapterSlots:
             return {name: source.file.root for name, source in self._sources.items()}
 
     @property
-    def used(self) -> bool:
-        """Whether any adapter is known, or still in memory."""
-        with self.lock:
-            return bool(self._sources or self._residents)
-
-    @property
     def resident(self) -> tuple[str, ...]:
         """The adapters in memory."""
         with self.lock:

@@ -31,7 +31,7 @@ class EnginePool:
     def __init__(self, model: Model, sizes: EngineSizes, adapters: Mapping[str, AdapterFile] | None = None) -> None:
         """Make room for `sizes.slots` streams in each of `sizes.engines`; the model is closed with the pool.
 
-        `adapters` are the files of those that are known from the beginning, by name.
+        `adapters` are the files of those that are known from the beginning, by name; None = it will never have any.
 
         Raises:
             Unavailable: there is not enough memory.
@@ -40,6 +40,7 @@ class EnginePool:
         self.context_length = sizes.context
         self._tokens = sizes.slots * sizes.context
         self.adapters = AdapterSlots(model, adapters or {}, resident=sizes.adapters, waiting=sizes.waiting)
+        self._takes_adapters = adapters is not None
         self._engines: list[Engine] = []
         try:
             for _ in range(sizes.engines):
@@ -101,7 +102,7 @@ class EnginePool:
             Counter(name for name in waiting if name is not None),
         )
         queued = stats.waiting + len(self.adapters.waiting)
-        return ModelLoad(model, stats.running, queued, cached, most, adapters if self.adapters.used else None)
+        return ModelLoad(model, stats.running, queued, cached, most, adapters if self._takes_adapters else None)
 
     def close(self) -> None:
         """End what runs, and free everything; may be called more than once."""

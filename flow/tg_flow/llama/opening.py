@@ -20,7 +20,9 @@ def open_engines(options: LlamaCppOptions, load: ModelLoad) -> tuple[EnginePool,
         raise Internal("a model's file was not fetched")
     try:
         tokenizer = PromptTokenizer(model)
-        adapters = find_adapter_files(options.adapters)
+        # Pickers are told of free slots before there is an adapter.
+        takes = bool(options.adapters or options.adapter_folder)
+        adapters = find_adapter_files(options.adapters) if takes else None
         return EnginePool(model, options.sizes(model.context_length, model.size), adapters), tokenizer
     except TgError:
         model.close()
