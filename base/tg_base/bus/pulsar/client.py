@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 _SENTENCES = {
     "AlreadyClosed": "the bus is closed",
-    "Timeout": "the broker did not answer in time; try again, and check that it is running and accepts our token",
+    "Timeout": "the broker did not answer in time; try again, and check that it is running, accepts our token and "
+    "allows another connection (brokerMaxConnections, brokerMaxConnectionsPerIp)",
     "ConnectError": "the broker cannot be reached; try again",
     "NotConnected": "the connection to the broker is lost; try again",
     "AuthenticationError": "the broker rejects our token; an operator must configure a valid one",
