@@ -30,6 +30,9 @@ def make_screen() -> ChatScreen:
     """Markdown on a terminal that can draw, plain text elsewhere."""
     if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in {"dumb", "unknown"}:
         return PlainScreen()
+    # Plain text is written as UTF-8 in any locale; what draws Markdown fails at a spinner that the locale lacks.
+    if sys.stdout.encoding.lower() != "utf-8":
+        return PlainScreen()
     from tg_cli.markdown_screen import MarkdownScreen
 
     return MarkdownScreen()

@@ -9,8 +9,8 @@ from typing_extensions import override
 from tg_client.agent_event import AgentEvent
 from tg_client.agent_stream import AgentStream
 from tg_client.agent_trace import AgentTrace, TraceWriter
+from tg_client.begun_once import BegunOnce
 from tg_schema import AgentResponse
-from tg_schema.errors import BadRequest
 
 
 class AgentDialog(AbstractAsyncContextManager[AgentStream]):
@@ -27,7 +27,7 @@ class AgentDialog(AbstractAsyncContextManager[AgentStream]):
     def __init__(self, records: AbstractAsyncContextManager[AsyncIterator[AgentResponse]]) -> None:
         self._records = records
         self._writer = TraceWriter()
-        self._begun = False
+        self._once = BegunOnce("dialog", "call agent_stream again")
 
     @property
     def trace(self) -> AgentTrace:
@@ -36,9 +36,7 @@ class AgentDialog(AbstractAsyncContextManager[AgentStream]):
 
     @override
     async def __aenter__(self) -> AgentStream:
-        if self._begun:
-            raise BadRequest("this dialog was begun before: call agent_stream again for another one")
-        self._begun = True
+        self._once.begin()
         return AgentStream(await self._records.__aenter__(), self._writer)
 
     @override

@@ -8,6 +8,7 @@ import msgspec
 
 from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_trace import AgentTrace
+from tg_client.record_stream import RecordStream
 from tg_client.result import PromptResult, TextCompletionResult
 from tg_client.transport import Transport, bytes_of
 from tg_schema import (
@@ -186,7 +187,7 @@ class Flow:
         self, spec: ServiceSpec[Req, Resp], request: Req, *, timeout: float | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[Resp]]:
         """Ask any service with a record, and read the records of its answer. All other calls use this one."""
-        return self._door.stream(self._flow, spec, request, self._timeout if timeout is None else timeout)
+        return RecordStream(self._door.stream(self._flow, spec, request, self._timeout if timeout is None else timeout))
 
     async def _all(self, spec: ServiceSpec[Req, Resp], request: Req, timeout: float | None) -> Sequence[Resp]:
         """Raises: TooLarge, if the answer exceeds the limit of a whole answer."""

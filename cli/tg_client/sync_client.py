@@ -11,6 +11,7 @@ from tg_client.agent_dialog import AgentDialog
 from tg_client.agent_event import AgentEvent
 from tg_client.agent_stream import AgentStream
 from tg_client.agent_trace import AgentTrace
+from tg_client.begun_once import BegunOnce
 from tg_client.flow import DEFAULT_TIMEOUT_SECONDS, Flow
 from tg_client.loop_thread import LoopThread
 from tg_client.result import PromptResult, TextCompletionResult
@@ -53,6 +54,7 @@ class SyncAgentDialog(AbstractContextManager[SyncAgentStream]):
         self._loop = loop
         self._dialog = dialog
         self._entered = _enter(loop, dialog)
+        self._once = BegunOnce("dialog", "call agent_stream again")
 
     @property
     def trace(self) -> AgentTrace:
@@ -61,6 +63,7 @@ class SyncAgentDialog(AbstractContextManager[SyncAgentStream]):
 
     @override
     def __enter__(self) -> SyncAgentStream:
+        self._once.begin()
         return SyncAgentStream(self._loop, self._entered.__enter__())
 
     @override
@@ -72,6 +75,25 @@ class SyncAgentDialog(AbstractContextManager[SyncAgentStream]):
     def __iter__(self) -> Iterator[AgentEvent]:
         with self as events:
             yield from events
+
+
+class _SyncRecordStream(AbstractContextManager[Iterator[T]]):
+    """`RecordStream` for blocking code."""
+
+    def __init__(self, loop: LoopThread, stream: AbstractAsyncContextManager[AsyncIterator[T]]) -> None:
+        self._entered = _iterate(loop, stream)
+        self._once = BegunOnce("stream", "ask again")
+
+    @override
+    def __enter__(self) -> Iterator[T]:
+        self._once.begin()
+        return self._entered.__enter__()
+
+    @override
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        return self._entered.__exit__(kind, error, tb)
 
 
 class SyncFlow:
@@ -137,7 +159,7 @@ class SyncFlow:
             schema=schema,
             timeout=timeout,
         )
-        return _iterate(self._loop, stream)
+        return _SyncRecordStream(self._loop, stream)
 
     def prompt(
         self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -149,7 +171,7 @@ class SyncFlow:
         self, template: str, variables: Mapping[str, Any] | None = None, *, timeout: float | None = None
     ) -> AbstractContextManager[Iterator[PromptResponse]]:
         """See `Flow.prompt_stream`."""
-        return _iterate(self._loop, self._flow.prompt_stream(template, variables, timeout=timeout))
+        return _SyncRecordStream(self._loop, self._flow.prompt_stream(template, variables, timeout=timeout))
 
     def agent(
         self,

@@ -75,7 +75,9 @@ class TgClient:
         Raises:
             TgError: as for every call; NotFound if the gateway is older than this call.
         """
-        return (await self._http.get(self._address.models, ServedModels, timeout or self._timeout)).models
+        return (
+            await self._http.get(self._address.models, ServedModels, self._timeout if timeout is None else timeout)
+        ).models
 
     @property
     def _http(self) -> HttpTransport:

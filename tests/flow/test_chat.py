@@ -40,6 +40,14 @@ async def leave(terminal: Terminal) -> int:
     return await asyncio.wait_for(terminal.process.wait(), 10)
 
 
+async def test_a_locale_that_cannot_draw_gets_plain_text(opened: Opened) -> None:
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    async with on_terminal(CHAT, "-u", opened.gateway.url, **locale) as terminal:
+        await terminal.until_asked(1)
+        terminal.type(f"3{ENTER}")
+        assert "> 3\n0 1 2\n>" in await terminal.until_asked(2)
+
+
 async def test_a_conversation_on_a_terminal(opened: Opened, terminal: Terminal) -> None:
     assert terminal.text.startswith("counting; /help lists the commands, Ctrl-D ends\n>")
     terminal.type(f"3{ENTER}")

@@ -100,6 +100,40 @@ async def test_a_number_that_json_lacks_is_refused_and_does_not_become_null(open
         assert (await flow.prompt("text", {"x": [None, 1e308]})).text == "x=[null,1e308] "
 
 
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan])
+async def test_a_timeout_that_is_no_time_is_refused(opened: Opened, seconds: float) -> None:
+    async with TgClient(opened.gateway.url) as client, client.socket() as socket:
+        for flow in (client.flow(), socket.flow()):
+            with pytest.raises(BadRequest, match="must be seconds above 0"):
+                await flow.text_completion("", "3", timeout=seconds)
+        with pytest.raises(BadRequest, match="must be seconds above 0"):
+            await client.models(timeout=seconds)
+    assert not opened.llm.requests
+
+
+async def test_a_stream_is_begun_once(opened: Opened) -> None:
+    async with TgClient(opened.gateway.url) as client:
+        stream = client.flow().text_completion_stream("", "3")
+        async with stream as chunks:
+            assert "".join([chunk.response or "" async for chunk in chunks]) == "0 1 2 "
+        with pytest.raises(BadRequest, match="this stream was begun before: ask again for another one"):
+            await stream.__aenter__()
+
+    def work() -> None:
+        with SyncTgClient(opened.gateway.url) as client:
+            stream, dialog = client.flow().text_completion_stream("", "3"), client.flow().agent_stream("x")
+            with stream as chunks:
+                assert "".join(chunk.response or "" for chunk in chunks) == "0 1 2 "
+            with pytest.raises(BadRequest, match="begun before"):
+                stream.__enter__()
+            with dialog:
+                pass
+            with pytest.raises(BadRequest, match="begun before: call agent_stream again"):
+                dialog.__enter__()
+
+    await asyncio.to_thread(work)
+
+
 async def test_a_socket_that_takes_no_request_ends_in_our_timeout() -> None:
     async with unreading_socket() as url, TgClient(url) as client, client.socket() as socket:
         large = "x" * 16 * 1024 * 1024

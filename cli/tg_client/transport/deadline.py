@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from tg_schema.errors import Timeout
+from tg_schema.errors import BadRequest, Timeout
 
 T = TypeVar("T")
 
@@ -15,9 +15,14 @@ class Deadline:
     Args:
         timeout: seconds until the first record, and between two; a whole answer is one record.
         idle: seconds of silence that mean a dead connection, in a stream with keep-alives.
+
+    Raises:
+        BadRequest: one of them is no time to wait: zero, negative or NaN.
     """
 
     def __init__(self, timeout: float, idle: float) -> None:
+        if not (timeout > 0 and idle > 0):
+            raise BadRequest(f"timeout and idle must be seconds above 0, not {timeout:g} and {idle:g}")
         self._loop = asyncio.get_running_loop()
         self._timeout = timeout
         self._idle = idle

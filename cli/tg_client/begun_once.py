@@ -1,0 +1,26 @@
+"""Stream, dialog -> its caller: each is begun once, whatever way a second time would fail."""
+
+from tg_schema.errors import BadRequest
+
+
+class BegunOnce:
+    """Remembers that something was begun.
+
+    Args:
+        what: the thing, for the sentence.
+        again: the way to another one.
+    """
+
+    def __init__(self, what: str, again: str) -> None:
+        self._sentence = f"this {what} was begun before: {again} for another one"
+        self._begun = False
+
+    def begin(self) -> None:
+        """Begin.
+
+        Raises:
+            BadRequest: it has begun before.
+        """
+        if self._begun:
+            raise BadRequest(self._sentence)
+        self._begun = True
