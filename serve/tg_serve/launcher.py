@@ -63,7 +63,7 @@ def serve(order: ServeOptions, ready: Callable[[str], None]) -> None:
     if order.workers is None:
         serve_process(_announce(order), ready)
         return
-    gateway = _configure(order, ConfigWatcher(order.file, services=_list_tables(order)).config).gateway
+    gateway = _configure(order, _read_file(order).config).gateway
     crew = Crew(
         Work(serve_worker, order),
         order.workers,
@@ -149,7 +149,7 @@ async def launch(
         TgError: a part cannot run; the message says what to do.
     """
     async with AsyncExitStack() as stack:
-        config_file = await stack.enter_async_context(ConfigWatcher(order.file, services=_list_tables(order)))
+        config_file = await stack.enter_async_context(_read_file(order))
         config = _configure(order, config_file.config)
         bus = await _open_bus(order, config, stack)
 
@@ -161,7 +161,7 @@ async def launch(
         host = await stack.enter_async_context(Host(bus, config.topics)) if kinds else None
         for kind in kinds.values():
             # The file as it is now: it may have been edited while the previous service was started.
-            context = ServeContext(_configure(order, config_file.config), config_file.config, bus, follow, host=host)
+            context = ServeContext(_configure(order, config_file.config), bus, follow, host=host)
             await stack.enter_async_context(kind.serve(context))
         config = _configure(order, config_file.config)
         serves = GATEWAY in order.parts
@@ -208,6 +208,10 @@ def _list_tables(order: ServeOptions) -> tuple[type[ServiceConfig], ...]:
     """The services that flows may bind. Ours need no import of their implementation: a gateway runs no model."""
     ours = {table.spec.name: table for table in SERVICES if table.spec is not None}
     return tuple(ours.get(name) or _load_kind(place).table for name, place in order.services.items())
+
+
+def _read_file(order: ServeOptions) -> ConfigWatcher:
+    return ConfigWatcher(order.file, services=_list_tables(order), completed=_overrides(order).flows)
 
 
 async def _open_bus(order: ServeOptions, config: Config, stack: AsyncExitStack) -> Bus:
@@ -284,17 +288,17 @@ async def _check(order: ServeOptions, findings: Findings) -> str:
     with findings.collect():
         tables = _list_tables(order)
         default = ConfigWatcher(services=tables).config
-        read = default if order.file is None else inspect_config(order.file, findings, tables)
+        read = default if order.file is None else inspect_config(order.file, findings, tables, _overrides(order).flows)
         if read is not None:
             config = _configure(order, read)
-            await _rehearse(order, read, config, findings)
+            await _rehearse(order, config, findings)
             if not findings.sentences:
                 asked = await _ask_models(order, config) if order.model or order.provider else ()
                 return "\n".join((_would_run(order, config), *asked))
     return ""
 
 
-async def _rehearse(order: ServeOptions, read: Config, config: Config, findings: Findings) -> None:
+async def _rehearse(order: ServeOptions, config: Config, findings: Findings) -> None:
     """As `launch`, without listening and without loading weights."""
     async with AsyncExitStack() as stack:
         # The memory bus stands in for one that cannot be reached, so that the other errors are found as well.
@@ -302,7 +306,7 @@ async def _rehearse(order: ServeOptions, read: Config, config: Config, findings:
         with findings.collect():
             bus = await _open_bus(order, config, stack)
             await _ping(order, config, bus)
-        context = ServeContext(config, read, bus, lambda _: nullcontext())
+        context = ServeContext(config, bus, lambda _: nullcontext())
         for kind in _load_kinds(order).values():
             await kind.rehearse(context, findings)
         if GATEWAY in order.parts:

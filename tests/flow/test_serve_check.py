@@ -195,6 +195,32 @@ nothing = "at all"
     assert sorted(lines) == [2, 3, 4, 5, 10, 13, 15, 16, 19, 20, 21]
 
 
+BARE = """
+[gateway]
+port = 0
+[models.m]
+provider = "openai-compatible"
+options.base_url = "http://127.0.0.1:9/v1"
+lazy = true
+[flows.default]
+prompt = {}
+agent = {}
+[flows.other]
+text-completion = {}
+"""
+
+
+async def test_a_flow_gets_its_model_from_the_command_line_alone(tmp_path: Path) -> None:
+    file = written(tmp_path, BARE)
+    bare, named = ServeOptions(file=file), ServeOptions(file=file, model="m")
+    for order, lines in ((bare, [9, 10, 12]), (named, [12])):
+        _, findings = await inspect(order)
+        assert [int(one.partition(", line ")[2].partition(":")[0]) for one in findings] == lines
+    written(tmp_path, BARE.replace("[flows.other]", ""))
+    async with launch(named) as (config, _):
+        assert config.flows["default"].keys() == {"prompt", "agent", "text-completion"}
+
+
 async def test_the_command(tmp_path: Path) -> None:
     """Findings go to standard error, one a line; the start says the first of them."""
     file = written(tmp_path, MANY)

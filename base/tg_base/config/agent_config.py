@@ -52,7 +52,7 @@ class AgentConfig(ServiceConfig, frozen=True):
 
     def _faults_of_model(self, config: Config, flow: str) -> Iterator[BadRequest]:
         keys, thinks = ("flows", flow, AGENT.name), TEXT_COMPLETION.name
-        if self.model is None and thinks not in config.flows[flow]:
+        if self.model is None and thinks not in config.flows[flow] and not config.completes(flow):
             yield config.fault(f'flow "{flow}" has an agent but no {thinks} to think with; add it', *keys)
         if self.model is not None and self.model not in {
             bound.model for bound in config.bound(TextCompletionConfig).values()

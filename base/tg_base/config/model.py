@@ -213,6 +213,8 @@ class Source(msgspec.Struct, frozen=True):
     places: dict[Keys, Position] = {}
     services: tuple[type[ServiceConfig], ...] = ()
     """The services that its flows may bind."""
+    completed: tuple[str, ...] = ()
+    """Flows whose model the command line names, so that the file need not."""
 
     def where(self, *keys: str, line: int = 0) -> str:
         """`FILE, line N` of a value, or of one line (counted from 1) of a multi-line string."""
@@ -240,6 +242,10 @@ class Config(Section, frozen=True):
     def where(self, *keys: str, line: int = 0) -> str:
         """The position of a value for an error: `FILE, line N`, or its keys if there is no file."""
         return ".".join(keys) if self.source is None else self.source.where(*keys, line=line)
+
+    def completes(self, flow: str) -> bool:
+        """Whether the command line gives this flow a model."""
+        return self.source is not None and flow in self.source.completed
 
     def fault(self, sentence: str, *keys: str) -> BadRequest:
         """The error about a value, prefixed with its position."""

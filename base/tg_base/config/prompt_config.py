@@ -16,6 +16,6 @@ class PromptConfig(ServiceConfig, frozen=True):
 
     @override
     def faults(self, config: Config, flow: str) -> Iterator[BadRequest]:
-        if not self.plain and TEXT_COMPLETION.name not in config.flows[flow]:
+        if not (self.plain or TEXT_COMPLETION.name in config.flows[flow] or config.completes(flow)):
             sentence = f'flow "{flow}" has prompts but no {TEXT_COMPLETION.name} to answer them; add it'
             yield config.fault(sentence, "flows", flow, PROMPT.name)

@@ -23,40 +23,49 @@ Services = tuple[type[ServiceConfig], ...]
 _Flows = dict[str, dict[str, dict[str, Any]]]
 
 
-def read_config(file: Path, services: Services = SERVICES) -> Config:
+def read_config(file: Path, services: Services = SERVICES, completed: tuple[str, ...] = ()) -> Config:
     """Read and validate a file whose flows may bind these services.
+
+    Args:
+        file: the TOML file.
+        services: what its flows may bind.
+        completed: flows whose model the command line names, so that the file need not.
 
     Raises:
         BadRequest: the file is missing, is not TOML, or is invalid; the message has the first error with its line.
     """
-    return parse_config(read_text(file), file, services)
+    return parse_config(read_text(file), file, services, completed)
 
 
-def parse_config(text: str, file: Path, services: Services = SERVICES) -> Config:
-    """Parse and validate the text of a file.
+def parse_config(text: str, file: Path, services: Services = SERVICES, completed: tuple[str, ...] = ()) -> Config:
+    """Parse and validate the text of a file; the arguments are as for `read_config`.
 
     Raises:
         BadRequest: as `read_config`.
     """
-    config = _inspect(text, file, FirstFinding(), services)
+    config = _inspect(text, file, FirstFinding(), services, completed)
     if config is None:
         raise Internal("a configuration without a fault could not be read")
     return config
 
 
-def inspect_config(file: Path, findings: Findings, services: Services) -> Config | None:
-    """Read a file and collect all its errors; None if a field is wrong, since the rest cannot be checked then.
+def inspect_config(
+    file: Path, findings: Findings, services: Services, completed: tuple[str, ...] = ()
+) -> Config | None:
+    """As `read_config`: read a file and collect all its errors; None if a field is wrong, since the rest cannot be checked then.
 
     Raises:
         BadRequest: it cannot be read, or is not TOML.
     """
-    return _inspect(read_text(file), file, findings, services)
+    return _inspect(read_text(file), file, findings, services, completed)
 
 
-def _inspect(text: str, file: Path, findings: Findings, services: Services) -> Config | None:
+def _inspect(
+    text: str, file: Path, findings: Findings, services: Services, completed: tuple[str, ...]
+) -> Config | None:
     data = parse_toml(text, file)
     # tomllib reads CRLF as LF, and positions are counted in what it reads.
-    source = Source(file, places_of(text.replace("\r\n", "\n")), services)
+    source = Source(file, places_of(text.replace("\r\n", "\n")), services, completed)
     # The reader sets this field; in a file it is as unknown as any other.
     if "source" in data:
         findings.add(_make_error(source, WrongValue((), Config, unknown="source")))

@@ -22,6 +22,8 @@ class TextCompletionConfig(ServiceConfig, frozen=True):
         keys = ("flows", flow, TEXT_COMPLETION.name)
         if self.plain:
             return
+        if self.model is None and config.completes(flow):
+            return
         if self.model is None:
             yield config.fault(f'{TEXT_COMPLETION.name} needs a model: model = "NAME" of a table [models.NAME]', *keys)
         elif self.model not in config.models:

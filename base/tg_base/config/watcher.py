@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -44,6 +45,7 @@ class ConfigWatcher(Watcher[Prepare]):
         file: the configuration file; None = the built-in default.
         poll: polling interval in seconds; an edit takes effect after about two of them.
         services: the services that a flow may bind.
+        completed: flows whose model the command line names.
 
     Attributes:
         config: the active configuration: `Followed` fields as in the file, the others as at the start.
@@ -58,13 +60,14 @@ class ConfigWatcher(Watcher[Prepare]):
         *,
         poll: float = POLL_SECONDS,
         services: tuple[type[ServiceConfig], ...] = SERVICES,
+        completed: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
         self._file = file
-        self._services = services
+        self._read = partial(read_config, services=services, completed=completed)
         # Looks before the file is read: an edit in between is noticed by the first poll instead of being lost.
         self._edits = FileEdits((file,), poll) if file else None
-        read = read_config(file or DEFAULT_FILE, services)
+        read = self._read(file or DEFAULT_FILE)
         self.config = read if file else msgspec.structs.replace(read, source=None)
         self._refused = False
 
@@ -82,7 +85,7 @@ class ConfigWatcher(Watcher[Prepare]):
         try:
             # One defect must not end the watch: a key that is revoked later would go on working.
             with translate_defects(Internal, _DEFECT, "config.defect", log):
-                edited = await asyncio.to_thread(read_config, file, self._services)
+                edited = await asyncio.to_thread(self._read, file)
                 # The new positions, even if no value has changed: later errors name the lines of the file as it is.
                 changes = Changes(msgspec.structs.replace(self.config, source=edited.source), edited)
                 # Two phases: an edit takes effect in all followers or in none, and commits cannot fail halfway.

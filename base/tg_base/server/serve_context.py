@@ -19,7 +19,6 @@ class ServeContext:
 
     Attributes:
         config: what holds in this process: the file, with the changes of the command line.
-        written: what the file itself says.
         bus: where the requests come from.
         follow: has a function called at every edit of the file, until its block is left.
         timing: the heartbeat interval, and when a silent requestor counts as dead; None = the default.
@@ -27,7 +26,6 @@ class ServeContext:
     """
 
     config: Config
-    written: Config
     bus: Bus
     follow: Callable[[Prepare], AbstractContextManager[None]]
     timing: HeartbeatTiming | None = None
@@ -36,7 +34,7 @@ class ServeContext:
     @classmethod
     def of(cls, file: ConfigWatcher, bus: Bus, timing: HeartbeatTiming | None = None) -> Self:
         """Of a file that nothing changes but its edits."""
-        return cls(file.config, file.config, bus, file.follow, timing)
+        return cls(file.config, bus, file.follow, timing)
 
     def follow_part(self, read: Callable[[Config], Part], use: Callable[[Part], None]) -> AbstractContextManager[None]:
         """At every edit of the file, have `use` called with what `read` makes of it; an error of `read` refuses it."""

@@ -25,7 +25,7 @@ class AgentKind(ServiceKind):
 
     @override
     async def open(self, context: ServeContext, stack: AsyncExitStack) -> AsyncGenerator[Opened, None]:
-        config = context.written
+        config = context.config
         if not config.bound(AgentConfig):
             return
         prompts, services = AgentPrompts.of(config), dict[Route[Any, Any], AgentService]()
@@ -51,7 +51,7 @@ class AgentKind(ServiceKind):
     @override
     async def rehearse(self, context: ServeContext, findings: Findings) -> None:
         """Open every agent's tools, and close them."""
-        config, prompts = sound_part(context.written), AgentPrompts.of(Config())
+        config, prompts = sound_part(context.config), AgentPrompts.of(Config())
         with findings.collect():
             prompts = AgentPrompts.of(config)
         requestor = Requestor(context.bus, config.topics)

@@ -20,7 +20,7 @@ class PromptKind(ServiceKind):
 
     @override
     async def open(self, context: ServeContext, stack: AsyncExitStack) -> AsyncGenerator[Opened, None]:
-        config = context.written
+        config = context.config
         templates = Templates.of(config)
         completions = {route.flow: route for route in config.routes(TEXT_COMPLETION.name)}
         plain = tuple({route.response for route in completions.values() if route.plain})
@@ -43,7 +43,7 @@ class PromptKind(ServiceKind):
     @override
     async def rehearse(self, context: ServeContext, findings: Findings) -> None:
         """Compile every template."""
-        Templates.check(context.written, findings)
+        Templates.check(context.config, findings)
 
     @override
     def summarize(self, config: Config) -> str:
