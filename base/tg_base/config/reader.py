@@ -52,7 +52,9 @@ def parse_config(text: str, file: Path, services: Services = SERVICES, completed
 def inspect_config(
     file: Path, findings: Findings, services: Services, completed: tuple[str, ...] = ()
 ) -> Config | None:
-    """As `read_config`: read a file and collect all its errors; None if a field is wrong, since the rest cannot be checked then.
+    """Read a file and collect all its errors; None if a field is wrong, since the rest cannot be checked then.
+
+    The arguments are as for `read_config`.
 
     Raises:
         BadRequest: it cannot be read, or is not TOML.
