@@ -1,6 +1,7 @@
 """ServeOptions -> running services: the only file that connects base, flow and gateway, imported as they are needed."""
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -102,6 +103,8 @@ def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
     Raises:
         TgError: it cannot run; the message says what to do.
     """
+    # gRPC's own lines on stderr are in no log's form, and what a user can act on has a sentence of ours.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from tg_gateway.envoy.picker_process import run_picker
     except ModuleNotFoundError as error:

@@ -1,9 +1,11 @@
 """Files of `tg-pick` with a mistake: each refusal says where it is and what would be right."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
+from tests.flow.command import ran
 from tg_gateway.envoy.pick_config import read_pick_config
 from tg_schema.errors import BadRequest
 
@@ -62,3 +64,13 @@ def test_a_mistake(tmp_path: Path, text: str, line: int, words: str) -> None:
     where, _, sentence = caught.value.message.partition(": ")
     assert where == (f"{file}, line {line}" if line else str(file))
     assert words in sentence
+
+
+async def test_an_address_that_is_taken_is_told_in_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "pick.toml"
+    file.write_text('endpoints = ["127.0.0.1:9"]', "utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = await ran("tg-pick", "--config", str(file), "--listen", address, "--log-level", "error")
+    assert (done.code, done.out) == (1, "")
+    assert done.err == f"tg-pick: cannot listen on {address}; take another address, or stop what listens there\n"
