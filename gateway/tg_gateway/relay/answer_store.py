@@ -291,8 +291,9 @@ class AnswerStore:
 
     async def follow(self, owner: str, name: str, *, bounded: bool) -> AsyncGenerator[bytes | KeptAnswer, None]:
         """As `KeptAnswers.follow`; bounded: whether it counts."""
-        log = await self._load(owner, name)
-        with self._followers.enter(owner) if bounded and log.outcome == "running" else nullcontext():
+        # Also where it has ended: until its client has read it, this process holds all of it.
+        with self._followers.enter(owner) if bounded else nullcontext():
+            log = await self._load(owner, name)
             for part in log.take_parts():
                 yield part
             if log.outcome == "running":
