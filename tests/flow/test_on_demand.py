@@ -1,8 +1,9 @@
 """Models that are loaded for their first request: once, for all who wait, and unloaded when nobody uses them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession
@@ -18,7 +19,7 @@ from tg_base.config import GatewayConfig
 from tg_base.llm import LlmService
 from tg_base.server import Processor
 from tg_flow.providers.on_demand_model import OnDemandModel, ServiceOutline
-from tg_schema import TextCompletionRequest
+from tg_schema import TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import Timeout, Unavailable
 from tg_serve.launcher import launch
 from tg_serve.options import ServeOptions
@@ -35,13 +36,14 @@ class Shelf:
         self.may_close = asyncio.Event()
         self.may_close.set()
         self.error: Unavailable | None = None
+        self.model: type[_Shelved] = _Shelved
 
     async def load(self) -> LlmService:
         self.loads += 1
         await self.may_load.wait()
         if self.error is not None:
             raise self.error
-        return _Shelved(self)
+        return self.model(self)
 
 
 class _Shelved(TokenLlm):
@@ -156,6 +158,23 @@ async def read_kinds(client: Lmtp, until_kind: str) -> list[str]:
     while until_kind not in kinds:
         kinds.append((await client.item("SYSTEM"))["kind"])
     return kinds
+
+
+async def test_what_takes_records_without_a_task_reaches_the_model() -> None:
+    model, sent = on_demand(shelf := Shelf()), list[object]()
+
+    class Asked(_Shelved):
+        @override
+        async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, Any]:
+            for text in "abc":
+                sent.append((yield TextCompletionResponse(response=text)))
+
+    shelf.may_load.set()
+    shelf.model = Asked
+    async with aclosing(model.on_request(TextCompletionRequest(prompt="ab", streaming=True))) as responses:
+        told = [await anext(responses), await responses.asend("put"), await responses.asend("again")]
+    assert ([each.response for each in told], sent) == (["a", "b", "c"], ["put", "again"])
+    await model.aclose()
 
 
 @in_virtual_time

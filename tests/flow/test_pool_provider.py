@@ -15,6 +15,7 @@ from tests.unit.test_config_edits import replace, seen
 from tests.unit.test_pool_resources import OBJECTIVE, POOL, REWRITE, ROUTE
 from tests.until import until
 from tg_base.bus import open_bus
+from tg_base.llm import LlmChunk
 from tg_flow.providers import open_provider
 from tg_flow.providers.pool import Pool
 from tg_schema import TextCompletionRequest, TextCompletionResponse, encode
@@ -149,6 +150,27 @@ async def test_a_client_that_leaves_is_counted_no_longer(servers: list[OpenAiSer
     assert counted(pool) == [0]
     async with asyncio.timeout(30):
         await servers[0].exchanges[0].left.wait()
+
+
+async def test_chunks_that_come_while_one_is_awaited_wake_no_task(
+    servers: list[OpenAiServer], open_pool: OpenPool
+) -> None:
+    pool, passed = await open_pool(servers[0]), list[LlmChunk]()
+    servers[0].play(Script(fault=Fault.ENDLESS))
+
+    def keep(chunk: LlmChunk) -> bool:
+        passed.append(chunk)
+        return len(passed) < 3
+
+    async with aclosing(pool.generate_content_stream(REQUEST)) as chunks:
+        await anext(chunks)
+        # The first is held until it is known which server answers, and the next one may have come with it.
+        for _ in range(100):
+            await chunks.asend(keep)
+            if passed:
+                break
+    assert len(passed) >= 3
+    assert counted(pool) == [0]
 
 
 async def test_routes_lead_to_adapters(servers: list[OpenAiServer], open_pool: OpenPool, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@
 from tg_base.llm.answer_form import strip_fence
 from tg_base.llm.answer_text import AnswerText
 from tg_base.llm.core import (
-    CallNumbers, LlmChunk, call_arguments, event_error, find_budget, find_effort, join_chunks, read_signature,
+    CallNumbers, LlmChunk, PassOn, call_arguments, event_error, find_budget, find_effort, join_chunks, read_signature,
     retry_after, status_error, write_signature,
 )
 from tg_base.llm.credentials import Key, choose_key, find_key, key_from
@@ -31,9 +31,9 @@ __all__ = [
     "BROKEN", "CONNECT_TIMEOUT_SECONDS", "MAX_EVENT_BYTES", "NO_FAILURES", "SLOW",
     "AnswerText", "BadSchema", "CallNumbers", "CapturedConnection", "CapturingTransport", "Counts", "Detokenized",
     "EmbeddingCall", "Embeddings", "Endpoint", "ErrorDetail", "EventDecoder", "Failures", "HttpAnswer", "JsonLines",
-    "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PreparedConnection",
-    "ProviderOptions", "RemoteOptions", "RouteCall", "RoutedConnection", "Scores", "SdkConnection", "SdkProvider",
-    "SdkRequest", "SdkWire", "UrlOptions", "UsageDeltas",
+    "Key", "KeyedConnection", "LlmChunk", "LlmService", "Method", "ModelOptions", "ObjectSchema", "PassOn",
+    "PreparedConnection", "ProviderOptions", "RemoteOptions", "RouteCall", "RoutedConnection", "Scores",
+    "SdkConnection", "SdkProvider", "SdkRequest", "SdkWire", "UrlOptions", "UsageDeltas",
     "call_arguments", "check_numbers", "choose_key", "embedding_list", "event_chunks", "event_error", "find_budget",
     "find_effort", "find_key", "join_chunks", "key_from", "merge_streams", "open_body", "open_pool", "read_signature",
     "retry_after", "share_tls", "status_error", "strip_fence", "write_signature",

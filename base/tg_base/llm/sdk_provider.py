@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from typing_extensions import TypeVar, override
 
-from tg_base.llm.core import LlmChunk
+from tg_base.llm.core import LlmChunk, PassOn
 from tg_base.llm.http import (
     UNREADABLE,
     USAGE_TIMEOUT_SECONDS,
@@ -138,7 +138,7 @@ class SdkProvider(LlmService[SdkOptions], Generic[SdkOptions]):
 
     def stream_answer(
         self, request: TextCompletionRequest, ask: Callable[[Any], Awaitable[HttpAnswer]]
-    ) -> AsyncGenerator[LlmChunk, None]:
+    ) -> AsyncGenerator[LlmChunk, PassOn | None]:
         """The chunks of the answer to a request that `ask` sends over the connection that it is lent.
 
         Raises:

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import structlog
 from typing_extensions import override
@@ -65,12 +65,15 @@ class OnDemandModel(Service[TextCompletionRequest, TextCompletionResponse]):
         return self._adapters if self._service is None else self._service.adapters
 
     @override
-    async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, None]:
+    async def on_request(self, request: TextCompletionRequest) -> AsyncGenerator[TextCompletionResponse, Any]:
         async with self._use() as service, aclosing(service.on_request(request)) as responses:
             # The service keeps of it what it needs; a prompt may be long.
             del request
-            async for response in responses:
-                yield response
+            put, asked = None, cast("AsyncGenerator[TextCompletionResponse, Any]", responses)
+            with suppress(StopAsyncIteration):
+                while True:
+                    # What takes records without waking a task goes to the service that has them.
+                    put = yield await asked.asend(put)
 
     @override
     async def read(self, body: bytes) -> TextCompletionRequest:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from typing import Final
 
-from tg_base.llm import LlmChunk
+from tg_base.llm import LlmChunk, PassOn
 from tg_base.runtime import running
 from tg_schema import TgError
 from tg_schema.errors import IncompleteStream
@@ -25,7 +25,7 @@ MAX_WAITING_CHUNKS = 16
 
 _UNHEDGED: Final[AbstractAsyncContextManager[None]] = nullcontext()
 
-Chunks = AsyncGenerator[LlmChunk, None]
+Chunks = AsyncGenerator[LlmChunk, PassOn | None]
 Begun = tuple[list[LlmChunk], Chunks]
 """The first chunks of an answer, up to one that a client would see, and the others."""
 

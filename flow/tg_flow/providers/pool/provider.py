@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from itertools import islice, starmap
 from random import Random
 from time import perf_counter
@@ -13,8 +13,8 @@ import structlog
 from typing_extensions import override
 
 from tg_base.bus import Bus
-from tg_base.instances import Endpoint, InstanceRequest, InstanceUsage, Pick, Rejection, Scheduler, fingerprint_prompt
-from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, SdkConnection
+from tg_base.instances import Endpoint, InstanceRequest, Pick, Rejection, Scheduler, fingerprint_prompt
+from tg_base.llm import HttpAnswer, KeyedConnection, LlmChunk, PassOn, SdkConnection
 from tg_base.pool_status import BOARDS, LEFT, PoolBoard, QueueStatus, RequestFacts, RequestRecord, explain
 from tg_base.pools import LOAD_RESPONSE_HEADER, Destination, Dispatcher, PoolView, PromptFields, find_goal, read_prompt
 from tg_base.pools.adapter_loader import AdapterLoader
@@ -27,6 +27,7 @@ from tg_flow.providers.pool.connection import PoolConnection
 from tg_flow.providers.pool.hedging import Hedging, begin_either, hedged
 from tg_flow.providers.pool.options import PoolOptions
 from tg_flow.providers.pool.order import Order
+from tg_flow.providers.pool.seen_chunks import SeenChunks
 from tg_schema import ModelInfo, TextCompletionRequest, TgError
 from tg_schema.errors import NotFound, ProtocolError, RateLimited, Unavailable
 from tg_schema.features import Feature
@@ -160,7 +161,7 @@ class Pool(ChatCompletions[PoolOptions]):
         return Order(request, asked, place, _describe(request, place, view, body), body, self._now())
 
     @override
-    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
+    async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, PassOn | None]:
         order = self._make_order(request)
         failed: TgError | None = None
         try:
@@ -190,8 +191,10 @@ class Pool(ChatCompletions[PoolOptions]):
                             _settle(order, record, won=rest is first, now=now)
                     for chunk in held:
                         yield chunk
-                    async for chunk in rest:
-                        yield chunk
+                    on_chunk: PassOn | None = None
+                    with suppress(StopAsyncIteration):
+                        while True:
+                            on_chunk = yield await rest.asend(on_chunk)
                     return
         finally:
             if self.options.explain and order.records:
@@ -234,7 +237,7 @@ class Pool(ChatCompletions[PoolOptions]):
         is_single = order.request.answers == 1 and order.wanted.priority >= 0
         return self._hedging.find_delay(order.route) if is_single and len(order.left) > 1 else None
 
-    def _start_second(self, order: Order) -> AsyncGenerator[LlmChunk, None] | None:
+    def _start_second(self, order: Order) -> AsyncGenerator[LlmChunk, PassOn | None] | None:
         left = self._find_left(order)
         if not left or not self._hedging.spend():
             return None
@@ -246,25 +249,23 @@ class Pool(ChatCompletions[PoolOptions]):
         log.debug("pool.hedged", server=pick.endpoint.name)
         return self._attempt(pick, order, order.records[-1])
 
-    async def _attempt(self, pick: Pick, order: Order, record: RequestRecord) -> AsyncGenerator[LlmChunk, None]:
+    async def _attempt(
+        self, pick: Pick, order: Order, record: RequestRecord
+    ) -> AsyncGenerator[LlmChunk, PassOn | None]:
         """The answer of one server. However it ends, its placement does."""
         placement = pick.placement
-        tokens = cached = prompt = 0
+        seen = SeenChunks(placement, record, self._now)
         outcome = LEFT
         self._log.debug("pool.picked", server=pick.endpoint.name, reasons=pick.reasons)
         try:
             async with aclosing(
                 self.stream_answer(order.request, lambda connection: self._ask(connection, order, pick))
             ) as chunks:
-                async for chunk in chunks:
-                    if placement.first_at is None and chunk.has_content:
-                        now = self._now()
-                        placement.first_token(now)
-                        record.first_token(now)
-                    prompt += chunk.in_token or 0
-                    tokens += chunk.out_token or 0
-                    cached += chunk.cached_token or 0
-                    yield chunk
+                with suppress(StopAsyncIteration):
+                    while True:
+                        chunk = await chunks.asend(None if seen.on_chunk is None else seen.pass_on)
+                        seen.see(chunk)
+                        seen.on_chunk = yield chunk
             outcome = ""
         except TgError as error:
             record.fail(error.type, error.status, self._now())
@@ -272,7 +273,7 @@ class Pool(ChatCompletions[PoolOptions]):
                 self._scheduler.forget_adapter(pick.endpoint, order.place.adapter, self._now())
             raise
         finally:
-            usage, now = InstanceUsage.reported(prompt or None, cached or None, tokens or None), self._now()
+            usage, now = seen.usage, self._now()
             placement.finish(usage, now)
             record.end(usage, now, outcome)
 
