@@ -10,78 +10,17 @@ from typing_extensions import override
 
 from tg_base.client.begin_permit import BeginPermit
 from tg_base.client.membership import Service
-from tg_base.protocol import EncodedRequest, RequestHeaders, Route, StreamKey
-from tg_base.runtime import Alarm, new_id
+from tg_base.protocol import EncodedRequest, RequestHeaders, Route, StreamClock, StreamKey
+from tg_base.runtime import new_id
 from tg_base.telemetry import trace
 from tg_schema import TgError, decode
 from tg_schema.codec import encode_request
-from tg_schema.errors import BadRequest, ProtocolError, SlowConsumer, Timeout
+from tg_schema.errors import BadRequest, ProtocolError, SlowConsumer
 from tg_schema.pieces import MAX_EVENT_BYTES
 from tg_schema.service_spec import Resp
 
 MAX_BUFFERED_BYTES = 1024 * 1024
 """Bytes of records buffered for a slow reader. A stream that exceeds it ends with SlowConsumer; no other does."""
-
-
-class StreamClock:
-    """Starts when it is created, and restarts with each sign of progress. A flowing answer never times out.
-
-    One timer for the whole stream: it is moved when it fires too early, and not for each record.
-
-    Args:
-        timeout: seconds until the first sign of progress, and between two of them.
-        total: seconds for the whole answer; None = no limit at this end.
-        expire: called once, when the time is over.
-
-    Attributes:
-        heard_at: loop time of the latest sign of progress, set by the stream; None = none has come.
-    """
-
-    __slots__ = ("_began", "_end", "_expire", "_loop", "_timeout", "_timer", "_total", "heard_at")
-
-    def __init__(self, timeout: float, total: float | None, expire: Callable[[Timeout], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        now = self._loop.time()
-        self._timeout = timeout
-        self._total = total
-        self._end = None if total is None else now + total
-        self._began = now
-        self.heard_at: float | None = None
-        self._expire = expire
-        self._timer = Alarm(self._due, self._check)
-
-    @property
-    def remaining(self) -> float:
-        """Seconds until the timeout, if nothing more comes."""
-        return self._due - self._loop.time()
-
-    def begin_anew(self) -> None:
-        """The first sign of progress is awaited from now on."""
-        self._began = self._loop.time()
-
-    def close(self) -> None:
-        """Stop the timer, for good."""
-        self._timer.cancel()
-        # Of the stream, which has this clock: as a circle both, and the request, would wait for the garbage collector.
-        self._expire = _ignore_expiry
-
-    @property
-    def _due(self) -> float:
-        silent_at = (self._began if self.heard_at is None else self.heard_at) + self._timeout
-        return silent_at if self._end is None else min(silent_at, self._end)
-
-    def _check(self) -> None:
-        if self._loop.time() < self._due:
-            self._timer = Alarm(self._due, self._check)
-        else:
-            self._expire(Timeout(self._sentence()))
-
-    def _sentence(self) -> str:
-        if self._total is not None and self._due == self._end:
-            return f"no complete answer within {self._total:g} s"
-        if self.heard_at is not None:
-            return f"nothing more of the answer came within {self._timeout:g} s"
-        return f"no answer came within {self._timeout:g} s"
 
 
 class ResponseStream(AsyncIterator[Resp], Generic[Resp]):
@@ -424,7 +363,3 @@ class EnteredStream(AbstractAsyncContextManager[AskedStream]):
 
 def _ignore() -> None:
     """Nobody listens."""
-
-
-def _ignore_expiry(_: Timeout) -> None:
-    """Nobody waits."""

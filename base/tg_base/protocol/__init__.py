@@ -1,7 +1,7 @@
 """Requestor <-> processor: what they say to each other on the bus, and the clocks they say it by."""
 
 from tg_base.protocol.encoded_request import EncodedRequest
-from tg_base.protocol.heartbeat import AwakeClock, Echo, HeartbeatTiming
+from tg_base.protocol.heartbeat import AwakeClock, Echo, HeartbeatTiming, StreamClock
 from tg_base.protocol.link_sender import LinkSender, LinkStream
 from tg_base.protocol.message_spacing import FairSpacing
 from tg_base.protocol.messages import (
@@ -35,5 +35,5 @@ __all__ = [
     "PART_BYTES", "QUEUE_PROPERTY", "WINDOW_BYTES", "Ack", "Announce", "AwakeClock", "Cancel", "Confirmed", "Control",
     "Echo", "EncodedRequest", "FairSpacing", "Frame", "Heartbeat", "HeartbeatTiming", "LinkReport", "LinkSender",
     "LinkState", "LinkStream", "Nack", "Outbox", "Part", "Presence", "PublisherClocks", "RequestHeaders", "Route",
-    "StreamKey", "Subscriptions", "whole_number",
+    "StreamClock", "StreamKey", "Subscriptions", "whole_number",
 ]  # fmt: skip

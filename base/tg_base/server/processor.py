@@ -181,7 +181,7 @@ class Processor:
             if isinstance(call, RequestHeaders) and self._drop_unwanted(route, delivery, call):
                 continue
             if isinstance(call, RequestHeaders) and self._is_excess(call):
-                await self._return(route, delivery, call)
+                await self._return(delivery, call)
             elif self._postpone(call, slot) or await slot.take():
                 self._start(route, delivery, call, slot)
             else:
@@ -235,13 +235,11 @@ class Processor:
             return False
         return any(work.unconfirmed and work.inbox == call.reply for work in self._running.values())
 
-    async def _return(self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders) -> None:
+    async def _return(self, delivery: Delivery, call: RequestHeaders) -> None:
         """Let its requestor publish it again. A nack would bring it back before requests that others wait for."""
         self._count(call)
         delivery.ack()
-        responder = await self._open_responder(route, call)
-        responder.hand_back()
-        responder.close()
+        await self.host.hand_back(call)
 
     async def _take(
         self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | BadRequest, slot: Slot
@@ -260,7 +258,8 @@ class Processor:
                     request = await self._read_large(route, delivery.body, call)
                     if self._leaving:
                         # Not acknowledged, it goes to another processor, where it would run a second time.
-                        await self._return_direct(call)
+                        if call.queue is not None:
+                            await self.host.hand_back(call)
                         return
             except BadRequest as error:
                 await self._refuse(route, delivery, None if isinstance(call, BadRequest) else call, error)
@@ -322,11 +321,6 @@ class Processor:
         STREAMS.labels(route.spec.name, "dropped").inc()
         delivery.ack()
         return True
-
-    async def _return_direct(self, call: RequestHeaders) -> None:
-        """Hand back what the bus does not redeliver, since it was never queued."""
-        if call.queue is not None:
-            await self.host.hand_back(call)
 
     def _count(self, call: RequestHeaders) -> None:
         if call.queue is not None:
