@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
+from typing_extensions import override
 
 from tests.fakes.counting_llm import CountingLlm
 from tests.fakes.network_bus import NetworkBus
 from tests.until import until
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import BeginPermit, Requestor
-from tg_base.protocol import HeartbeatTiming, Route
+from tg_base.protocol import HeartbeatTiming, Presence, Route
 from tg_base.server import Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, TextCompletionResponse
 from tg_schema.errors import Unavailable
@@ -117,6 +119,39 @@ async def test_what_a_dead_processor_may_have_begun_fails_and_is_not_begun_again
             assert not alive.requests
         dying.sent.set()
         dying.received.set()
+
+
+async def test_what_a_processor_has_begun_when_it_leaves_is_told_as_begun(
+    memory: MemoryBus, route: Completions
+) -> None:
+    llm, caller = CountingLlm(), Caller()
+    llm.step = asyncio.Semaphore(0)
+    caller.may.set()
+    async with Requestor(memory, TOPICS) as requestor:
+        async with Processor(memory, TOPICS, llm, (route,), grace=0.0):
+            permit = BeginPermit(caller.check)
+            reading = asyncio.create_task(read(requestor, route, permit))
+            await llm.started.wait()
+        with pytest.raises(Unavailable, match="shuts down"):
+            await reading
+    # So its caller does not take it for one that was refused.
+    assert (permit.begun, permit.works, len(llm.requests)) == (True, True, 1)
+
+
+class WholeProcessor(Processor):
+    """Of a version that takes no requests in parts."""
+
+    @override
+    def _describe(self) -> Presence:
+        return replace(super()._describe(), request_bytes=0)
+
+
+async def test_a_processor_that_would_begin_at_once_is_not_asked(memory: MemoryBus, route: Completions) -> None:
+    llm, permit = CountingLlm(), BeginPermit(Caller().check)
+    async with WholeProcessor(memory, TOPICS, llm, (route,)), Requestor(memory, TOPICS) as requestor:
+        with pytest.raises(Unavailable, match="upgrade"):
+            await read(requestor, route, permit)
+    assert (permit.begun, llm.requests) == (False, [])
 
 
 async def test_a_caller_that_leaves_while_it_is_asked_leaves_nothing_behind(

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import Any
 
 from tests.simulation.echo_tool import EchoTool
@@ -53,6 +52,12 @@ CONFIG = Config(
 TOPICS = CONFIG.topics
 ROUTES = {(route.flow, name): route for name in (TEXT_COMPLETION.name, PROMPT.name, AGENT.name)
           for route in CONFIG.routes(name)}  # fmt: skip
+
+
+async def _permit() -> bool:
+    """Every caller permits its request to begin, in its time."""
+    await asyncio.sleep(PERMIT)
+    return True
 
 
 def _standstill() -> float:
@@ -212,7 +217,7 @@ class World:
     async def _read(self, stream: Stream, client: Client[Any, Any], request: Any) -> str:
         asked = stream.asked
         left = asked.leaves_after
-        permit = BeginPermit(partial(asyncio.sleep, PERMIT, True)) if asked.permit else None
+        permit = BeginPermit(_permit) if asked.permit else None
         asking = self.requestors[stream.process]
         async with asking.stream(client.route, request, timeout=asked.timeout, permit=permit) as records:
             if left == 0:

@@ -26,7 +26,7 @@ class Questions(Responder):
     def __init__(self) -> None:
         self.asked: asyncio.Queue[int] = asyncio.Queue()
         self.records: list[Response] = []
-        self.handed_back = False
+        self.handed_back = self.begun = False
 
     @override
     def open(self) -> None:
@@ -43,6 +43,10 @@ class Questions(Responder):
     @override
     def fetch(self, offset: int) -> None:
         raise AssertionError("this request is not large")
+
+    @override
+    def tell_begun(self) -> None:
+        self.begun = True
 
     @override
     def hand_back(self) -> None:
@@ -125,6 +129,6 @@ async def test_what_is_begun_when_its_processor_leaves_ends_with_its_error() -> 
     await llm.started.wait()
     work.leave(Unavailable("the processor shuts down; ask again"))
     await work.task
-    assert not reply.handed_back
+    assert (reply.handed_back, reply.begun) == (False, True)
     assert reply.records[-1].error is not None
     assert reply.records[-1].error.type == "unavailable"

@@ -301,6 +301,10 @@ class LinkStream:
         self._opening = opening
         self._timer = asyncio.get_running_loop().call_later(ACCEPTED_AFTER_SECONDS, self._repeat_accepted)
 
+    def tell_begun(self) -> None:
+        """Tell the requestor now that work had begun; an error follows that says nothing of it."""
+        self._signal("accepted")
+
     def ask(self, question: int) -> None:
         """Ask the requestor to confirm that it still wants the answer."""
         self._signal("confirm", question)

@@ -142,6 +142,8 @@ class RequestTask:
             if self._leaving and not begun:
                 responder.hand_back()
             else:
+                if self._leaving:
+                    responder.tell_begun()
                 await self._fail(responder, ending)
         except TgError as error:
             outcome = error.type

@@ -34,6 +34,9 @@ class Responder(Protocol):
             opening: returns whether the request waits for its model to be opened; called until it returns False.
         """
 
+    def tell_begun(self) -> None:
+        """Tell the requestor that work had begun, before an error that says nothing of it."""
+
     def ask(self, question: int) -> None:
         """Ask whether the answer is still wanted. The reply is a `Confirmed` with the question's number."""
 
@@ -73,6 +76,10 @@ class PlainResponder(Responder):
 
     @override
     def accept(self, opening: Callable[[], bool]) -> None:
+        pass
+
+    @override
+    def tell_begun(self) -> None:
         pass
 
     @override
