@@ -382,8 +382,7 @@ def _join(key: StreamKey, records: Sequence[Response], largest: int) -> list[_Ki
     """As few frames as possible, each within the bus's limit; a single record over it ends its stream."""
     if not records:
         return []
-    kind = type(records[0])
-    frames: list[_KindFrame] = []
+    kind, frames = type(records[0]), list[_KindFrame]()
     for record in records if len(records) == 1 else kind.join(records):
         if len(body := encode(record)) > largest:
             break
