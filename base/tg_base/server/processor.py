@@ -24,14 +24,15 @@ from tg_base.protocol import (
     Subscriptions,
 )
 from tg_base.runtime import MAX_QUICK_BYTES, is_costly, report, running
+from tg_base.server.dead_letter import publish_dead_letter
 from tg_base.server.host import Host
 from tg_base.server.request_task import RequestTask
 from tg_base.server.responder import PlainResponder, Responder, send_failure
 from tg_base.server.service import Service
 from tg_base.server.slots import Slot, Slots
-from tg_base.telemetry import ACTIVE_STREAMS, POISON, QUEUE_WAIT_SECONDS, STREAMS, trace
-from tg_schema import TgError, decode
-from tg_schema.errors import BadRequest, TooLarge, Unavailable
+from tg_base.telemetry import ACTIVE_STREAMS, QUEUE_WAIT_SECONDS, STREAMS, trace
+from tg_schema import decode
+from tg_schema.errors import BadRequest, Unavailable
 from tg_schema.topics import Topics
 
 log = structlog.get_logger()
@@ -304,7 +305,8 @@ class Processor:
             finally:
                 responder.close()
             if work.unreadable is not None and not call.size:
-                await self._keep_unreadable(route, *work.unreadable)
+                # It was too large to be read before it was acknowledged.
+                await self._publish_dead_letter(route, *work.unreadable)
         finally:
             self._took(self._time() - begun)
             self._active.dec()
@@ -336,16 +338,12 @@ class Processor:
     async def _refuse(
         self, route: Route[Any, Any], delivery: Delivery, call: RequestHeaders | None, error: BadRequest
     ) -> None:
-        POISON.labels(route.request).inc()
         log.warning("request.refused", topic=route.request, reason=error.message)
-        try:
-            await self._publish_dead_letter(route, delivery.body, error.message)
-        except TgError as failure:
-            log.warning("dead_letter.failed", topic=route.request, error=failure.type)
+        if await self._publish_dead_letter(route, delivery.body, error.message):
+            delivery.ack()
+        else:
             await asyncio.sleep(DEAD_LETTER_PAUSE_SECONDS)
             delivery.nack()
-        else:
-            delivery.ack()
         call = call or RequestHeaders.of_unreadable(delivery)
         if call is not None:
             responder = await self._open_responder(route, call)
@@ -354,21 +352,8 @@ class Processor:
             finally:
                 responder.close()
 
-    async def _keep_unreadable(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
-        """What turned out to be no request after it was acknowledged, since it was too large to be read at once."""
-        POISON.labels(route.request).inc()
-        try:
-            await self._publish_dead_letter(route, body, reason)
-        except TgError as failure:
-            log.warning("dead_letter.failed", topic=route.request, error=failure.type)
-
-    async def _publish_dead_letter(self, route: Route[Any, Any], body: bytes, reason: str) -> None:
-        """Publish an unreadable message as a dead letter; if its body is too large, only the reason."""
-        dead_letters = self.host.topics.dead_letter(route.request)
-        try:
-            await self._bus.publish(dead_letters, body, {"reason": reason})
-        except TooLarge:
-            await self._bus.publish(dead_letters, b"", {"reason": reason})
+    async def _publish_dead_letter(self, route: Route[Any, Any], body: bytes, reason: str) -> bool:
+        return await publish_dead_letter(self._bus, self.host.topics, route.request, body, reason)
 
     async def _open_responder(self, route: Route[Any, Any], call: RequestHeaders) -> Responder:
         if call.reply is None:
