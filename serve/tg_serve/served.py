@@ -1,0 +1,25 @@
+"""Running services -> one line for who started them: what is served, where, and how to try it."""
+
+from collections.abc import Sequence
+
+
+def describe_served(
+    services: Sequence[str], bus: str, url: str | None, workers: int | None, flows: Sequence[str]
+) -> str:
+    """The served parts, their URL, and a command to try them.
+
+    Args:
+        services: each with what it serves.
+        bus: its URL.
+        url: the gateway's; None = it is no part of this process.
+        workers: gateway processes; None = it is this one.
+        flows: those with a model.
+    """
+    served = ", ".join(services)
+    if url is None:
+        return f"ready: {served}, on {bus}; add a gateway: tg-serve --bus {bus} --only gateway"
+    served = served or "what is on the bus"
+    served += f" by {workers} workers" if workers is not None else ""
+    where = "" if url == "http://127.0.0.1:8888/" else f" -u {url}"
+    where += f" -f {flows[0]}" if flows and "default" not in flows else ""
+    return f'ready: {url} serves {served}; try: tg-invoke-llm{where} "be brief" "What is Apache Pulsar?"'
