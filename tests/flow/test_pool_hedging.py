@@ -10,7 +10,7 @@ import structlog
 
 from tests.fakes.openai_server import Fault, OpenAiServer, Script
 from tests.flow.test_pool_provider import DOWN, MODEL, REQUEST, OpenPool, counted, open_pool, servers, text
-from tg_base.llm import LlmChunk
+from tg_base.llm import LlmChunk, PassOn
 from tg_base.pool_status import BOARDS, RequestRecord, read_status
 from tg_flow.providers.pool import Pool
 from tg_flow.providers.pool.hedging import MIN_TIMES, Hedging, begin_either, hedged
@@ -100,7 +100,7 @@ class Told:
         self.fails = fails
         self.asked, self.gate, self.over = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def chunks(self) -> AsyncGenerator[LlmChunk, None]:
+    async def chunks(self) -> AsyncGenerator[LlmChunk, PassOn | None]:
         try:
             self.asked.set()
             await self.gate.wait()
