@@ -44,7 +44,14 @@ def run(command: click.Command) -> NoReturn:
     """Run a command with the arguments of this process, and exit."""
     # Imported objects stay: to collect cycles among them took a tenth of the time to a command's first byte.
     gc.set_threshold(GC_THRESHOLD_OBJECTS, 10, 10)
-    sys.exit(_outcome(command))
+    code = _outcome(command)
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except OSError:
+        # Lines of a log that a full disk has not taken; the interpreter would exit with 120 for them.
+        _mute(2)
+    sys.exit(code)
 
 
 def version_option(distribution: str) -> Callable[[F], F]:

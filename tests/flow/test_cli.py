@@ -291,6 +291,24 @@ async def test_a_full_disk_for_what_click_writes(option: str) -> None:
     assert (done.code, done.err) == (1, f"{LLM}: the output cannot be written: No space left on device\n")
 
 
+LOGS = """
+import click, sys
+from contextlib import suppress
+from tg_cli.entry import run
+
+@click.command()
+def log():
+    with suppress(OSError):
+        print("a line", file=sys.stderr)
+
+run(log)
+"""
+
+
+async def test_a_log_that_a_full_disk_has_not_taken_is_no_failure() -> None:
+    assert (await ran("bash", "-c", 'exec "$@" 2>/dev/full', "bash", sys.executable, "-c", LOGS)).code == 0
+
+
 async def test_an_interrupt_while_nobody_reads_the_output() -> None:
     ours, theirs = os.pipe()
     async with (

@@ -144,6 +144,13 @@ def test_json_lines(form: str) -> None:
     assert f"ValueError: with {HIDDEN}" in broke["exception"]
 
 
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-"])
+def test_a_log_that_cannot_be_written_stops_nothing(stderr: str) -> None:
+    shell = ["sh", "-c", f'exec "$@" {stderr}', "sh", sys.executable, "-c", PROGRAM + "print('done')", "auto", "info"]
+    done = subprocess.run(shell, stdout=subprocess.PIPE, text=True, check=False, env={"MY_TOKEN": CANARY})
+    assert done.stdout == "done\n"
+
+
 def test_text_for_people() -> None:
     text = "\n".join(lines("text", "info"))
     assert "done" in text

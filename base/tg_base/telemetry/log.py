@@ -9,12 +9,13 @@ import re
 import sys
 from collections.abc import Mapping, MutableMapping
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, TextIO, cast
 
 import msgspec
 import structlog
 from structlog.stdlib import ProcessorFormatter
 
+from tg_base.telemetry.log_stream import LogStream
 from tg_base.telemetry.trace import add_ids
 
 Form = Literal["auto", "json", "text"]
@@ -111,12 +112,15 @@ def configure_log(
 ) -> None:
     """Configure logging for the whole process, to stderr. Call it once, before anything is logged.
 
+    Lines that cannot be written are lost: a full disk ends neither a request nor the process.
+
     Args:
         form: auto = text on a terminal, JSON lines otherwise.
         level: the lowest level that is written.
         about: fields of every line, which say whose it is.
     """
-    terminal = sys.stderr.isatty()
+    stream = LogStream(sys.stderr)
+    terminal = stream.terminal
     text = form == "text" or (form == "auto" and terminal)
     before: list[structlog.typing.Processor] = [
         add_ids,
@@ -132,10 +136,10 @@ def configure_log(
         processors=[*before, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         # A line in one write: several workers write to the same stream, and PYTHONUNBUFFERED splits what is printed.
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stream)),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream)
     steps = [ProcessorFormatter.remove_processors_meta, renderer]
     handler.setFormatter(ProcessorFormatter(foreign_pre_chain=before, processors=steps))
     logging.basicConfig(handlers=[handler], level=max(logging.getLevelName(level.upper()), logging.WARNING), force=True)

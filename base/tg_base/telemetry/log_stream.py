@@ -1,0 +1,32 @@
+"""Lines of the log -> stderr, which may be closed, or on a full disk."""
+
+from typing import TextIO
+
+
+class LogStream:
+    """A log that cannot be written is no failure of what is logged: such lines are lost, and the work goes on.
+
+    Args:
+        stream: standard error; None = this process was started without.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+        self.terminal = stream is not None and stream.isatty()
+
+    def write(self, text: str) -> None:
+        """Write, if that is possible."""
+        try:
+            if self._stream is not None:
+                self._stream.write(text)
+        except OSError:
+            # There is nobody to tell: this is where failures are told.
+            return
+
+    def flush(self) -> None:
+        """Flush, if that is possible."""
+        try:
+            if self._stream is not None:
+                self._stream.flush()
+        except OSError:
+            return
