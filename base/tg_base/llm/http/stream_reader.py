@@ -38,9 +38,6 @@ Read = Callable[[], Awaitable[bytes]]
 Take = Callable[[bytes], bytes]
 """Gets bytes that arrive while a `Read` waits; returns what it is to return, or b"" if it goes on waiting."""
 
-_LOOK: Final = b"look"
-"""This very object, returned by a `Read`: the chunks have gone on, and the stream has come to an end or an error."""
-
 
 class Frames(Protocol):
     """Splits a body into events; `ServerSentEvents` is one."""
@@ -135,7 +132,7 @@ async def body_chunks(
             for part in (received,) if len(received) <= MAX_TURN_BYTES else _parts(received):
                 if part is not received:
                     await asyncio.sleep(0)
-                chunks = stream.take(part) if part is not _LOOK else stream.look()
+                chunks = stream.look() if stream.gone_on else stream.take(part)
                 for chunk in chunks:
                     stream.on_chunk = yield chunk
                 if chunks:
@@ -156,9 +153,12 @@ class _Stream:
 
     Attributes:
         on_chunk: gets the chunks that come while the reader waits for bytes; None = the reader does.
+        gone_on: whether the chunks of the last read have gone on; it only wakes the reader, for an end or an error.
     """
 
-    __slots__ = ("_answers", "_context", "_ended", "_events", "_failure", "decoder", "error", "finished", "on_chunk")
+    __slots__ = (
+        "_answers", "_context", "_ended", "_events", "_failure", "decoder", "error", "finished", "gone_on", "on_chunk",
+    )  # fmt: skip
 
     def __init__(self, decoder: EventDecoder, frames: Frames, answers: int) -> None:
         self._events = frames
@@ -168,6 +168,7 @@ class _Stream:
         self.finished = False
         self.error: TgError | None = None
         self.on_chunk: PassOn | None = None
+        self.gone_on = False
         self._failure: BaseException | None = None
         # A socket calls in that of the request which opened its connection, and the log would have its ids.
         self._context = copy_context()
@@ -189,8 +190,11 @@ class _Stream:
             raise
         except BaseException as error:  # noqa: BLE001 - the socket's call ends here; `look` raises it in the task
             self._failure = error
-            return _LOOK
-        return _LOOK if self.finished or self.decoder.done or self.error else b""
+        else:
+            if not (self.finished or self.decoder.done or self.error):
+                return b""
+        self.gone_on = True
+        return received
 
     def look(self) -> Sequence[LlmChunk]:
         """Nothing more; raises what has been raised while the chunks went on."""
