@@ -23,6 +23,9 @@ def late_packages(*names: str) -> Iterator[None]:
     A package's `__init__` runs when the package is first asked for a name that it does not have, from any thread; its
     exceptions are raised there. The modules in these packages are imported as usual. A name that is not a package's has
     no effect.
+
+    None of these modules may ask its package for a name while it is imported: two threads, of which one imports the
+    module and one the package, could wait for each other. `tests/unit/test_late_sdks.py` looks for such modules.
     """
     finder = _LateFinder(names)
     sys.meta_path.insert(0, finder)

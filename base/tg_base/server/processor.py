@@ -45,8 +45,7 @@ DEAD_LETTER_PAUSE_SECONDS = 1.0
 RECENT_REQUESTS = 16
 """Weight of the moving average of request durations: a new one counts for 1 / RECENT_REQUESTS."""
 MAX_UNCONFIRMED_REQUESTS = 256
-"""Requests that may await confirmation without a slot. Beyond it, each requestor may have one more in a slot; any other
-is returned to its requestor: a live one asks again, and a dead one's backlog does not take all slots."""
+"""Requests that may await confirmation without a slot. Beyond it, one of each requestor may await it in a slot."""
 ENDED_SECONDS = 1.0
 """For how long a request that has ended is not begun again under the same attempt."""
 ACCEPTED_EVERY_HEARTBEATS = 5
@@ -56,9 +55,7 @@ UNKNOWN_WAIT_SECONDS = 1e6
 
 
 class Processor:
-    """Enter it to serve; leave it to drain: running requests may finish within `grace` seconds, then they fail.
-
-    Those that were not begun by then go to another processor.
+    """Enter it to serve; leave it to drain: what has not ended within `grace` seconds fails, or goes on elsewhere.
 
     Args:
         bus: carries everything.
@@ -237,7 +234,7 @@ class Processor:
         return any(work.unconfirmed and work.inbox == call.reply for work in self._running.values())
 
     async def _return(self, delivery: Delivery, call: RequestHeaders) -> None:
-        """Let its requestor publish it again. A nack would bring it back before requests that others wait for."""
+        """Let its requestor publish it again, if it lives. A nack would bring it back before those of others."""
         self._count(call)
         delivery.ack()
         await self.host.hand_back(call)
