@@ -6,10 +6,11 @@ from collections.abc import Callable
 TICK_SECONDS = 0.005
 
 
-async def until(true: Callable[[], object], within: float = 30.0) -> None:
+async def until(true: Callable[[], object], within: float = 60.0) -> None:
     """Return once it is true.
 
-    The seconds are those of a loop that turns: a pause of the machine counts as one tick.
+    The seconds are those of a loop that turns: a pause of the machine counts as one tick. Where another process is
+    waited for, they pass as on a clock: half of a test's limit, so that one that is slower by far still has the time.
 
     Raises:
         AssertionError: it did not become true.

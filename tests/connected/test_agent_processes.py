@@ -112,7 +112,7 @@ async def test_a_dialog_and_a_client_that_leaves(agents: Agents) -> None:
     ]
     async with agents.it.clients["default"].stream(AgentRequest("q", streaming=True)) as records:
         assert (await anext(records)).content == "x"
-    await until(lambda: agents.llm.running == 0, 20)
+    await until(lambda: agents.llm.running == 0)
 
 
 async def test_faults_of_tools_models_and_clients(agents: Agents, tmp_path: Path) -> None:
@@ -133,21 +133,21 @@ async def test_faults_of_tools_models_and_clients(agents: Agents, tmp_path: Path
     file = tmp_path / "noted"
     agents.llm.turns = (call("note", file=str(file)),)
     async with agents.it.clients["default"].stream(AgentRequest("q", streaming=True)):
-        await until(file.exists, 20)
-    await until(lambda: file.read_text() == "stopped", 20)
+        await until(file.exists)
+    await until(lambda: file.read_text() == "stopped")
 
 
 async def test_a_process_killed_between_two_steps(agents: Agents) -> None:
     process = await agents.start()
     agents.llm.turns = (call(a=1), ("Thought: x", asyncio.Event()), ("Final Answer: done",))
     asking = asyncio.create_task(agents.it.tell())
-    await until(lambda: len(agents.llm.requests) == 2, 20)
+    await until(lambda: len(agents.llm.requests) == 2)
     process.kill()
     told = await asyncio.wait_for(asking, 15)
     assert isinstance(told.error, Unavailable)
     assert ("observation", "2") in told.messages
     await agents.start()
-    await until(agents.serving, 20)
+    await until(agents.serving)
     step = AgentStep("I add", "add", {"a": "1"}, "2")
     assert (await agents.it.tell(history=(step,))).answer == "done"
 
@@ -156,7 +156,7 @@ async def test_a_process_killed_before_the_first_record(agents: Agents) -> None:
     first = await agents.start()
     agents.llm.turns = ((asyncio.Event(),), ("Final Answer: done",))
     asking = asyncio.create_task(agents.it.tell())
-    await until(lambda: agents.llm.requests, 20)
+    await until(lambda: agents.llm.requests)
     await agents.start()
     first.kill()
     told = await asyncio.wait_for(asking, 30)
