@@ -1,5 +1,6 @@
 """OpenAI's chat completions <-> our records, value by value."""
 
+import json
 import tracemalloc
 from typing import Any
 
@@ -7,8 +8,8 @@ import msgspec
 import pytest
 
 from tests.fakes.openai_transcript import event, finish_event, usage_event
-from tg_base.llm import LlmChunk
-from tg_flow.providers.openai import OpenAiCompatible, Vllm
+from tg_base.llm import LlmChunk, status_error
+from tg_flow.providers.openai import AzureOpenAi, OpenAi, OpenAiCompatible, Vllm
 from tg_flow.providers.openai.messages import ThinkingField
 from tg_flow.providers.openai.provider import MAX_SAMPLINGS, OpenAiOptions
 from tg_flow.providers.openai.request import to_wire
@@ -301,3 +302,17 @@ def test_alternatives_have_their_texts_and_a_token_its_bytes() -> None:
 def test_tokens_written_into_the_cache() -> None:
     (read,) = chunks(usage_event("m", 10, 3, cached=4, reasoning=0, written=5))
     assert (read.in_token, read.cached_token, read.cache_write_token) == (10, 4, 5)
+
+
+def test_only_a_provider_that_has_reasoning_models_speaks_of_them() -> None:
+    for code, advised in (
+        ("unsupported_value", True),
+        ("unsupported_parameter", True),
+        ("invalid_request_error", False),
+    ):
+        body = json.dumps({"error": {"code": code, "message": "no"}}).encode()
+        for provider in (OpenAi, AzureOpenAi, OpenAiCompatible, Vllm):
+            detail = provider.wire.error_detail(body)
+            told = str(status_error(400, detail.code, None, detail.advice))
+            assert ("max_completion_tokens" in told) == (advised and provider in {OpenAi, AzureOpenAi}), told
+            assert ("one of the sampling fields" in told) == advised

@@ -33,6 +33,7 @@ class ProviderEntry:
 
 
 _COMPATIBLE = "tg_flow.providers.openai:OpenAiCompatible"
+_OPENAI_ITSELF = "tg_flow.providers.openai:OpenAi"
 _OPENAI = "tokengrid-flow[openai]"
 
 
@@ -68,7 +69,7 @@ _AZURE_AI = {
 
 PROVIDERS: dict[str, ProviderEntry] = {
     "anthropic": ProviderEntry("tg_flow.providers.anthropic:Anthropic", "tokengrid-flow[anthropic]"),
-    "azure-ai": ProviderEntry(_COMPATIBLE, _OPENAI, _AZURE_AI),
+    "azure-ai": ProviderEntry(_OPENAI_ITSELF, _OPENAI, _AZURE_AI),
     "azure-openai": ProviderEntry("tg_flow.providers.openai:AzureOpenAi", _OPENAI),
     "bedrock": ProviderEntry("tg_bedrock:Bedrock", "tokengrid-bedrock"),
     "google-ai-studio": ProviderEntry("tg_flow.providers.gemini:GoogleAiStudio", "tokengrid-flow[google-ai-studio]"),
@@ -82,7 +83,7 @@ PROVIDERS: dict[str, ProviderEntry] = {
     ),
     "mistral": ProviderEntry("tg_flow.providers.mistral:Mistral", "tokengrid-flow[mistral]"),
     "ollama": ProviderEntry("tg_flow.providers.ollama:Ollama", "tokengrid-flow[ollama]"),
-    "openai": ProviderEntry(_COMPATIBLE, _OPENAI, _NEW_OPENAI),
+    "openai": ProviderEntry(_OPENAI_ITSELF, _OPENAI, _NEW_OPENAI),
     "openai-compatible": _compatible("OPENAI_COMPATIBLE_API_KEY", "OPENAI_COMPATIBLE_BASE_URL"),
     "pool": ProviderEntry("tg_flow.providers.pool:Pool", "tokengrid-flow[pool]", {"without": _UNCERTAIN}),
     "tgi": ProviderEntry("tg_flow.providers.openai:Tgi", _OPENAI),

@@ -32,13 +32,7 @@ _REFUSED = (
     BadRequest,
     "the provider refused the request; check the sampling fields, the schema and the model",
 )
-_FIELD = (
-    BadRequest,
-    (
-        "the model refuses one of the sampling fields; reasoning models take no temperature, and need "
-        'max_tokens_field = "max_completion_tokens" in their options'
-    ),
-)
+_FIELD = (BadRequest, "the model refuses one of the sampling fields; leave out those that it lacks")
 _LENGTH = (BadRequest, "the prompt and the answer together are longer than the model's context; send a shorter prompt")
 _FILTER = (ContentFilter, "the provider's content filter refused to answer this prompt")
 _LARGE = (TooLarge, "the request is larger than the provider takes; send a shorter prompt")
@@ -104,17 +98,23 @@ _BY_CODE: dict[str, tuple[type[TgError], str]] = {
 }
 
 
-def status_error(status: int, code: str = "", wait: float | None = None) -> TgError:
+def status_error(status: int, code: str = "", wait: float | None = None, advice: str = "") -> TgError:
     """The error for a status that is not 2xx; a known error code takes precedence over the status.
 
     Exceptions are codes that are less precise than the status, or that report a client's mistake as an outage.
+
+    Args:
+        status: the answer's.
+        code: the provider's own for it; "" = none.
+        wait: seconds before a retry.
+        advice: what this provider's sentence says besides.
     """
     known = _BY_CODE.get(code) if status < 500 and code != "invalid_request_error" else None
     # Some servers send "api_error" for a malformed request too; as an outage it would be retried in vain.
     if status == 400 and known is _DOWN:
         known = None
     kind, sentence = known or _BY_STATUS.get(status) or _by_class(status)
-    return kind(f"{sentence} (status {status})", retry_after=wait)
+    return kind(f"{sentence}{advice and '; '}{advice} (status {status})", retry_after=wait)
 
 
 def event_error(code: str | int | None, name: str | None = None) -> TgError:

@@ -70,10 +70,17 @@ class HttpAnswer(Protocol):
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
-    """The body of an error: the provider's own `code` for it, "" = none, and the seconds to wait before a retry."""
+    """The body of an error.
+
+    Attributes:
+        code: the provider's own for it; "" = none.
+        wait: seconds to wait before a retry.
+        advice: what helps at this provider, a clause of a sentence; "" = nothing more is known.
+    """
 
     code: str = ""
     wait: float | None = None
+    advice: str = ""
 
 
 def no_detail(body: bytes) -> ErrorDetail:
@@ -175,7 +182,7 @@ async def _make_error(answer: HttpAnswer, error_detail: Callable[[bytes], ErrorD
         except (IncompleteStream, TimeoutError, *UNREADABLE):
             pass
     wait = retry_after(answer.headers)
-    return status_error(answer.status, detail.code, detail.wait if wait is None else wait)
+    return status_error(answer.status, detail.code, detail.wait if wait is None else wait, detail.advice)
 
 
 async def _at_most(read: Read, size: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from tg_flow.providers.openai import request
 from tg_flow.providers.openai.azure import AzureOpenAi
-from tg_flow.providers.openai.provider import ChatCompletions, OpenAiCompatible, OpenAiOptions
+from tg_flow.providers.openai.provider import ChatCompletions, OpenAi, OpenAiCompatible, OpenAiOptions
 from tg_flow.providers.openai.stream import NO_TOKEN_ID, model_list
 from tg_flow.providers.openai.tgi import Tgi
 from tg_flow.providers.openai.vllm import Vllm
@@ -11,6 +11,7 @@ __all__ = [
     "NO_TOKEN_ID",
     "AzureOpenAi",
     "ChatCompletions",
+    "OpenAi",
     "OpenAiCompatible",
     "OpenAiOptions",
     "Tgi",

@@ -7,7 +7,7 @@ import msgspec
 from typing_extensions import override
 
 from tg_flow.providers.openai.endpoint import AzureEndpoint
-from tg_flow.providers.openai.provider import ChatCompletions, OpenAiOptions
+from tg_flow.providers.openai.provider import ChatCompletions, OpenAi, OpenAiOptions
 from tg_schema.features import Feature
 
 API_VERSION = "2024-10-21"
@@ -43,3 +43,5 @@ class AzureOpenAiOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True,
 
 class AzureOpenAi(ChatCompletions[AzureOpenAiOptions]):
     """The `azure-openai` provider."""
+
+    wire = OpenAi.wire

@@ -17,7 +17,7 @@ from tg_base.llm import (
 )
 from tg_flow.providers.openai.messages import DIALECT, ThinkingField, wire_messages
 from tg_flow.providers.openai.request import ChatRequest, is_bare, to_wire
-from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list
+from tg_flow.providers.openai.stream import StreamDecoder, error_detail, model_list, reasoning_error_detail
 from tg_schema import COMMON_FEATURES, TextCompletionRequest
 from tg_schema.errors import BadRequest
 from tg_schema.features import Feature
@@ -155,7 +155,13 @@ class ChatCompletions(SdkProvider[AnyOptions], Generic[AnyOptions]):
 
 
 class OpenAiCompatible(ChatCompletions[OpenAiOptions]):
-    """A provider with OpenAI's chat completions API: OpenAI itself, and many others."""
+    """A provider with OpenAI's chat completions API."""
+
+
+class OpenAi(OpenAiCompatible):
+    """OpenAI itself, or a copy of it with its models."""
+
+    wire = msgspec.structs.replace(ChatCompletions.wire, error_detail=reasoning_error_detail)
 
 
 def _foreign_fields(request: TextCompletionRequest) -> dict[str, Any]:

@@ -153,6 +153,10 @@ class _ModelList(msgspec.Struct, frozen=True):
     data: tuple[_Model, ...]
 
 
+_FIELD_CODES = {"unsupported_parameter", "unsupported_value"}
+_REASONING_ADVICE = (
+    'reasoning models take no temperature, and need max_tokens_field = "max_completion_tokens" in their options'
+)
 _DONE = b"[DONE]"
 _decode = msgspec.json.Decoder(ChatEvent).decode
 
@@ -161,6 +165,13 @@ def error_detail(body: bytes) -> ErrorDetail:
     """The error code in an error's body: its `code`, or else its `type`; "" if it has none."""
     fault = _decode(body).error
     return ErrorDetail(str(fault.code or fault.type or "") if isinstance(fault, Fault) else "")
+
+
+def reasoning_error_detail(body: bytes) -> ErrorDetail:
+    """As `error_detail`, of a provider that is known to have reasoning models."""
+    detail = error_detail(body)
+    advice = _REASONING_ADVICE if detail.code in _FIELD_CODES else ""
+    return msgspec.structs.replace(detail, advice=advice)
 
 
 def model_list(body: bytes) -> tuple[ModelInfo, ...]:
