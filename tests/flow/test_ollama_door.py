@@ -11,7 +11,9 @@ from tests.fakes.counting_llm import CountingLlm
 from tests.flow.demo_llm import opened
 from tests.flow.open_gateway import Opened, open_gateway, until_listed
 from tg_base.config import GatewayConfig
-from tg_schema import COMMON_FEATURES
+from tg_gateway.dialects.ollama.bodies import ChatBody
+from tg_gateway.dialects.ollama.sampling import read_sampling
+from tg_schema import COMMON_FEATURES, Sampling, decode, encode
 
 MODEL = "counting"
 SMALL = GatewayConfig(port=0, drain=0.05, body_limit=100, large_body_limit=100)
@@ -92,6 +94,9 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("chat", chat(options={"temperature": -1}), 400, "$.options.temperature"),
     ("chat", chat(options={"top_p": 2}), 400, "$.options.top_p"),
     ("chat", chat(options={"num_predict": "all"}), 400, "$.options.num_predict"),
+    ("chat", chat(options={"num_predict": 3.5}), 400, "$.options.num_predict"),
+    ("chat", chat(options={"top_k": -2.0}), 400, "$.options.top_k"),
+    ("chat", chat(options={"seed": 1e300}), 400, "$.options.seed"),
     ("chat", chat(options={"stop": [""]}), 400, "options.stop"),
     ("chat", chat(options={"min_p": 0.1}), 400, "the model can't do this: min_p"),
     ("generate", text(model="nobody", prompt=""), 404, "there is no model"),
@@ -115,6 +120,16 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("push", b"", 501, "push is not supported"),
     ("blobs/sha256:1", b"x", 501, "create is not supported"),
 ]
+
+
+def test_whole_numbers_may_be_written_as_floats() -> None:
+    body = decode(ChatBody, encode(chat(options={"num_predict": 3.0, "top_k": 4.0, "seed": 5e0})))
+    sampling = read_sampling(body)
+    assert sampling is not None
+    told = sampling.max_tokens, sampling.top_k, sampling.seed
+    assert (told, {type(number) for number in told}) == ((3, 4, 5), {int})
+    exact = decode(ChatBody, encode(chat(options={"seed": 2**63 - 1})))
+    assert read_sampling(exact) == Sampling(seed=2**63 - 1)
 
 
 async def test_bad_input_is_refused_in_ollamas_shape() -> None:

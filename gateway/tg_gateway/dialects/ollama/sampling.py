@@ -24,11 +24,11 @@ def read_sampling(body: AnswerBody) -> Sampling | None:
     sampling = Sampling(
         temperature=options.temperature,
         top_p=options.top_p,
-        top_k=options.top_k,
+        top_k=_whole(options.top_k),
         # In Ollama -1 and -2 stand for no limit.
-        max_tokens=options.num_predict if (options.num_predict or 0) > 0 else None,
+        max_tokens=_whole(options.num_predict) if (options.num_predict or 0) > 0 else None,
         stop=stop,
-        seed=options.seed,
+        seed=_whole(options.seed),
         presence_penalty=options.presence_penalty,
         frequency_penalty=options.frequency_penalty,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
@@ -37,6 +37,10 @@ def read_sampling(body: AnswerBody) -> Sampling | None:
         repetition_penalty=options.repeat_penalty,
     )
     return None if sampling == Sampling() else sampling
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
 
 
 def read_form(body: AnswerBody) -> dict[str, Any]:
