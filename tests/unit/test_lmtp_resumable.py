@@ -95,7 +95,7 @@ def make_kept(name: str) -> Background:
     def answer(_: KeptAnswers) -> StreamedAnswer:
         raise AssertionError
 
-    return Background(name, b"head", b"", keeps_parts=True, finish=lambda *_, **__: b"", answer=answer, chosen=True)
+    return Background(name, b"head", b"", keeps_parts=True, finish=lambda *_, **__: b"", answer=answer, chosen="word")
 
 
 async def test_of_several_who_claim_a_name_the_first_in_the_log_has_it() -> None:

@@ -82,11 +82,16 @@ def kind_of(entry: Entry) -> str:
 
 
 class NameTaken(BadRequest):
-    """An answer of this chosen name is kept, or is being made."""
+    """An answer of this chosen name is kept, or is being made.
 
-    def __init__(self) -> None:
-        sentence = "the answer to another request is kept already under this name: read on in it, or take another name"
-        super().__init__(sentence)
+    Args:
+        field: of the request, the one that has the word of which the name is made.
+    """
+
+    def __init__(self, field: str = "name") -> None:
+        super().__init__(
+            f"{field}: the answer to another request is kept already under this one: read on in it, or take another"
+        )
 
 
 class AnswerLog:

@@ -192,7 +192,7 @@ class BackgroundRuns:
             await self.start(asked, background, entry, live)
         except NameTaken:
             if (await self.store.of(entry.key).read(background.name)).head != background.head:
-                raise
+                raise NameTaken(background.chosen) from None
             return False
         return True
 

@@ -47,9 +47,9 @@ class Background:
         keeps_parts: whether `begin`, `start` and what the writer writes are kept, for `KeptAnswers.follow`.
         finish: makes the end, at most `MAX_KEPT_BYTES`. The writer's `fail` is not called.
         answer: what the client gets, as soon as the head is kept; its argument is what its key keeps.
-        chosen: the name is made of the client's own word. It is taken where an answer of that name is kept; on a
-            WebSocket, a request with the same head reads on in that one. The answer is made even if the client
-            leaves before it is told, since it knows the name.
+        chosen: the field that has the client's own word, of which the name is made; "" = none has. The name
+            is taken where an answer of that name is kept; on a WebSocket, a request with the same head reads on in that
+            one. The answer is made even if the client leaves before it is told, since it knows the name.
         start: makes what is kept once a processor works on it, perhaps after the writer's first bytes. Of an answer
             that waited the writer writes that itself, with its first record.
         waiting: it is made later, when there is room; None = now.
@@ -61,6 +61,6 @@ class Background:
     keeps_parts: bool
     finish: Finish
     answer: Callable[[KeptAnswers], Answer | StreamedAnswer]
-    chosen: bool = False
+    chosen: str = ""
     start: Callable[[], bytes] = bytes
     waiting: Waiting | None = None

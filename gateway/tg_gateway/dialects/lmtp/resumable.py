@@ -73,7 +73,7 @@ def make_background(name: str, form: StreamForm, writer: StreamWriter) -> Backgr
     def answer(kept: KeptAnswers) -> StreamedAnswer:
         return StreamedAnswer(_read_on(kept, name, writer, 0), "", {}, b"")
 
-    return Background(name, encode(form), b"", keeps_parts=True, finish=_finish, answer=answer, chosen=True)
+    return Background(name, encode(form), b"", keeps_parts=True, finish=_finish, answer=answer, chosen="request_key")
 
 
 async def resume(
