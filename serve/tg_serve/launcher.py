@@ -163,7 +163,7 @@ async def launch(
             context = ServeContext(_configure(order, config_file.config), bus, follow, host=host)
             await stack.enter_async_context(kind.serve(context))
         config = _configure(order, config_file.config)
-        url = await _gateway(order, config, bus, follow, stack, listener) if GATEWAY in order.parts else None
+        url = await _gateway(order, config, bus, follow, stack, listener=listener) if GATEWAY in order.parts else None
         if host is not None:
             # Called first: callers end before what they call, and all of them have one grace together.
             stack.callback(host.leave)
@@ -261,6 +261,7 @@ async def _gateway(
     bus: Bus,
     follow: Follow,
     stack: AsyncExitStack,
+    *,
     listener: SharedListener | None,
 ) -> str:
     requestor, gateway = _make_gateway(order, config, bus, listener)
