@@ -23,6 +23,17 @@ class TokenLlm(CountingLlm):
         *("prompt_ids", "end_token", "score", "logit_bias", "raw", "min_p", "repetition_penalty", "length_penalty")
     }
 
+    failing: tuple[Exception, ...] = ()
+    """What the next requests fail with, each with the first of them, before any token, when it may step."""
+
+    async def say_failed(self) -> None:
+        """Fail so."""
+        if self.step is not None:
+            await self.step.acquire()
+        failure, *rest = self.failing
+        self.failing = tuple(rest)
+        raise failure
+
     @override
     async def generate_content_stream(self, request: TextCompletionRequest) -> AsyncGenerator[LlmChunk, None]:
         self.requests.append(request)
@@ -32,6 +43,8 @@ class TokenLlm(CountingLlm):
         most = sampling.max_tokens or len(ids)
         told: list[int] = []
         try:
+            if self.failing:
+                await self.say_failed()
             for number in [each for each in ids if each][:most]:
                 if self.step is not None:
                     await self.step.acquire()

@@ -28,7 +28,7 @@ from tg_gateway.dialects.lmtp.resumable import name_stream
 from tg_gateway.dialects.lmtp.stream_form import StreamForm
 from tg_gateway.relay.answer_log import CANCEL, HEAD, kind_of, label_end, label_first, label_part
 from tg_schema import encode
-from tg_schema.errors import Unavailable
+from tg_schema.errors import Timeout, Unavailable
 from tg_schema.topics import Topics
 
 TOPICS = Topics()
@@ -342,6 +342,36 @@ async def test_a_stream_that_failed_fails_in_the_same_way_for_who_resumes_it() -
         assert items[-1]["code"] == "timeout"
         await other.send("RESUME", stream_id=1, request_key="k")
         assert await other.stream(1) == items
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_stream_that_failed_before_its_first_item_frees_its_key(*, elsewhere: bool) -> None:
+    async with open_pair() as it, it.connect() as client, it.connect(other=elsewhere) as again:
+        it.step(100)
+        it.llm.failing = (Timeout("late"), Timeout("again"))
+        await client.generate(1, WORD, request_key="k")
+        (failed,) = await client.stream(1)
+        assert (failed["code"], failed["retryable"], failed["error"]) == ("timeout", True, "late")
+        # Who only reads on begins nothing.
+        await again.send("RESUME", stream_id=2, request_key="k")
+        assert (await again.stream(2))[0]["code"] == "timeout"
+        await again.generate(3, WORD, request_key="k")
+        assert (await again.stream(3))[0]["error"] == "again"
+        await asyncio.gather(*(each.generate(4, WORD, request_key="k") for each in (client, again)))
+        assert told(await client.stream(4)) == told(await again.stream(4)) == WHOLE
+        await client.send("RESUME", stream_id=5, request_key="k")
+        assert told(await client.stream(5)) == WHOLE
+        assert len(it.llm.requests) == 3, "two failed, and one is shared"
+
+
+async def test_a_stream_that_failed_behind_an_item_keeps_its_key_and_says_so() -> None:
+    async with open_pair() as it, it.connect() as client, it.connect(other=True) as other:
+        await client.generate(1, WORD, request_key="k", deadline_ms=300)
+        it.step(1)
+        assert "generate it again with another" in (await client.stream(1))[-1]["error"]
+        await other.generate(1, WORD, request_key="k")
+        assert (await other.stream(1))[-1]["code"] == "timeout"
+        assert len(it.llm.requests) == 1
 
 
 async def test_a_request_that_is_refused_leaves_its_key_free() -> None:

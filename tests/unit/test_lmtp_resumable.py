@@ -11,11 +11,12 @@ from typing_extensions import override
 from tests.unit.test_lmtp_writers import END, make_batch, make_token, read
 from tg_base.bus.memory import MemoryBus
 from tg_gateway.dialects import KeptAnswers, Writer
-from tg_gateway.dialects.answers import Background, KeptAnswer, StreamedAnswer
+from tg_gateway.dialects.answers import Background, Keep, KeptAnswer, StreamedAnswer
 from tg_gateway.dialects.lmtp.resumable import RecordWriter, name_stream, resume
 from tg_gateway.dialects.lmtp.stream_form import StreamForm
 from tg_gateway.dialects.output import join_output
 from tg_gateway.relay import AnswerStore, LiveParts
+from tg_gateway.relay.answer_log import NameTaken, label_end
 from tg_gateway.relay.live_parts import MAX_LIVE_BYTES
 from tg_schema import TextCompletionResponse, TgError, encode
 from tg_schema.errors import BadRequest, NotFound
@@ -109,6 +110,27 @@ async def test_of_several_who_claim_a_name_the_first_in_the_log_has_it() -> None
             with pytest.raises(BadRequest, match="kept already"):
                 await store.check_free("k", "n")
         await stores[0].check_free("k", "another")
+    await bus.aclose()
+
+
+async def test_who_began_a_name_first_does_not_erase_what_another_has_begun_there_anew() -> None:
+    bus = MemoryBus()
+    first, second = (AnswerStore(bus, Topics(), key_answers=1) for _ in range(2))
+    async with first.open("k", make_kept("n")) as (writer, _):
+        writer.freed = True
+        await writer.end(b"late", "ended")
+    async with second.open("k", make_kept("n")) as (writer, _):
+        with pytest.raises(NameTaken):
+            await first.check_free("k", "n")
+        await writer.end(b"whole", "ended")
+    # Behind an end nothing counts but a head, and only where the name is free.
+    await bus.append(Topics().kept("n"), b"", label_end("died"))
+    await first.keep("k", Keep("other", lambda: b""))
+    kept = await second.of("k").read("n")
+    assert (kept.end, kept.outcome) == (b"whole", "ended")
+    await second.keep("k", Keep("another", lambda: b""))
+    with pytest.raises(NotFound):
+        await first.of("k").read("n")
     await bus.aclose()
 
 

@@ -3,7 +3,8 @@
 An answer that was kept at its end is one entry. One in the background is a head, parts, a note that a processor works
 on it, signs of life, perhaps a request to stop, and an end. One that waits for room has notes of who has taken it, of
 who is about to ask a model for it, and of who has returned it since no model made it. Of several ends the first counts,
-for every reader: the writer, and readers that took it for dead, may each append one.
+for every reader: the writer, and readers that took it for dead, may each append one. An end may free the name: then the
+next head begins the log anew.
 """
 
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ _KIND: Final = "kind"
 _NUMBER: Final = "number"
 _OUTCOME: Final = "outcome"
 _CUT: Final = "cut"
+_FREE: Final = "free"
 _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 
@@ -51,9 +53,15 @@ def label_part(number: int) -> Mapping[str, str]:
     return {_KIND: PART, _NUMBER: str(number)}
 
 
-def label_end(outcome: Outcome, *, cut: bool = False) -> Mapping[str, str]:
-    """The properties of the end."""
-    return {_KIND: END, _OUTCOME: outcome} | ({_CUT: "1"} if cut else {})
+def label_end(outcome: Outcome, *, cut: bool = False, free: bool = False) -> Mapping[str, str]:
+    """The properties of the end.
+
+    Args:
+        outcome: how it stands.
+        cut: whether its parts are not whole.
+        free: whether the next head begins the log anew.
+    """
+    return {_KIND: END, _OUTCOME: outcome} | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if free else {})
 
 
 def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
@@ -106,6 +114,7 @@ class AnswerLog:
         asked: whether the taker has said that a model is asked.
         outcome: how it stands.
         position: of the last entry.
+        free: whether the next head begins it anew.
         size: bytes of all bodies.
     """
 
@@ -114,20 +123,25 @@ class AnswerLog:
         self.expires = 0.0
         self.claim = ""
         self.waits: float | None = None
-        self.taker = ""
-        self.asked = False
-        self.outcome: Outcome = "running"
         self.position = ""
         self.size = 0
         self._head: bytes | None = None
+        self._empty()
+        for entry in entries:
+            self.add(entry)
+
+    def _empty(self) -> None:
+        """Know nothing of what comes behind the first entry."""
+        self.taker = ""
+        self.asked = False
+        self.outcome: Outcome = "running"
+        self.free = False
         self._end = b""
         self._cut = False
         self._begun = False
         self._tells = False
         self._next_part = 0
         self._parts: list[bytes] = []
-        for entry in entries:
-            self.add(entry)
 
     def add(self, entry: Entry) -> None:
         """Note one more entry. What nobody of ours can have written there is passed over."""
@@ -135,6 +149,9 @@ class AnswerLog:
         kind = kind_of(entry)
         self.size += len(entry.body)
         if first:
+            self._begin(kind, entry)
+        elif self.free and kind == HEAD and entry.properties.get(_KEY) == self.owner:
+            self._empty()
             self._begin(kind, entry)
         # Behind an end nothing counts: of two writers that each appended one, all readers take the first.
         elif self.owner is not None and self.outcome == "running":
@@ -217,6 +234,7 @@ class AnswerLog:
         self.outcome = cast("Outcome", outcome) if outcome in _OUTCOMES - {"running"} else "died"
         self._end = entry.body
         self._cut = self._cut or _CUT in entry.properties
+        self.free = _FREE in entry.properties
 
 
 def _read_number(entry: Entry, name: str, otherwise: float) -> float:

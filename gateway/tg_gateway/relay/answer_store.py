@@ -127,8 +127,12 @@ class AnswerStore:
         position = await self._append_first(owner, name, background.head, HEAD, claim=claim)
         if background.chosen:
             await self._check_claim(name, claim)
-        async with self._write(background, live=live) as writer:
-            yield writer, position
+        try:
+            async with self._write(background, live=live) as writer:
+                yield writer, position
+        finally:
+            if writer.freed:
+                self._written.mark_free(name, claim)
 
     @asynccontextmanager
     async def go_on(self, background: Background, claim: Claim) -> AsyncIterator[tuple[AnswerWriter, str]]:
@@ -232,15 +236,15 @@ class AnswerStore:
             )
 
     async def check_free(self, key: str | None, name: str) -> None:
-        """See that no answer of this name is kept.
+        """See that no answer of this name is kept, or that its end has freed the name.
 
         Raises:
-            NameTaken: one is.
+            NameTaken: neither is so.
             BusError: the bus did not answer.
         """
         with suppress(NotFound):
-            await self._load(self._owner(key), name)
-            raise NameTaken
+            if not (await self._load(self._owner(key), name)).free:
+                raise NameTaken
 
     async def _check_claim(self, name: str, claim: str) -> None:
         """Of several who begin one log at a time, the broker's order says who has it."""
@@ -257,7 +261,7 @@ class AnswerStore:
         self._written.add(name, Written(owner, len(body), expires, waits is not None))
         # With each new answer a few: no task of its own is needed for what has expired.
         for erased in self._written.choose_erased(owner, self._clock()):
-            await self._forget(erased)
+            await self._forget_own(erased)
         return await self._bus.append(self._topics.kept(name), body, label_first(kind, owner, expires, claim, waits))
 
     async def read(self, owner: str, name: str) -> KeptAnswer:
@@ -366,6 +370,14 @@ class AnswerStore:
         self._written.discard(name)
         with suppress(BusError):
             await self._bus.erase(self._topics.kept(name))
+
+    async def _forget_own(self, name: str) -> None:
+        """Erase it, unless its name was free and another gateway has begun it anew, which erases it then."""
+        claim = self._written.find_freed(name)
+        if claim and AnswerLog(await self._bus.read(self._topics.kept(name))).claim != claim:
+            self._written.discard(name)
+        else:
+            await self._forget(name)
 
     async def _forget(self, name: str) -> None:
         self._written.discard(name)

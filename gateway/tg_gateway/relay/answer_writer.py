@@ -41,6 +41,7 @@ class AnswerWriter(Sink):
 
     Attributes:
         size: bytes that were appended.
+        freed: whether its end lets the next head begin the log anew.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class AnswerWriter(Sink):
         parts: int = 0,
     ) -> None:
         self.size = 0
+        self.freed = False
         self._live = live
         self._log = log
         self._keeps_parts = keeps_parts
@@ -71,6 +73,11 @@ class AnswerWriter(Sink):
     def begun(self) -> bool:
         """Whether anything of the answer was sent."""
         return self._begun
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was sent that is kept."""
+        return not self._sent_bytes
 
     def begin(self, data: bytes) -> None:
         """Send what comes before the work on the answer."""
@@ -167,7 +174,7 @@ class AnswerWriter(Sink):
         if len(body) > self._limit:
             body, outcome = b"", "too-large"
         for pause in END_PAUSES_SECONDS:
-            if await self._append(body, label_end(outcome, cut=self._cut)):
+            if await self._append(body, label_end(outcome, cut=self._cut, free=self.freed)):
                 return
             await asyncio.sleep(pause)
         # Readers find that nothing more comes, and say so.

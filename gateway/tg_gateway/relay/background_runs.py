@@ -125,7 +125,7 @@ class BackgroundRuns:
         self._max_all = max_all
         self._keys: Counter[str | None] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._chosen: dict[str, tuple[asyncio.Future[None], asyncio.Task[None]]] = {}
+        self._chosen: dict[str, tuple[_Run, asyncio.Task[None]]] = {}
 
     async def start(
         self, asked: Ask, background: Background, entry: AccessLogEntry, live: LiveParts | None = None
@@ -162,7 +162,7 @@ class BackgroundRuns:
         self._keys[own.key] += 1
         self._tasks.add(task)
         if background.chosen:
-            self._chosen[background.name] = begun, task
+            self._chosen[background.name] = run, task
             task.add_done_callback(lambda _: self._chosen.pop(background.name, None))
         task.add_done_callback(lambda done: self._on_done(done, run))
         try:
@@ -294,6 +294,9 @@ class BackgroundRuns:
             # Only now, when the model has stopped: who reads the end may rely on it.
             entry.end(200 if failure is None else failure.status, "ok" if failure is None else failure.type)
             if not run.over and not run.lost:
+                # Its client is told to ask again, and has nothing of it.
+                retry = failure is not None and failure.retryable and not run.cancelled
+                writer.freed = bool(background.chosen) and retry and writer.empty
                 await writer.end(background.finish(failure, cancelled=run.cancelled), "ended")
                 # Not only when the end is seen here: whoever has read it may ask for the next one at once.
                 self._count_out(run)
@@ -336,14 +339,15 @@ class BackgroundRuns:
                 return
 
 
-async def _check_begun(begun: asyncio.Future[None], task: asyncio.Task[None]) -> None:
-    """Wait until an answer of a chosen name has begun, or has failed to.
+async def _check_begun(run: _Run, task: asyncio.Task[None]) -> None:
+    """Wait until an answer of a chosen name has begun, or has failed so that its name is free.
 
     Raises:
         NameTaken: it has begun.
     """
-    await asyncio.wait([begun, task], return_when=asyncio.FIRST_COMPLETED)
-    if begun.done() and begun.exception() is None:
+    await asyncio.wait([run.begun, task], return_when=asyncio.FIRST_COMPLETED)
+    freed = run.writer is not None and run.writer.freed
+    if run.begun.done() and run.begun.exception() is None and not freed:
         raise NameTaken
     # The name is free when the task has ended.
     await asyncio.wait([task])

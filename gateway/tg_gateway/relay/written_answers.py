@@ -16,12 +16,14 @@ class Written:
         size: bytes of its log.
         expires: until when it is kept, by the wall clock.
         waits: whether it waits for room.
+        freed: the claim of one whose end has freed its name; "" = it has not.
     """
 
     key: str
     size: int
     expires: float
     waits: bool = False
+    freed: str = ""
 
 
 class WrittenAnswers:
@@ -39,7 +41,9 @@ class WrittenAnswers:
         self._names: dict[str, dict[str, None]] = {}
 
     def add(self, name: str, written: Written) -> None:
-        """Count one more."""
+        """Count one more, in place of an earlier one of its name."""
+        # Those are in the order of writing.
+        self.discard(name)
         self._written[name] = written
         self._names.setdefault(written.key, {})[name] = None
 
@@ -60,6 +64,15 @@ class WrittenAnswers:
         """It waits for room, or no more."""
         if (written := self._written.get(name)) is not None:
             self._written[name] = replace(written, waits=waits)
+
+    def mark_free(self, name: str, claim: str) -> None:
+        """Its end has freed its name."""
+        if (written := self._written.get(name)) is not None:
+            self._written[name] = replace(written, freed=claim)
+
+    def find_freed(self, name: str) -> str:
+        """The claim of one whose end has freed its name; "" = it has not."""
+        return written.freed if (written := self._written.get(name)) is not None else ""
 
     def choose_erased(self, key: str, now: float) -> list[str]:
         """Answers that have expired, and the oldest of a key that is over its bounds."""

@@ -50,6 +50,7 @@ class Background:
         chosen: the field that has the client's own word, of which the name is made; "" = none has. The name
             is taken where an answer of that name is kept; on a WebSocket, a request with the same head reads on in that
             one. The answer is made even if the client leaves before it is told, since it knows the name.
+            An answer that fails with a retryable error before anything of it was written frees the name.
         start: makes what is kept once a processor works on it, perhaps after the writer's first bytes. Of an answer
             that waited the writer writes that itself, with its first record.
         waiting: it is made later, when there is room; None = now.

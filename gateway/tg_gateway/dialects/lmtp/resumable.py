@@ -26,6 +26,7 @@ from tg_schema.errors import BadRequest, Cancelled, NotFound, TooLarge, Unavaila
 
 _GONE: Final = Unavailable("the gateway of this stream has ended, or lost the bus: generate it again with another key")
 _CUT: Final = "the tokens of this stream are too many to be kept: ask for fewer top_logprobs, or for less at once"
+_OTHER_KEY: Final = "what it has said is kept under its request_key: generate it again with another"
 _UNKNOWN: Final = "request_key: no stream of this key is kept: it never began, or its time is over"
 
 
@@ -119,13 +120,14 @@ def _finish(failure: TgError | None, *, cancelled: bool) -> bytes:
 
 async def _read_on(kept: KeptAnswers, name: str, writer: StreamWriter, after: int) -> AsyncGenerator[bytes, None]:
     writer.number_items(after)
-    rest = b""
+    rest, begun = b"", False
     async with aclosing(kept.follow(name)) as steps:
         async for step in steps:
             if isinstance(step, KeptAnswer):
-                raise _name_failure(step)
+                raise _name_failure(step, begun=begun)
             *lines, rest = (rest + step).split(b"\n")
             for line in lines:
+                begun = True
                 record = decode(TextCompletionResponse, line)
                 data = writer.write(record)
                 if record.last:
@@ -138,10 +140,13 @@ async def _read_on(kept: KeptAnswers, name: str, writer: StreamWriter, after: in
             yield b""
 
 
-def _name_failure(answer: KeptAnswer) -> TgError:
-    """Why a stream ended before its last item."""
+def _name_failure(answer: KeptAnswer, *, begun: bool) -> TgError:
+    """Why a stream ended before its last item; begun: it has items, and keeps its key."""
     if answer.outcome == "ended" and answer.end:
-        return TgError.of(decode(Error, answer.end))
+        error = TgError.of(decode(Error, answer.end))
+        if begun and error.retryable:
+            return type(error)(f"{error.message}; {_OTHER_KEY}", retry_after=error.retry_after)
+        return error
     if answer.outcome == "cancelled":
         return Cancelled("the request was cancelled")
     return TooLarge(_CUT) if answer.cut else _GONE
