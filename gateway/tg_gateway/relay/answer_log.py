@@ -53,15 +53,15 @@ def label_part(number: int) -> Mapping[str, str]:
     return {_KIND: PART, _NUMBER: str(number)}
 
 
-def label_end(outcome: Outcome, *, cut: bool = False, free: bool = False) -> Mapping[str, str]:
+def label_end(outcome: Outcome, *, cut: bool = False, frees: str = "") -> Mapping[str, str]:
     """The properties of the end.
 
     Args:
         outcome: how it stands.
         cut: whether its parts are not whole.
-        free: whether the next head begins the log anew.
+        frees: the claim of the head that it ends, if the next head begins the log anew; "" = none does.
     """
-    return {_KIND: END, _OUTCOME: outcome} | ({_CUT: "1"} if cut else {}) | ({_FREE: "1"} if free else {})
+    return {_KIND: END, _OUTCOME: outcome} | ({_CUT: "1"} if cut else {}) | ({_FREE: frees} if frees else {})
 
 
 def label_taken(claim: str, over: str = "") -> Mapping[str, str]:
@@ -82,6 +82,11 @@ def label_claim(kind: str, claim: str) -> Mapping[str, str]:
 def label(kind: str) -> Mapping[str, str]:
     """The properties of an entry that says nothing else."""
     return {_KIND: kind}
+
+
+def is_late(entry: Entry, claim: str) -> bool:
+    """Whether it is an end of an earlier head than that with this claim: a bus may store an end twice."""
+    return entry.properties.get(_FREE, claim) != claim
 
 
 def kind_of(entry: Entry) -> str:
@@ -161,7 +166,7 @@ class AnswerLog:
                 self._begun = True
             elif kind in {TAKEN, ASKED, RETURNED}:
                 self._pass_on(kind, entry.properties)
-            elif kind == END:
+            elif kind == END and not is_late(entry, self.claim):
                 self._finish(entry)
 
     def take_parts(self) -> list[bytes]:

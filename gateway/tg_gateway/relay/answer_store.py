@@ -127,12 +127,8 @@ class AnswerStore:
         position = await self._append_first(owner, name, background.head, HEAD, claim=claim)
         if background.chosen:
             await self._check_claim(name, claim)
-        try:
-            async with self._write(background, live=live) as writer:
-                yield writer, position
-        finally:
-            if writer.freed:
-                self._written.mark_free(name, claim)
+        async with self._write(background, live=live, claim=claim) as writer:
+            yield writer, position
 
     @asynccontextmanager
     async def go_on(self, background: Background, claim: Claim) -> AsyncIterator[tuple[AnswerWriter, str]]:
@@ -143,7 +139,7 @@ class AnswerStore:
 
     @asynccontextmanager
     async def _write(
-        self, background: Background, *, live: LiveParts | None = None, parts: int = 0
+        self, background: Background, *, live: LiveParts | None = None, parts: int = 0, claim: str = ""
     ) -> AsyncIterator[AnswerWriter]:
         name = background.name
         async with self._bus.open_log(self._topics.kept(name)) as log:
@@ -154,11 +150,14 @@ class AnswerStore:
                 limit=self._limit,
                 live=live,
                 parts=parts,
+                claim=claim,
             )
             async with running(writer.run()):
                 yield writer
         # It may have been erased while it was made.
         self._written.grow(name, writer.size)
+        if writer.freed:
+            self._written.mark_free(name, claim)
 
     async def put(self, key: str | None, background: Background, seconds: float) -> float:
         """Keep an answer that waits for room, before anybody makes it; until when it may wait, by the wall clock.

@@ -37,10 +37,12 @@ class AnswerWriter(Sink):
         alive: seconds without an entry after which there is a sign of life.
         limit: bytes of an end.
         live: gets the parts too, as they are sent.
+        claim: of the log's head, where its name is chosen.
         parts: how many the log has.
 
     Attributes:
         size: bytes that were appended.
+        claim: of the log's head.
         freed: whether its end lets the next head begin the log anew.
     """
 
@@ -53,7 +55,9 @@ class AnswerWriter(Sink):
         limit: int,
         live: LiveParts | None = None,
         parts: int = 0,
+        claim: str = "",
     ) -> None:
+        self.claim = claim
         self.size = 0
         self.freed = False
         self._live = live
@@ -174,7 +178,7 @@ class AnswerWriter(Sink):
         if len(body) > self._limit:
             body, outcome = b"", "too-large"
         for pause in END_PAUSES_SECONDS:
-            if await self._append(body, label_end(outcome, cut=self._cut, free=self.freed)):
+            if await self._append(body, label_end(outcome, cut=self._cut, frees=self.claim if self.freed else "")):
                 return
             await asyncio.sleep(pause)
         # Readers find that nothing more comes, and say so.

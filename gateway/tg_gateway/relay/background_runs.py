@@ -15,7 +15,7 @@ from tg_base.runtime import report, running, translate_defects
 from tg_base.telemetry import REFUSALS
 from tg_gateway.dialects import Ask
 from tg_gateway.dialects.answers import Background
-from tg_gateway.relay.answer_log import CANCEL, END, NameTaken, kind_of
+from tg_gateway.relay.answer_log import CANCEL, END, NameTaken, is_late, kind_of
 from tg_gateway.relay.answer_store import AnswerStore
 from tg_gateway.relay.answer_writer import AnswerWriter
 from tg_gateway.relay.claim import Claim
@@ -317,7 +317,7 @@ class BackgroundRuns:
             try:
                 async with aclosing(self.store.watch(run.background.name, position)) as entries:
                     async for entry in entries:
-                        if entry is None:
+                        if entry is None or (run.writer is not None and is_late(entry, run.writer.claim)):
                             continue
                         position, kind = entry.position, kind_of(entry)
                         if run.claim is not None:
