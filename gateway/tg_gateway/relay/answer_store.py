@@ -86,7 +86,7 @@ class AnswerStore:
         self._silence = silence
         self._followers = FollowerCount(max_followers, max_all_followers)
         self._seen = SeenLogs(silence, time.monotonic)
-        self._written = WrittenAnswers(key_answers, key_bytes)
+        self._written = WrittenAnswers(bus, topics, key_answers, key_bytes)
 
     def of(self, key: str | None, *, bounded: bool = True, live: LiveParts | None = None) -> KeptAnswers:
         """What this key keeps; without one, what all without a key share.
@@ -259,8 +259,7 @@ class AnswerStore:
         # Counted first: an append that seems to fail may still arrive.
         self._written.add(name, Written(owner, len(body), expires, waits is not None))
         # With each new answer a few: no task of its own is needed for what has expired.
-        for erased in self._written.choose_erased(owner, self._clock()):
-            await self._forget_own(erased)
+        await self._written.make_room(owner, self._clock())
         return await self._bus.append(self._topics.kept(name), body, label_first(kind, owner, expires, claim, waits))
 
     async def read(self, owner: str, name: str) -> KeptAnswer:
@@ -282,7 +281,7 @@ class AnswerStore:
             raise NotFound(_NOT_FOUND)
         # Not `<=`: "nan" reads as a number too.
         if not log.expires > self._clock():
-            await self._forget(name)
+            await self._written.erase(name)
             raise NotFound(_NOT_FOUND)
         return log
 
@@ -362,25 +361,12 @@ class AnswerStore:
     async def erase(self, owner: str, name: str) -> None:
         """As `KeptAnswers.erase`."""
         await self._load(owner, name)
-        await self._forget(name)
+        await self._written.erase(name)
 
     async def sweep(self, name: str) -> None:
         """Erase what was appended after an erasure: it has begun a log that nobody would find, and nobody erase."""
-        self._written.discard(name)
         with suppress(BusError):
-            await self._bus.erase(self._topics.kept(name))
-
-    async def _forget_own(self, name: str) -> None:
-        """Erase it, unless its name was free and another gateway has begun it anew, which erases it then."""
-        claim = self._written.find_freed(name)
-        if claim and AnswerLog(await self._bus.read(self._topics.kept(name))).claim != claim:
-            self._written.discard(name)
-        else:
-            await self._forget(name)
-
-    async def _forget(self, name: str) -> None:
-        self._written.discard(name)
-        await self._bus.erase(self._topics.kept(name))
+            await self._written.erase(name)
 
 
 @dataclass(frozen=True, slots=True)

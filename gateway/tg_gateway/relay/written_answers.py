@@ -1,7 +1,11 @@
-"""Answer store -> what one gateway has written, and what of that makes room for the next answer."""
+"""Answer store -> what one gateway has written, and what of that is erased for the next answer."""
 
 from dataclasses import dataclass, replace
 from typing import Final
+
+from tg_base.bus import Bus
+from tg_gateway.relay.answer_log import AnswerLog
+from tg_schema.topics import Topics
 
 MAX_ERASED_AT_ONCE: Final = 4
 """Answers that are erased before the next is kept: enough to get ahead of what comes, without a pause that is felt."""
@@ -30,11 +34,15 @@ class WrittenAnswers:
     """Counts by name, and by key, in the order of writing.
 
     Args:
+        bus: has their logs.
+        topics: the logs' names.
         key_answers: the most of one key; the oldest make room.
         key_bytes: the same in bytes.
     """
 
-    def __init__(self, key_answers: int, key_bytes: int) -> None:
+    def __init__(self, bus: Bus, topics: Topics, key_answers: int, key_bytes: int) -> None:
+        self._bus = bus
+        self._topics = topics
         self._key_answers = key_answers
         self._key_bytes = key_bytes
         self._written: dict[str, Written] = {}
@@ -70,11 +78,22 @@ class WrittenAnswers:
         if (written := self._written.get(name)) is not None:
             self._written[name] = replace(written, freed=claim)
 
-    def find_freed(self, name: str) -> str:
-        """The claim of one whose end has freed its name; "" = it has not."""
-        return written.freed if (written := self._written.get(name)) is not None else ""
+    async def make_room(self, key: str, now: float) -> None:
+        """Erase a few that have expired, or are the oldest of a key that is over its bounds. Raises BusError."""
+        for name in self._choose_erased(key, now):
+            claim = self._written[name].freed if name in self._written else ""
+            # Another gateway may have begun it anew, and erases it then.
+            if claim and AnswerLog(await self._bus.read(self._topics.kept(name))).claim != claim:
+                self.discard(name)
+            else:
+                await self.erase(name)
 
-    def choose_erased(self, key: str, now: float) -> list[str]:
+    async def erase(self, name: str) -> None:
+        """Erase one, whoever wrote it. Raises BusError."""
+        self.discard(name)
+        await self._bus.erase(self._topics.kept(name))
+
+    def _choose_erased(self, key: str, now: float) -> list[str]:
         """Answers that have expired, and the oldest of a key that is over its bounds."""
         chosen = list[str]()
         for name, written in self._written.items():
