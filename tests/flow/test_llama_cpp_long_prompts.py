@@ -68,6 +68,18 @@ async def test_streams_that_begin_alike_at_once_evaluate_the_beginning_once(serv
     assert evaluated < COMMON_TOKENS + len(requests) * OWN_TOKENS, "not once for each"
 
 
+CHATS = [word * 300 for word in ("What is a river? ", "Count to three. ", "Rome is a city. ")]
+
+
+async def test_chats_that_take_turns_keep_their_beginnings(service: LlamaCpp) -> None:
+    requests = [asked(chat, temperature=0, max_tokens=2) for chat in CHATS]
+    first = [await text_of(service, request) for request in requests]
+    before = service.engine.stats().prompt_tokens
+    for _ in range(2):
+        assert [await text_of(service, request) for request in requests] == first
+    assert service.engine.stats().prompt_tokens - before == 2 * len(requests), "more than the last token of each"
+
+
 async def slot_of(model: Model, sequence: int, *prompt: int) -> Slot:
     job = Job(prompt=prompt, settings=SamplerSettings(temperature=0, top_k=0, top_p=1, seed=0), max_tokens=5)
     return Slot(model, Generation(job, model.pieces, Mailbox.here()), 512, sequence)
@@ -86,7 +98,7 @@ async def test_a_slot_follows_the_one_that_evaluates_its_beginning_and_goes_on_w
             evaluate(context, leader, 60)
             assert beginnings.let_go_on(slots) == [leader]
             leader.generation.cancel()
-            beginnings.remember(0, leader)
+            beginnings.remember(leader)
             slots = slots[1:]
             assert beginnings.let_go_on(slots) == [second]
             assert [slot.evaluated for slot in slots] == [60, 0, 0], "what was evaluated by then is not lost"
@@ -125,6 +137,30 @@ async def test_all_that_wait_for_a_beginning_get_one_copy() -> None:
         assert beginnings.let_go_on(slots) == slots
         assert [slot.evaluated for slot in slots] == [100] * 4
         assert context.saves == 1
+
+
+async def test_a_stream_that_takes_the_place_of_another_leaves_its_tokens_in_memory() -> None:
+    with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context, ExitStack() as stack:
+        beginnings, tokens = Beginnings(context, 4, divisible=True), model.tokenize(LONG, special=False)[:310]
+        prompts = (tokens[:300], tokens[10:], tokens[:300])
+        ended, moved, again = [
+            await slot_of(model, number, *prompt) for number, prompt in zip((0, 1, 1), prompts, strict=True)
+        ]
+        for slot in (ended, moved, again):
+            stack.callback(slot.close)
+        for slot in (ended, moved):
+            beginnings.begin(slot, [])
+            for _ in range(5):
+                evaluate(context, slot, 60)
+        expected = list(context.logits(59))
+        beginnings.remember(ended)
+        beginnings.move(moved, 0)
+        beginnings.begin(again, [moved])
+        assert again.evaluated == 299
+        context.keep(moved.sequence, 240)
+        moved.evaluated = 240
+        evaluate(context, moved, 60)
+        assert list(context.logits(59)) == pytest.approx(expected, abs=1e-3), "the memory is its own"
 
 
 def four_sequences(model: Model) -> CountingContext:

@@ -9,17 +9,23 @@ from tg_flow.llama.slot import Slot
 
 MIN_COPIED_TOKENS = 32
 """Tokens that must be saved by a copy; fewer are evaluated in a step that is made anyway."""
+MIN_PRESERVED_TOKENS = 256
+"""Tokens that are moved to a free sequence before others take their place; fewer are soon evaluated again."""
 
 
 class _Remembered(NamedTuple):
-    """What a sequence holds that no stream has: tokens, and the number of the adapter that evaluated them; 0 = none."""
+    """What a sequence holds that no stream has: tokens, and the number of the adapter that evaluated them; 0 = none.
+
+    The number of the `end` of their stream says how old they are.
+    """
 
     adapter: int = 0
     tokens: Sequence[int] = ()
+    end: int = 0
 
     @classmethod
-    def of(cls, slot: Slot) -> Self:
-        return cls(_number(slot.adapter), slot.tokens[: slot.evaluated])
+    def of(cls, slot: Slot, end: int) -> Self:
+        return cls(_number(slot.adapter), slot.tokens[: slot.evaluated], end)
 
     def common(self, slot: Slot) -> int:
         """How many tokens the slot's prompt has in common with it, from the start."""
@@ -31,6 +37,9 @@ class Beginnings:
 
     A new slot keeps what its own sequence still has of its prompt, or gets a copy of another sequence that has more. If
     a stream is about to evaluate more of it, the slot follows that one: it waits until it can have the copy.
+
+    Streams are in the first sequences, so a lone one is always in sequence 0. What it overwrites there is moved to the
+    free sequence whose tokens are the oldest: chats that take turns keep their beginnings.
     """
 
     def __init__(self, context: Context, sequences: int, *, divisible: bool) -> None:
@@ -38,20 +47,36 @@ class Beginnings:
         self._context = context
         self._divisible = divisible
         self._remembered = [_Remembered()] * sequences
+        self._ends = 0
 
-    def remember(self, sequence: int, slot: Slot) -> None:
-        """The slot ended in, or left, this sequence, which keeps its tokens."""
-        self._remembered[sequence] = _Remembered.of(slot)
+    def remember(self, slot: Slot) -> None:
+        """The slot ended in its sequence, which keeps its tokens."""
+        self._ends += 1
+        self._remembered[slot.sequence] = _Remembered.of(slot, self._ends)
+
+    def move(self, slot: Slot, target: int) -> None:
+        """Move a stream to a sequence in which another one has ended, and the tokens of that one to where it was."""
+        source, held = slot.sequence, self._remembered[target]
+        state = self._context.save(target) if self._divisible and len(held.tokens) >= MIN_PRESERVED_TOKENS else None
+        self._context.copy(source, target)
+        slot.sequence = target
+        if state is None:
+            # The sequence that it leaves still holds its tokens; a later prompt may begin with them.
+            self._remembered[source] = _Remembered.of(slot, self._ends)
+        else:
+            self._remembered[source] = held if self._context.restore(source, state) else _Remembered()
 
     def begin(self, slot: Slot, running: Sequence[Slot]) -> None:
         """Set how much of a new slot is evaluated, and whom it follows."""
+        self._preserve(slot, running)
         # Tokens whose logits are wanted are evaluated in any case: the last one chooses the first of the answer.
         same = min(self._remembered[slot.sequence].common(slot), slot.first_output)
         slot.evaluated = slot.generation.cached = self._context.keep(slot.sequence, same)
         self._share(slot, running, {})
 
-    def begin_with(self, slot: Slot, prompt: State) -> None:
+    def begin_with(self, slot: Slot, running: Sequence[Slot], prompt: State) -> None:
         """As `begin`, with the memory of the whole prompt."""
+        self._preserve(slot, running)
         restored = self._context.restore(slot.sequence, prompt)
         slot.evaluated = self._context.keep(slot.sequence, slot.first_output if restored else 0)
 
@@ -64,6 +89,25 @@ class Beginnings:
                 slot.follows = None
                 self._share(slot, running, copies)
         return [slot for slot in running if slot.follows is None]
+
+    def _preserve(self, slot: Slot, running: Sequence[Slot]) -> None:
+        """Move what a new slot overwrites to the free sequence whose tokens are the oldest."""
+        held = self._remembered[slot.sequence]
+        if not self._divisible or len(held.tokens) - held.common(slot) < MIN_PRESERVED_TOKENS:
+            return
+        free = self._list_free(slot, running)
+        # What this slot begins with is copied next.
+        most, source = max(((self._remembered[number].common(slot), number) for number in free), default=(0, 0))
+        targets = [number for number in free if number != source or most < MIN_COPIED_TOKENS]
+        oldest = min(targets, key=lambda number: self._remembered[number].end, default=slot.sequence)
+        if self._remembered[oldest].end < held.end:
+            restored = self._context.restore(oldest, self._context.save(slot.sequence))
+            self._remembered[oldest] = held if restored else _Remembered()
+
+    def _list_free(self, slot: Slot, running: Sequence[Slot]) -> list[int]:
+        """The sequences that neither this slot nor another stream has."""
+        used = {slot.sequence, *[other.sequence for other in running]}
+        return [number for number in range(len(self._remembered)) if number not in used]
 
     def _share(self, slot: Slot, running: Sequence[Slot], copies: dict[int, State]) -> None:
         if not self._divisible or slot.first_output - slot.evaluated < MIN_COPIED_TOKENS:
@@ -79,8 +123,7 @@ class Beginnings:
         """How many tokens a copy would have at most, and of which sequence; one that is saved already goes before."""
         others = [other for other in running if other.sequence != slot.sequence]
         found = [(min(_common(other, slot), other.evaluated), other.sequence) for other in others]
-        used = {slot.sequence, *[other.sequence for other in others]}
-        free = [(held.common(slot), number) for number, held in enumerate(self._remembered) if number not in used]
+        free = [(self._remembered[number].common(slot), number) for number in self._list_free(slot, running)]
         most, source = max(found + free, key=lambda one: (one[0], one[1] in copies), default=(0, 0))
         return min(most, slot.first_output), source
 

@@ -225,10 +225,7 @@ class Engine:
                 continue
             last = slots.pop()
             if number < len(slots):
-                self._context.copy(len(slots), number)
-                # The sequence that it leaves still holds these tokens; a later prompt may begin with them.
-                self._beginnings.remember(len(slots), last)
-                last.sequence = number
+                self._beginnings.move(last, number)
                 slots[number] = last
         while len(slots) < self._most and (successor := self._next(len(slots))) is not None:
             slots.append(successor)
@@ -236,7 +233,7 @@ class Engine:
     def _end(self, number: int) -> None:
         slot = self._slots[number]
         slot.close()
-        self._beginnings.remember(number, slot)
+        self._beginnings.remember(slot)
         self._turns.leave(slot.adapter)
         if slot.adapter is not None and not self._turns.has(slot.adapter):
             # Its memory may be freed as soon as this generation has left.
@@ -256,7 +253,7 @@ class Engine:
             if generation.evaluated is None:
                 self._beginnings.begin(slot, self._slots)
             else:
-                self._beginnings.begin_with(slot, generation.evaluated)
+                self._beginnings.begin_with(slot, self._slots, generation.evaluated)
                 generation.evaluated = None
             self._turns.enter(slot.adapter)
             return slot
