@@ -101,6 +101,11 @@ def table(name: str, word: str, more: str = "") -> str:
 
 FLOWS = '[flows]\nf.text-completion.model = "m"\ng.text-completion.model = "n"\n'
 FLOWS_OF_ONE = '[flows]\nf.text-completion.model = "m"\n'
+LAZY_WITHOUT_FILE = """[models.m]
+provider = "llama-cpp"
+lazy = true
+options.path = "/nowhere.gguf"
+"""
 SERVED = table("m", "old") + table("n", "other") + FLOWS
 
 
@@ -194,6 +199,14 @@ async def test_models_are_opened_side_by_side(file: Path) -> None:
     write(file, table("m", "meets") + table("n", "meets") + FLOWS)
     async with asyncio.timeout(20), serving(file) as it:
         assert await it.say() == "meets meets"
+
+
+async def test_the_path_of_a_lazy_model_that_is_missing_is_for_the_log_alone(file: Path) -> None:
+    write(file, LAZY_WITHOUT_FILE + FLOWS_OF_ONE)
+    async with serving(file) as it:
+        with pytest.raises(Unavailable, match=r"^the model cannot be opened; the log of its processor says why$"):
+            await it.say()
+        assert "nowhere.gguf" in (await it.told("model.failed"))["reason"]
 
 
 async def test_a_model_that_cannot_be_opened_at_the_start_leaves_the_others_serving(

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import structlog
@@ -11,7 +12,7 @@ from tg_base.config import Config, TextCompletionConfig
 from tg_base.protocol import Route
 from tg_base.runtime import translate_defects
 from tg_schema import TEXT_COMPLETION, TgError
-from tg_schema.errors import Internal
+from tg_schema.errors import Internal, Unavailable
 
 log = structlog.get_logger()
 
@@ -83,11 +84,14 @@ async def open_for_request(
 
     Raises:
         TgError: it cannot be opened. The position in the file is for the log alone.
+        Unavailable: the fault is in its options, which who asks has not written and may not see.
     """
     try:
         return await _open_table(config, model, opener)
     except TgError as error:
         log.error("model.failed", model=model, reason=_locate(config, model, error).message)
+        if error.status < HTTPStatus.INTERNAL_SERVER_ERROR and not error.retryable:
+            raise Unavailable("the model cannot be opened; the log of its processor says why") from None
         raise
 
 
