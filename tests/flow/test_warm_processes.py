@@ -203,6 +203,21 @@ async def test_what_a_full_process_hands_back_is_queued_at_once() -> None:
 
 
 @in_virtual_time
+async def test_who_began_last_stays_warm_while_another_one_says_that_it_works() -> None:
+    async with open_pool(capacity=1) as pool:
+        first, second = await pool.warm()
+        first.llm.step = asyncio.Semaphore(0)
+        async with pool.client.stream(ASKED):
+            await until(lambda: first.begun == 2)
+            assert await pool.ask() == ANSWER
+            assert (second.begun, pool.direct) == (1, 1)
+            # "accepted" comes again after five heartbeats.
+            await asyncio.sleep(8)
+            assert await pool.ask() == ANSWER
+            assert (second.begun, pool.direct) == (2, 2)
+
+
+@in_virtual_time
 async def test_the_slot_of_an_answer_that_has_ended_is_free_at_once() -> None:
     async with open_pool(capacity=1) as pool:
         warm, cold = await pool.warm()

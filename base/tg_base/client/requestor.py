@@ -273,9 +273,10 @@ class Requestor:
             if not frame.last:
                 self._controls.cancel(processor, StreamKey(frame.stream, frame.attempt))
             return
-        stream.processor, stream.link = processor, link
-        if stream.cache_key is not None:
+        # Once: one that works for long says so again, when another one may have begun a later request of the key.
+        if stream.processor is None and stream.cache_key is not None and frame.kind != "returned":
             self._warm.note_taken(stream, processor)
+        stream.processor, stream.link = processor, link
         match frame.kind:
             case "record" | "end":
                 if not stream.put(bytes(frame.record), last=frame.last) and not frame.last:
