@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import version
 from typing import Final
 
 from prometheus_client.core import Metric
@@ -24,6 +25,7 @@ from tg_base.pool_status.pool_gauges import find_pools, pool_gauges, queue_gauge
 from tg_base.pool_status.recent_promises import read_recent
 from tg_base.pool_status.request_series import HISTOGRAMS
 
+_BUILD: Final = f"tokengrid-{version('tokengrid-base')}"
 _MODEL: Final = ("model_name", "target_model_name")
 
 
@@ -47,6 +49,10 @@ class BoardCollector(Collector):
         yield from self._picks()
         yield from self._routes()
         boards = self._boards()
+        # The commit that an installed package was made of is not known.
+        builds = [(("", _BUILD), 1.0)] if boards else []
+        text = "The picker's build"
+        yield from make_gauges("info", f"{EXTENSION}_info", text, ("commit", "build_ref"), builds)
         pools = find_pools(boards)
         yield from pool_gauges(pools)
         yield from server_gauges(pools)
@@ -69,7 +75,7 @@ class BoardCollector(Collector):
             running[name] += each.running
         rows = [((name,), float(number)) for name, number in running.items()]
         text = "Requests that were placed and have not ended"
-        yield from make_gauges("running_requests", f"{OBJECTIVE}_running_requests", text, _MODEL[:1], rows)
+        yield from make_gauges("request_running", f"{OBJECTIVE}_running_requests", text, _MODEL[:1], rows)
 
     def _distributions(self) -> Iterator[Metric]:
         totals = self._totals

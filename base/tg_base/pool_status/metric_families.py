@@ -1,6 +1,6 @@
 """Rows of labels and numbers -> families of Prometheus, each under its new and its older name."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -11,6 +11,17 @@ NEW: Final = "llm_d_epp"
 OBJECTIVE: Final = "inference_objective"
 POOL: Final = "inference_pool"
 EXTENSION: Final = "inference_extension"
+
+# As llm-d-router has named them since it has names of its own, read at ebab6879.
+RENAMED: Final[Mapping[str, str]] = {
+    "request_sizes": "request_size_bytes",
+    "input_tokens": "request_input_tokens",
+    "output_tokens": "request_output_tokens",
+    "prompt_cached_tokens": "request_cached_tokens",
+    "normalized_time_per_output_token_seconds": "request_ntpot_seconds",
+    "request_tpot_seconds": "request_streaming_tpot_seconds",
+}
+"""The ends of older names of distributions, and those of the newer ones where they differ."""
 
 Row = tuple[Sequence[str], float]
 """The values of a series' labels, and its number."""
@@ -31,10 +42,10 @@ def make_gauges(suffix: str, old: str, text: str, labels: Sequence[str], rows: S
 def make_histograms(
     suffix: str, old: str, text: str, labels: Sequence[str], rows: Sequence[tuple[Sequence[str], Cells]]
 ) -> Iterator[Metric]:
-    """A histogram under two names that end alike."""
+    """A histogram under two names; `suffix` is the end of the older one, and `old` its beginning."""
     buckets = [(values, cells.cumulate(), cells.total) for values, cells in rows]
-    for name in (NEW, old):
-        family = HistogramMetricFamily(f"{name}_{suffix}", text, labels=labels)
+    for name in (f"{NEW}_{RENAMED.get(suffix, suffix)}", f"{old}_{suffix}"):
+        family = HistogramMetricFamily(name, text, labels=labels)
         for values, counts, total in buckets:
             family.add_metric(values, counts, total)
         yield family

@@ -24,7 +24,7 @@ HISTOGRAMS: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
     "output_tokens": ("Tokens of the answer, as the server counted them", _TOKENS),
     "prompt_cached_tokens": ("Tokens of the prompt that came from the server's cache", _TOKENS),
 }
-"""Distributions of answered requests, by the ends of their names."""
+"""Distributions of answered requests, by the ends of their older names."""
 ERROR_CODES: Final[Mapping[int, str]] = {
     400: "BadRequest",
     404: "NotFound",
