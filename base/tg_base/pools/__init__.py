@@ -4,7 +4,7 @@ from tg_base.pools.catalogue import Catalogue, Destination, Pool, Promise, UseCa
 from tg_base.pools.dispatcher import Dispatcher
 from tg_base.pools.dns_name import DnsName
 from tg_base.pools.goal import find_goal
-from tg_base.pools.host import Host, is_ip, join_address, split_address
+from tg_base.pools.host import Host, is_ip, join_address, read_places, split_address
 from tg_base.pools.load_header import (
     LOAD_FORMAT,
     LOAD_REQUEST_HEADER,
@@ -22,5 +22,5 @@ __all__ = [
     "Catalogue", "Destination", "Dispatcher", "DnsName", "Host", "Pool", "PoolTable", "PoolView",
     "Promise", "Prompt", "PromptFields", "UseCase",
     "check_tables", "find_goal", "is_ip", "join_address", "make_view", "merge_reports", "read_load_header",
-    "read_page", "read_prompt", "refuse_both", "split_address",
+    "read_page", "read_places", "read_prompt", "refuse_both", "split_address",
 ]  # fmt: skip

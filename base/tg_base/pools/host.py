@@ -1,8 +1,11 @@
 """A source -> the pools: an address under which model servers are found."""
 
+from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
 
 from msgspec import Struct
+
+from tg_schema.errors import BadRequest
 
 
 class Host(Struct, frozen=True):
@@ -41,6 +44,32 @@ def split_address(text: str) -> tuple[str, int] | None:
         return None
     number = parse_port(port)
     return None if number is None else (address, number)
+
+
+def read_places(texts: Sequence[str], *keys: str, ip_only: bool = False) -> list[tuple[str, int]]:
+    """Addresses and ports of a list in a configuration.
+
+    Args:
+        texts: each as "HOST:PORT".
+        keys: where the list stands; the last one is its name.
+        ip_only: whether a name in place of an IP address is refused.
+
+    Raises:
+        BadRequest: one is something else, or there twice.
+    """
+    found: dict[str, tuple[str, int]] = {}
+    for at, text in enumerate(texts):
+        place = split_address(text)
+        if place is None:
+            sentence = f'{keys[-1]}: "{text[:100]}" must be HOST:PORT, without a scheme or path'
+        elif ip_only and not is_ip(place[0]):
+            sentence = f"{keys[-1]}: Envoy takes IP addresses alone; move the name {place[0]} to `names`"
+        elif found.setdefault(join_address(*place).lower(), place) is not place:
+            sentence = f'{keys[-1]}: "{text}" is there twice; keep one'
+        else:
+            continue
+        raise BadRequest(sentence).at(*keys, str(at))
+    return list(found.values())
 
 
 def parse_port(text: str) -> int | None:

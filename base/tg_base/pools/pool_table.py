@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from tg_base.pools.catalogue import Catalogue, Pool, Promise, PromiseKind, UseCase
 from tg_base.pools.dns_name import DnsName
-from tg_base.pools.host import Host, is_ip, split_address
+from tg_base.pools.host import Host, read_places
 from tg_schema.errors import BadRequest
 
 POOL_LABEL: Final = "pool"
@@ -62,12 +62,17 @@ class PoolTable(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def hosts(self) -> tuple[Host, ...]:
         """The servers whose addresses are known. `check_tables` comes first."""
-        return tuple(Host(place, (port,), labels={POOL_LABEL: self.name}) for place, port in _split(self.endpoints))
+        return tuple(
+            Host(place, (port,), labels={POOL_LABEL: self.name})
+            for place, port in read_places(self.endpoints, "endpoints")
+        )
 
     @property
     def dns_names(self) -> tuple[DnsName, ...]:
         """The names of the others."""
-        return tuple(DnsName(place, (port,), {POOL_LABEL: self.name}) for place, port in _split(self.names))
+        return tuple(
+            DnsName(place, (port,), {POOL_LABEL: self.name}) for place, port in read_places(self.names, "names")
+        )
 
 
 def check_tables(tables: Sequence[PoolTable], *, ip_only: bool = False) -> None:
@@ -78,7 +83,7 @@ def check_tables(tables: Sequence[PoolTable], *, ip_only: bool = False) -> None:
         ip_only: whether a name among `endpoints` is refused.
 
     Raises:
-        BadRequest: a name or a model is there twice, an address is none, or a pool has no server or no model.
+        BadRequest: a name, a model or an address is there twice, an address is none, or a pool lacks server or model.
     """
     pools: set[str] = set()
     models: dict[str, str] = {}
@@ -92,23 +97,12 @@ def check_tables(tables: Sequence[PoolTable], *, ip_only: bool = False) -> None:
         if not (table.models or table.adapters):
             sentence = f'nothing leads to the pool "{table.name}": name its models or adapters'
             raise BadRequest(sentence).at(*where)
-        _check_places(table, where, ip_only=ip_only)
+        read_places(table.endpoints, *where, "endpoints", ip_only=ip_only)
+        read_places(table.names, *where, "names")
         for model in (*table.models, *table.adapters):
             first = models.setdefault(model, table.name)
             if first != table.name:
                 raise BadRequest(f'"{model}" leads to two pools, {first} and {table.name}; remove one').at(*where)
-
-
-def _check_places(table: PoolTable, where: tuple[str, str], *, ip_only: bool) -> None:
-    for field, texts in (("endpoints", table.endpoints), ("names", table.names)):
-        for number, text in enumerate(texts):
-            place = split_address(text)
-            if place is None:
-                sentence = f"{field}: {text[:100]!r} must be HOST:PORT, without a scheme or path"
-                raise BadRequest(sentence).at(*where, field, str(number))
-            if ip_only and field == "endpoints" and not is_ip(place[0]):
-                sentence = f"endpoints: Envoy takes IP addresses alone; move the name {place[0]} to `names`"
-                raise BadRequest(sentence).at(*where, field, str(number))
 
 
 def refuse_both(*others: Sequence[object]) -> None:
@@ -127,7 +121,3 @@ def make_catalogue(tables: Sequence[PoolTable]) -> Catalogue:
             case = UseCase(table.name, ((table.name, 1),), is_adapter, table.priority, table.objective.promises)
             catalogue.cases.update(dict.fromkeys(names, case))
     return catalogue
-
-
-def _split(texts: Sequence[str]) -> list[tuple[str, int]]:
-    return [place for text in texts if (place := split_address(text)) is not None]

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from tg_base.config import BusConfig, advise, read_table
 from tg_base.instances import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
-from tg_base.pools import DnsName, Host, PoolTable, check_tables, is_ip, refuse_both, split_address
+from tg_base.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both, split_address
 from tg_base.pools.adapter_loader import check_source
 from tg_base.pools.pool_watcher import PoolSources
 from tg_base.pools.scraper import ScrapeOptions
@@ -59,7 +59,7 @@ class PickConfig(Struct, frozen=True):
         """Where pools and servers are described; paths are relative to `folder`.
 
         Raises:
-            BadRequest: an address is none, or there is no source of servers.
+            BadRequest: an address is none or there twice, or there is no source of servers.
         """
         if self.pools:
             check_tables(self.pools, ip_only=True)
@@ -67,17 +67,13 @@ class PickConfig(Struct, frozen=True):
             return PoolSources(tables=self.pools, ip_only=True)
         if not (self.endpoint_files or self.endpoints or self.names):
             raise BadRequest("no model servers are configured: set endpoints, names, endpoint_files or pools")
-        hosts = [_split("endpoints", at, text) for at, text in enumerate(self.endpoints)]
-        for at, (address, _) in enumerate(hosts):
-            if not is_ip(address):
-                sentence = f"endpoints: Envoy takes IP addresses alone; move the name {address} to `names`"
-                raise BadRequest(sentence).at("endpoints", str(at))
-        names = [_split("names", at, text) for at, text in enumerate(self.names)]
+        hosts = read_places(self.endpoints, "endpoints", ip_only=True)
+        names = read_places(self.names, "names")
         return PoolSources(
             resources=tuple(folder / file for file in self.resources),
             endpoint_files=tuple(folder / file for file in self.endpoint_files),
-            hosts=tuple(Host(address, ports, models=self.models) for address, ports in hosts),
-            names=tuple(DnsName(name, ports, models=self.models) for name, ports in names),
+            hosts=tuple(Host(address, (port,), models=self.models) for address, port in hosts),
+            names=tuple(DnsName(name, (port,), models=self.models) for name, port in names),
             ip_only=True,
         )
 
@@ -111,12 +107,3 @@ def read_pick_config(file: Path) -> PickConfig:
         BadRequest: the message names file, line and remedy.
     """
     return read_table(file, PickConfig, PickConfig.check)
-
-
-def _split(field: str, at: int, text: str) -> tuple[str, tuple[int, ...]]:
-    found = split_address(text)
-    if found is None:
-        sentence = f"{field}: {text[:100]!r} is no host:port; write it as 10.0.0.7:8000, without a scheme"
-        raise BadRequest(sentence).at(field, str(at))
-    address, port = found
-    return address, (port,)

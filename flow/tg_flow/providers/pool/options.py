@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from tg_base.instances import ADMISSIONS, DEFAULT_POLICY, POLICIES, QueueLimits
 from tg_base.llm import Endpoint
-from tg_base.pools import DnsName, Host, PoolTable, check_tables, refuse_both, split_address
+from tg_base.pools import DnsName, Host, PoolTable, check_tables, read_places, refuse_both
 from tg_base.pools.adapter_loader import check_source
 from tg_base.pools.pool_watcher import PoolSources
 from tg_base.pools.scraper import ScrapeOptions, check_path
@@ -95,10 +95,10 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             model: the name of the pool without `resources`.
 
         Raises:
-            BadRequest: an address is none.
+            BadRequest: an address is none, or there twice.
         """
-        hosts = [self._place("endpoints", at, text) for at, text in enumerate(self.endpoints)]
-        names = [self._place("names", at, text) for at, text in enumerate(self.names)]
+        hosts = read_places(self.endpoints, "endpoints")
+        names = read_places(self.names, "names")
         return PoolSources(
             resources=tuple(map(Path, self.resources)),
             endpoint_files=tuple(map(Path, self.endpoint_files)),
@@ -108,9 +108,3 @@ class PoolOptions(OpenAiOptions, frozen=True, forbid_unknown_fields=True, kw_onl
             default=model,
             http1_only=True,
         )
-
-    def _place(self, option: str, at: int, text: str) -> tuple[str, int]:
-        place = split_address(text)
-        if place is None:
-            raise BadRequest(f'{option}: "{text}" must be HOST:PORT, without a scheme or path').at(option, str(at))
-        return place
