@@ -23,6 +23,12 @@ def test_each_kind_can_be_configured() -> None:
     assert list(get_args(get_type_hints(ScrapeOptions)["kind"])) == KINDS
 
 
+def test_each_kind_has_its_page_where_its_servers_do() -> None:
+    assert ScrapeOptions(kind="trtllm-serve").page_path == "/prometheus/metrics"
+    assert ScrapeOptions().page_path == ScrapeOptions(kind="vllm").page_path == "/metrics"
+    assert ScrapeOptions(kind="trtllm-serve", path="/m").page_path == "/m"
+
+
 def test_vllm() -> None:
     page = vllm_page(BUSY)
     assert 400 < page.count(b"\n") < 600
@@ -87,6 +93,9 @@ PAGES = [
         LoadReport(0, running=2),
     ),
     ("vllm", b"vllm:num_requests_waiting 2 1395066363000\r\n", LoadReport(0, 2)),
+    ("vllm", b"vllm:num_requests_waiting 2.0 1520879607.789\n# EOF\n", LoadReport(0, 2)),
+    ("vllm", b'vllm:num_requests_waiting{a="x"} 2.0 # {trace_id="0"} 1.0 1.5e9\n', LoadReport(0, 2)),
+    ("vllm", b"vllm:num_requests_waiting 2.0 3 4\n", None),
     ("vllm", b"vllm:num_requests_waiting\t2\n", LoadReport(0, 2)),
     ("vllm", b'vllm:num_requests_waiting{ a = "x" , } 2e1\n', LoadReport(0, 20)),
     ("vllm", b'vllm:num_requests_waiting{a="}\\" 5\\\\"} 2\n', LoadReport(0, 2)),

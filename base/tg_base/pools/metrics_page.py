@@ -1,4 +1,4 @@
-"""A page of metrics in Prometheus' text format -> the series of a few names.
+"""A page of metrics in Prometheus' text format, or in OpenMetrics' -> the series of a few names.
 
 `prometheus_client.parser` reads every line of a page, 15 ms for one of vLLM's 480 lines, and raises at a malformed one.
 A gateway reads a page of each server 20 times a second and needs ten of its lines, so this finds them by their names.
@@ -11,7 +11,8 @@ from itertools import islice
 from tg_base.pools.server_kinds import Metric
 
 _LABEL = re.compile(rb'[ \t]*([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\\n]|\\.)*)"[ \t]*(?:,[ \t]*)?')
-_VALUE = re.compile(rb"\}?[ \t]+([^ \t\n\r]{1,64})[ \t]*(?:-?[0-9]{1,20}[ \t]*)?\r?\n")
+# A time may follow: whole milliseconds, in OpenMetrics seconds with a fraction; and there an exemplar behind it.
+_VALUE = re.compile(rb"\}?[ \t]+([^ \t\n\r]{1,64})(?:[ \t]+-?[0-9.eE+]{1,32})?[ \t]*(?: # \{[^\n]{0,512})?\r?\n")
 _ESCAPE = re.compile(rb"\\(.)")
 _ESCAPED = {b"n": b"\n"}
 

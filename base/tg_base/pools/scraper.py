@@ -15,6 +15,7 @@ from typing_extensions import override
 from tg_base.instances import Endpoint, LoadReport
 from tg_base.llm import open_pool
 from tg_base.pools.page_reader import read_page
+from tg_base.pools.server_kinds import SERVER_KINDS, ServerKind
 from tg_base.runtime import Entered, running, translate_defects
 from tg_schema import TgError
 from tg_schema.errors import BadRequest, IncompleteStream, Internal, ProtocolError, Timeout, TooLarge, Unavailable
@@ -48,7 +49,7 @@ class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Attributes:
         kind: a key of `SERVER_KINDS`, or "auto".
-        path: of the page.
+        path: of the page; "" = where servers of this kind have it.
         tls: whether the page is behind https.
         interval: seconds between two looks at a server.
         timeout: seconds that one look may take.
@@ -56,7 +57,7 @@ class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     kind: Literal["auto", "vllm", "sglang", "triton", "trtllm-serve", "llama.cpp", "tokengrid"] = "auto"
-    path: str = "/metrics"
+    path: str = ""
     tls: bool = False
     interval: Annotated[float, Meta(ge=0.005, le=3600)] = 0.05
     timeout: Annotated[float, Meta(gt=0, le=3600)] = 1.0
@@ -69,6 +70,11 @@ class ScrapeOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             BadRequest: the path is none.
         """
         check_path(self.path, "scrape", "path")
+
+    @property
+    def page_path(self) -> str:
+        """Where the page is."""
+        return self.path or SERVER_KINDS.get(self.kind, ServerKind()).path
 
 
 def check_path(path: str, *keys: str) -> None:
@@ -201,7 +207,9 @@ class Scraper(Entered):
         options = self._options
         try:
             async with asyncio.timeout(options.timeout):
-                page = await self._fetch(f"{'https' if options.tls else 'http'}://{endpoint.address}{options.path}")
+                page = await self._fetch(
+                    f"{'https' if options.tls else 'http'}://{endpoint.address}{options.page_path}"
+                )
         except TimeoutError:
             raise Timeout(f"the page takes longer than {options.timeout:g} s") from None
         except (Unavailable, IncompleteStream):

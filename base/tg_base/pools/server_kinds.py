@@ -47,6 +47,7 @@ class ServerKind(Struct, frozen=True):
         lora_loaded: a series for each loaded adapter, with its level.
         lora_requests: the requests that wait, by adapter.
         lora_slots: a gauge of the adapters that a batch may use side by side.
+        path: where the page is.
     """
 
     queued: tuple[Metric, ...] = ()
@@ -59,6 +60,7 @@ class ServerKind(Struct, frozen=True):
     lora_loaded: Metric | None = None
     lora_requests: Metric | None = None
     lora_slots: tuple[Metric, ...] = ()
+    path: str = "/metrics"
 
 
 def _sglang(name: str) -> Metric:
@@ -99,6 +101,8 @@ SERVER_KINDS: Mapping[str, ServerKind] = {
         kv_usage=(Metric("trtllm_kv_cache_utilization"),),
         block_tokens=(Metric("trtllm_kv_cache_tokens_per_block"),),
         blocks=(Metric("trtllm_kv_cache_max_blocks"),),
+        # Its /metrics is JSON about steps, which whoever reads it takes away from the others.
+        path="/prometheus/metrics",
     ),
     "llama.cpp": ServerKind(
         queued=(Metric("llamacpp:requests_deferred"),),
