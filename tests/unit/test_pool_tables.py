@@ -6,8 +6,8 @@ from random import Random
 import msgspec
 import pytest
 
-from tg_base.pools import Destination, Promise
-from tg_base.pools.pool_watcher import PoolWatcher
+from tg_base.pools import Destination, PoolTable, Promise, check_tables
+from tg_base.pools.pool_watcher import PoolSources, PoolWatcher
 from tg_flow.providers.pool.options import PoolOptions
 from tg_gateway.envoy.pick_config import PickConfig, read_pick_config
 from tg_schema.errors import BadRequest
@@ -59,3 +59,11 @@ def test_the_provider_reads_the_same(config: PickConfig) -> None:
     assert PoolWatcher(options.sources("llama")).view == PoolWatcher(config.make_sources(Path())).view
     with pytest.raises(BadRequest, match="names beside pools"):
         msgspec.structs.replace(options, names=("gpu:80",)).endpoint("llama")
+
+
+async def test_two_pools_may_have_a_name_in_dns_in_common() -> None:
+    tables = tuple(PoolTable(pool, names=("localhost:8000",), models=(f"model-{pool}",)) for pool in "ab")
+    check_tables(tables)
+    async with PoolWatcher(PoolSources(tables=tables)) as watcher:
+        first, second = watcher.view.members.values()
+        assert [each.address for each in first] == [each.address for each in second] != []

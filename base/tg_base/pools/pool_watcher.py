@@ -26,7 +26,7 @@ log = structlog.get_logger()
 Follower = Callable[[PoolView], None]
 """Told each new view, on the loop. It must not fail and must not wait."""
 
-_NameKey = tuple[str, tuple[int, ...]]
+_NameKey = tuple[str, tuple[int, ...], frozenset[tuple[str, str]]]
 _DEFECT = "a defect, whose traceback is above; the pools stay as they are, and the next edit is read"
 
 
@@ -156,7 +156,8 @@ class PoolWatcher(Watcher[Follower]):
 
 
 def _key(name: DnsName) -> _NameKey:
-    return name.name, name.ports
+    # Two pools may have a name in common; each selects the hosts by labels of its own.
+    return name.name, name.ports, frozenset(name.labels.items())
 
 
 def _read(sources: PoolSources) -> _Files:
