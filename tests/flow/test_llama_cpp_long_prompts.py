@@ -163,6 +163,22 @@ async def test_a_stream_that_takes_the_place_of_another_leaves_its_tokens_in_mem
         assert list(context.logits(59)) == pytest.approx(expected, abs=1e-3), "the memory is its own"
 
 
+async def test_as_many_chats_as_there_are_sequences_keep_their_beginnings() -> None:
+    with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context:
+        beginnings, tokens = Beginnings(context, 4, divisible=True), model.tokenize(LONG, special=False)
+        chats = [tokens[first : first + 300] for first in range(4)]
+        for turn in range(3):
+            # Each goes on from where it was.
+            for number, chat in enumerate(chats):
+                slot = await slot_of(model, 0, *chat, *[300 + number] * turn)
+                with closing(slot):
+                    beginnings.begin(slot, [])
+                    assert slot.evaluated == (299 + turn if turn else 0)
+                    while slot.evaluated < len(slot.tokens):
+                        evaluate(context, slot, min(100, len(slot.tokens) - slot.evaluated))
+                    beginnings.remember(slot)
+
+
 def four_sequences(model: Model) -> CountingContext:
     return CountingContext(model, sequences=4, tokens=512, batch=128, threads=1)
 

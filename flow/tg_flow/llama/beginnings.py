@@ -31,6 +31,10 @@ class _Remembered(NamedTuple):
         """How many tokens the slot's prompt has in common with it, from the start."""
         return common_beginning(self.tokens, slot.tokens) if self.adapter == _number(slot.adapter) else 0
 
+    def beside(self, slot: Slot) -> int:
+        """How many tokens it has that are not of the slot's prompt."""
+        return len(self.tokens) - self.common(slot)
+
 
 class Beginnings:
     """What each sequence of a context holds; belongs to the engine's thread.
@@ -38,8 +42,9 @@ class Beginnings:
     A new slot keeps what its own sequence still has of its prompt, or gets a copy of another sequence that has more. If
     a stream is about to evaluate more of it, the slot follows that one: it waits until it can have the copy.
 
-    Streams are in the first sequences, so a lone one is always in sequence 0. What it overwrites there is moved to the
-    free sequence whose tokens are the oldest: chats that take turns keep their beginnings.
+    Streams are in the first sequences, so a lone one is always in sequence 0. What it overwrites there changes places
+    with its own beginning, or is moved to the free sequence whose tokens are the oldest: as many chats as there are
+    sequences take turns and keep their beginnings.
     """
 
     def __init__(self, context: Context, sequences: int, *, divisible: bool) -> None:
@@ -64,7 +69,7 @@ class Beginnings:
             # The sequence that it leaves still holds its tokens; a later prompt may begin with them.
             self._remembered[source] = _Remembered.of(slot, self._ends)
         else:
-            self._remembered[source] = held if self._context.restore(source, state) else _Remembered()
+            self._restore(source, state, held)
 
     def begin(self, slot: Slot, running: Sequence[Slot]) -> None:
         """Set how much of a new slot is evaluated, and whom it follows."""
@@ -91,18 +96,37 @@ class Beginnings:
         return [slot for slot in running if slot.follows is None]
 
     def _preserve(self, slot: Slot, running: Sequence[Slot]) -> None:
-        """Move what a new slot overwrites to the free sequence whose tokens are the oldest."""
+        """Move what a new slot overwrites to a free sequence: the one that this slot goes on from, or the oldest."""
         held = self._remembered[slot.sequence]
-        if not self._divisible or len(held.tokens) - held.common(slot) < MIN_PRESERVED_TOKENS:
+        if not self._divisible or held.beside(slot) < MIN_PRESERVED_TOKENS:
             return
         free = self._list_free(slot, running)
+        source = self._find_beginning(slot, free)
+        if source is not None and self._remembered[source].beside(slot) < MIN_PRESERVED_TOKENS:
+            # A copy would leave the same tokens there, in the place of another chat's.
+            self._exchange(slot.sequence, source)
+            return
         # What this slot begins with is copied next.
-        most, source = max(((self._remembered[number].common(slot), number) for number in free), default=(0, 0))
-        targets = [number for number in free if number != source or most < MIN_COPIED_TOKENS]
+        targets = [number for number in free if number != source]
         oldest = min(targets, key=lambda number: self._remembered[number].end, default=slot.sequence)
         if self._remembered[oldest].end < held.end:
-            restored = self._context.restore(oldest, self._context.save(slot.sequence))
-            self._remembered[oldest] = held if restored else _Remembered()
+            self._restore(oldest, self._context.save(slot.sequence), held)
+
+    def _find_beginning(self, slot: Slot, free: Sequence[int]) -> int | None:
+        """The free sequence with most of a slot's prompt, and least beside it; None = none is worth a copy."""
+        held = [(self._remembered[number], number) for number in free]
+        found = [(each.common(slot), -each.beside(slot), number) for each, number in held]
+        most, _, source = max(found, default=(0, 0, 0))
+        return source if most >= MIN_COPIED_TOKENS else None
+
+    def _exchange(self, one: int, other: int) -> None:
+        states = self._context.save(one), self._context.save(other)
+        first, second = self._remembered[one], self._remembered[other]
+        self._restore(other, states[0], first)
+        self._restore(one, states[1], second)
+
+    def _restore(self, sequence: int, state: State, held: _Remembered) -> None:
+        self._remembered[sequence] = held if self._context.restore(sequence, state) else _Remembered()
 
     def _list_free(self, slot: Slot, running: Sequence[Slot]) -> list[int]:
         """The sequences that neither this slot nor another stream has."""
