@@ -15,7 +15,7 @@ from tests.until import until
 from tests.virtual_time import in_virtual_time
 from tg_base.bus.memory import MemoryBus
 from tg_base.client import LlmClient, Requestor
-from tg_base.protocol import HeartbeatTiming, Presence, Route
+from tg_base.protocol import QUEUE_PROPERTY, HeartbeatTiming, Presence, Route
 from tg_base.server import Host, Processor
 from tg_schema import TEXT_COMPLETION, TextCompletionRequest, decode, encode
 from tg_schema.errors import BusError, Unavailable
@@ -221,3 +221,14 @@ async def test_a_processor_that_is_heard_of_while_it_asks_whether_the_bus_answer
         async with Processor(bus, TOPICS, model, (ROUTES[0],), host=host):
             await recovering
             assert await LlmClient(requestor, ROUTES[0]).request("", "3") == "0 1 2 "
+
+
+async def test_a_request_that_comes_as_its_process_ends_leaves_nothing_running() -> None:
+    bus, before = MemoryBus(), asyncio.all_tasks()
+    async with Host(bus, TOPICS, timing=QUICK) as host:
+        headers = {"id": "a", "reply": OLD_INBOX, QUEUE_PROPERTY: ROUTES[0].request}
+        await bus.publish(TOPICS.control(host.name), b"", headers)
+    await bus.aclose()
+    # What has ended is still listed until the loop's next turn.
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before

@@ -102,6 +102,7 @@ class Host:
         self.unheard: TgError | None = None
         self._shadowed = False
         self._leaves_at: float | None = None
+        self._ended = False
 
     async def __aenter__(self) -> Self:
         time = asyncio.get_running_loop().time
@@ -129,9 +130,11 @@ class Host:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
+        if self._returning:
+            await asyncio.wait(self._returning)
+        # A link that is opened from now on would never be closed.
+        self._ended = True
         used = [link.inbox for link in self.links if not link.idle]
-        for returning in self._returning:
-            returning.cancel()
         try:
             await self.links.aclose(FLUSH_SECONDS)
             for inbox in used:
@@ -274,8 +277,8 @@ class Host:
             returning.add_done_callback(report)
 
     async def hand_back(self, call: RequestHeaders) -> None:
-        """Tell the requestor that its request is not begun here."""
-        if call.reply is not None:
+        """Tell the requestor that its request is not begun here; as the process ends, its silence tells that."""
+        if call.reply is not None and not self._ended:
             stream = LinkStream(await self.links.to(call.reply, call.delay, call.least_delay), call.key, 0.0)
             stream.hand_back()
             stream.close()
