@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tg_base.telemetry import hide_in_logs
 from tg_base.telemetry.log import HIDDEN, MAX_HIDDEN_SECRETS, Redaction
+from tg_base.telemetry.log_stream import LogStream
 
 CANARY = "sk-canary-0123456789abcdef"
 ENVIRONMENT = {
@@ -149,6 +151,14 @@ def test_a_log_that_cannot_be_written_stops_nothing(stderr: str) -> None:
     shell = ["sh", "-c", f'exec "$@" {stderr}', "sh", sys.executable, "-c", PROGRAM + "print('done')", "auto", "info"]
     done = subprocess.run(shell, stdout=subprocess.PIPE, text=True, check=False, env={"MY_TOKEN": CANARY})
     assert done.stdout == "done\n"
+
+
+def test_a_program_that_closes_its_stderr_goes_on() -> None:
+    stderr = StringIO()
+    stream = LogStream(stderr)
+    stderr.close()
+    stream.write("lost\n")
+    stream.flush()
 
 
 def test_text_for_people() -> None:

@@ -19,8 +19,8 @@ class LogStream:
         try:
             if self._stream is not None:
                 self._stream.write(text)
-        except OSError:
-            # There is nobody to tell: this is where failures are told.
+        except (OSError, ValueError):
+            # There is nobody to tell: this is where failures are told. A closed file object raises a ValueError.
             return
 
     def flush(self) -> None:
@@ -28,5 +28,5 @@ class LogStream:
         try:
             if self._stream is not None:
                 self._stream.flush()
-        except OSError:
+        except (OSError, ValueError):
             return
