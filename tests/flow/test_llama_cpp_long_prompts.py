@@ -179,6 +179,23 @@ async def test_as_many_chats_as_there_are_sequences_keep_their_beginnings() -> N
                     beginnings.remember(slot)
 
 
+async def test_a_prompt_whose_own_sequence_has_most_of_it_changes_no_places() -> None:
+    with closing(Model(DEMO_MODEL)) as model, closing(four_sequences(model)) as context, ExitStack() as stack:
+        beginnings, tokens = Beginnings(context, 4, divisible=True), model.tokenize(LONG, special=False)
+        short, long = await slot_of(model, 1, *tokens[:45]), await slot_of(model, 0, *tokens[:400])
+        branch = await slot_of(model, 0, *tokens[:100], 300, 300)
+        for slot in (short, long):
+            stack.callback(slot.close)
+            beginnings.begin(slot, [])
+            while slot.evaluated < len(slot.tokens):
+                evaluate(context, slot, min(100, len(slot.tokens) - slot.evaluated))
+            beginnings.remember(slot)
+        stack.callback(branch.close)
+        before = context.saves
+        beginnings.begin(branch, [])
+        assert (branch.evaluated, context.saves - before) == (100, 1)
+
+
 def four_sequences(model: Model) -> CountingContext:
     return CountingContext(model, sequences=4, tokens=512, batch=128, threads=1)
 

@@ -113,11 +113,12 @@ class Beginnings:
             self._restore(oldest, self._context.save(slot.sequence), held)
 
     def _find_beginning(self, slot: Slot, free: Sequence[int]) -> int | None:
-        """The free sequence with most of a slot's prompt, and least beside it; None = none is worth a copy."""
+        """The free sequence with most of a slot's prompt, and least beside it; None = the slot's own has as much."""
+        kept = self._remembered[slot.sequence].common(slot)
         held = [(self._remembered[number], number) for number in free]
         found = [(each.common(slot), -each.beside(slot), number) for each, number in held]
         most, _, source = max(found, default=(0, 0, 0))
-        return source if most >= MIN_COPIED_TOKENS else None
+        return source if most - kept >= MIN_COPIED_TOKENS else None
 
     def _exchange(self, one: int, other: int) -> None:
         states = self._context.save(one), self._context.save(other)
