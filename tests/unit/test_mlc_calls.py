@@ -27,6 +27,7 @@ Record = TextCompletionResponse
         ("", "f()"),
         ('{"a":null,"b":[true,1.5],"c":{"d":"\\""}}', "f(a=None,b=[True, 1.5],c={'d': '\"'})"),
         ('{"a-b":1}', "f(**{'a-b': 1})"),
+        ('{"from":"A"}', "f(**{'from': 'A'})"),
         ('{"a":', 'f({"a":)'),
     ],
 )

@@ -4,6 +4,7 @@ Source: the example of streamed function calls in MLC-LLM's REST API, whose text
 """
 
 from collections.abc import Sequence
+from keyword import iskeyword
 from typing import Any
 
 from tg_schema import ToolCallDelta, decode, encode
@@ -21,6 +22,7 @@ def _spell(call: ToolCallDelta) -> str:
     except BadRequest:
         # Those of an answer that was cut are no object: they stay as the model wrote them.
         return f"{call.name}({call.arguments})"
-    if not all(map(str.isidentifier, arguments)):
+    # Python takes its own words by name from nobody: a flight's "from" would be no call that it can read.
+    if not all(name.isidentifier() and not iskeyword(name) for name in arguments):
         return f"{call.name}(**{arguments!r})"
     return f"{call.name}({','.join(f'{name}={value!r}' for name, value in arguments.items())})"
